@@ -120,6 +120,8 @@ def adopt_news(invocation: Invocation) -> None:
         for pulled in adopt_fetched(invocation.instance):
             if any(each.case.label in TOLD for each in pulled.adopted):
                 invocation.note(f"adopted what git fetched from {pulled.remote}")
+            for rewrite in pulled.rewrites:
+                invocation.warn(f"{rewrite.message}; see: uwf pull {pulled.remote}")
             for each in pulled.refused:
                 invocation.warn(
                     f"{each.ref} of {pulled.remote} was not adopted; see: uwf verify --remote {pulled.remote}"

@@ -118,6 +118,11 @@ def pulled(value: Any, verbose: bool = False) -> str:
     for each in value["refused"]:
         what = terminal.style("left for later" if each["later"] else "refused", "red")
         lines.append(f"{what}  {_short(each['ref'])}: {each['problem']}")
+    for each in value.get("rewritten", ()):
+        lines.append(f"{terminal.style('rewritten', 'red')}  {each['message']}; yours is kept")
+    for each in value.get("rolledBack", ()):
+        back = f"uwf push {value['remote']} brings it there again"
+        lines.append(f"{terminal.style('rolled back', 'red')}  {each['message']}; {back}")
     for each in value.get("merged", ()):
         if each["accepted"]:
             lines.append(f"merged     {_merged(each)}: now {each['accepted']['hash']}")

@@ -189,6 +189,12 @@ remote = Group(
         "add": CommandEntry("uwf_cli.commands.sharing:add", "Add a remote."),
         "list": CommandEntry("uwf_cli.commands.sharing:list_", "List the remotes."),
         "rm": CommandEntry("uwf_cli.commands.sharing:rm", "Remove a remote."),
+        "accept-rewrite": CommandEntry(
+            "uwf_cli.commands.sharing:accept_rewrite", "Adopt history that a remote has rewritten."
+        ),
+        "reject-rewrite": CommandEntry(
+            "uwf_cli.commands.sharing:reject_rewrite", "Push yours back to a remote that has rewritten it."
+        ),
     },
     examples=("uwf remote add origin git@example.com:team/threads.git", "uwf remote list"),
     help="Manage remotes.",

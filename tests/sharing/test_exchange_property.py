@@ -96,7 +96,7 @@ class Exchange(RuleBasedStateMachine):
     def pulls(self, who: int) -> None:
         instance = self.stores[who]
         pulled = pull(instance, Git(instance.store.repository.path), instance.remotes.get("origin"))
-        assert pulled.refused == ()
+        assert pulled.refused == () and not any(not each.is_rollback for each in pulled.rewrites)
 
     @rule(who=WHO, which=WHICH)
     def gathers(self, who: int, which: int) -> None:
@@ -105,7 +105,7 @@ class Exchange(RuleBasedStateMachine):
             instance = self.stores[who]
             remote = instance.remotes.get("origin")
             pulled = gather(instance, Git(instance.store.repository.path), remote, [thread])
-            assert pulled.refused == ()
+            assert pulled.refused == () and not any(not each.is_rollback for each in pulled.rewrites)
 
     @rule(who=WHO, which=st.lists(WHICH, max_size=3))
     def shares(self, who: int, which: list[int]) -> None:

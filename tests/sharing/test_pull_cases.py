@@ -384,6 +384,9 @@ def test_another_thread_under_the_same_id_is_refused(pair: Pair) -> None:
     target = f"{commit}:refs/uwf/threads/{pair.thread}"
     pair.git("push", "-q", "--force", str(pair.shared), target, at=pair.ada.store)
     head = pair.head(pair.bob)
+    assert pair.bob("pull", check=12).error["code"] == "rewritten"
+    pair.bob("remote", "rm", "origin")
+    pair.bob("remote", "add", "origin", pair.shared)  # where nothing was seen yet
     pulled = pair.bob("pull", check=7)
     assert pulled.json["refused"][0]["ref"] == f"refs/uwf/threads/{pair.thread}"
     assert pair.head(pair.bob) == head
@@ -454,6 +457,9 @@ def test_an_end_after_more_steps_than_the_folded_one_had_is_kept(pair: Pair) -> 
     assert pair.head(pair.ada, found["fork"]["thread"]) == head
     pair.ada("push")
     assert reachable(pair, head, pair.shared)
+    # Bob's end was on the remote and is replaced by one that the fold had before: he is asked.
+    [told] = pair.bob("pull", check=12).json["rewritten"]
+    pair.bob("remote", "accept-rewrite", told["ref"].removeprefix("refs/uwf/"))
     pair.agree()
 
 

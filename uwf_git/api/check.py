@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from uwf_git.trust.signatures import Signed
 
 
+REWRITTEN = ("rewritten", "rolled-back")
+
+
 class Report(NamedTuple):
     """A verification's result: the verified `refs`, the `findings`, and the signatures in `signed`, None if
     not requested."""
@@ -28,8 +31,13 @@ class Report(NamedTuple):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether there are findings other than unchecked ones."""
-        return any(finding.code != UNCHECKED for finding in self.findings)
+        """Whether there are findings other than unchecked and rewritten ones."""
+        return any(finding.code not in (UNCHECKED, *REWRITTEN) for finding in self.findings)
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether a remote has other history than was seen there."""
+        return any(finding.code in REWRITTEN for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
         found = self.verified
@@ -59,11 +67,57 @@ def check(
     refs = _refs(instance, threads) if remote is None else _refs_of_remote(instance, remote)
     verified = verify_refs(repository, refs, repository.config.max_blob, on_commit)
     if remote is not None:
-        return Report(refs, verified, list(verified.findings))
+        return Report(refs, verified, [*verified.findings, *_rewritten(instance, remote, refs, verified)])
     code = check_code(verified.code, projects_of(instance, verified.code))
     missing = missing_refs(instance.store, threads)
     verified = verified._replace(notes=(*verified.notes, *code.notes))
-    return Report(refs, verified, [*missing, *verified.findings, *code.findings])
+    rewritten = [] if threads else _rewritten_in_a_mirror(instance, refs, verified)
+    return Report(refs, verified, [*missing, *verified.findings, *code.findings, *rewritten])
+
+
+def _rewritten(
+    instance: Instance, remote: str, refs: Mapping[str, Oid | None], verified: VerifyResult
+) -> list[Finding]:
+    from uwf_git.sync.rewritten import rewrites
+
+    wrong = {finding.ref for finding in verified.findings}
+    sound = {name: oid for name, oid in refs.items() if oid is not None and name not in wrong}
+    instance.store.sync()
+    return [
+        Finding(
+            REWRITTEN[each.is_rollback],
+            each.thread,
+            None,
+            str(each.now),
+            f"{each.message}; {each.hint}",
+            each.ref,
+        )
+        for each in rewrites(instance, remote, sound)
+    ]
+
+
+def _rewritten_in_a_mirror(
+    instance: Instance, refs: Mapping[str, Oid | None], verified: VerifyResult
+) -> list[Finding]:
+    """Compare the refs of a mirror, which plain `git fetch` moves to anything, with those of the last verification,
+    and record them."""
+    from uwf_git.sync.seen import Seen
+
+    repository, found = instance.store.repository, []
+    for key, value in repository.config.entries("remote."):
+        name = key.removeprefix("remote.").removesuffix(".mirror")
+        if not key.endswith(".mirror") or value.lower() not in ("", "true", "yes", "on", "1"):
+            continue
+        found += _rewritten(instance, name, refs, verified)
+        wrong = {finding.ref for finding in (*verified.findings, *found)}
+        Seen(repository.private, name).note(
+            {
+                ref: oid
+                for ref, oid in refs.items()
+                if oid is not None and ref not in wrong and not ref.startswith(layout.PAUSED)
+            }
+        )
+    return found
 
 
 def verify(instance: Instance, threads: Collection[ThreadId] = ()) -> list[Finding]:

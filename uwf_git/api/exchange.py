@@ -81,7 +81,7 @@ def fetch(
 
 
 def raise_if_incomplete(pulled: Pulled) -> None:
-    """Raise StoreDamaged for invalid refs, Busy for postponed ones."""
+    """Raise StoreDamaged for invalid refs, Rewritten for rewritten history, Busy for postponed refs."""
     from uwf_git.sync.pull import raise_if_incomplete
 
     raise_if_incomplete(pulled)
@@ -139,6 +139,23 @@ def cloning(location: Location, url: str, opened: Callable[[], Instance]) -> Ite
         elif is_unknown and not instance.store.repository.ref_names(layout.REMOTES):
             instance.remotes.remove(remote.name)
         raise
+
+
+def accept_rewrite(instance: Instance, remote: Remote, name: str) -> Pulled:
+    """Adopt the rewritten history of a thread or other ref. Moves and raises as `sync.resolution.accept`."""
+    from uwf_git.sync.pull import Pulled
+    from uwf_git.sync.resolution import accept
+
+    adopted, refused = accept(instance, remote, name)
+    return Pulled(remote.name, adopted, refused)
+
+
+def reject_rewrite(instance: Instance, exchange: Exchange, name: str) -> list[str]:
+    """Push our history in place of the rewritten one; return the moved refs. Moves and raises as
+    `sync.resolution.reject`."""
+    from uwf_git.sync.resolution import reject
+
+    return reject(instance, exchange.git, exchange.remote, name)
 
 
 # Pushing

@@ -46,6 +46,7 @@ RESUMED = ref_kinds.RESUMED.prefix
 REMOVED = ref_kinds.REMOVED.prefix
 MERGED = ref_kinds.MERGED.prefix
 REMOTES = ref_kinds.REMOTES.prefix
+REWRITTEN = ref_kinds.REWRITTEN.prefix
 # A remote's published branches; those of registered versions are tracked.
 BRANCHES = "refs/heads/uwf/"
 

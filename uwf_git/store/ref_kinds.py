@@ -102,6 +102,7 @@ RESUMED = RefKind("refs/uwf/resumed/", target="")
 REMOVED = RefKind("refs/uwf/removed/", target="")
 MERGED = RefKind("refs/uwf/merged/", target="")
 REMOTES = RefKind("refs/uwf/remotes/", target="")
+REWRITTEN = RefKind("refs/uwf/rewritten/", target="")
 
 RESERVED = "refs/uwf/local/"
 """Below it each room has a folder of refs that no version of uwf shares, follows or checks unless it knows the room."""
@@ -120,6 +121,7 @@ _CORE = (
     REMOVED,
     MERGED,
     REMOTES,
+    REWRITTEN,
 )
 _TRAILERS = {"Uwf-Start": "start", "Uwf-Step": "step"}
 """The trailers of records that several kinds of refs lead to."""

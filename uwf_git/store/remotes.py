@@ -87,8 +87,10 @@ class Remotes:
         else:
             self._change("--remove-section", f"remote.{name}")
         self._sync()
-        for prefix in (layout.REMOTES, layout.MERGED):
+        for prefix in (layout.REMOTES, layout.MERGED, layout.REWRITTEN):
             self._repository.delete_refs(self._repository.refs(f"{prefix}{name}/"))
+        with contextlib.suppress(OSError):
+            (self._repository.private / "seen" / name).unlink()
         return remote
 
     def _configure(self, name: str, url: str, own: bool) -> None:

@@ -27,6 +27,7 @@ from uwf_git.sync.reconcile import (
     unite,
 )
 from uwf_git.sync.removal import forget_removed, removed_threads
+from uwf_git.sync.rewritten import RemoteHistory, Rewrite, keep
 
 if TYPE_CHECKING:
     from uwf_git.verify.findings import Finding
@@ -89,7 +90,8 @@ class RefusedRef(NamedTuple):
 
 class Adoption:
     """Adopts the refs of a remote or bundle. `refs` are its names and objects, which must be here. `yields`
-    as in Reconciler. `on_verified` gets the number of refs done and in all."""
+    as in Reconciler. `on_verified` gets the number of refs done and in all. `tracked` are the remote's tracking
+    refs before they were fetched. With `accepts_rewrites`, refs need not continue what was seen there."""
 
     def __init__(
         self,
@@ -98,11 +100,19 @@ class Adoption:
         yields: bool = True,
         on_verified: Callable[[int, int], None] | None = None,
         remote: str | None = None,
+        tracked: Mapping[str, Oid] | None = None,
+        accepts_rewrites: bool = False,
     ) -> None:
+        self.rewrites: list[Rewrite] = []
         self._instance = instance
         self._repository = instance.store.repository
         self._refs = self._wanted(refs, yields)
         self._remote = remote
+        self._history = (
+            RemoteHistory(instance.store, remote, refs, tracked)
+            if remote is not None and not accepts_rewrites
+            else None
+        )
         self._yields = yields
         self._reconciler = Reconciler(instance, yields)
         self._on_verified = on_verified
@@ -194,8 +204,14 @@ class Adoption:
             if thread in known:
                 yield from self._thread(thread)
         for name, kind in kinds.items():
-            if kind is not None and kind.of_thread and kind.settle != "thread":
+            if kind is None or not kind.of_thread or kind.settle == "thread":
+                continue
+            if layout.thread_of(name) not in self._rewritten:
                 yield from self._sound(name, differing[name], self._settlers[kind.settle])
+
+    @property
+    def _rewritten(self) -> set[ThreadId]:
+        return {each.thread for each in self.rewrites if each.thread and not each.is_rollback}
 
     def _here(self, threads: Sequence[ThreadId]) -> set[ThreadId]:
         if len(threads) <= tracking.FEW:
@@ -233,10 +249,30 @@ class Adoption:
         def settled() -> Iterator[Adopted | RefusedRef]:
             if findings := self._verify(name, oid):
                 yield RefusedRef(name, findings)
-            else:
+            elif not self._is_rewritten(name, oid):
                 yield from settle(name, oid)
 
         return self._guarded(name, settled())
+
+    def _is_rewritten(self, name: str, oid: Oid) -> bool:
+        return self._history is not None and self._noted(self._history.of_ref(name, oid), {name: oid})
+
+    def _is_thread_rewritten(self, thread: ThreadId, sides: Sides) -> bool:
+        refs = {name: self._refs[name] for name in layout.refs_of_threads([thread]) if name in self._refs}
+        return self._history is not None and self._noted(
+            self._history.of_thread(thread, sides.active, sides.tag), refs
+        )
+
+    def _noted(self, rewrite: Rewrite | None, refs: Mapping[str, Oid]) -> bool:
+        """Note a rewrite or rollback; if it is a rewrite, keep `refs` beside and return True."""
+        if rewrite is None:
+            return False
+        self.rewrites.append(rewrite)
+        log.warning("5T0WXK8N", "{rewrite}", rewrite=rewrite.message, ref=rewrite.ref, seen=rewrite.seen)
+        if rewrite.is_rollback:
+            return False
+        keep(self._repository, rewrite.remote, refs)
+        return True
 
     def _guarded(self, name: str, settled: Iterator[Adopted | RefusedRef]) -> Iterator[Adopted | RefusedRef]:
         try:
@@ -303,7 +339,10 @@ class Adoption:
             if side is not None and (findings := self._verify(name + thread, side)):
                 yield RefusedRef(name + thread, findings)
                 return
-        yield _adopted(ref, thread, self._reconciler.settle(thread, self._as_folded(thread, sides)))
+        sides = self._as_folded(thread, sides)
+        if self._is_thread_rewritten(thread, sides):
+            return
+        yield _adopted(ref, thread, self._reconciler.settle(thread, sides))
 
     def _as_folded(self, thread: ThreadId, sides: Sides) -> Sides:
         row = self._instance.store.folded(thread) if sides.tag is None else None

@@ -22,6 +22,7 @@ from uwf_git.sync import tracking
 if TYPE_CHECKING:
     from uwf_git.sync.adopt import Adopted, RefusedRef
     from uwf_git.sync.proposals import AdoptionResult
+    from uwf_git.sync.rewritten import Rewrite
     from uwf_git.sync.tracking import Fetched, RemoteListing
 
 _PATIENCE = 2.0  # seconds; a remote may take a minute and longer for an exchange
@@ -29,9 +30,19 @@ _PATIENCE = 2.0  # seconds; a remote may take a minute and longer for an exchang
 _WHOLE = (layout.THREADS, layout.ARCHIVE)
 
 
+class _Taken(NamedTuple):
+    """The result of an adoption."""
+
+    adopted: tuple[Adopted, ...] = ()
+    refused: tuple[RefusedRef, ...] = ()
+    steps: int = 0
+    rewrites: tuple[Rewrite, ...] = ()
+
+
 class Pulled(NamedTuple):
     """The result of a pull. `strange` are unknown ref names on the remote, not fetched. `merged` are changes
-    of definitions merged on published branches. `steps` is the number of new steps."""
+    of definitions merged on published branches. `steps` is the number of new steps. `rewrites` are refs that
+    don't continue what was seen there: rewritten ones were not adopted."""
 
     remote: str
     adopted: tuple[Adopted, ...]
@@ -39,6 +50,7 @@ class Pulled(NamedTuple):
     strange: tuple[str, ...] = ()
     merged: tuple[AdoptionResult, ...] = ()
     steps: int = 0
+    rewrites: tuple[Rewrite, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {
@@ -50,6 +62,9 @@ class Pulled(NamedTuple):
             value["steps"] = self.steps
         if self.strange:
             value["strange"] = list(self.strange)
+        for key, is_rollback in (("rewritten", False), ("rolledBack", True)):
+            if found := [each.to_json() for each in self.rewrites if each.is_rollback is is_rollback]:
+                value[key] = found
         if self.merged:
             value["merged"] = [each.to_json() for each in self.merged]
         return value
@@ -101,20 +116,34 @@ def _take_over(
         tracked = tracking.tracked_refs(repository, remote.name)
     elif tracked is None:
         tracked = tracking.tracked_among(repository, remote.name, listed.refs)
-    adopted, refused, steps = _adopt(instance, remote.name, tracked, listed.refs, whole, on_verified)
+    taken = _adopt(instance, remote.name, tracked, listed.refs, whole, on_verified, fetched.before)
     resumed = tracking.resumed_there(instance, remote, listed.refs, fetched.gone)
     changed = [_resumed(name) for name in resumed]
     gone = tracking.note(instance, remote, listed.refs, fetched.gone)
     changed += [_deleted(name) for name in gone]
     merged = _merged(instance, remote, listed) if whole else ()
     if whole:
-        _remember(instance, remote, None if fetched.gone else tracked)
+        _remember(instance, remote, None if fetched.gone else tracked, taken)
+    else:
+        _note_seen(
+            instance, remote.name, {name: tracked[name] for name in listed.refs if name in tracked}, taken
+        )
     # Unknown prefixes may belong to a later version; unknown names within shared ones are invalid.
     shared = layout.shared()
     strange = [name for name in listed.strange if not name.startswith(shared)]
     misnamed = [name for name in listed.strange if name.startswith(shared)]
-    refused += tuple(map(_misnamed, misnamed))
-    return Pulled(remote.name, (*adopted, *changed), refused, tuple(strange), merged, steps)
+    refused = (*taken.refused, *map(_misnamed, misnamed))
+    return Pulled(
+        *(
+            remote.name,
+            (*taken.adopted, *changed),
+            refused,
+            tuple(strange),
+            merged,
+            taken.steps,
+            taken.rewrites,
+        )
+    )
 
 
 def _get_ready() -> None:
@@ -139,9 +168,11 @@ def adopt_fetched(instance: Instance) -> list[Pulled]:
             continue
         with contextlib.suppress(Busy), instance.locks.exchange(name, _PATIENCE):
             tracked = tracking.tracked_refs(instance.store.repository, name)
-            adopted, refused, steps = _adopt(instance, name, tracked)
-            _remember(instance, remote, tracked)
-            found.append(Pulled(name, adopted, refused, steps=steps))
+            taken = _adopt(instance, name, tracked)
+            _remember(instance, remote, tracked, taken)
+            found.append(
+                Pulled(name, taken.adopted, taken.refused, steps=taken.steps, rewrites=taken.rewrites)
+            )
     return found
 
 
@@ -152,7 +183,8 @@ def _adopt(
     listed: Collection[str] | None = None,
     whole: bool = True,
     on_verified: Callable[[int, int], None] | None = None,
-) -> tuple[tuple[Adopted, ...], tuple[RefusedRef, ...], int]:
+    before: Mapping[str, Oid] | None = None,
+) -> _Taken:
     refs = {
         name: oid
         for name, oid in tracked.items()
@@ -168,12 +200,43 @@ def _adopt(
     else:
         here = {name: oid for name in refs if (oid := repository.ref(name)) is not None}
     if refs.items() <= here.items():
-        return (), (), 0
+        return _Taken()
     from uwf_git.sync.adopt import Adoption
 
-    adoption = Adoption(instance, refs, on_verified=on_verified, remote=remote)
+    adoption = Adoption(instance, refs, on_verified=on_verified, remote=remote, tracked=before)
     adopted, refused = adoption.run(here, whole)
-    return adopted, refused, adoption.steps
+    return _Taken(adopted, refused, adoption.steps, tuple(adoption.rewrites))
+
+
+def _note_seen(instance: Instance, remote: str, tracked: Mapping[str, Oid], taken: _Taken) -> None:
+    """Record the positions of verified refs. Those that are rewritten or rolled back stay where they were seen."""
+    from uwf_git.sync.seen import Seen
+
+    wrong = {each.ref for each in taken.refused if not each.later} | {each.ref for each in taken.rewrites}
+    threads = {each.thread for each in taken.rewrites if each.thread}
+    seen = Seen(instance.store.repository.private, remote)
+    new = {
+        name: oid
+        for name, oid in tracked.items()
+        if name.startswith(layout.NAMESPACE)
+        and not name.startswith(layout.PAUSED)
+        and name not in wrong
+        and seen.get(name) != oid
+    }
+    of_threads = {layout.thread_of(name) for name in new if layout.is_thread_ref(name)}
+    if len(of_threads) > tracking.FEW:
+        here = of_threads & instance.threads.ids()
+    else:
+        here = {thread for thread in of_threads if instance.threads.exists(thread)}
+    # Refs of removed threads were not verified.
+    known = here - threads
+    new = {
+        name: oid
+        for name, oid in new.items()
+        if not layout.is_thread_ref(name) or layout.thread_of(name) in known
+    }
+    # A rewrite is found again by the next exchange, though tracking refs have moved to it.
+    seen.note({**new, **{each.ref: each.seen for each in taken.rewrites}})
 
 
 def _resumed(name: str) -> Adopted:
@@ -200,13 +263,20 @@ def _deleted(name: str) -> Adopted:
 def _remotes_with_news(instance: Instance) -> list[str]:
     tracked = instance.store.repository.ref_names(layout.REMOTES)
     names = {name.removeprefix(layout.REMOTES).split("/")[0] for name in tracked}
-    return [name for name in sorted(names) if _read(instance, name) != _state(instance, name)]
+    repository = instance.store.repository
+    return [
+        name
+        for name in sorted(names)
+        if _read(instance, name) != _state(tracking.tracked_refs(repository, name))
+    ]
 
 
-def _remember(instance: Instance, remote: Remote, tracked: Mapping[str, Oid] | None = None) -> None:
-    state = _state(instance, remote.name, tracked)
+def _remember(instance: Instance, remote: Remote, tracked: Mapping[str, Oid] | None, taken: _Taken) -> None:
+    refs = tracking.tracked_refs(instance.store.repository, remote.name) if tracked is None else tracked
+    state = _state(refs)
     if _read(instance, remote.name) == state:
         return
+    _note_seen(instance, remote.name, refs, taken)
     # If this cannot be written, list the remote again next time.
     with contextlib.suppress(StoreUnwritable):
         write_private(_pulled(instance, remote.name), f"{state}\n".encode("ascii"))
@@ -223,8 +293,7 @@ def _pulled(instance: Instance, remote: str) -> Path:
     return instance.store.repository.private / "pulled" / remote
 
 
-def _state(instance: Instance, remote: str, tracked: Mapping[str, Oid] | None = None) -> str:
-    refs = tracking.tracked_refs(instance.store.repository, remote) if tracked is None else tracked
+def _state(refs: Mapping[str, Oid]) -> str:
     names = sorted(refs)
     digest = hashlib.sha256("\n".join(names).encode("utf-8", "surrogateescape"))
     digest.update(b"\n" + b"".join([refs[name].raw for name in names]))
@@ -232,8 +301,8 @@ def _state(instance: Instance, remote: str, tracked: Mapping[str, Oid] | None = 
 
 
 def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
-    """Raise StoreDamaged if something invalid was left out; with `thread`, only in its refs and those of no
-    thread."""
+    """Raise StoreDamaged if something invalid was left out, Rewritten for rewritten history; with `thread`, only
+    in its refs and those of no thread."""
     invalid = sorted((each for each in pulled.refused if not each.later), key=lambda each: each.is_unchecked)
     if thread is not None:
         others = {each.ref for each in invalid if layout.is_thread_ref(each.ref)}
@@ -247,11 +316,15 @@ def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
             f"{pulled.remote} has {what} was left there: {first.ref}: {first.reason}{more}",
             f"see: uwf verify --remote {pulled.remote}",
         )
+    rewritten = [each for each in pulled.rewrites if not each.is_rollback]
+    for each in rewritten:
+        if thread is None or each.thread in (None, thread):
+            raise each.error()
 
 
 def raise_if_incomplete(pulled: Pulled) -> None:
-    """Raise StoreDamaged for invalid refs, HeadMoved for a conflicting merge, Busy for threads with a running
-    step."""
+    """Raise StoreDamaged for invalid refs, Rewritten for rewritten history, HeadMoved for a conflicting merge, Busy
+    for threads with a running step."""
     raise_if_refused(pulled)
     for merged in pulled.merged:
         if isinstance(merged.problem, HeadMoved):

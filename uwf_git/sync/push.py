@@ -21,6 +21,7 @@ from uwf_git.store.history import Head, parted_from, tagged_commit
 from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
+from uwf_git.sync.seen import Seen
 from uwf_git.sync.tracking import RemoteListing, list_refs, tracked_among, tracked_refs
 from uwf_git.sync.transfer import FEW, MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
 
@@ -375,6 +376,15 @@ def _remember(instance: Instance, remote: Remote, listed: RemoteListing, taken: 
             tracking.agree(instance, remote.name, each.ref, there)
         if each.object is not None:
             tracking.unmark(instance, remote, each.ref)
+    Seen(repository.private, remote.name).note(
+        {
+            each.ref: each.object
+            for each in taken
+            if each.object is not None
+            and listed.refs.get(each.ref) == each.object
+            and not each.ref.startswith(layout.PAUSED)
+        }
+    )
 
 
 def _ended_there(

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uwf_git.base import log
-from uwf_git.base.errors import Busy, Declined, HeadMoved, Invalid, RemoteFailed, StoreDamaged, UwfError
+from uwf_git.base.errors import (
+    Busy,
+    Declined,
+    HeadMoved,
+    Invalid,
+    RemoteFailed,
+    Rewritten,
+    StoreDamaged,
+    UwfError,
+)
 from uwf_git.base.text import one_line
 from uwf_git.engine.retrying import PATIENCE
 from uwf_git.engine.step import Outcome, step
@@ -61,8 +70,8 @@ def shared_step(
 
 
 def problem_with(instance: Instance, remote: Remote, thread: ThreadId, pulled: Pulled) -> UwfError | None:
-    """Return why a pulled thread cannot be stepped: StoreDamaged for invalid data there, HeadMoved if deleted
-    there; else None."""
+    """Return why a pulled thread cannot be stepped: StoreDamaged for invalid data there, Rewritten, HeadMoved if
+    deleted there; else None."""
     if tracking.marked(instance, remote, [layout.THREADS + thread]):
         again = f"uwf push {remote.name} {thread} brings it back"
         return HeadMoved(
@@ -70,7 +79,7 @@ def problem_with(instance: Instance, remote: Remote, thread: ThreadId, pulled: P
         )
     try:
         raise_if_refused(pulled, thread)
-    except StoreDamaged as error:
+    except (StoreDamaged, Rewritten) as error:
         return error
     return None
 
@@ -128,7 +137,7 @@ def _settle(
     for thread in lost:
         try:
             raise_if_refused(pulled, thread)
-        except StoreDamaged as error:
+        except (StoreDamaged, Rewritten) as error:
             found[thread] = error
     _push(instance, git, remote, lost.keys() - found.keys())
     for thread in lost.keys() - found.keys():

@@ -74,11 +74,13 @@ class RemoteListing(NamedTuple):
 
 class Fetched(NamedTuple):
     """A remote's list, and the tracking refs of what it no longer has (`gone`). `tracked` are its tracking
-    refs, or those of the requested threads; None if they must be read again after a fetch."""
+    refs, or those of the requested threads; None if they must be read again after a fetch. `before` are those
+    before the fetch."""
 
     listed: RemoteListing
     gone: Mapping[str, Oid]
     tracked: Mapping[str, Oid] | None = None
+    before: Mapping[str, Oid] = {}
 
 
 # Listing
@@ -276,7 +278,7 @@ def _fetch_listed(
     for start in range(0, len(wanted), size):
         bring_tracked(git, repository, remote, wanted[start : start + size], meanwhile)
     gone = {name: oid for name, oid in known.items() if name not in listed.refs}
-    return Fetched(listed, gone, None if wanted else known)
+    return Fetched(listed, gone, None if wanted else known, known)
 
 
 def _fetch_few(
@@ -323,7 +325,7 @@ def _fetch_few(
         refs |= tracked_among(repository, remote.name, new)
     gone = {name: oid for name, oid in known.items() if name not in refs}
     strange = tuple(name for _, _, name in rows if name not in meant)
-    return Fetched(RemoteListing(refs, strange), gone, refs)
+    return Fetched(RemoteListing(refs, strange), gone, refs, known)
 
 
 def rows_of(said: str) -> list[tuple[str, Oid | None, str]] | None:

@@ -114,7 +114,7 @@ def pull(invocation: Invocation, words: tuple[str, ...], prunes: bool, yes: bool
     """Fetch, verify and adopt the threads, workflows, crews and suites of a remote.
 
     If a thread has new steps on both sides, the remote's version keeps the id and yours becomes a fork. Exit
-    7 if invalid data was left out, 8 if the remote cannot be reached.
+    7 if invalid data was left out, 8 if the remote cannot be reached, 12 if it has rewritten what was seen there.
     """
     instance = invocation.instance
     if yes and not prunes:
@@ -259,6 +259,50 @@ def rm(invocation: Invocation, name: str) -> None:
     """Remove a remote and its tracking refs. Threads are kept on both sides."""
     removed = invocation.instance.remotes.remove(name)
     invocation.emit({**api.remote_value(removed), "removed": True}, lambda value: f"forgot {value['name']}")
+
+
+_REMOTE = click.option(
+    "--remote",
+    metavar="NAME",
+    help="The remote that was rewritten.  [default: origin, or the only one]",
+    shell_complete=complete_remote,
+)
+
+
+@command(
+    "uwf remote accept-rewrite 01JK7M                 their history takes the id",
+    "uwf remote accept-rewrite workflows/solve-issue  of a workflow",
+)
+@click.argument("name", metavar="ID")
+@_REMOTE
+def accept_rewrite(invocation: Invocation, name: str, remote: str | None) -> None:
+    """Adopt history that a remote has in place of what was seen there.
+
+    ID is a thread, or the name that uwf pull printed. Your steps become a fork, and refs/uwf/rewritten/ keeps what
+    was replaced.
+    """
+    instance = invocation.instance_for_writing()
+    found = api.accept_rewrite(instance, instance.remotes.get(remote), name)
+    invocation.emit(found.to_json(), partial(pulled, verbose=True))
+    api.raise_if_incomplete(found)
+
+
+@command("uwf remote reject-rewrite 01JK7M")
+@click.argument("name", metavar="ID")
+@_REMOTE
+def reject_rewrite(invocation: Invocation, name: str, remote: str | None) -> None:
+    """Push your history back to a remote that has rewritten it.
+
+    The push is forced for these refs only, and only if they are still as uwf pull found them (exit 4 if not).
+    """
+    instance = invocation.instance_for_writing()
+    there = exchange.exchange_for(instance, remote)
+    refs = api.reject_rewrite(instance, there, name)
+
+    def text(value: Any) -> str:
+        return f"{value['remote']} has your history again: {', '.join(value['refs'])}"
+
+    invocation.emit({"remote": there.remote.name, "refs": refs}, text)
 
 
 def _remote_text(value: Any) -> str:

@@ -13,7 +13,7 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.base.errors import StoreDamaged, Undecided, Usage, UwfError
+from uwf_git.base.errors import Rewritten, StoreDamaged, Undecided, Usage, UwfError
 from uwf_git.base.text import counted
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def verify(
 ) -> None:
     """Verify every node, commit, page and decision.
 
-    Cached results are not used. Exit 7 if something is wrong, 125 if checks were left undone after a minute
-    of slow ones (git config uwf.maxVerify). Generated outputs of uwf-rehearse are a warning. The code of code
-    workflows is not run.
+    Cached results are not used. Exit 7 if something is wrong, 12 if a remote has rewritten what was seen there,
+    125 if checks were left undone after a minute of slow ones (git config uwf.maxVerify). Generated outputs of
+    uwf-rehearse are a warning. The code of code workflows is not run.
     """
     from uwf_git.api.check import check, with_signatures
 
@@ -65,6 +65,8 @@ def verify(
     invocation.emit(report.to_json(), _text)
     if report.is_damaged:
         raise Exit(StoreDamaged.exit_status)
+    if report.is_rewritten:
+        raise Exit(Rewritten.exit_status)
     if report.findings:
         raise Exit(Undecided.exit_status)
     if strict and report.verified.warnings:

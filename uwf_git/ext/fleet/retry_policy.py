@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Declined, UwfError
+from uwf_git.base.errors import Declined, Rewritten, UwfError
 
 DONE = "done"
 """Somebody else did the step: the thread is looked at, and goes on from there."""
@@ -42,7 +42,7 @@ _MAX_BACKOFF = {LATER: 30.0, AGAIN: 300.0}
 # The codes whose messages are about the store, the remote and the machine, and quote nothing of an answer.
 _OF_NO_ANSWER = (
     *("usage", "not_found", "head_moved", "busy", "waiting", "paused", "untrusted", "interrupted"),
-    *(UNWRITABLE, "signing_failed", "remote", Declined.code, "unkept", "workspace", "lost"),
+    *(UNWRITABLE, "signing_failed", "remote", Declined.code, Rewritten.code, "unkept", "workspace", "lost"),
 )
 
 UNKEPT = "unkept"

@@ -1,0 +1,439 @@
+"""History that a remote has rewritten: a ref that no longer continues what this store has seen there.
+
+No command of uwf makes such a ref, since pushes never force; somebody replaced it with plain git, or on the server. A
+position counts as seen once it was verified and adopted, or pushed from here (`sync.seen`). Now continues before if
+
+    thread      the head's first parents lead to the head seen, and an archive tag seen is the same, byte for byte
+    workflow, crew, baseline    its first parents lead to the version seen
+    suite, attempts             its parents lead to the commit seen
+    fold        each thread in both has the same archive tag, byte for byte, or a later one on more steps: two machines
+                may end a thread, and fold their ends, before they meet
+    node, fork  it is the same object
+    pause       always: pauses come and go
+
+If instead before continues now, the remote was rolled back: nothing is replaced, and a push brings it forward again.
+
+Two machines may commit one step independently, such as an imported one. Then the remote's commit is taken, unless ours
+is signed and was shared with any remote and theirs is unsigned: that is a copy without the signature.
+
+    refs/uwf/rewritten/<remote>/threads/<ULID>            what a remote has in place of what was seen; likewise others
+    refs/uwf/rewritten/<remote>/accepted/threads/<ULID>   what was here before it was accepted
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import NotFound, Rewritten, StoreDamaged, UwfError
+from uwf_git.base.text import one_line
+from uwf_git.format.ids import ThreadId
+from uwf_git.git.objects import is_signed, parse_commit, parse_tag
+from uwf_git.git.repository import COMMIT, TAG, Oid, Repository
+from uwf_git.store import archives, layout, ref_kinds
+from uwf_git.store.history import ancestry, relate, tagged_commit
+from uwf_git.store.indexing import Store
+from uwf_git.store.instance import Instance
+from uwf_git.sync.seen import Seen, every
+
+
+class Author(NamedTuple):
+    """Who made a commit or tag, by their own account: `Name <address>`, and when in Unix seconds."""
+
+    name: str
+    time: int
+    is_signed: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {"by": self.name, "at": self.time, "signed": self.is_signed}
+
+    def __str__(self) -> str:
+        try:
+            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.time))
+        except (ValueError, OverflowError, OSError):
+            when = "an impossible time"
+        return one_line(f"{self.name or 'nobody'}, {when}{'' if self.is_signed else ', unsigned'}", 200)
+
+
+class Rewrite(NamedTuple):
+    """A ref of a remote that does not continue what was `seen` there. `step` is the number of the first commit of a
+    thread that differs, 0 for its start, None if that is unknown or it is about its end. With `is_rollback`, it is an
+    earlier position of the same history."""
+
+    remote: str
+    ref: str
+    thread: ThreadId | None
+    step: int | None
+    seen: Oid
+    now: Oid
+    before: Author | None
+    after: Author | None
+    is_rollback: bool = False
+
+    @property
+    def name(self) -> str:
+        """What accepts and rejects it: a thread's id, or the end of the ref's name."""
+        return self.thread or self.ref.removeprefix(layout.NAMESPACE)
+
+    @property
+    def subject(self) -> str:
+        if self.thread:
+            return f"thread {self.thread}"
+        word = layout.word_for(self.ref)
+        return f"{word} {self.ref.rpartition('/')[2]}" if word else self.name
+
+    @property
+    def message(self) -> str:
+        if self.is_rollback:
+            return f"{self.subject} was rolled back on {self.remote}: what was seen there is missing"
+        what = "its end" if self.ref.startswith(layout.ARCHIVE) and self.step is None else "it"
+        what = f"step {self.step}" if self.step else "its start" if self.step == 0 else what
+        text = f"{self.subject} was rewritten on {self.remote}: {what}"
+        text += f" is now by {self.after}" if self.after else " is not the one seen there"
+        return text + (f"; it was by {self.before}" if self.before else "")
+
+    @property
+    def hint(self) -> str:
+        if self.is_rollback:
+            return f"uwf push {self.remote} brings it there again"
+        where = "" if self.remote == "origin" else f" --remote {self.remote}"
+        return (
+            f"yours is kept; uwf remote reject-rewrite {self.name}{where} pushes it back, "
+            f"uwf remote accept-rewrite {self.name}{where} takes theirs"
+        )
+
+    def error(self) -> Rewritten:
+        return Rewritten(self.message, self.hint)
+
+    def to_json(self) -> dict[str, Any]:
+        value: dict[str, Any] = {"ref": self.ref, "remote": self.remote}
+        if self.thread:
+            value["thread"] = self.thread
+        if self.step is not None:
+            value["step"] = self.step
+        return {
+            **value,
+            "seen": str(self.seen),
+            "now": str(self.now),
+            "before": self.before.to_json() if self.before else None,
+            "after": self.after.to_json() if self.after else None,
+            "message": self.message,
+        }
+
+
+class RemoteHistory:
+    """Holds a remote's `refs` against what was seen there. `tracked` are its tracking refs before a fetch, which count
+    if they lead to adopted history. All commits to compare must be verified. Moves no ref."""
+
+    def __init__(
+        self, store: Store, remote: str, refs: Mapping[str, Oid], tracked: Mapping[str, Oid] | None = None
+    ) -> None:
+        self.seen = Seen(store.repository.private, remote)
+        self._store = store
+        self._repository = store.repository
+        self._remote = remote
+        self._refs = refs
+        self._tracked = tracked or {}
+
+    def positions(self, ref: str) -> list[Oid]:
+        """Return where a ref was seen: one position, two if tracking refs are ahead of the record."""
+        found = [self.seen.get(ref)]
+        tracked = self._tracked.get(ref)
+        if tracked is not None and tracked not in found and self._is_adopted(ref, tracked):
+            found.append(tracked)
+        return [oid for oid in found if oid is not None]
+
+    def _is_adopted(self, ref: str, oid: Oid) -> bool:
+        here = self._repository.ref(ref)
+        if here == oid:
+            return True
+        head = self._head(layout.thread_of(ref)) if ref.startswith(layout.THREADS) else here
+        kind = ref_kinds.kind_of(ref)
+        return (
+            head is not None
+            and (ref.startswith(layout.THREADS) or (kind is not None and kind.settle == "version"))
+            and self._leads_to(head, oid)
+        )
+
+    # Kinds of refs
+
+    def of_thread(self, thread: ThreadId, active: Oid | None, tag: Oid | None) -> Rewrite | None:
+        """Compare a thread's head and archive tag there."""
+        name = layout.ARCHIVE + thread
+        ended = tagged_commit(self._store, tag) if tag is not None else None
+        head = ended or active
+        for seen in self.positions(name):
+            if tag == seen:
+                return None
+            if tag is not None:
+                return self._rewrite(name, thread, seen, tag)
+            if head is not None:
+                end = tagged_commit(self._store, seen)
+                if end is None or not (self._leads_to(head, end) or self._leads_to(end, head)):
+                    return self._rewrite(layout.THREADS + thread, thread, end or seen, head)
+                return self._rewrite(layout.THREADS + thread, thread, end, head, is_rollback=True)
+        name = layout.THREADS + thread
+        for seen in self.positions(name) if head is not None else ():
+            assert head is not None
+            if not self._leads_to(head, seen):
+                is_rollback = self._leads_to(seen, head)
+                if is_rollback and tag is not None:
+                    continue  # it was ended there before the steps that others added
+                return self._rewrite(name, thread, seen, head, is_rollback=is_rollback)
+        return self._copy_without_signature(thread, head, tag) if head is not None else None
+
+    def of_ref(self, ref: str, now: Oid) -> Rewrite | None:
+        """Compare a ref that is neither a thread's head nor its end."""
+        kind = ref_kinds.kind_of(ref)
+        if kind is None or kind.settle in ("thread", "pause"):
+            return None
+        for seen in self.positions(ref):
+            if seen == now:
+                continue
+            if kind.settle == "fold":
+                if (found := self._of_fold(ref, seen, now)) is not None:
+                    return found
+                continue
+            leads = self._continues(kind.settle)
+            if leads is None or not leads(now, seen):
+                back = leads is not None and leads(seen, now)
+                thread = layout.thread_of(ref) if kind.of_thread else None
+                return self._rewrite(ref, thread, seen, now, is_rollback=back)
+        return self._folded_ends(ref, now) if kind.settle == "fold" else None
+
+    def _continues(self, settle: str) -> Callable[[Oid, Oid], bool] | None:
+        return {"version": self._leads_to, "grow": self._contains, "attempts": self._contains}.get(settle)
+
+    def _of_fold(self, ref: str, seen: Oid, now: Oid) -> Rewrite | None:
+        try:
+            before = archives.read(self._repository, seen).threads
+        except StoreDamaged:
+            return None
+        theirs = archives.read(self._repository, now).threads
+        for thread in before.keys() & theirs.keys():
+            one, other = before[thread], theirs[thread]
+            if one.raw != other.raw and not self._is_later_end(one.ended.target, other.ended.target):
+                return self._rewrite(ref, None, seen, now, _author(one.raw), _author(other.raw))
+        return None
+
+    def _folded_ends(self, ref: str, now: Oid) -> Rewrite | None:
+        for thread, entry in archives.read(self._repository, now).threads.items():
+            for seen in self.positions(layout.ARCHIVE + thread):
+                end = tagged_commit(self._store, seen)
+                is_there = seen in (entry.tag, self._refs.get(layout.ARCHIVE + thread))
+                if not is_there and not (end and self._is_later_end(end, entry.ended.target)):
+                    return self._rewrite(ref, None, seen, now, self._author(seen), _author(entry.raw))
+        return None
+
+    def _is_later_end(self, end: Oid, other: Oid) -> bool:
+        return end != other and self._leads_to(other, end)
+
+    def _copy_without_signature(self, thread: ThreadId, head: Oid, tag: Oid | None) -> Rewrite | None:
+        here = self._repository.ref(layout.ARCHIVE + thread)
+        if (
+            here is not None
+            and tag is not None
+            and here != tag
+            and tagged_commit(self._store, here) == head
+            and self._is_signed(here)
+            and not self._is_signed(tag)
+            and any(seen.get(layout.ARCHIVE + thread) == here for seen in self._everywhere)
+        ):
+            return self._rewrite(layout.ARCHIVE + thread, thread, here, tag)
+        ours = self._head(thread)
+        if ours is None or ours == head:
+            return None
+        relation = relate(self._store, ours, head)
+        if relation is None or relation.same_commits:
+            return None
+        mine, theirs = ancestry(self._store, relation.our_base), ancestry(self._store, relation.base)
+        for one, other in zip(mine, theirs, strict=False):
+            if one.oid == other.oid or one.node != other.node:
+                return None
+            old, new = Oid(raw=one.oid), Oid(raw=other.oid)
+            if self._is_signed(old) and not self._is_signed(new) and self._was_shared(thread, old):
+                return self._rewrite(layout.THREADS + thread, thread, ours, head)
+        return None
+
+    @cached_property
+    def _everywhere(self) -> list[Seen]:
+        return list(every(self._repository.private))
+
+    def _was_shared(self, thread: ThreadId, commit: Oid) -> bool:
+        for seen in self._everywhere:
+            tag = seen.get(layout.ARCHIVE + thread)
+            for head in (tagged_commit(self._store, tag) if tag else None, seen.get(layout.THREADS + thread)):
+                if head is not None and self._leads_to(head, commit):
+                    return True
+        return False
+
+    # Commits
+
+    def _head(self, thread: ThreadId) -> Oid | None:
+        tag = self._repository.ref(layout.ARCHIVE + thread)
+        return tagged_commit(self._store, tag) if tag else self._repository.ref(layout.THREADS + thread)
+
+    def _leads_to(self, commit: Oid, earlier: Oid) -> bool:
+        """Whether the first parents of a commit lead to an earlier one, or it is that."""
+        try:
+            return any(row.oid == earlier.raw for row in ancestry(self._store, commit))
+        except (StoreDamaged, LookupError):
+            return False
+
+    def _contains(self, commit: Oid, earlier: Oid) -> bool:
+        pending, known = [commit], {commit}
+        try:
+            while pending:
+                at = pending.pop()
+                if at == earlier:
+                    return True
+                more = [each for each in self._repository.commit(at).parents if each not in known]
+                known.update(more)
+                pending += more
+        except (StoreDamaged, LookupError):
+            return False
+        return False
+
+    def _rewrite(
+        self,
+        ref: str,
+        thread: ThreadId | None,
+        seen: Oid,
+        now: Oid,
+        before: Author | None = None,
+        after: Author | None = None,
+        is_rollback: bool = False,
+    ) -> Rewrite:
+        step = None
+        if before is None and after is None:
+            old, new = seen, now
+            if thread is not None and not ref.startswith(layout.ARCHIVE) and not is_rollback:
+                step, old, new = self._first_difference(seen, now)
+            before, after = self._author(old), self._author(new)
+        return Rewrite(self._remote, ref, thread, step, seen, now, before, after, is_rollback)
+
+    def _first_difference(self, seen: Oid, now: Oid) -> tuple[int | None, Oid, Oid]:
+        try:
+            before = {row.number: row for row in ancestry(self._store, seen) if row.kind != "workflow"}
+            step, old, new = None, seen, now
+            for row in ancestry(self._store, now):
+                was = before.get(row.number)
+                if row.kind == "workflow" or (was is not None and was.oid == row.oid):
+                    break
+                step, new, old = row.number, Oid(raw=row.oid), Oid(raw=was.oid) if was else seen
+        except (StoreDamaged, LookupError):
+            return None, seen, now
+        return step, old, new
+
+    def _is_signed(self, oid: Oid) -> bool:
+        try:
+            return is_signed(self._repository.read(oid)[1])
+        except (UwfError, LookupError, ValueError):
+            return False
+
+    def _author(self, oid: Oid) -> Author | None:
+        try:
+            kind, data = self._repository.read(oid)
+        except (UwfError, LookupError, ValueError):
+            return None
+        return _author(data) if kind in (COMMIT, TAG) else None
+
+
+def _author(data: bytes) -> Author | None:
+    with suppress(ValueError, LookupError, OverflowError):
+        if data.startswith(b"object "):
+            tag = parse_tag(data)
+            return Author(one_line(tag.tagger, 120), tag.time, is_signed(data))
+        commit = parse_commit(data)
+        return Author(one_line(commit.committer, 120), commit.time, is_signed(data))
+    return None
+
+
+# Keeping what a remote has
+
+
+def _prefix(remote: str) -> str:
+    return f"{layout.REWRITTEN}{remote}/"
+
+
+def keep(repository: Repository, remote: str, refs: Mapping[str, Oid]) -> None:
+    """Keep what a remote has in place of what was seen. Moves `refs/uwf/rewritten/<remote>/…`."""
+    for ref, oid in refs.items():
+        name = _prefix(remote) + ref.removeprefix(layout.NAMESPACE)
+        old = repository.ref(name)
+        if old != oid:
+            repository.put_ref(name, old, oid)
+
+
+def kept(repository: Repository, remote: str) -> dict[str, Oid]:
+    """Return what a remote had in place of what was seen, by its names of the refs."""
+    prefix = _prefix(remote)
+    return {
+        layout.NAMESPACE + name.removeprefix(prefix): oid
+        for name, oid in repository.refs(prefix).items()
+        if not name.startswith(prefix + "accepted/")
+    }
+
+
+def drop(repository: Repository, remote: str, refs: Collection[str]) -> None:
+    """Delete what is kept of a remote's refs."""
+    for ref in refs:
+        name = _prefix(remote) + ref.removeprefix(layout.NAMESPACE)
+        if (oid := repository.ref(name)) is not None:
+            repository.delete_ref(name, oid)
+
+
+def keep_accepted(repository: Repository, remote: str, before: Mapping[str, Oid]) -> None:
+    """Keep what was here before a rewrite was accepted. Moves `refs/uwf/rewritten/<remote>/accepted/…`."""
+    for ref, oid in before.items():
+        name = f"{_prefix(remote)}accepted/{ref.removeprefix(layout.NAMESPACE)}"
+        repository.put_ref(name, repository.ref(name), oid)
+
+
+def find(instance: Instance, remote: str, name: str) -> dict[str, Oid]:
+    """Return what is kept of a rewritten thread, by its id or part, or of another ref by the end of its name. Raises
+    NotFound."""
+    there = kept(instance.store.repository, remote)
+    if layout.NAMESPACE + name in there:
+        ref = layout.NAMESPACE + name
+        return {ref: there[ref]}
+    threads = {layout.thread_of(ref) for ref in there if layout.is_thread_ref(ref)}
+    wanted = name.upper()
+    found = [each for each in threads if each.startswith(wanted) or each.endswith(wanted)]
+    if len(found) == 1 and len(wanted) >= 4:
+        return {
+            ref: oid for ref, oid in there.items() if layout.is_thread_ref(ref) and ref.endswith(found[0])
+        }
+    if not there:
+        raise NotFound(f"nothing was rewritten on {remote}", f"uwf pull {remote} looks")
+    names = sorted(
+        {*threads, *(ref.removeprefix(layout.NAMESPACE) for ref in there if not layout.is_thread_ref(ref))}
+    )
+    raise NotFound(
+        f"no rewritten history {one_line(name, 80)} on {remote}", f"there is: {', '.join(names[:5])}"
+    )
+
+
+def rewrites(instance: Instance, remote: str, refs: Mapping[str, Oid]) -> Iterator[Rewrite]:
+    """Yield what is rewritten or rolled back among refs of a remote, which must be verified. Moves no ref."""
+    history = RemoteHistory(instance.store, remote, refs)
+    threads: dict[ThreadId, None] = {}
+    for ref, oid in sorted(refs.items()):
+        if ref.startswith((layout.THREADS, layout.ARCHIVE)):
+            threads[layout.thread_of(ref)] = None
+        elif (found := _or_none(history.of_ref, ref, oid)) is not None:
+            yield found
+    for thread in threads:
+        active, tag = refs.get(layout.THREADS + thread), refs.get(layout.ARCHIVE + thread)
+        if (found := _or_none(history.of_thread, thread, active, tag)) is not None:
+            yield found
+
+
+def _or_none(compare: Callable[..., Rewrite | None], *args: Any) -> Rewrite | None:
+    try:
+        return compare(*args)
+    except (StoreDamaged, LookupError, ValueError):
+        return None  # verification tells of it

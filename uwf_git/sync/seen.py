@@ -1,0 +1,85 @@
+"""The newest position of each ref of a remote that this store has verified there, or pushed.
+
+    private/seen/<remote>   lines of `<object id> <ref>`; the last line of a ref counts
+
+Tracking refs cannot say it: a plain `git fetch` moves them before anything is checked. The file only grows at an
+exchange, and is written anew when most of its lines are old. Without it, tracking refs that lead to adopted history
+are used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from uwf_git.git.libgit2 import Oid
+from uwf_git.git.repository import StoreUnwritable
+from uwf_git.store.private import write_private
+
+_LINE = re.compile(rb"^([0-9a-f]{40}) (refs/\S+)$", re.MULTILINE)
+_SLACK = 1_000  # old lines that are kept before the file is written anew
+
+
+class Seen:
+    """The positions seen on one remote. Its writers hold the lock of the exchange."""
+
+    def __init__(self, private: Path, remote: str) -> None:
+        self._path = private / "seen" / remote
+        self._refs: dict[str, Oid] | None = None
+        self._lines = 0
+
+    def get(self, ref: str) -> Oid | None:
+        return self.refs.get(ref)
+
+    @property
+    def refs(self) -> Mapping[str, Oid]:
+        """The positions by the remote's names of the refs; empty if the file is missing."""
+        return self._read()
+
+    def _read(self) -> dict[str, Oid]:
+        if self._refs is None:
+            data = b""
+            with suppress(OSError):
+                data = self._path.read_bytes()
+            rows = _LINE.findall(data)
+            self._lines = len(rows)
+            self._refs = {
+                ref.decode("utf-8", "surrogateescape"): Oid(hex=oid.decode("ascii")) for oid, ref in rows
+            }
+        return self._refs
+
+    def note(self, refs: Mapping[str, Oid]) -> None:
+        """Record positions. What cannot be written is recorded by the next exchange."""
+        known = self._read()
+        new = {ref: oid for ref, oid in refs.items() if known.get(ref) != oid}
+        if not new:
+            return
+        known.update(new)
+        self._lines += len(new)
+        with suppress(OSError, StoreUnwritable):
+            if self._lines > 2 * len(known) + _SLACK or not self._path.exists():
+                write_private(self._path, _text(known))
+                self._lines = len(known)
+            else:
+                with open(self._path, "ab") as file:
+                    file.write(b"\n" + _text(new))  # a torn line of a killed process ends here
+
+    def forget(self) -> None:
+        self._refs = {}
+        self._path.unlink(missing_ok=True)
+
+
+def _text(refs: Mapping[str, Oid]) -> bytes:
+    return "".join(f"{oid} {ref}\n" for ref, oid in sorted(refs.items())).encode("utf-8", "surrogateescape")
+
+
+def every(private: Path) -> Iterator[Seen]:
+    """Yield what was seen on each remote."""
+    folder = private / "seen"
+    with suppress(OSError):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and not re.fullmatch(r".*\.\d+", path.name):
+                yield Seen(private, os.fspath(path.relative_to(folder)))
