@@ -107,19 +107,20 @@ class AgentProgram(NamedTuple):
 class RefKind(NamedTuple):
     """A kind of ref: all with the same `prefix`, such as `refs/uwf/crews/`. `store.ref_kinds` has the table.
 
-    names           what follows the prefix: a `name`, a `thread`'s id, a `node`'s hash, a `month`, "" for anything
-    order           the order of transfer, dependencies first: the core has 10 to 90, shipped extensions 20 to 110, so
+    names           what follows the prefix: a `name`, a `thread`'s id, a `node`'s hash, a `month`, the word `policy`,
+                    "" for anything
+    order           the order of transfer, dependencies first: the core has 5 to 90, shipped extensions 20 to 110, so
                     take 200 or more; 0 for refs that stay on this machine
     of_thread       the ref belongs to one thread; then `names` is `thread`
-    target          a `commit`, or the tag of a `fork`, a `pause` or an `end`, or a `fold`; "" if neither indexed
-                    nor verified
+    target          a `commit`, or the tag of a `fork`, a `pause` or an `end`, or a `fold`, or a `policy`; "" if neither
+                    indexed nor verified
     records         valid records of the commit, the kind's own first
     trailer         the trailer that declares its record: `Uwf-Crew`
     record_parents  how many parents are records, None for all; a version's source, its second parent, may be anything
     name_field      the field of the node that must equal the ref's name
     settle          how two sides are reconciled: `version`, the remote's history keeps the name and ours becomes a
                     proposal; `replace`, the remote's; `grow`, entries of both. Only the core has `thread`,
-                    `attempts`, `fork`, `pause`, `fold`
+                    `attempts`, `fork`, `pause`, `fold`, `policy`
     word            the word in messages: `crew`; `told` describes a thread's ref, `owner` begins a message about a
                     wrong name
     along           prefixes of refs with the same name that are pushed along

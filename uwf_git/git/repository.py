@@ -246,6 +246,12 @@ class Repository(ObjectDatabase):
         self._roots = {oid: tree}  # the next step is built on it
         return oid
 
+    def write_signed_commit(self, tree: Oid, parents: Sequence[Oid], message: str) -> Oid:
+        """Write a commit of the user, signed whatever `commit.gpgSign` says. Raises SigningFailed before
+        writing."""
+        data = commit_text(tree, parents, self.user, self.user, int(time.time()), message)
+        return self._write(COMMIT, signed_commit(data, self._signature(data)))
+
     def rewrite_commit(
         self, commit: Oid, tree: Oid, parents: Sequence[Oid], message: str | None = None
     ) -> Oid:

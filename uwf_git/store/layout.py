@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
 
 NAMESPACE = "refs/uwf/"
+POLICY = ref_kinds.TRUST.prefix + ref_kinds.TRUST.names
 WORKFLOWS = ref_kinds.WORKFLOWS.prefix
 THREADS = ref_kinds.THREADS.prefix
 ARCHIVE = ref_kinds.ARCHIVE.prefix
@@ -73,6 +74,8 @@ def is_shared_ref(name: str) -> bool:
     rest = name.removeprefix(kind.prefix)
     if kind.names == "name":
         return name_problem(rest) is None
+    if kind.names == "policy":
+        return rest == kind.names
     if kind.names == "month":
         return _MONTH.fullmatch(rest) is not None
     return is_hash(rest) if kind.names == "node" else is_thread_id(rest)

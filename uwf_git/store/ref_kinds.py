@@ -14,6 +14,14 @@ from typing import Any
 from uwf_git import ext
 from uwf_git.ext import RefKind
 
+TRUST = RefKind(
+    "refs/uwf/trust/",
+    "policy",
+    order=5,
+    target="policy",
+    settle="policy",
+    word="trust policy",
+)
 WORKFLOWS = RefKind(
     "refs/uwf/workflows/",
     "name",
@@ -108,6 +116,7 @@ RESERVED = "refs/uwf/local/"
 """Below it each room has a folder of refs that no version of uwf shares, follows or checks unless it knows the room."""
 
 _CORE = (
+    TRUST,
     WORKFLOWS,
     FORKS,
     FOLDED,

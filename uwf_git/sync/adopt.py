@@ -126,6 +126,7 @@ class Adoption:
             "attempts": self._attempts,
             "fork": self._fork,
             "pause": self._paused,
+            "policy": self._policy,
         }
 
     def _wanted(self, refs: Mapping[str, Oid], yields: bool) -> Mapping[str, Oid]:
@@ -427,6 +428,28 @@ class Adoption:
         if old is None or self._yields:
             self._repository.put_ref(name, old, oid)
             yield Adopted(name, Case.TWO_COMMITS if old else Case.UNKNOWN)
+
+    def _policy(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
+        from uwf_git.trust import policies
+        from uwf_git.verify.findings import Finding
+
+        old = self._repository.ref(name)
+        known = policies.remembered(self._repository)
+        if known is not None and oid == known.newest:
+            self._repository.put_ref(name, old, oid)  # ours was moved by force
+            policies.remember(self._repository, oid, self._remote)
+            yield Adopted(name, Case.BEHIND)
+        elif known is None or not policies.leads_to(self._repository, known.newest, oid):
+            successor = known is None or policies.leads_to(self._repository, oid, known.newest)
+            self._repository.put_ref(name, old, oid)
+            policies.remember(self._repository, oid, self._remote)
+            case = Case.UNKNOWN if known is None else Case.BEHIND if successor else Case.TWO_HISTORIES
+            yield Adopted(name, case)
+        elif self._remote is not None and policies.was_rolled_back(self._repository, oid, self._remote):
+            message = f"the trust policy was rolled back there, to {str(oid)[:10]}"
+            yield RefusedRef(name, (Finding(policies.REPLACED, None, None, str(oid), message, name),))
+        else:
+            yield Adopted(name, Case.AHEAD)
 
     def _growing(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
         ours = self._repository.ref(name)

@@ -374,6 +374,10 @@ def _remember(instance: Instance, remote: Remote, listed: RemoteListing, taken: 
             repository.put_ref(name, known, there)
         if each.ref.startswith(layout.FOLDED) and there == each.object:
             tracking.agree(instance, remote.name, each.ref, there)
+        if each.ref == layout.POLICY and each.object is not None:
+            from uwf_git.trust.policies import remember
+
+            remember(repository, each.object, remote.name)
         if each.object is not None:
             tracking.unmark(instance, remote, each.ref)
     Seen(repository.private, remote.name).note(

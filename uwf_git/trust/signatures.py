@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.base.errors import UwfError
@@ -29,12 +31,14 @@ _STATES = {
 
 class Signature(NamedTuple):
     """A signature's state: good, bad, unknown (untrusted or missing key), expired, revoked or none; other
-    fields are empty if git doesn't know them."""
+    fields are empty if git doesn't know them. `fingerprint` is that of the key that signed, known of valid
+    signatures only; `primary` that of the openpgp key which it belongs to."""
 
     state: str
     signer: str = ""
     key: str = ""
     fingerprint: str = ""
+    primary: str = ""
 
 
 class Signed(NamedTuple):
@@ -115,9 +119,23 @@ def _folded_tags(repository: Repository, commit: Oid) -> list[tuple[Oid, ThreadI
     return [(entry.tag, entry.thread) for entry in entries if repository.has(entry.tag)]
 
 
-def signatures(repository: Repository, objects: Iterable[Oid]) -> dict[Oid, Signature]:
-    """Return the signatures of commits and tags. git starts one process for each signed object. Raises
-    StoreDamaged for an unreadable object."""
+def signatures(
+    repository: Repository, objects: Iterable[Oid], allowed: bytes | None = None
+) -> dict[Oid, Signature]:
+    """Return the signatures of commits and tags. git starts one process for each signed object. `allowed` are
+    the ssh signers to know, instead of those of the user's configuration. Raises StoreDamaged for an unreadable
+    object."""
+    if allowed is not None:
+        with tempfile.TemporaryDirectory(prefix="uwf-signers-") as folder:
+            file = Path(folder) / "allowed_signers"
+            file.write_bytes(allowed)
+            return _signatures(repository, objects, ("-c", f"gpg.ssh.allowedSignersFile={file}"))
+    return _signatures(repository, objects, ())
+
+
+def _signatures(
+    repository: Repository, objects: Iterable[Oid], settings: Sequence[str]
+) -> dict[Oid, Signature]:
     found: dict[Oid, Signature] = {}
     commits: list[Oid] = []
     for oid in dict.fromkeys(objects):
@@ -127,28 +145,30 @@ def signatures(repository: Repository, objects: Iterable[Oid]) -> dict[Oid, Sign
         elif kind == COMMIT:
             commits.append(oid)
         else:
-            found[oid] = _tag_signature(repository, oid)
-    found.update(_commit_signatures(repository, commits))
+            found[oid] = _tag_signature(repository, oid, settings)
+    found.update(_commit_signatures(repository, commits, settings))
     return found
 
 
-def _commit_signatures(repository: Repository, commits: Sequence[Oid]) -> Iterator[tuple[Oid, Signature]]:
+def _commit_signatures(
+    repository: Repository, commits: Sequence[Oid], settings: Sequence[str]
+) -> Iterator[tuple[Oid, Signature]]:
     if not commits:
         return
     listed = "".join(f"{commit}\n" for commit in commits).encode()
-    line = "--format=%H%x00%G?%x00%GS%x00%GK%x00%GF"
+    line = "--format=%H%x00%G?%x00%GS%x00%GK%x00%GF%x00%GP"
     done = Git(repository.path).run(
-        "log", "--no-walk=unsorted", "--stdin", "--no-show-signature", line, stdin=listed
+        *settings, "log", "--no-walk=unsorted", "--stdin", "--no-show-signature", line, stdin=listed
     )
-    for row in done.out.decode("utf-8", "replace").splitlines():
-        oid, state, signer, key, fingerprint = (row.split("\0") + [""] * 4)[:5]
+    for row in filter(None, done.out.decode("utf-8", "replace").split("\n")):
+        oid, state, signer, key, fingerprint, primary = (row.split("\0") + [""] * 5)[:6]
         # git says N, none, also of a signature that no key is known for.
         found = UNKNOWN if state == "N" else _STATES.get(state, UNKNOWN)
-        yield Oid(hex=oid), Signature(found, signer, key, fingerprint)
+        yield Oid(hex=oid), Signature(found, signer, key, fingerprint, primary)
 
 
-def _tag_signature(repository: Repository, tag: Oid) -> Signature:
-    done = Git(repository.path).run("verify-tag", "--raw", str(tag), check=False)
+def _tag_signature(repository: Repository, tag: Oid, settings: Sequence[str]) -> Signature:
+    done = Git(repository.path).run(*settings, "verify-tag", "--raw", str(tag), check=False)
     words = {}
     for line in done.err.splitlines():
         if line.startswith("[GNUPG:] "):
@@ -160,7 +180,8 @@ def _tag_signature(repository: Repository, tag: Oid) -> Signature:
 
 
 def _from_gpg(words: dict[str, str]) -> Signature:
-    fingerprint = words.get("VALIDSIG", "").partition(" ")[0]
+    valid = words.get("VALIDSIG", "").split(" ")
+    fingerprint, primary = valid[0], valid[9] if len(valid) > 9 else ""
     for name, state in (
         ("BADSIG", BAD),
         ("REVKEYSIG", REVOKED),
@@ -172,7 +193,7 @@ def _from_gpg(words: dict[str, str]) -> Signature:
             key, _, signer = words[name].partition(" ")
             if state == GOOD and {"TRUST_UNDEFINED", "TRUST_NEVER"} & words.keys():
                 state = UNKNOWN
-            return Signature(state, signer, key, fingerprint)
+            return Signature(state, signer, key, fingerprint, primary)
     return Signature(UNKNOWN, key=words.get("ERRSIG", words.get("NO_PUBKEY", "")).partition(" ")[0])
 
 

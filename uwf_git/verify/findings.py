@@ -53,6 +53,10 @@ CODES = {
     "rolled-back": "a remote has less history than was seen there",
     "wrong-tag": "a tag does not say what its ref asks for",
     "bad-signature": "a signature that is not one of what it depends on",
+    # trust
+    "invalid-policy": "a trust policy that cannot be read, or holds more than one does",
+    "policy-not-signed": "a trust policy that nobody signed whom the one before names as a maintainer",
+    "policy-replaced": "a trust policy that does not stand on the one in force here",
     "too-many": "there is more than is reported",
     "unchecked": "nothing is known to be wrong: checking it takes longer than one command may take",
     # warnings: valid, but notable

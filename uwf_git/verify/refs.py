@@ -136,7 +136,13 @@ class Verifier:
     # Targets of ref kinds
 
     def _target(self, kind: RefKind, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
-        tags = {"end": self._archive, "fork": self._fork, "pause": self._paused, "fold": self._fold}
+        tags = {
+            "end": self._archive,
+            "fork": self._fork,
+            "pause": self._paused,
+            "fold": self._fold,
+            "policy": self._policy,
+        }
         if (check := tags.get(kind.target)) is not None:
             check(name, oid, found, report)
         else:
@@ -269,6 +275,13 @@ class Verifier:
                 self._reached(self._commit(oid), ("start", "step", "attempt"), found, report)
             except Bad as bad:
                 report(bad.code, bad.message, bad.at)
+
+    def _policy(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
+        from uwf_git.trust.policies import problems
+
+        self._commit(oid)
+        for problem in problems(self._store.repository, oid):
+            report(problem.code, problem.message, problem.at)
 
     def _claim(self, prefix: str, thread: str, commit: Oid, origin: ThreadId | None = None) -> None:
         self.claims.append(Claim(self._name, prefix, ThreadId(thread), commit, origin))
