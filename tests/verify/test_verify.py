@@ -228,6 +228,7 @@ def test_what_is_fetched_is_verified_by_its_names_there(uwf: Uwf, instance: Inst
             "object": git("rev-parse", f"{bad}^{{tree}}"),
             "message": "evil does not belong to the record",
             "ref": f"refs/uwf/threads/{FRESH}",
+            "path": "evil",
         }
     ]
     assert found["verified"]["threads"] == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.format.ids import ThreadId
@@ -175,3 +176,15 @@ def _as_json(signed: Signed) -> dict[str, Any]:
     record = {**signed._asdict(), "object": str(signed.object)}
     del record["signature"]
     return {**record, **signed.signature._asdict()}
+
+
+def check_tree(path: Path, revision: str = "HEAD", on_commit: Callable[[], None] = lambda: None) -> Report:
+    """Verify a commit of the checkout or repository at a path, by what uwf published in it. No store is
+    needed, and nothing is written. Raises NothingToVerify, NotFound, Invalid."""
+    from uwf_git.verify.checkout import open_checkout
+    from uwf_git.verify.published import verify_commit
+
+    checkout = open_checkout(path)
+    commit = checkout.commit(revision)
+    verified = verify_commit(checkout.repository, commit, revision, on_commit)
+    return Report({revision: commit}, verified, list(verified.findings))

@@ -16,8 +16,8 @@ from uwf_git.format.node import Node, file_id
 from uwf_git.format.types import CREW_DEFINITION, DEFINITIONS, versions
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, ref_kinds
-from uwf_git.verify.findings import Bad, Report
-from uwf_git.verify.nodes import NodeRow, Nodes, check_page, files_below, node_files
+from uwf_git.verify.findings import Bad, Located, Report
+from uwf_git.verify.nodes import NodeRow, Nodes, check_page, files_below, first_difference, node_files
 from uwf_git.verify.objects import Objects
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, re
     reached = nodes.closure(name, here, lambda _: False, report)
     for extra in here.keys() - reached - BUILTIN.keys():
         path = f"workflow/{layout.node_file(extra)}"
-        report("extra-file", f"{path} is not reached by the workflow", Oid(raw=blobs[extra]))
+        report("extra-file", f"{path} is not reached by the workflow", Oid(raw=blobs[extra]), path)
     try:
         workflow = parse_workflow(root.payload)
     except UwfError as error:
@@ -69,15 +69,20 @@ def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, re
     return Definition(name, workflow, frozenset(here), rows)
 
 
-def read_all(nodes: Nodes, blobs: Mapping[Hash, bytes], report: Report) -> dict[Hash, Node]:
-    """Return the readable nodes of a folder, checked against their types."""
+def read_all(nodes: Nodes, blobs: Mapping[Hash, bytes], report: Report, folder: str = "") -> dict[Hash, Node]:
+    """Return the readable nodes of a folder, checked against their types. `folder` is its path, with a slash."""
     here: dict[Hash, Node] = {}
     for name, blob in blobs.items():
         try:
             here[name] = nodes.read(name, blob)
         except Bad as bad:
-            report(bad.code, bad.message, bad.at)
-    broken = [name for name, node in here.items() if not nodes.check(name, node, blobs[name], here, report)]
+            report(bad.code, bad.message, bad.at, f"{folder}{layout.node_file(name)}")
+
+    def is_broken(name: Hash, node: Node) -> bool:
+        located = Located(report, f"{folder}{layout.node_file(name)}")
+        return not nodes.check(name, node, blobs[name], here, located)
+
+    broken = [name for name, node in here.items() if is_broken(name, node)]
     for name in broken:
         del here[name]
     return here
@@ -95,13 +100,14 @@ def read_version(
     """Return the blobs of a version's folder and its readable nodes. Raises Bad if the node `name`, of one of
     the `types`, is missing."""
     blobs = node_files(files, folder)
+    path = f"{folder}{layout.node_file(name)}"
     if name not in blobs:
-        raise Bad("missing-file", f"there is no {folder}{layout.node_file(name)}")
-    here = read_all(nodes, blobs, report)
+        raise Bad("missing-file", f"there is no {path}", path=path)
+    here = read_all(nodes, blobs, report, folder)
     if name not in here:
-        raise Bad("missing-node", f"{kind.capitalize()} {name} cannot be read")
+        raise Bad("missing-node", f"{kind.capitalize()} {name} cannot be read", path=path)
     if here[name].type not in types:
-        raise Bad("wrong-kind", f"node {name} is not a {kind.capitalize()}")
+        raise Bad("wrong-kind", f"node {name} is not a {kind.capitalize()}", path=path)
     return blobs, here
 
 
@@ -112,10 +118,10 @@ def _check_files(
     plain = {".gitattributes", definition, "workflow/README.md", *node_paths}
     for path in files:
         if path not in plain and (definition not in _INCLUDING or not path.startswith(layout.INCLUDED)):
-            report("extra-file", f"{path} does not belong to a workflow version")
+            report("extra-file", f"{path} does not belong to a workflow version", path=path)
     for path in (definition, "workflow/README.md"):
         if path not in files:
-            report("missing-file", f"there is no {path}")
+            report("missing-file", f"there is no {path}", path=path)
     check_attributes(objects, files, report)
 
 
@@ -123,18 +129,20 @@ def check_attributes(objects: Objects, files: Mapping[str, bytes], report: Repor
     """Report a missing or wrong .gitattributes."""
     blob = files.get(".gitattributes")
     if blob is None:
-        report("missing-file", "there is no .gitattributes")
-    elif objects.blob(blob) != layout.GITATTRIBUTES:
-        report("wrong-page", ".gitattributes is not the one of the format", Oid(raw=blob))
+        report("missing-file", "there is no .gitattributes", path=".gitattributes")
+    elif (content := objects.blob(blob)) != layout.GITATTRIBUTES:
+        line = first_difference(content, layout.GITATTRIBUTES)
+        message = ".gitattributes is not the one of the format"
+        report("wrong-page", message, Oid(raw=blob), ".gitattributes", line)
 
 
 def _check_code(objects: Objects, blob: bytes, path: str, code: Code, report: Report) -> None:
     """Check a code workflow's file against its node. No code is run, so its descriptor isn't checked."""
     content = objects.blob(blob)
     if len(content) != code.size or sha256(content).hexdigest() != code.sha256:
-        report("other-source", f"{path} is not the file that the Bundle node names", Oid(raw=blob))
+        report("other-source", f"{path} is not the file that the Bundle node names", Oid(raw=blob), path)
     elif file_id(content) != code.id:
-        report("other-source", f"{path} has the id {file_id(content)}, not {code.id}", Oid(raw=blob))
+        report("other-source", f"{path} has the id {file_id(content)}, not {code.id}", Oid(raw=blob), path)
 
 
 def _check_source(
@@ -152,16 +160,18 @@ def _check_source(
         with time_limit(SECONDS):
             compiled = _compiled(objects, definition, kind, files[definition], included)
     except TimeExceeded:
-        report("bad-source", f"{definition} takes over {SECONDS:g} s to compile", source)
+        report("bad-source", f"{definition} takes over {SECONDS:g} s to compile", source, definition)
     except UwfError as error:
-        report("bad-source", f"{definition} does not compile: {error.message}", source)
+        report("bad-source", f"{definition} does not compile: {error.message}", source, definition)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError) as error:
-        report("bad-source", f"{definition} does not compile: {type(error).__name__}", source)
+        report("bad-source", f"{definition} does not compile: {type(error).__name__}", source, definition)
     else:
         if compiled.hash != name:
-            report("other-source", f"{definition} compiles to {compiled.hash}, not to {name}", source)
-        for path in included.keys() - compiled.source.includes.keys():
-            report("extra-file", f"{layout.INCLUDED}{path} is not included by {definition}")
+            message = f"{definition} compiles to {compiled.hash}, not to {name}"
+            report("other-source", message, source, definition)
+        for each in included.keys() - compiled.source.includes.keys():
+            path = f"{layout.INCLUDED}{each}"
+            report("extra-file", f"{path} is not included by {definition}", path=path)
 
 
 def _compiled(

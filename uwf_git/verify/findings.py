@@ -73,7 +73,8 @@ UNCHECKED = "unchecked"
 
 class Finding(NamedTuple):
     """A violation of the format. `code` is a key of CODES; `thread` is None if it concerns none; `step` is a
-    StepNode's hash or None; `object` a git id; `ref` the ref that leads there."""
+    StepNode's hash or None; `object` a git id; `ref` the ref that leads there; `path` the file that it is
+    about, "" for none, and `line` the first wrong line of that file, from 1 on, 0 if none can be named."""
 
     code: str
     thread: ThreadId | None
@@ -81,15 +82,23 @@ class Finding(NamedTuple):
     object: str
     message: str
     ref: str = ""
+    path: str = ""
+    line: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        return self._asdict()
+        """Return the JSON object; `path` and `line` only of what is about a file, and a line of it."""
+        value = self._asdict()
+        for key in ("path", "line"):
+            if not value[key]:
+                del value[key]
+        return value
 
 
 class Report(Protocol):
-    """A function that takes a finding. `at` is its object, by default the commit or ref being checked."""
+    """A function that takes a finding. `at` is its object, by default the commit or ref being checked; `path`
+    and `line` as in a Finding."""
 
-    def __call__(self, code: str, message: str, at: object = None) -> None: ...
+    def __call__(self, code: str, message: str, at: object = None, path: str = "", line: int = 0) -> None: ...
 
 
 class Listener:
@@ -99,16 +108,28 @@ class Listener:
         self._report = report
         self.is_silent = True
 
-    def __call__(self, code: str, message: str, at: object = None) -> None:
+    def __call__(self, code: str, message: str, at: object = None, path: str = "", line: int = 0) -> None:
         self.is_silent = False
-        self._report(code, message, at)
+        self._report(code, message, at, path, line)
+
+
+class Located:
+    """A Report that adds the path of a file, unless a finding has one."""
+
+    def __init__(self, report: Report, path: str) -> None:
+        self._report = report
+        self._path = path
+
+    def __call__(self, code: str, message: str, at: object = None, path: str = "", line: int = 0) -> None:
+        self._report(code, message, at, path or self._path, line)
 
 
 class Bad(Exception):
-    """Ends the check of something unreadable; it becomes a Finding. `at` as in a Report."""
+    """Ends the check of something unreadable; it becomes a Finding. `at` and `path` as in a Report."""
 
-    def __init__(self, code: str, message: str, at: object = None) -> None:
+    def __init__(self, code: str, message: str, at: object = None, path: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.at = at
+        self.path = path

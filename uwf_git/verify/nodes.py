@@ -243,7 +243,7 @@ def files_below(objects: Objects, tree: bytes, folder: str, report: Report) -> d
                 Oid(raw=tree),
             )
         if not rows:
-            report("extra-file", f"{folder}{prefix} is an empty folder", Oid(raw=raw))
+            report("extra-file", f"{folder}{prefix} is an empty folder", Oid(raw=raw), f"{folder}{prefix}")
         check_order(rows, raw, f"{folder}{prefix}", report)
         for row in rows:
             if not _is_harmless(row, raw, f"{folder}{prefix}", report):
@@ -269,10 +269,12 @@ def check_order(rows: Sequence[Row], raw: bytes, where: str, report: Report) -> 
 def _is_harmless(row: Row, raw: bytes, where: str, report: Report) -> bool:
     mode, name, _ = row
     if problem := name_problem(name):
-        report("unsafe-name", f"the name {shown_name(name)!r} in {where or '/'} {problem}", Oid(raw=raw))
+        shown = f"the name {shown_name(name)!r} in {where or '/'} {problem}"
+        report("unsafe-name", shown, Oid(raw=raw), f"{where}{shown_name(name)}")
         return False
     if problem := mode_problem(mode):
-        report("unsafe-mode", f"{where}{shown_name(name)} is {problem}", Oid(raw=raw))
+        path = f"{where}{shown_name(name)}"
+        report("unsafe-mode", f"{path} is {problem}", Oid(raw=raw), path)
         return False
     return True
 
@@ -301,11 +303,12 @@ def grown(
                 _report_changes(rows, before, same_but, new, where, report)
             check_order(rows, new, where, report)
         if row is None:
-            raise Bad("missing-file", f"there is no {where}{folder}, which the record adds", Oid(raw=new))
+            message = f"there is no {where}{folder}, which the record adds"
+            raise Bad("missing-file", message, Oid(raw=new), f"{where}{folder}")
         if row[0] != FOLDER:
-            raise Bad("unsafe-mode", f"{where}{folder} is not a folder", Oid(raw=new))
+            raise Bad("unsafe-mode", f"{where}{folder} is not a folder", Oid(raw=new), f"{where}{folder}")
         if was is not None and depth == len(folders):
-            report("changed-file", f"{where}{folder} was there before", Oid(raw=new))
+            report("changed-file", f"{where}{folder} was there before", Oid(raw=new), f"{where}{folder}")
         new, old = row[2], was[2] if was is not None and was[0] == FOLDER else None
         where = f"{where}{folder}/"
     return new
@@ -344,11 +347,12 @@ def _report_changes(
         shown = f"{where}{shown_name(name)}"
         if name not in old:
             if _is_harmless(row, tree, where, report):
-                report("extra-file", f"{shown} does not belong to the record", Oid(raw=tree))
+                report("extra-file", f"{shown} does not belong to the record", Oid(raw=tree), shown)
         elif old[name] != row:
-            report("changed-file", f"{shown} was changed", Oid(raw=tree))
+            report("changed-file", f"{shown} was changed", Oid(raw=tree), shown)
     for name in old.keys() - new.keys():
-        report("changed-file", f"{where}{shown_name(name)} was removed", Oid(raw=tree))
+        shown = f"{where}{shown_name(name)}"
+        report("changed-file", f"{shown} was removed", Oid(raw=tree), shown)
 
 
 def node_files(files: Mapping[str, bytes], folder: str) -> dict[Hash, bytes]:
@@ -374,11 +378,23 @@ def check_page(
     messages."""
     blob = files.get(name)
     if blob is None:
-        report("missing-file", f"there is no {folder}{name}")
+        report("missing-file", f"there is no {folder}{name}", path=f"{folder}{name}")
         return
     page = objects.blob(blob)
     if any(make() == page for make in expected):
         return
     earlier = harmless(page.decode("utf-8", "replace")).encode("utf-8")  # of a page that an earlier uwf wrote
     if not any(make() == earlier for make in expected):
-        report("wrong-page", f"{folder}{name} is not what {source}", Oid(raw=blob))
+        line = max((first_difference(page, make()) for make in expected), default=0)
+        report("wrong-page", f"{folder}{name} is not what {source}", Oid(raw=blob), f"{folder}{name}", line)
+
+
+def first_difference(page: bytes, expected: bytes) -> int:
+    """Return the number of the first line of a page that differs from what is expected, the last one if only
+    lines below it are missing."""
+    lines, wanted = page.split(b"\n"), expected.split(b"\n")
+    same = next(
+        (at for at, (one, other) in enumerate(zip(lines, wanted, strict=False)) if one != other), None
+    )
+    number = min(len(lines), len(wanted)) if same is None else same
+    return max(min(number + 1, len(page.splitlines())), 1)

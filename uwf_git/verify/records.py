@@ -107,7 +107,8 @@ class Records:
         start = self._known.node(here, node, "start")
         payload = parse_start(start.payload)
         for extra in here.keys() - {node}:
-            report("extra-file", f"start/{layout.node_file(extra)} is not the StartNode")
+            path = f"start/{layout.node_file(extra)}"
+            report("extra-file", f"{path} is not the StartNode", path=path)
         workflow = version.row.node
         if payload.workflow != workflow:
             report("wrong-chain", f"the StartNode uses workflow {payload.workflow}, its parent is {workflow}")
@@ -304,7 +305,8 @@ class Records:
         reached = self._known.nodes.closure(node, added, elsewhere, report)
         for extra in node_files(files, "").keys() - reached:
             kind = "step" if path.startswith("steps/") else "attempt"
-            report("extra-file", f"{path}{layout.node_file(extra)} is not what the {kind} adds")
+            name = f"{path}{layout.node_file(extra)}"
+            report("extra-file", f"{name} is not what the {kind} adds", path=name)
         return added
 
     # Attempts
@@ -369,11 +371,12 @@ class Records:
         blobs = node_files(files, "")
         here = read_all(self._known.nodes, blobs, report)
         if node not in here:
-            raise Bad("missing-file", f"there is no sound {layout.node_file(node)}")
+            path = layout.node_file(node)
+            raise Bad("missing-file", f"there is no sound {path}", path=path)
         reached = self._known.nodes.closure(node, here, lambda _: False, report)
         expected = {".gitattributes", *map(layout.node_file, reached)}
-        for path in files.keys() - expected:
-            report("extra-file", f"{path} is not reached by node {node}")
+        for each in files.keys() - expected:
+            report("extra-file", f"{each} is not reached by node {node}", path=each)
         check_attributes(self._known.objects, files, report)
         self._known.message(commit, report, (layout.pin_message(node),))
         return Record(_row(commit, "pin", node), commit.tree)

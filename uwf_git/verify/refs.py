@@ -95,15 +95,15 @@ class Verifier:
         prefix = kind.prefix if kind is not None else ""
         thread = ThreadId(name.removeprefix(prefix)) if is_thread_id(name.removeprefix(prefix)) else None
 
-        def report(code: str, message: str, at: object = None) -> None:
-            found.append(Finding(code, thread, None, str(at or oid), message))
+        def report(code: str, message: str, at: object = None, path: str = "", line: int = 0) -> None:
+            found.append(Finding(code, thread, None, str(at or oid), message, "", path, line))
 
         try:
             if kind is None or not layout.is_shared_ref(name):
                 raise Bad("wrong-ref", "no ref of that name is shared", oid)
             self._target(kind, name.removeprefix(prefix), oid, found, report)
         except Bad as bad:
-            report(bad.code, bad.message, bad.at)
+            report(bad.code, bad.message, bad.at, bad.path)
         except _UNFORESEEN as error:
             report("malformed", f"{type(error).__name__}: {error}", oid)
         if not self._fresh and not found:
@@ -116,6 +116,15 @@ class Verifier:
             more = Finding("too-many", thread, None, str(oid), f"{len(unique) - MOST} more findings", name)
             unique = [*unique[:MOST], more]
         return unique
+
+    def commit(self, oid: Oid, name: str) -> list[Finding]:
+        """Return the findings of a commit and its past, whatever record it is; `name` leads there."""
+        found: list[Finding] = []
+        try:
+            self._reach(self._commit(oid), found)
+        except Bad as bad:
+            found.append(Finding(bad.code, None, None, str(bad.at or oid), bad.message, path=bad.path))
+        return [each._replace(ref=name) for each in dict.fromkeys(found)]
 
     def record(self, oid: Oid) -> Record | None:
         """Return a verified commit's record, as far as readable."""
@@ -253,8 +262,8 @@ class Verifier:
     def _folded(self, entry: FoldedThread, fold: Oid, found: list[Finding], counts: bool) -> None:
         inside: list[Finding] = []
 
-        def note(code: str, message: str, at: object = None) -> None:
-            inside.append(Finding(code, entry.thread, None, str(at or fold), message))
+        def note(code: str, message: str, at: object = None, path: str = "", line: int = 0) -> None:
+            inside.append(Finding(code, entry.thread, None, str(at or fold), message, "", path, line))
 
         claims = len(self.claims)
         try:
@@ -264,7 +273,7 @@ class Verifier:
             if entry.fork is not None:
                 self._forked(entry.thread, parse_tag(fold, entry.fork), inside, note)
         except Bad as bad:
-            note(bad.code, bad.message, bad.at)
+            note(bad.code, bad.message, bad.at, bad.path)
         if not counts:
             del self.claims[claims:]
         found.extend(each._replace(thread=entry.thread) for each in inside)
@@ -274,7 +283,7 @@ class Verifier:
             try:
                 self._reached(self._commit(oid), ("start", "step", "attempt"), found, report)
             except Bad as bad:
-                report(bad.code, bad.message, bad.at)
+                report(bad.code, bad.message, bad.at, bad.path)
 
     def _policy(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         from uwf_git.trust.policies import problems
@@ -326,7 +335,11 @@ class Verifier:
             try:
                 commit = waiting.get(oid.raw) or self._objects.commit(oid)
             except Bad as bad:
-                self._settle(oid, None, (Finding(bad.code, None, None, str(bad.at or oid), bad.message),))
+                self._settle(
+                    oid,
+                    None,
+                    (Finding(bad.code, None, None, str(bad.at or oid), bad.message, path=bad.path),),
+                )
                 continue
             entered = _entered(commit)
             missing = [parent for parent in entered if parent.raw not in self._found]
@@ -360,7 +373,9 @@ class Verifier:
         try:
             self._settle(oid, self._known.trust(oid), ())
         except Bad as bad:
-            self._settle(oid, None, (Finding(bad.code, None, None, str(bad.at or oid), bad.message),))
+            self._settle(
+                oid, None, (Finding(bad.code, None, None, str(bad.at or oid), bad.message, path=bad.path),)
+            )
         except _UNFORESEEN as error:
             self._settle(oid, None, (Finding("damaged", None, None, str(oid), str(error)),))
 
@@ -370,10 +385,10 @@ class Verifier:
         step = trailers.node if trailers is not None and trailers.kind == "step" else None
         self.steps += step is not None
 
-        def report(code: str, message: str, at: object = None) -> None:
+        def report(code: str, message: str, at: object = None, path: str = "", line: int = 0) -> None:
             # Objects known only by a hash are in this commit.
             where = at if isinstance(at, Oid) else commit.oid
-            own.append(Finding(code, None, step, str(where), message))
+            own.append(Finding(code, None, step, str(where), message, "", path, line))
 
         record = None
         try:
@@ -385,7 +400,7 @@ class Verifier:
             self._known.forget_unfinished()
             report("unchecked", self._unchecked(f"commit {commit.oid}"), commit.oid)
         except Bad as bad:
-            report(bad.code, bad.message, bad.at)
+            report(bad.code, bad.message, bad.at, bad.path)
         except _UNFORESEEN as error:
             report("malformed", f"commit {commit.oid}: {type(error).__name__}: {error}", commit.oid)
         before = [self._found[parent.raw] for parent in entered]

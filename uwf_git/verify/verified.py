@@ -292,7 +292,7 @@ class Known:
         for folder in folders:
             row = row_of(self.objects, tree, folder)
             if row is None or row[0] != FOLDER:
-                raise Bad("missing-file", f"there is no {folder}, which the record adds to")
+                raise Bad("missing-file", f"there is no {folder}, which the record adds to", path=folder)
             tree = row[2]
         prefix = f"{number:04d}-".encode()
         rows = [row for row in self.objects.tree(tree) if row[1].startswith(prefix)]
@@ -312,10 +312,11 @@ class Known:
         blobs = node_files(files, "")
         names = {"README.md", *map(layout.node_file, blobs)}
         for extra in files.keys() - names:
-            report("extra-file", f"{path}{extra} does not belong to the record")
+            report("extra-file", f"{path}{extra} does not belong to the record", path=f"{path}{extra}")
         if node not in blobs:
-            raise Bad("missing-file", f"there is no {path}{layout.node_file(node)}")
-        return files, read_all(self.nodes, blobs, report)
+            name = f"{path}{layout.node_file(node)}"
+            raise Bad("missing-file", f"there is no {name}", path=name)
+        return files, read_all(self.nodes, blobs, report, path)
 
     def node(self, here: Mapping[Hash, Node], node: Hash, kind: str) -> Node:
         """Return a node of a kind in a record's folder. Raises Bad."""

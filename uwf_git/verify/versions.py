@@ -100,10 +100,10 @@ def _read(
     blobs, here = read_version(known.nodes, files, f"{record}/", node, record, types, report)
     for extra in here.keys() - {node, *types} - BUILTIN.keys():
         path = f"{record}/{layout.node_file(extra)}"
-        report("extra-file", f"{path} is not of the {record}", Oid(raw=blobs[extra]))
+        report("extra-file", f"{path} is not of the {record}", Oid(raw=blobs[extra]), path)
     plain = {".gitattributes", "README.md", *(f"{record}/{layout.node_file(each)}" for each in blobs)}
     for path in files.keys() - plain:
-        report("extra-file", f"{path} does not belong to a version of a {record}")
+        report("extra-file", f"{path} does not belong to a version of a {record}", path=path)
     check_attributes(known.objects, files, report)
     try:
         payload = checked(versions, here[node].payload)

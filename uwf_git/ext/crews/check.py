@@ -46,7 +46,7 @@ def _read(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, report: Repor
     reached = nodes.closure(name, here, lambda _: False, report)
     for extra in here.keys() - reached - BUILTIN.keys():
         path = f"{NODES}{layout.node_file(extra)}"
-        report("extra-file", f"{path} is not reached by the crew", Oid(raw=blobs[extra]))
+        report("extra-file", f"{path} is not reached by the crew", Oid(raw=blobs[extra]), path)
     try:
         crew = parse_crew(here[name].payload)
         workflows = {node: parse_workflow(each.payload) for node, each in _workflows(crew, here).items()}
@@ -56,7 +56,7 @@ def _read(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, report: Repor
     plain |= {NODES + layout.node_file(node) for node in blobs}
     for path in files:
         if path not in plain and not path.startswith(PACKAGE):
-            report("extra-file", f"{path} does not belong to a version of a crew")
+            report("extra-file", f"{path} does not belong to a version of a crew", path=path)
     check_attributes(objects, files, report)
     _check_package(objects, files, name, crew.name, report)
     check_page(objects, files, "", report, lambda: _page(crew, workflows), source="the crew says")
@@ -85,13 +85,15 @@ def _check_package(
         with time_limit(SECONDS):
             package = from_files(crew, content, archive)
             for path in content.keys() - package.files.keys():
-                report("extra-file", f"{PACKAGE}{path} is hidden, so it belongs to no package")
+                hidden = f"{PACKAGE}{path}"
+                report("extra-file", f"{hidden} is hidden, so it belongs to no package", path=hidden)
             compiled = compile_crew(package)
             if compiled.hash != name:
                 report("other-source", f"the package compiles to {compiled.hash}, not to {name}")
             if archive is not None and read_archive(archive, crew).files != package.files:
                 blob = Oid(raw=files[ARCHIVED_PACKAGE])
-                report("other-source", f"{ARCHIVED_PACKAGE} holds other files than {PACKAGE}", blob)
+                message = f"{ARCHIVED_PACKAGE} holds other files than {PACKAGE}"
+                report("other-source", message, blob, ARCHIVED_PACKAGE)
     except TimeExceeded:
         report("bad-source", f"the package takes over {SECONDS:g} s to compile")
     except UwfError as error:

@@ -156,7 +156,7 @@ def _grown(instance: Instance, files: dict[str, Entry]) -> str:
     return str(tree)
 
 
-def _refuse(code: str, message: str, at: object = None) -> NoReturn:
+def _refuse(code: str, message: str, at: object = None, path: str = "", line: int = 0) -> NoReturn:
     raise Bad(code, message, at)
 
 

@@ -109,12 +109,12 @@ def _added(objects: Objects, tree: bytes, before: Sequence[bytes], report: Repor
             below = files_below(objects, oid, f"{path}/", report)
             files |= {f"{path}/{name}": blob for name, blob in below.items()}
         elif problem := mode_problem(mode):
-            report("unsafe-mode", f"{path} is {problem}", Oid(raw=tree))
+            report("unsafe-mode", f"{path} is {problem}", Oid(raw=tree), path)
         else:
             files[path] = oid
     for name, raw in fixtures.items():
         if name != raw.hex():
-            report("wrong-name", f"{FIXTURES}{name} is tree {raw.hex()}", Oid(raw=raw))
+            report("wrong-name", f"{FIXTURES}{name} is tree {raw.hex()}", Oid(raw=raw), f"{FIXTURES}{name}")
         for _, _, blob in files_of_fixture(objects, raw, report):
             objects.blob(blob)
     return _CommitAdditions(files, fixtures)
@@ -135,7 +135,7 @@ def _new(
         path = where + shown_name(name)
         if not was:
             if problem := name_problem(name):
-                report("unsafe-name", f"the name {path!r} {problem}", Oid(raw=tree))
+                report("unsafe-name", f"the name {path!r} {problem}", Oid(raw=tree), path)
             else:
                 yield path, row
         elif all(each == row for each in was):
@@ -143,9 +143,10 @@ def _new(
         elif mode == FOLDER and all(each[0] == FOLDER for each in was):
             yield from _new(objects, oid, [each[2] for each in was], f"{path}/", report)
         elif row != min(was, key=lambda each: each[2]):
-            report("changed-file", f"{path} was changed", Oid(raw=tree))
+            report("changed-file", f"{path} was changed", Oid(raw=tree), path)
     for name in old:
-        report("changed-file", f"{where}{shown_name(name)} was removed", Oid(raw=tree))
+        path = where + shown_name(name)
+        report("changed-file", f"{path} was removed", Oid(raw=tree), path)
 
 
 def _read(known: Known, added: _CommitAdditions, report: Report) -> dict[Hash, Node]:
@@ -173,18 +174,18 @@ def _check_beginning(
             path = f"suite/{layout.node_file(each)}"
             top.add(path)
             if path not in added.files:
-                report("missing-file", f"there is no {path}")
+                report("missing-file", f"there is no {path}", path=path)
     for path in added.files:
         folder = path.split("/", 1)[0]
         inside = folder in ("cases", "removed", "results")
         if path not in top and not inside:
-            report("extra-file", f"{path} does not belong to a suite")
+            report("extra-file", f"{path} does not belong to a suite", path=path)
         elif inside:
             found = layout.node_in_path(path)
             if found is None and not _is_page(path):
-                report("extra-file", f"{path} is neither a node nor a page of one")
+                report("extra-file", f"{path} is neither a node nor a page of one", path=path)
             elif found is not None and found in here and here[found].type not in _TYPES:
-                report("extra-file", f"{path} is of a type that no suite holds")
+                report("extra-file", f"{path} is of a type that no suite holds", path=path)
 
 
 def _is_page(path: str) -> bool:
@@ -283,17 +284,17 @@ def files_of_fixture(objects: Objects, tree: bytes, report: Report) -> Iterator[
         for mode, name, oid in rows:
             shown = where + prefix + shown_name(name)
             if problem := name_problem(name):
-                report("unsafe-name", f"the name {shown!r} {problem}", Oid(raw=raw))
+                report("unsafe-name", f"the name {shown!r} {problem}", Oid(raw=raw), shown)
                 continue
             path = prefix + name.decode("utf-8")
             if mode == FOLDER:
                 pending.append((f"{path}/", oid, depth + 1))
             elif mode == LINK and (problem := link_problem(path, objects.blob(oid))):
-                report("unsafe-mode", f"{shown} is {problem}", Oid(raw=raw))
+                report("unsafe-mode", f"{shown} is {problem}", Oid(raw=raw), shown)
             elif mode in (LINK, PROGRAM) or not (problem := mode_problem(mode)):
                 yield path, mode, oid
             else:
-                report("unsafe-mode", f"{shown} is {problem}", Oid(raw=raw))
+                report("unsafe-mode", f"{shown} is {problem}", Oid(raw=raw), shown)
 
 
 def link_problem(path: str, target: bytes) -> str | None:

@@ -1,0 +1,68 @@
+"""A checkout of any repository, perhaps a stranger's: which commit is checked out, and what its folder holds.
+
+No program that its configuration names is run: no hook, filter or file system monitor, no helper that fetches what a
+partial clone left out. Nothing is written into it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.base.text import one_line
+from uwf_git.git.foreign import ForeignRepository
+from uwf_git.git.program import CallResult, Git
+from uwf_git.git.repository import Oid
+from uwf_git.git.worktree import folders_beside
+from uwf_git.workspaces.project import checkout_around
+
+# Reading runs none of the programs that a repository's configuration may name, so its owner may be anybody. A partial
+# clone must not fetch: git knows the first variable since 2.44; without it, the second makes the fetch fail.
+_OF_ANYBODY = ("-c", "safe.directory=*")
+_LOCAL = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_LOCKS": "0"}
+
+
+class OpenCheckout(NamedTuple):
+    """A checkout: its folder, None for a bare repository, its git directory and its objects."""
+
+    top: Path | None
+    git_dir: Path
+    repository: ForeignRepository
+
+    def git(self, *args: str) -> CallResult:
+        """Run git, which must only read."""
+        return Git(self.git_dir, variables=_LOCAL).run(*_OF_ANYBODY, *args, check=False)
+
+    def commit(self, revision: str) -> Oid:
+        """Return the commit of a branch, tag, id or other revision. Raises NotFound, Invalid."""
+        wanted = f"{revision}^{{commit}}"
+        done = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", wanted)
+        name = done.out.decode("ascii", "replace").strip()
+        if done.code != 0 or not name:
+            raise NotFound(
+                f"no branch, tag or commit {one_line(revision, 80)!r} in {self.git_dir}",
+                "see: git branch --all; is it fetched?",
+            )
+        if len(name) != 40:
+            raise Invalid(
+                f"{self.git_dir} does not use SHA-1", "uwf publishes branches in SHA-1 repositories"
+            )
+        return Oid(hex=name)
+
+
+def open_checkout(path: Path) -> OpenCheckout:
+    """Return the checkout around a folder, or the bare repository that it is. Raises NotFound, Invalid for a
+    folder whose repository knows nothing of it, StoreDamaged."""
+    folder = path.absolute()
+    found = checkout_around(folder) if folder.is_dir() else None
+    if found is None:
+        raise NotFound(
+            f"no git repository around {path}", "give the folder of a checkout, or a branch's name"
+        )
+    if found.top is not None and (found.top / ".git").is_file() and not any(folders_beside(found.top)):
+        raise Invalid(
+            f"{found.top / '.git'} names the repository {found.common}, which does not name this folder as its own",
+            f"verify the repository by itself: uwf verify {found.common}",
+        )
+    return OpenCheckout(found.top, found.git_dir, ForeignRepository(found.common))
