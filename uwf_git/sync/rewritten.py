@@ -10,6 +10,7 @@ position counts as seen once it was verified and adopted, or pushed from here (`
                 may end a thread, and fold their ends, before they meet
     node, fork  it is the same object
     pause       always: pauses come and go
+    policy      `trust.policies` says
 
 If instead before continues now, the remote was rolled back: nothing is replaced, and a push brings it forward again.
 
@@ -38,6 +39,11 @@ from uwf_git.store.history import ancestry, relate, tagged_commit
 from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
 from uwf_git.sync.seen import Seen, every
+
+
+_CONTINUES = ("version", "grow", "attempts")
+_FIXED = ("replace", "fork")
+"""How refs of a kind are settled, if each position continues the one before, and if there is only one."""
 
 
 class Author(NamedTuple):
@@ -188,7 +194,7 @@ class RemoteHistory:
     def of_ref(self, ref: str, now: Oid) -> Rewrite | None:
         """Compare a ref that is neither a thread's head nor its end."""
         kind = ref_kinds.kind_of(ref)
-        if kind is None or kind.settle in ("thread", "pause"):
+        if kind is None or kind.settle not in ("fold", *_CONTINUES, *_FIXED):
             return None
         for seen in self.positions(ref):
             if seen == now:
@@ -197,15 +203,14 @@ class RemoteHistory:
                 if (found := self._of_fold(ref, seen, now)) is not None:
                     return found
                 continue
-            leads = self._continues(kind.settle)
-            if leads is None or not leads(now, seen):
-                back = leads is not None and leads(seen, now)
+            if kind.settle in _FIXED or not self._continues(kind.settle, now, seen):
+                back = kind.settle not in _FIXED and self._continues(kind.settle, seen, now)
                 thread = layout.thread_of(ref) if kind.of_thread else None
                 return self._rewrite(ref, thread, seen, now, is_rollback=back)
         return self._folded_ends(ref, now) if kind.settle == "fold" else None
 
-    def _continues(self, settle: str) -> Callable[[Oid, Oid], bool] | None:
-        return {"version": self._leads_to, "grow": self._contains, "attempts": self._contains}.get(settle)
+    def _continues(self, settle: str, commit: Oid, earlier: Oid) -> bool:
+        return (self._leads_to if settle == "version" else self._contains)(commit, earlier)
 
     def _of_fold(self, ref: str, seen: Oid, now: Oid) -> Rewrite | None:
         try:
