@@ -1,5 +1,6 @@
 """Whatever three people do to the same threads, in any order, with one remote between them: after a full
-exchange every step that was ever made is reachable in every store, and all stores verify."""
+exchange every step that was ever made is reachable in every store, and all stores verify. Nothing honest is told as
+rewritten; a copy that somebody forces there is told by everybody who had seen the true one."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from test_pull_cases import LOOP
+from test_rewritten import a_day_later, again, written
 from workflows import register, start_thread
 
 from uwf_git.base.errors import HeadMoved
@@ -22,7 +24,7 @@ from uwf_git.engine.status import WAITING
 from uwf_git.engine.step import kill, step
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.program import Git
-from uwf_git.git.repository import Oid
+from uwf_git.git.repository import Oid, Repository
 from uwf_git.store.history import Head
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
@@ -39,6 +41,11 @@ WHO = st.integers(0, 2)
 WHICH = st.integers(0, 999)
 # Few texts, so that two people often make the same output.
 TEXTS = st.sampled_from(["one", "two", "three"])
+
+
+def git(*args: str, at: Path) -> str:
+    done = subprocess.run(["git", "--git-dir", at, *args], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 class Exchange(RuleBasedStateMachine):
@@ -122,6 +129,42 @@ class Exchange(RuleBasedStateMachine):
         report = push(instance, Git(instance.store.repository.path), remote, plan(instance, remote))
         assert all(each.lost for each in report.rejected)
 
+    @rule(which=WHICH, steps=st.integers(1, 3))
+    def forges(self, which: int, steps: int) -> None:
+        """Somebody replaces a head or an end that all have seen by a copy of another date. Everybody is told and keeps
+        what they have; then the true one is put back."""
+        shared = self.folder / "shared.git"
+        for who in range(3):
+            self.pulls(who)
+        refs = Repository(shared).refs("refs/uwf/")
+        names = sorted(name for name in refs if name.startswith(("refs/uwf/threads/", "refs/uwf/archive/")))
+        if not names:
+            return
+        name = names[which % len(names)]
+        self.put(name, self.forged(shared, refs[name], steps))
+        for instance in self.stores:
+            before = self.refs_of(instance)
+            pulled = pull(instance, Git(instance.store.repository.path), instance.remotes.get("origin"))
+            assert [(each.ref, each.is_rollback) for each in pulled.rewrites] == [(name, False)]
+            assert self.refs_of(instance) == before
+        self.put(name, str(refs[name]))
+        for who in range(3):
+            self.pulls(who)
+
+    def forged(self, shared: Path, oid: Oid, steps: int) -> str:
+        text = git("cat-file", "-p", str(oid), at=shared)
+        if text.startswith("object "):
+            return written(shared, a_day_later(text), "tag")
+        known = git("rev-list", "--first-parent", "--count", str(oid), at=shared)
+        return again(shared, str(oid), min(steps, int(known) - 1), a_day_later)
+
+    def refs_of(self, instance: Instance) -> dict[str, Oid]:
+        refs = instance.store.repository.refs(without="refs/uwf/remotes/")
+        return {name: oid for name, oid in refs.items() if not name.startswith("refs/uwf/rewritten/")}
+
+    def put(self, name: str, oid: str) -> None:
+        git("update-ref", name, oid, at=self.folder / "shared.git")
+
     def one_of(self, who: int, which: int, active: bool) -> ThreadId | None:
         heads = [head for head in self.stores[who].threads.all(archived=not active) if isinstance(head, Head)]
         return heads[which % len(heads)].thread if heads else None
@@ -170,7 +213,7 @@ class Exchange(RuleBasedStateMachine):
         repository = instance.store.repository
         store = Store(repository, Overlay())
         for name, oid in repository.refs(without="refs/uwf/remotes/").items():
-            if not name.startswith("refs/uwf/proposals/"):
+            if not name.startswith(("refs/uwf/proposals/", "refs/uwf/rewritten/")):
                 assert Verifier(store).ref(name, oid) == []
 
 
