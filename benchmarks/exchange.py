@@ -13,6 +13,7 @@ from rows import Point, Row, Size, compared, cost
 from stores import BY_CONDITION, BY_STATUS, UWF, Lab
 
 from uwf_git.format.ids import new_thread_id
+from uwf_git.store.instance import Instance
 
 
 def _git(*args: object, at: Path | None = None) -> str:
@@ -199,6 +200,38 @@ def verifying(folder: Path, size: Size) -> Iterator[Row]:
         nodes = lab.instance.store.index.node_count()
         what = f"uwf verify, 1,000 nodes ({steps:,} steps routed by {name})"
         yield cost(what, seconds * 1000 / nodes, 0.5)
+
+
+def verifying_signatures(folder: Path, size: Size) -> Iterator[Row]:
+    """`uwf verify --signatures` of a long thread signed by ssh, beside `git verify-commit` of the same commits, as one
+    process each. git starts two processes of ssh-keygen for each commit in both; ours verifies everything else too."""
+    lab = Lab(folder)
+    key, allowed = folder / "key", folder / "allowed"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", key], check=True)
+    allowed.write_text(f"ada@example.com {key.with_suffix('.pub').read_text()}")
+    settings = {
+        "user.email": "ada@example.com",
+        "user.name": "Ada",
+        "user.signingKey": key,
+        "gpg.format": "ssh",
+        "gpg.ssh.allowedSignersFile": allowed,
+        "commit.gpgSign": "true",
+    }
+    for name, value in settings.items():
+        _git("config", name, str(value), at=lab.git_dir)
+    lab.instance = Instance(lab.location, {})
+    thread = lab.threads(1, size.signed)[0]
+    _git("gc", "--quiet", at=lab.git_dir)
+    listed = ["git", "--git-dir", str(lab.git_dir), "rev-list", "--first-parent", f"-{size.signed}"]
+    commits = subprocess.run(
+        [*listed, f"refs/uwf/threads/{thread}"], check=True, capture_output=True, text=True
+    ).stdout.split()
+    git = f"exec git --git-dir '{lab.git_dir}' verify-commit \"$@\" 2>/dev/null"
+    theirs = process([str(shutil.which("sh")), "-c", git, "git", *commits], lab.environ)
+    ours, bare = fastest(1, process([UWF, "verify", thread, "--signatures"], lab.environ), theirs)
+    yield compared(
+        f"uwf verify --signatures, {size.signed:,} signed steps / git verify-commit", ours, bare, 2
+    )
 
 
 def importing(folder: Path, size: Size) -> Iterator[Row]:

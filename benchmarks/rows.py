@@ -24,6 +24,7 @@ class Size(NamedTuple):
     menu: int
     crowds: tuple[int, ...]
     nodes: int
+    signed: int
 
     @property
     def few_turns(self) -> int:
@@ -48,6 +49,7 @@ FULL = Size(
     menu=200,
     crowds=(100, 5000, 50_000),
     nodes=1_000_000,
+    signed=10_000,
 )
 QUICK = Size(
     turns=2,
@@ -66,6 +68,7 @@ QUICK = Size(
     menu=20,
     crowds=(5, 20),
     nodes=400,
+    signed=20,
 )
 
 

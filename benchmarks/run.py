@@ -62,6 +62,7 @@ GROUPS: tuple[Group, ...] = (
     exchange.exchanging_a_step,
     exchange.some_of_many,
     exchange.verifying,
+    exchange.verifying_signatures,
     exchange.importing,
     exchange.crowded,
     throughput.of_a_worker,
