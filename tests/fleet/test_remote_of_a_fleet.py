@@ -535,3 +535,30 @@ def test_a_thread_that_is_deleted_on_the_remote_is_given_up_and_told_while_other
     assert f"thread {gone} was deleted on origin" in told[0]["message"] and "brings" in told[0]["hint"]
     assert running.returncode == 3
     assert examine(bare).steps == {good: STEPS}
+
+
+def test_a_thread_that_the_remote_has_rewritten_is_given_up_and_told_while_others_go_on(
+    uwf: Uwf, line: Line, tmp_path: Path, begin: Begin
+) -> None:
+    bad, good = new(uwf), new(uwf)
+    bare = tmp_path / "bare.git"
+    ref = f"refs/uwf/threads/{bad}"
+    git = f"env -u GIT_DIR git --git-dir {bare}"
+    agent = tmp_path / "agent"
+    agent.write_text(
+        f"#!/bin/sh\nif [ $UWF_THREAD = {bad} ] && [ $UWF_ROLE = three ]; then\n"
+        f"{git} cat-file commit {ref} | sed 's/^committer .* </committer The Boss </' > {tmp_path}/forged\n"
+        f"{git} update-ref {ref} $({git} hash-object -t commit -w {tmp_path}/forged)\n"
+        'fi\necho \'{"text": "said"}\'\n'
+    )
+    agent.chmod(0o755)
+    running = begin(
+        *("fleet", "run", "--all", "--remote", "origin", "--agent", f"uwf-exec {agent}", "--cwd", tmp_path)
+    )
+    _, err = running.communicate(timeout=LIMIT)
+    said = [json.loads(each)["error"] for each in err.splitlines() if each.startswith("{")]
+    told = [error for error in said if error["code"] == "rewritten"]
+    assert told and f"thread {bad} was rewritten on origin" in told[0]["message"], err
+    assert "reject-rewrite" in told[0]["hint"]
+    assert running.returncode == 12
+    assert examine(bare).steps == {good: STEPS}
