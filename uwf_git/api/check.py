@@ -16,19 +16,21 @@ from uwf_git.verify.whole import VerifyResult, missing_refs
 
 if TYPE_CHECKING:
     from uwf_git.trust.signatures import Signed
+    from uwf_git.verify.published import Published
 
 
 REWRITTEN = ("rewritten", "rolled-back")
 
 
 class Report(NamedTuple):
-    """A verification's result: the verified `refs`, the `findings`, and the signatures in `signed`, None if
-    not requested."""
+    """A verification's result: the verified `refs`, the `findings`, the signatures in `signed`, None if not
+    requested, and what a branch holds in `published`, None for a store."""
 
     refs: Mapping[str, Oid | None]
     verified: VerifyResult
     findings: list[Finding]
     signed: list[Signed] | None = None
+    published: Published | None = None
 
     @property
     def is_damaged(self) -> bool:
@@ -48,6 +50,9 @@ class Report(NamedTuple):
             "warnings": [finding.as_json() for finding in found.warnings],
             "notes": [finding.as_json() for finding in found.notes],
         }
+        if self.published is not None:
+            value |= self.published.to_json()
+            value["verified"] |= self.published.counts
         if self.signed is not None:
             value["signatures"] = [_as_json(each) for each in self.signed]
         return value
@@ -178,13 +183,23 @@ def _as_json(signed: Signed) -> dict[str, Any]:
     return {**record, **signed.signature._asdict()}
 
 
-def check_tree(path: Path, revision: str = "HEAD", on_commit: Callable[[], None] = lambda: None) -> Report:
-    """Verify a commit of the checkout or repository at a path, by what uwf published in it. No store is
-    needed, and nothing is written. Raises NothingToVerify, NotFound, Invalid."""
+def check_tree(
+    path: Path,
+    revision: str = "HEAD",
+    branch: str = "",
+    on_commit: Callable[[], None] = lambda: None,
+) -> Report:
+    """Verify a commit of the checkout or repository at a path by what uwf published in it, and with HEAD the files of
+    the checkout. `branch` names the branch that a detached HEAD is of. No store is needed, and nothing is written.
+    Raises NothingToVerify, NotFound, Invalid, StoreDamaged."""
     from uwf_git.verify.checkout import open_checkout
-    from uwf_git.verify.published import verify_commit
+    from uwf_git.verify.published import verify_branch
 
     checkout = open_checkout(path)
-    commit = checkout.commit(revision)
-    verified = verify_commit(checkout.repository, commit, revision, on_commit)
-    return Report({revision: commit}, verified, list(verified.findings))
+    found = checkout.branch(revision, branch)
+    commit = checkout.commit(revision, found)
+    heads = checkout.heads(found)
+    result = verify_branch(checkout.repository, commit, found, heads, on_commit)
+    return Report(
+        {found.ref or found.name: commit}, result.verified, list(result.verified.findings), published=result
+    )

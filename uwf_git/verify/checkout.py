@@ -11,10 +11,13 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound
 from uwf_git.base.text import one_line
+from uwf_git.format.ids import ThreadId
 from uwf_git.git.foreign import ForeignRepository
 from uwf_git.git.program import CallResult, Git
 from uwf_git.git.repository import Oid
 from uwf_git.git.worktree import folders_beside
+from uwf_git.store import layout
+from uwf_git.verify.published import HEADS, Branch
 from uwf_git.workspaces.project import checkout_around
 
 # Reading runs none of the programs that a repository's configuration may name, so its owner may be anybody. A partial
@@ -34,21 +37,56 @@ class OpenCheckout(NamedTuple):
         """Run git, which must only read."""
         return Git(self.git_dir, variables=_LOCAL).run(*_OF_ANYBODY, *args, check=False)
 
-    def commit(self, revision: str) -> Oid:
+    def branch(self, revision: str, branch: str = "") -> Branch:
+        """Return the branch that a revision names; for HEAD the one that is checked out, or else `branch`."""
+        if revision == "HEAD":
+            name = self.git("symbolic-ref", "--quiet", "HEAD").out.decode("utf-8", "replace").strip()
+            if name.startswith(HEADS):
+                return Branch("HEAD", name)
+            ref = f"{HEADS}{branch.removeprefix(HEADS)}" if branch else ""
+            return Branch("HEAD", ref, merged=True)
+        for ref in (f"{HEADS}{revision}", f"refs/remotes/{revision}", revision):
+            if self.git("show-ref", "--verify", "--quiet", "--", ref).code == 0:
+                return Branch(one_line(revision, 200), _on_remote(ref))
+        return Branch(one_line(revision, 200))
+
+    def commit(self, revision: str, branch: Branch) -> Oid:
         """Return the commit of a branch, tag, id or other revision. Raises NotFound, Invalid."""
-        wanted = f"{revision}^{{commit}}"
-        done = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", wanted)
-        name = done.out.decode("ascii", "replace").strip()
-        if done.code != 0 or not name:
-            raise NotFound(
-                f"no branch, tag or commit {one_line(revision, 80)!r} in {self.git_dir}",
-                "see: git branch --all; is it fetched?",
-            )
-        if len(name) != 40:
-            raise Invalid(
-                f"{self.git_dir} does not use SHA-1", "uwf publishes branches in SHA-1 repositories"
-            )
-        return Oid(hex=name)
+        names = (f"{HEADS}{revision}", f"refs/remotes/{revision}", revision)
+        for name in names if revision != "HEAD" else ("HEAD",):
+            done = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+            oid = done.out.decode("ascii", "replace").strip()
+            if done.code == 0 and len(oid) == 40:
+                return Oid(hex=oid)
+            if done.code == 0 and oid:
+                raise Invalid(
+                    f"{self.git_dir} does not use SHA-1", "uwf publishes to SHA-1 repositories only"
+                )
+        raise NotFound(
+            f"no branch, tag or commit {one_line(revision, 80)!r} in {self.git_dir}",
+            "see: git branch --all; is it fetched?",
+        )
+
+    def heads(self, branch: Branch) -> dict[ThreadId, list[Oid]]:
+        """Return the heads that refs of the thread of a branch have, as far as they were fetched."""
+        thread = branch.thread
+        if thread is None:
+            return {}
+        refs = (layout.THREADS + thread, layout.ARCHIVE + thread)
+        found = [
+            self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+            for ref in refs
+        ]
+        oids = [done.out.decode("ascii", "replace").strip() for done in found if done.code == 0]
+        return {thread: [Oid(hex=oid) for oid in oids if len(oid) == 40]}
+
+
+def _on_remote(ref: str) -> str:
+    """Return a remote-tracking branch's name on its remote."""
+    if not ref.startswith("refs/remotes/"):
+        return ref
+    name = ref.removeprefix("refs/remotes/").partition("/")[2]
+    return f"{HEADS}{name}"
 
 
 def open_checkout(path: Path) -> OpenCheckout:
