@@ -16,6 +16,7 @@ from uwf_git.verify.whole import VerifyResult, missing_refs
 
 if TYPE_CHECKING:
     from uwf_git.trust.signatures import Signed
+    from uwf_git.verify.checkout import OpenCheckout
     from uwf_git.verify.published import Published
 
 
@@ -200,6 +201,20 @@ def check_tree(
     commit = checkout.commit(revision, found)
     heads = checkout.heads(found)
     result = verify_branch(checkout.repository, commit, found, heads, on_commit)
-    return Report(
-        {found.ref or found.name: commit}, result.verified, list(result.verified.findings), published=result
-    )
+    if revision == "HEAD" and checkout.top is not None:
+        result = _with_folder(checkout, commit, result)
+    refs = {found.ref or found.name: commit}
+    return Report(refs, result.verified, list(result.verified.findings), published=result)
+
+
+def _with_folder(checkout: OpenCheckout, commit: Oid, published: Published) -> Published:
+    from uwf_git.verify.findings import Bad
+    from uwf_git.verify.folder import check_folder
+
+    try:
+        folder = check_folder(checkout, commit, published.tree, published.mine)
+    except Bad:
+        return published  # the findings are about its tree
+    found = published.verified
+    found = found._replace(findings=(*found.findings, *folder.findings), notes=(*found.notes, *folder.notes))
+    return published._replace(verified=found, files=folder.files)

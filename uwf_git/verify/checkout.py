@@ -33,9 +33,9 @@ class OpenCheckout(NamedTuple):
     git_dir: Path
     repository: ForeignRepository
 
-    def git(self, *args: str) -> CallResult:
-        """Run git, which must only read."""
-        return Git(self.git_dir, variables=_LOCAL).run(*_OF_ANYBODY, *args, check=False)
+    def git(self, *args: str, at_most: int = -1) -> CallResult:
+        """Run git, which must only read, and at most print so many bytes."""
+        return Git(self.git_dir, variables=_LOCAL).run(*_OF_ANYBODY, *args, check=False, at_most=at_most)
 
     def branch(self, revision: str, branch: str = "") -> Branch:
         """Return the branch that a revision names; for HEAD the one that is checked out, or else `branch`."""

@@ -70,13 +70,13 @@ CODES = {
     "unregistered": "a version that a forge merged and no store has registered yet",
     "edited-source": "a definition edited on a forge, with the page of the version before",
     "projects-page": "a README.md that is a project's where a thread has its page",
-    "not-checked-out": "files that were left out of the checkout, which nobody reads there",
-    "untracked": "files beside the published ones that are in no commit",
     # notes: as it should be, and no more can be said
     "coded": "a thread of a code workflow: its code is not run again to confirm its steps",
     "code-elsewhere": "a thread with code that no project on this machine has",
     "thread-elsewhere": "a thread's branch where the thread's own refs were not fetched",
     "project": "a project's branch: what is its own was not verified",
+    "not-checked-out": "files that were left out of the checkout, which nobody reads there",
+    "untracked": "files beside the published ones that are in no commit",
     "line-endings": "files whose line endings git converted when it checked them out",
     "newer": "a ref of a kind that this version doesn't know: a newer uwf made it, and it isn't checked",
 }

@@ -106,7 +106,8 @@ class Subject(NamedTuple):
 
 class Published(NamedTuple):
     """The result for a branch: findings, warnings and notes in `verified`, and what there was. `merges` are those of
-    forges. `tree` is the commit's, and `mine` the names in its root that are uwf's, None for all."""
+    forges. `tree` is the commit's, and `mine` the names in its root that are uwf's, None for all. `files` are those
+    of a checkout that are as they were committed, None if there is no checkout."""
 
     verified: VerifyResult
     subjects: tuple[Subject, ...]
@@ -115,17 +116,18 @@ class Published(NamedTuple):
     merges: int
     tree: bytes
     mine: frozenset[str] | None
+    files: int | None = None
 
     @property
     def counts(self) -> dict[str, int]:
         """Numbers besides those of a store."""
-        definitions = sum(subject.kind != THREAD for subject in self.subjects)
-        return {
-            "definitions": definitions,
+        counts = {
+            "definitions": sum(subject.kind != THREAD for subject in self.subjects),
             "commits": self.commits,
             "merges": self.merges,
             "pages": self.pages,
         }
+        return counts if self.files is None else {**counts, "files": self.files}
 
     def to_json(self) -> dict[str, Any]:
         return {"subjects": [subject.to_json() for subject in self.subjects]}
@@ -314,8 +316,8 @@ class _BranchCheck:
 
     def _check_record(self, tip: CommitObject) -> None:
         """Check a record with its past, as far as it is here."""
-        for boundary in self._boundaries(tip):
-            self._check_boundary(boundary)
+        if not all(self._check_boundary(boundary) for boundary in self._boundaries(tip)):
+            return
         found = self._verifier.commit(tip.oid)
         self._findings += (self._as_foreign(each) for each in found)
         record = self._verifier.record(tip.oid)
@@ -353,16 +355,17 @@ class _BranchCheck:
                     pending.append(record)
         return found
 
-    def _check_boundary(self, commit: CommitObject) -> None:
+    def _check_boundary(self, commit: CommitObject) -> bool:
+        """Check a record whose past is not here by its tree. Return False if that says nothing."""
         assert commit.trailers is not None
         kind = ref_kinds.kind_of_record(commit.trailers.kind)
         if commit.oid.raw in self._ends or not commit.parents:
-            return
+            return True
         if commit.trailers.kind not in ("start", "step") and (kind is None or not kind.versions):
             self._note_unchecked(
                 commit.oid, f"a {commit.trailers.kind} is verified with all of its commits; {_FETCH_ALL}"
             )
-            return
+            return False
         result = self._ends[commit.oid.raw] = self._trees.check(commit.tree, commit, is_record=True)
         self._findings += result.findings
         number = result.record.row.number if result.record is not None else 0
@@ -379,6 +382,7 @@ class _BranchCheck:
             f"{_children(result)}; {fetch}"
         )
         self._warn("shallow", commit.oid, message)
+        return True
 
     # Foreign commits
 
