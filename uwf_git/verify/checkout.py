@@ -14,7 +14,7 @@ from uwf_git.base.text import one_line
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.foreign import ForeignRepository
 from uwf_git.git.program import CallResult, Git
-from uwf_git.git.repository import Oid
+from uwf_git.git.repository import Oid, Repository
 from uwf_git.git.worktree import folders_beside
 from uwf_git.store import layout
 from uwf_git.verify.published import HEADS, Branch
@@ -31,41 +31,38 @@ class OpenCheckout(NamedTuple):
 
     top: Path | None
     git_dir: Path
-    repository: ForeignRepository
+    repository: Repository
 
     def git(self, *args: str, at_most: int = -1) -> CallResult:
         """Run git, which must only read, and at most print so many bytes."""
         return Git(self.git_dir, variables=_LOCAL).run(*_OF_ANYBODY, *args, check=False, at_most=at_most)
 
     def branch(self, revision: str, branch: str = "") -> Branch:
-        """Return the branch that a revision names; for HEAD the one that is checked out, or else `branch`."""
+        """Return the branch that a revision names. HEAD is the one that is checked out, or else maybe a commit that a
+        forge made of `branch`."""
         if revision == "HEAD":
             name = self.git("symbolic-ref", "--quiet", "HEAD").out.decode("utf-8", "replace").strip()
             if name.startswith(HEADS):
-                return Branch("HEAD", name)
-            ref = f"{HEADS}{branch.removeprefix(HEADS)}" if branch else ""
-            return Branch("HEAD", ref, merged=True)
-        for ref in (f"{HEADS}{revision}", f"refs/remotes/{revision}", revision):
+                return Branch(revision, name)
+            return Branch(revision, f"{HEADS}{branch.removeprefix(HEADS)}" if branch else "", merged=True)
+        for ref in _candidates(revision):
             if self.git("show-ref", "--verify", "--quiet", "--", ref).code == 0:
-                return Branch(one_line(revision, 200), _on_remote(ref))
-        return Branch(one_line(revision, 200))
+                return Branch(revision, _published_as(ref), at=ref)
+        return Branch(revision)
 
-    def commit(self, revision: str, branch: Branch) -> Oid:
+    def commit(self, branch: Branch) -> Oid:
         """Return the commit of a branch, tag, id or other revision. Raises NotFound, Invalid."""
-        names = (f"{HEADS}{revision}", f"refs/remotes/{revision}", revision)
-        for name in names if revision != "HEAD" else ("HEAD",):
-            done = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-            oid = done.out.decode("ascii", "replace").strip()
-            if done.code == 0 and len(oid) == 40:
-                return Oid(hex=oid)
-            if done.code == 0 and oid:
-                raise Invalid(
-                    f"{self.git_dir} does not use SHA-1", "uwf publishes to SHA-1 repositories only"
-                )
-        raise NotFound(
-            f"no branch, tag or commit {one_line(revision, 80)!r} in {self.git_dir}",
-            "see: git branch --all; is it fetched?",
-        )
+        wanted = f"{branch.at or branch.name}^{{commit}}"
+        done = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", wanted)
+        oid = done.out.decode("ascii", "replace").strip()
+        if done.code != 0 or not oid:
+            raise NotFound(
+                f"no branch, tag or commit {one_line(branch.name, 80)!r} in {self.git_dir}",
+                "see: git branch --all; is it fetched?",
+            )
+        if len(oid) != 40:
+            raise Invalid(f"{self.git_dir} does not use SHA-1", "uwf publishes to SHA-1 repositories only")
+        return Oid(hex=oid)
 
     def heads(self, branch: Branch) -> dict[ThreadId, list[Oid]]:
         """Return the heads that refs of the thread of a branch have, as far as they were fetched."""
@@ -81,12 +78,18 @@ class OpenCheckout(NamedTuple):
         return {thread: [Oid(hex=oid) for oid in oids if len(oid) == 40]}
 
 
-def _on_remote(ref: str) -> str:
-    """Return a remote-tracking branch's name on its remote."""
-    if not ref.startswith("refs/remotes/"):
-        return ref
-    name = ref.removeprefix("refs/remotes/").partition("/")[2]
-    return f"{HEADS}{name}"
+def _candidates(name: str) -> tuple[str, ...]:
+    """Return the refs that a name may stand for, branches first: a store has refs/uwf/threads/… too."""
+    return f"{HEADS}{name}", f"refs/remotes/{name}", f"refs/tags/{name}", f"refs/{name}", name
+
+
+def _published_as(ref: str) -> str:
+    """Return the branch of a remote, by its full name, that a tracking branch or a ref of a store is published as."""
+    if ref.startswith("refs/remotes/"):
+        return HEADS + ref.removeprefix("refs/remotes/").partition("/")[2]
+    if ref.startswith(layout.ARCHIVE):
+        return f"{layout.BRANCHES}threads/{layout.thread_of(ref)}"
+    return layout.BRANCHES + ref.removeprefix(layout.NAMESPACE) if ref.startswith(layout.NAMESPACE) else ref
 
 
 def open_checkout(path: Path) -> OpenCheckout:

@@ -61,11 +61,13 @@ _LONG_WAY = 100_000  # commits of a thread that are walked to find a branch's
 
 class Branch(NamedTuple):
     """What is verified: a `name` for messages, and the branch's full name, "" for a commit of none. With `merged`, the
-    commit may be what a forge would make of the branch, as in a checkout for a pull request."""
+    commit may be what a forge would make of the branch, as in a checkout for a pull request. `at` is the ref here that
+    leads to it, "" for none."""
 
     name: str
     ref: str = ""
     merged: bool = False
+    at: str = ""
 
     @property
     def purpose(self) -> str:
