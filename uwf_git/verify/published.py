@@ -215,8 +215,8 @@ class _BranchCheck:
             hint = "see: git branch --all --list '*uwf/*', and git ls-remote origin 'refs/heads/uwf/*'"
             left = ", and not all of its history was looked at" if found.left or found.absent else ""
             raise NothingToVerify(f"nothing that uwf published is in {self._branch.name}{left}", hint)
-        self._check_name(commit, found)
-        self._check_thread(found, heads)
+        self._check_name()
+        self._check_thread(heads)
         if found.left:
             more = self._repository.config.to_raise("uwf.maxVerify", "600")
             self._note_unchecked(
@@ -590,31 +590,25 @@ class _BranchCheck:
 
     # Names
 
-    def _check_name(self, commit: Oid, found: _Survey) -> None:
+    def _check_name(self) -> None:
         """Check that a branch of uwf's holds what its name says."""
-        purpose, of = self._branch.purpose, self._branch.of
-        kinds = {
-            kind.branches.removeprefix(layout.BRANCHES).rstrip("/"): kind
-            for kind in ref_kinds.versioned().values()
-        }
-        for record, oid in self._tops:
-            kind = record.row.kind
-            if purpose == "threads" and kind not in ("start", "step"):
-                self._find(
-                    "wrong-ref",
-                    oid,
-                    f"commit {oid} records a {kind}, and the branch is called after a thread",
-                )
-            elif purpose in kinds:
-                wanted = kinds[purpose].records[0]
-                if kind != wanted:
-                    self._find("wrong-ref", oid, f"commit {oid} records a {kind}, not a {wanted}")
-                elif record.row.name != of:
-                    self._find(
-                        "wrong-name", oid, f"{kinds[purpose].owner} {record.row.name!r}, its branch {of!r}"
-                    )
+        if self._branch.purpose == "threads":
+            is_thread = any(_kind_of(record) == THREAD for record, _ in self._tops)
+            for record, oid in self._tops[: 0 if is_thread else 1]:
+                message = f"commit {oid} records a {record.row.kind}, and the branch is called after a thread"
+                self._find("wrong-ref", oid, message)
+        prefix = f"{layout.BRANCHES}{self._branch.purpose}/"
+        kind = next((kind for kind in ref_kinds.versioned().values() if kind.branches == prefix), None)
+        for record, oid in self._tops if kind is not None else ():
+            assert kind is not None
+            if record.row.kind != kind.records[0]:
+                message = f"commit {oid} records a {record.row.kind}, not a {kind.records[0]}"
+                self._find("wrong-ref", oid, message)
+            elif record.row.name != self._branch.of:
+                message = f"{kind.owner} {record.row.name!r}, its branch {self._branch.of!r}"
+                self._find("wrong-name", oid, message)
 
-    def _check_thread(self, found: _Survey, heads: Mapping[ThreadId, Iterable[Oid]]) -> None:
+    def _check_thread(self, heads: Mapping[ThreadId, Iterable[Oid]]) -> None:
         """Compare a thread's branch with the heads of the thread that are known here."""
         thread = self._branch.thread
         if thread is None:

@@ -319,7 +319,7 @@ class _ThreadTree:
         base = self._root()
         start_node, workflow = self._start()
         places = self._places(base)
-        last = max((place.first for place in _steps_in(places)), default=0)
+        last = _last(places)
         version = self._objects.made_commit(self._objects.made_tree(base), (), WORKFLOW, workflow, self._tree)
         record = self._checked(version)
         told: Record | None = None
@@ -426,12 +426,16 @@ class _ThreadTree:
             else:
                 found.append(place)
         found.sort(key=lambda place: place.first)
-        last = max((place.first for place in _steps_in(found)), default=0)
+        last = _last(found)
         for place in found:
-            if place.first > last:
-                path = f"steps/{shown_name(place.row[1])}"
-                message = f"{path} lists steps that the thread doesn't have"
-                self._report("extra-file", message, Oid(raw=row[2]), path)
+            path = f"steps/{shown_name(place.row[1])}"
+            paths = {
+                path: place.first,
+                **{f"{path}/{shown_name(in_it.row[1])}": in_it.first for in_it in place.inside},
+            }
+            for extra in (each for each, first in paths.items() if first > last):
+                message = f"{extra} follows no step {last + 1:04d}: the thread in this tree has {last}"
+                self._report("extra-file", message, Oid(raw=row[2]), extra)
         return found
 
     def _hundred(self, hundred: int, row: Row, path: str) -> tuple[_Place, ...]:
@@ -510,6 +514,15 @@ class _ThreadTree:
         for each in pages.missing_hundreds(told.row.number if told is not None else 0, there):
             path = pages.past_page_path(each)
             self._report("missing-file", f"there is no {path}", path=path)
+
+
+def _last(places: Iterable[_Place]) -> int:
+    """Return the number of the last step that all before it are there for."""
+    numbers = {place.first for place in _steps_in(places)}
+    last = 0
+    while last + 1 in numbers:
+        last += 1
+    return last
 
 
 def _steps_in(places: Iterable[_Place]) -> Iterable[_Place]:
