@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged
 from uwf_git.base.text import one_line
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.foreign import ForeignRepository
@@ -24,6 +24,9 @@ from uwf_git.workspaces.project import checkout_around
 # clone must not fetch: git knows the first variable since 2.44; without it, the second makes the fetch fail.
 _OF_ANYBODY = ("-c", "safe.directory=*")
 _LOCAL = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_LOCKS": "0"}
+_SECONDS = 60.0
+# Files that git reads, and would wait for if they were pipes.
+_READ = ("HEAD", "config", "config.worktree", "commondir", "index", "packed-refs", "shallow", "info/grafts")
 
 
 class OpenCheckout(NamedTuple):
@@ -34,8 +37,13 @@ class OpenCheckout(NamedTuple):
     repository: Repository
 
     def git(self, *args: str, at_most: int = -1) -> CallResult:
-        """Run git, which must only read, and at most print so many bytes."""
-        return Git(self.git_dir, variables=_LOCAL).run(*_OF_ANYBODY, *args, check=False, at_most=at_most)
+        """Run git, which must only read, and at most print so many bytes. Raises StoreDamaged if it takes too long."""
+        variables = _LOCAL if self.top is None else {**_LOCAL, "GIT_WORK_TREE": str(self.top)}
+        git = Git(self.git_dir, cwd=self.top, variables=variables, seconds=_SECONDS)
+        try:
+            return git.run(*_OF_ANYBODY, *args, check=False, at_most=at_most)
+        except RemoteFailed as error:
+            raise StoreDamaged(f"{self.git_dir} cannot be read: {error.message}", error.hint) from None
 
     def branch(self, revision: str, branch: str = "") -> Branch:
         """Return the branch that a revision names. HEAD is the one that is checked out, or else maybe a commit that a
@@ -106,4 +114,7 @@ def open_checkout(path: Path) -> OpenCheckout:
             f"{found.top / '.git'} names the repository {found.common}, which does not name this folder as its own",
             f"verify the repository by itself: uwf verify {found.common}",
         )
+    for path in (folder / name for folder in {found.git_dir, found.common} for name in _READ):
+        if path.exists() and not path.is_file():
+            raise StoreDamaged(f"{path} is not a regular file", "move it away")
     return OpenCheckout(found.top, found.git_dir, ForeignRepository(found.common))

@@ -30,7 +30,7 @@ from uwf_git.git.repository import COMMIT, Oid, Repository, TooLarge
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
-from uwf_git.verify.definition import SECONDS
+from uwf_git.verify.definition import SECONDS, line_in
 from uwf_git.verify.findings import UNCHECKED, Bad, Finding
 from uwf_git.verify.nodes import row_of
 from uwf_git.verify.objects import COUNT_LIMIT, FILE, FOLDER, MESSAGE_LIMIT, CommitObject, shown_name
@@ -48,6 +48,7 @@ from uwf_git.verify.uncommitted import (
     TreeCheck,
     TreeHistory,
     kind_of_tree,
+    last_step,
 )
 from uwf_git.verify.verified import Record
 from uwf_git.verify.whole import VerifyResult, coded, made_up
@@ -292,11 +293,29 @@ class _BranchCheck:
         return _Survey(foreign, records, frozenset(absent), tuple(roots), False)
 
     def _record(self, oid: Oid) -> CommitObject | None:
+        """Return a commit that is a record, None for others, such as a squash that has the trailers of one."""
         try:
             commit = self._objects.commit(oid)
+            return commit if commit.trailers is not None and not self._is_squash(commit) else None
         except Bad:
             return None
-        return commit if commit.trailers is not None else None
+
+    def _is_squash(self, commit: CommitObject) -> bool:
+        """Return whether a commit has the trailers of a step or a start and adds something else: a forge keeps the
+        messages of what it squashes. Raises Bad."""
+        if commit.trailers is None or commit.trailers.kind not in ("start", "step"):
+            return False
+        number = last_step(self._objects, commit.tree)
+        if not commit.parents or not self._repository.has(commit.parents[0]):
+            begin = f"{number:04d} " if commit.trailers.kind == "step" else "start "
+            return not commit.message.startswith(begin)
+        before = self._objects.commit(commit.parents[0])
+        kind = before.trailers.kind if before.trailers is not None else ""
+        if commit.trailers.kind == "start":
+            return kind == WORKFLOW and number > 0
+        return kind == WORKFLOW or (
+            kind in ("start", "step") and number > last_step(self._objects, before.tree) + 1
+        )
 
     def _read(self, oid: Oid) -> ForeignCommit:
         """Return a commit that anybody made. Raises StoreDamaged."""
@@ -582,7 +601,7 @@ class _BranchCheck:
             problem = f"takes over {SECONDS:g} s to compile"
         except UwfError as error:
             problem = f"does not compile: {error.message}"
-            line = next((getattr(each, "line", 0) for each in getattr(error, "findings", ())), 0)
+            line = line_in(error.message, path)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError) as error:
             problem = f"does not compile: {type(error).__name__}"
         message = f"{path}, as {commit.words} left it, {problem}"

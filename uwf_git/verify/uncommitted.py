@@ -192,6 +192,18 @@ def kind_of_tree(objects: Objects, tree: bytes) -> str:
     return next((kind.records[0] for kind in kinds if has_nodes(kind.records[0])), "")
 
 
+def last_step(objects: Objects, tree: bytes) -> int:
+    """Return the greatest number of a step's folder in a tree, 0 for none. Raises Bad."""
+    row = row_of(objects, tree, STEPS)
+    if row is None or row[0] != FOLDER:
+        return 0
+    rows = objects.tree(row[2])
+    hundreds = [(int(match[1]), each[2]) for each in rows if (match := _HUNDRED.fullmatch(each[1]))]
+    if hundreds:
+        rows = [*rows, *objects.tree(max(hundreds)[1])]
+    return max((int(match[1]) for each in rows if (match := _STEP.fullmatch(each[1]))), default=0)
+
+
 class TreeHistory:
     """Puts the records of trees back into commits, which the verifier checks."""
 
