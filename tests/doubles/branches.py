@@ -59,15 +59,17 @@ class Forge(Clone):
         return Clone(folder)
 
     def merges(self, base: str, head: str, how: str = "merge") -> str:
-        """Merges a branch into another as a forge does: the commit. `how` is merge, squash, rebase, or test for the
-        commit that a forge makes to try a pull request: refs/pull/1/merge."""
+        """Merges a branch into another as a forge does: the commit. `how` is merge, squash, kept for a squash with the
+        messages of what it squashes, rebase, or test for the commit that a forge makes to try a pull request:
+        refs/pull/1/merge."""
         clone = self.cloned(f"{self.folder.name}-merging-{how}", branch=base)
         clone("fetch", "-q", "origin", head)
         if how in ("merge", "test"):
             clone("merge", "-q", "--no-ff", "-m", f"Merge {head} into {base}", "FETCH_HEAD")
-        elif how == "squash":
+        elif how in ("squash", "kept"):
+            messages = clone("log", "--reverse", "--format=* %B", "HEAD..FETCH_HEAD") if how == "kept" else ""
             clone("merge", "-q", "--squash", "FETCH_HEAD")
-            clone.commits("Squashed (#1)")
+            clone.commits(f"Squashed (#1)\n\n{messages}")
         else:
             clone("checkout", "-q", "-B", "rebased", "FETCH_HEAD")
             clone("rebase", "-q", "--force-rebase", f"origin/{base}")

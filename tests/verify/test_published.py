@@ -247,7 +247,7 @@ def test_a_branch_of_other_steps_than_the_threads_is_told_where_the_thread_was_f
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 50])
-@pytest.mark.parametrize("how", ["merge", "squash", "rebase", "test"])
+@pytest.mark.parametrize("how", ["merge", "squash", "kept", "rebase", "test"])
 def test_what_a_forge_makes_of_a_pull_request_is_green_at_any_depth(
     forge: Forge, head: Head, tmp_path: Path, how: str, depth: int
 ) -> None:
@@ -271,9 +271,9 @@ def test_what_a_forge_makes_of_a_pull_request_is_green_at_any_depth(
     assert counts["threads"] == 1 and counts["steps"] == 4 and counts["pages"] >= 7
     assert counts["merges"] == (how in ("merge", "test"))
     is_whole = depth in (0, 50)
-    expected = {"squash": {"squashed"}}.get(how, set() if is_whole else {"shallow"})
-    assert warned(report) - {"shallow"} == expected - {"shallow"}
-    assert ("shallow" in warned(report)) == (not is_whole and how != "squash")
+    is_squash = how in ("squash", "kept")
+    assert warned(report) - {"shallow"} == ({"squashed"} if is_squash else set())
+    assert ("shallow" in warned(report)) == (not is_whole and not is_squash)
     # What a reviewer would be shown: one page edited in the merge.
     ci.edits("steps/0002-critic/README.md", "not approved", "approved")
     ci.commits("Merge", "--amend")

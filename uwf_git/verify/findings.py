@@ -69,6 +69,7 @@ CODES = {
     "squashed": "steps that have no commits of their own: verified by their nodes",
     "unregistered": "a version that a forge merged and no store has registered yet",
     "edited-source": "a definition edited on a forge, with the page of the version before",
+    "behind": "a thread's branch that lacks its last steps",
     "projects-page": "a README.md that is a project's where a thread has its page",
     # notes: as it should be, and no more can be said
     "coded": "a thread of a code workflow: its code is not run again to confirm its steps",

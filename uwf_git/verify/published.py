@@ -294,28 +294,36 @@ class _BranchCheck:
 
     def _record(self, oid: Oid) -> CommitObject | None:
         """Return a commit that is a record, None for others, such as a squash that has the trailers of one."""
+        commit = self._declared(oid)
+        return None if commit is None or self._is_squash(commit) else commit
+
+    def _declared(self, oid: Oid) -> CommitObject | None:
+        """Return a commit that says it is a record."""
         try:
             commit = self._objects.commit(oid)
-            return commit if commit.trailers is not None and not self._is_squash(commit) else None
         except Bad:
             return None
+        return commit if commit.trailers is not None else None
 
     def _is_squash(self, commit: CommitObject) -> bool:
         """Return whether a commit has the trailers of a step or a start and adds something else: a forge keeps the
-        messages of what it squashes. Raises Bad."""
+        messages of what it squashes."""
         if commit.trailers is None or commit.trailers.kind not in ("start", "step"):
             return False
-        number = last_step(self._objects, commit.tree)
-        if not commit.parents or not self._repository.has(commit.parents[0]):
-            begin = f"{number:04d} " if commit.trailers.kind == "step" else "start "
-            return not commit.message.startswith(begin)
-        before = self._objects.commit(commit.parents[0])
-        kind = before.trailers.kind if before.trailers is not None else ""
-        if commit.trailers.kind == "start":
-            return kind == WORKFLOW and number > 0
-        return kind == WORKFLOW or (
-            kind in ("start", "step") and number > last_step(self._objects, before.tree) + 1
-        )
+        try:
+            number = last_step(self._objects, commit.tree)
+            if not commit.parents or not self._repository.has(commit.parents[0]):
+                begin = f"{number:04d} " if commit.trailers.kind == "step" else "start "
+                return not commit.message.startswith(begin)
+            before = self._objects.commit(commit.parents[0])
+            kind = before.trailers.kind if before.trailers is not None else ""
+            if commit.trailers.kind == "start":
+                return kind == WORKFLOW and number > 0
+            if kind in ("start", "step"):
+                return number > last_step(self._objects, before.tree) + 1
+            return kind == WORKFLOW
+        except Bad:
+            return False
 
     def _read(self, oid: Oid) -> ForeignCommit:
         """Return a commit that anybody made. Raises StoreDamaged."""
@@ -639,20 +647,28 @@ class _BranchCheck:
             self._note("thread-elsewhere", next(iter(tips), Oid(raw=bytes(20))), message)
             return
         for tip in tips:
-            if not any(self._leads_to(head, tip) for head in known):
+            further = [count for head in known if (count := self._distance(head, tip)) is not None]
+            if further and min(further) > 0:
+                steps = counted(min(further), "step")
+                message = (
+                    f"thread {thread} has {steps} more than its branch shows: uwf publish thread {thread}"
+                )
+                self._warn("behind", tip, message)
+            elif not further:
                 message = (
                     f"commit {tip} is not one of thread {thread}, which is at {' and '.join(map(str, known))}"
                 )
                 self._find("other-thread", tip, message)
 
-    def _leads_to(self, head: Oid, commit: Oid) -> bool:
+    def _distance(self, head: Oid, commit: Oid) -> int | None:
+        """Return how many steps a head is further than a commit, None if it doesn't come from it."""
         at: Oid | None = head
-        for _ in range(_LONG_WAY):
+        for count in range(_LONG_WAY):
             if at is None or at == commit:
-                break
-            record = self._record(at) if self._repository.has(at) else None
+                return None if at is None else count
+            record = self._declared(at) if self._repository.has(at) else None
             at = record.parents[0] if record is not None and record.parents else None
-        return at == commit
+        return None
 
     # Results
 
