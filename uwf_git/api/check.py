@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.base.errors import NothingToVerify
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -15,20 +16,25 @@ from uwf_git.verify.findings import Finding
 from uwf_git.verify.whole import VerifyResult, missing_refs
 
 if TYPE_CHECKING:
+    from uwf_git.api.branches import VerifiedBranch
     from uwf_git.trust.signatures import Signed
+    from uwf_git.verify.published import Published
 
 
 REWRITTEN = ("rewritten", "rolled-back")
 
 
 class Report(NamedTuple):
-    """A verification's result: the verified `refs`, the `findings`, and the signatures in `signed`, None if
-    not requested."""
+    """A verification's result: the verified `refs`, the `findings`, the signatures in `signed`, None if not
+    requested, what a branch holds in `published`, None for a store, and the number of a remote's verified
+    `branches`, None if it was not asked."""
 
     refs: Mapping[str, Oid | None]
     verified: VerifyResult
     findings: list[Finding]
     signed: list[Signed] | None = None
+    published: Published | None = None
+    branches: int | None = None
 
     @property
     def is_damaged(self) -> bool:
@@ -48,6 +54,11 @@ class Report(NamedTuple):
             "warnings": [finding.as_json() for finding in found.warnings],
             "notes": [finding.as_json() for finding in found.notes],
         }
+        if self.published is not None:
+            value |= self.published.to_json()
+            value["verified"] |= self.published.counts
+        if self.branches is not None:
+            value["verified"]["branches"] = self.branches
         if self.signed is not None:
             value["signatures"] = [_as_json(each) for each in self.signed]
         return value
@@ -58,9 +69,11 @@ def check(
     threads: Collection[ThreadId] = (),
     remote: str | None = None,
     on_commit: Callable[[], None] = lambda: None,
+    fetches: bool = True,
 ) -> Report:
     """Verify some threads with their folds and code, what was last fetched from a remote, or the whole store,
-    without cached results. Raises NotFound."""
+    without cached results. With `fetches`, the branches that uwf published on the remote are listed, fetched and
+    verified too. Raises NotFound, NothingToVerify."""
     from uwf_git.verify.code import check_code, projects_of
     from uwf_git.verify.whole import verify_refs
 
@@ -68,12 +81,42 @@ def check(
     refs = _refs(instance, threads) if remote is None else _refs_of_remote(instance, remote)
     verified = verify_refs(repository, refs, repository.config.max_blob, on_commit)
     if remote is not None:
-        return Report(refs, verified, [*verified.findings, *_rewritten(instance, remote, refs, verified)])
+        report = Report(refs, verified, [*verified.findings, *_rewritten(instance, remote, refs, verified)])
+        return _with_branches(instance, remote, report, on_commit) if fetches else _something(report, remote)
     code = check_code(verified.code, projects_of(instance, verified.code))
     missing = missing_refs(instance.store, threads)
     verified = verified._replace(notes=(*verified.notes, *code.notes))
     rewritten = [] if threads else _rewritten_in_a_mirror(instance, refs, verified)
-    return Report(refs, verified, [*missing, *verified.findings, *code.findings, *rewritten])
+    return _something(Report(refs, verified, [*missing, *verified.findings, *code.findings, *rewritten]))
+
+
+def _something(report: Report, remote: str = "") -> Report:
+    """Return a report, unless there was nothing to verify. Raises NothingToVerify."""
+    found = report.verified
+    if report.findings or found.nodes or found.threads or found.notes or report.branches:
+        return report
+    if remote:
+        raise NothingToVerify(f"nothing was fetched from {remote}", f"fetch it: uwf pull {remote}")
+    raise NothingToVerify(
+        "the store is empty",
+        "for a checkout: uwf verify . — for what others pushed: uwf pull, then uwf verify",
+    )
+
+
+def _with_branches(instance: Instance, remote: str, report: Report, on_commit: Callable[[], None]) -> Report:
+    from uwf_git.api.branches import verify_on_remote
+
+    wrong = {finding.ref for finding in report.findings}
+    sound = {ref: oid for ref, oid in report.refs.items() if oid is not None and ref not in wrong}
+    found = verify_on_remote(instance, instance.remotes.get(remote), sound, on_commit)
+    if found.failure is not None and not report.refs:
+        raise found.failure
+    verified = report.verified
+    verified = verified._replace(
+        warnings=(*verified.warnings, *found.warnings), notes=(*verified.notes, *found.notes)
+    )
+    findings = [*report.findings, *found.findings]
+    return _something(report._replace(verified=verified, findings=findings, branches=found.verified), remote)
 
 
 def _rewritten(
@@ -178,13 +221,29 @@ def _as_json(signed: Signed) -> dict[str, Any]:
     return {**record, **signed.signature._asdict()}
 
 
-def check_tree(path: Path, revision: str = "HEAD", on_commit: Callable[[], None] = lambda: None) -> Report:
-    """Verify a commit of the checkout or repository at a path, by what uwf published in it. No store is
-    needed, and nothing is written. Raises NothingToVerify, NotFound, Invalid."""
-    from uwf_git.verify.checkout import open_checkout
-    from uwf_git.verify.published import verify_commit
+def check_tree(
+    path: Path,
+    revision: str = "HEAD",
+    branch: str = "",
+    on_commit: Callable[[], None] = lambda: None,
+    files: bool = True,
+) -> Report:
+    """Verify a commit of the checkout or repository at a path by what uwf published in it, and with HEAD the `files`
+    of the checkout. `branch` names the one that a detached HEAD is of, as in a checkout for a pull request. No store is
+    needed, and nothing is written. Raises NothingToVerify, NotFound, Invalid, StoreDamaged."""
+    from uwf_git.api.branches import verify_checkout
 
-    checkout = open_checkout(path)
-    commit = checkout.commit(revision)
-    verified = verify_commit(checkout.repository, commit, revision, on_commit)
-    return Report({revision: commit}, verified, list(verified.findings))
+    return _of_branch(verify_checkout(path, revision, branch, on_commit, files))
+
+
+def check_branch(instance: Instance, name: str, on_commit: Callable[[], None] = lambda: None) -> Report:
+    """Verify a branch, tag or commit of a store's repository. Raises NotFound, NothingToVerify, StoreDamaged."""
+    from uwf_git.api.branches import verify_in_store
+
+    return _of_branch(verify_in_store(instance, name, on_commit))
+
+
+def _of_branch(found: VerifiedBranch) -> Report:
+    refs = {found.branch.at or found.branch.ref or found.branch.name: found.commit}
+    verified = found.published.verified
+    return Report(refs, verified, list(verified.findings), published=found.published)

@@ -74,6 +74,7 @@ class Objects:
         self._blob_limit = blob_limit
         self._trees: dict[bytes, list[Row]] = {}
         self._grown: dict[bytes, tuple[bytes, list[Row]]] = {}
+        self.pages = 0  # that were generated again and compared
 
     def kind(self, oid: Oid) -> str:
         try:

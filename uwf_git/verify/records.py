@@ -3,7 +3,7 @@ against the workflow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -65,6 +65,10 @@ class Records:
         if kind == "pin":
             return self._pin(commit, node, report)
         return check_record(self._known, commit, kind, node, report)
+
+    def thread_pages(self, record: Record) -> Iterator[Callable[[], bytes]]:
+        """Return the valid pages of a thread after a step that changed its page."""
+        return self._pages.of_thread(record)
 
     # Versions of workflows
 
@@ -197,7 +201,7 @@ class Records:
         record = Record(row, commit.tree, step=context, decided=decided, code=code)
         child = pages.child_of(detail, lambda target: self._known.content(here, target))
         page = pages.PageStep(number, context, detail, child)
-        self._known.page(files, name.path, report, lambda: self._pages.of_step(page, told))
+        self._known.page(files, name.path, report, *self._pages.of_step(page, told))
         if told:
             self._pages.check(record, before, report)
         return record
