@@ -13,7 +13,7 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.base.errors import Rewritten, StoreDamaged, Undecided, Usage, UwfError
+from uwf_git.base.errors import RequirementUnmet, Rewritten, StoreDamaged, Undecided, Usage, UwfError
 from uwf_git.base.text import counted
 
 if TYPE_CHECKING:
@@ -28,12 +28,14 @@ UNCOLLECTED = 20_000  # objects between two garbage collections: kept ones rarel
     "uwf verify 01JK7M            one thread, with all that it depends on",
     "uwf verify --remote origin   what was last fetched from there",
     "uwf verify --signatures      and who signed which step",
+    "uwf verify --require signed  that every record is signed, by whom git trusts",
     "uwf verify --strict          a warning is a failure",
 )
 @click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
 @click.option("--all", "everything", is_flag=True, help="Verify the whole store; the default without an ID.")
 @click.option("--remote", metavar="NAME", help="Verify what was last fetched from this remote.")
 @click.option("--signatures", is_flag=True, help="Also check who signed each commit and archive tag.")
+@click.option("--require", metavar="RULE", help="Require a signature: signed, or signed-by=NAME[,NAME].")
 @click.option("--strict", is_flag=True, help="Exit 1 if there are warnings.")
 def verify(
     invocation: Invocation,
@@ -41,15 +43,17 @@ def verify(
     everything: bool,
     remote: str | None,
     signatures: bool,
+    require: str | None,
     strict: bool,
 ) -> None:
     """Verify every node, commit, page and decision.
 
     Cached results are not used. Exit 7 if something is wrong, 12 if a remote has rewritten what was seen there,
-    125 if checks were left undone after a minute of slow ones (git config uwf.maxVerify). Generated outputs of
-    uwf-rehearse are a warning. The code of code workflows is not run.
+    14 if something is not signed as the trust policy or --require says, 125 if checks were left undone after a
+    minute of slow ones (git config uwf.maxVerify). Generated outputs of uwf-rehearse are a warning. The code of
+    code workflows is not run.
     """
-    from uwf_git.api.check import check, with_signatures
+    from uwf_git.api.check import check, with_requirements, with_signatures
 
     if (bool(threads) + everything + (remote is not None)) > 1:
         raise Usage("threads, --all and --remote exclude each other", "give one of them")
@@ -62,11 +66,14 @@ def verify(
         progress.end()
     if signatures:
         report = with_signatures(instance, report)
+    report = with_requirements(instance, report, require)
     invocation.emit(report.to_json(), _text)
     if report.is_damaged:
         raise Exit(StoreDamaged.exit_status)
     if report.is_rewritten:
         raise Exit(Rewritten.exit_status)
+    if report.is_untrusted:
+        raise Exit(RequirementUnmet.exit_status)
     if report.findings:
         raise Exit(Undecided.exit_status)
     if strict and report.verified.warnings:
