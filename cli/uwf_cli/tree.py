@@ -195,6 +195,9 @@ remote = Group(
         "reject-rewrite": CommandEntry(
             "uwf_cli.commands.sharing:reject_rewrite", "Push yours back to a remote that has rewritten it."
         ),
+        "hook": CommandEntry(
+            "uwf_cli.commands.trust:hook", "Print an update hook that enforces the trust policy on a server."
+        ),
     },
     examples=("uwf remote add origin git@example.com:team/threads.git", "uwf remote list"),
     help="Manage remotes.",

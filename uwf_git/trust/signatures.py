@@ -159,7 +159,7 @@ def _commit_signatures(
         return
     listed = "".join(f"{commit}\n" for commit in commits).encode()
     line = "--format=%H%x00%G?%x00%GS%x00%GK%x00%GF%x00%GP"
-    done = Git(repository.path).run(
+    done = Git(repository.path, variables=repository.variables).run(
         *settings, "log", "--no-walk=unsorted", "--stdin", "--no-show-signature", line, stdin=listed
     )
     for row in filter(None, done.out.decode("utf-8", "replace").split("\n")):
@@ -170,7 +170,7 @@ def _commit_signatures(
 
 
 def _tag_signature(repository: Repository, tag: Oid, settings: Sequence[str]) -> Signature:
-    git = Git(repository.path)
+    git = Git(repository.path, variables=repository.variables)
     done = git.run(*settings, "verify-tag", "--raw", str(tag), check=False)
     words = {}
     for line in done.err.splitlines():

@@ -1,4 +1,4 @@
-"""`uwf trust` init, show, set, log."""
+"""`uwf trust` init, show, set, log, and `uwf remote hook`."""
 
 from __future__ import annotations
 
@@ -106,3 +106,25 @@ def _times(key: Any) -> str:
     return (
         ", ".join(f"{word} {key[word]}" for word in ("from", "until", "revoked") if word in key) or "always"
     )
+
+
+@command(
+    "uwf remote hook                           print it",
+    "uwf remote hook --install /srv/team.git   put it into a bare repository",
+)
+@click.option(
+    "--install", metavar="PATH", type=click.Path(path_type=Path), help="Write it as PATH/hooks/update."
+)
+def hook(invocation: Invocation, install: Path | None) -> None:
+    """Print an update hook for a server's bare repository. It needs uwf on the server.
+
+    The hook judges each pushed ref of uwf by the trust policy of that repository, and refuses what is invalid or
+    doesn't meet it, with the reason. Deletions and rewritten history are refused unless the policy allows them.
+    """
+    from uwf_git.api.update_hook import installed, script
+
+    if install is None:
+        invocation.emit_document(script().rstrip("\n"), {"hook": script()})
+        return
+    path = installed(install)
+    invocation.emit({"path": str(path)}, lambda value: f"wrote {value['path']}")
