@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import NothingToVerify
+from uwf_git.base.errors import NothingToVerify, Usage
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
+from uwf_git.trust.ability import has_policy
 from uwf_git.verify.findings import UNCHECKED as UNCHECKED
-from uwf_git.verify.findings import Finding
+from uwf_git.verify.findings import UNTRUSTED, Finding
 from uwf_git.verify.whole import VerifyResult, missing_refs
 
 if TYPE_CHECKING:
@@ -38,13 +39,19 @@ class Report(NamedTuple):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether there are findings other than unchecked and rewritten ones."""
-        return any(finding.code not in (UNCHECKED, *REWRITTEN) for finding in self.findings)
+        """Whether something is wrong, beside what is unchecked, rewritten or not signed as required."""
+        others = (UNCHECKED, *REWRITTEN, *UNTRUSTED)
+        return any(finding.code not in others for finding in self.findings)
 
     @property
     def is_rewritten(self) -> bool:
         """Whether a remote has other history than was seen there."""
         return any(finding.code in REWRITTEN for finding in self.findings)
+
+    @property
+    def is_untrusted(self) -> bool:
+        """Whether something is not signed as required."""
+        return any(finding.code in UNTRUSTED for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
         found = self.verified
@@ -170,12 +177,56 @@ def verify(instance: Instance, threads: Collection[ThreadId] = ()) -> list[Findi
 
 
 def with_signatures(instance: Instance, report: Report) -> Report:
-    """Return a report with signatures; bad ones become findings."""
+    """Return a report with signatures, as judged with the keys of the trust policy, else the user's; bad ones
+    become findings."""
+    from uwf_git.trust.policies import current
     from uwf_git.trust.signatures import signed_records
 
     refs = {name: oid for name, oid in report.refs.items() if oid is not None}
-    signed = signed_records(instance.store.repository, refs)
+    policy = current(instance)
+    signed = signed_records(instance.store.repository, refs, policy.allowed_signers() if policy else None)
     return report._replace(findings=[*report.findings, *_bad(signed)], signed=signed)
+
+
+def with_requirements(instance: Instance, report: Report, require: str | None = None) -> Report:
+    """Return a report with a finding for each record that isn't signed as the trust policy requires, and as
+    `require` says: `signed`, or `signed-by=` with names of people and groups, without a policy of git's
+    signers. Raises Usage."""
+    if require is None and not has_policy(instance):
+        return report
+    from uwf_git.store.index import Overlay
+    from uwf_git.store.indexing import Store
+    from uwf_git.trust.judgement import Requirements, judge_by_git, with_rule
+    from uwf_git.trust.policies import current
+    from uwf_git.verify.requirements import findings_of
+
+    policy = current(instance)
+    store = Store(instance.store.repository, Overlay())
+    refs = {name: oid for name, oid in report.refs.items() if oid is not None}
+    judged = []
+    if policy is not None and policy.rules:
+        judged += Requirements(store, policy, fresh=True).judge(refs)
+    if require is not None:
+        names = _names_in(require)
+        if policy is None:
+            judged += judge_by_git(store, refs, names)
+        else:
+            if unknown := [name for name in names if not policy.members([name])]:
+                raise Usage(f"the trust policy has no person or group {unknown[0]!r}", "see: uwf trust show")
+            judged += Requirements(store, with_rule(policy, names), fresh=True).judge(refs)
+    return report._replace(findings=[*report.findings, *dict.fromkeys(findings_of(judged))])
+
+
+def _names_in(require: str) -> list[str]:
+    if require == "signed":
+        return []
+    word, equals, rest = require.partition("=")
+    names = [name.strip() for name in rest.split(",") if name.strip()]
+    if word != "signed-by" or not equals or not names:
+        raise Usage(
+            f"--require {require!r} is neither signed nor signed-by=NAME[,NAME]", "see: uwf verify --help"
+        )
+    return names
 
 
 def _refs(instance: Instance, threads: Collection[ThreadId]) -> dict[str, Oid | None]:

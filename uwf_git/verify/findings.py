@@ -57,6 +57,8 @@ CODES = {
     "invalid-policy": "a trust policy that cannot be read, or holds more than one does",
     "policy-not-signed": "a trust policy that nobody signed whom the one before names as a maintainer",
     "policy-replaced": "a trust policy that does not stand on the one in force here",
+    "requirement-unmet": "a record that is not signed as the trust policy, or --require, requires",
+    "not-provable": "a record whose key has ended since, and that may be younger than it says",
     "too-many": "there is more than is reported",
     "unchecked": "nothing is known to be wrong: checking it takes longer than one command may take",
     # branches and checkouts
@@ -84,6 +86,8 @@ CODES = {
 
 
 UNCHECKED = "unchecked"
+UNTRUSTED = frozenset(("policy-not-signed", "policy-replaced", "requirement-unmet", "not-provable"))
+"""The codes of what is sound, and not signed as it has to be."""
 
 
 class Finding(NamedTuple):

@@ -14,7 +14,15 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.base.errors import NotFound, Rewritten, StoreDamaged, Undecided, Usage, UwfError
+from uwf_git.base.errors import (
+    NotFound,
+    RequirementUnmet,
+    Rewritten,
+    StoreDamaged,
+    Undecided,
+    Usage,
+    UwfError,
+)
 from uwf_git.base.text import counted, one_line
 
 if TYPE_CHECKING:
@@ -33,6 +41,7 @@ UNCOLLECTED = 20_000  # objects between two garbage collections: kept ones rarel
     "uwf verify .                 a checkout: its branch, commits and files; no store is needed",
     "uwf verify --remote origin   what was last fetched from there, and its published branches",
     "uwf verify --signatures      and who signed which step",
+    "uwf verify --require signed  that every record is signed, by whom git trusts",
     "uwf verify --strict          a warning is a failure",
 )
 @click.argument("what", metavar="[ID|BRANCH|PATH]...", nargs=-1, shell_complete=complete_thread)
@@ -43,6 +52,7 @@ UNCOLLECTED = 20_000  # objects between two garbage collections: kept ones rarel
 @click.option("--no-fetch", is_flag=True, help="With --remote: do not ask the remote for its branches.")
 @click.option("--branch", metavar="NAME", help="With PATH: the branch that a detached HEAD is of.")
 @click.option("--signatures", is_flag=True, help="Also check who signed each commit and archive tag.")
+@click.option("--require", metavar="RULE", help="Require a signature: signed, or signed-by=NAME[,NAME].")
 @click.option("--strict", is_flag=True, help="Exit 1 if there are warnings.")
 def verify(
     invocation: Invocation,
@@ -52,6 +62,7 @@ def verify(
     no_fetch: bool,
     branch: str | None,
     signatures: bool,
+    require: str | None,
     strict: bool,
 ) -> None:
     """Verify every node, commit, page and decision.
@@ -61,11 +72,11 @@ def verify(
     program that its configuration names is run.
 
     Cached results are not used. Exit 7 if something is wrong, 12 if a remote has rewritten what was seen there, 13 if
-    there is nothing to verify, 125 if checks were left undone after a minute of slow ones (git config uwf.maxVerify).
-    Generated outputs of uwf-rehearse, and commits that are not in a shallow clone, are a warning. The code of code
-    workflows is not run.
+    there is nothing to verify, 14 if something is not signed as the trust policy or --require says, 125 if checks were
+    left undone after a minute of slow ones (git config uwf.maxVerify). Generated outputs of uwf-rehearse, and commits
+    that are not in a shallow clone, are a warning. The code of code workflows is not run.
     """
-    from uwf_git.api.check import check, check_tree, with_signatures
+    from uwf_git.api.check import check, check_tree, with_requirements, with_signatures
 
     if (bool(what) + everything + (remote is not None)) > 1:
         raise Usage("threads, branches, --all and --remote exclude each other", "give one of them")
@@ -74,10 +85,10 @@ def verify(
     path = _path(what)
     if branch is not None and path is None:
         raise Usage("--branch is for a checkout", "give its folder: uwf verify . --branch NAME")
-    if signatures and path is not None:
+    if (signatures or require) and path is not None:
         raise Usage(
             "whose keys count for signatures is configured in a store, not in a checkout",
-            "uwf verify --signatures in a store that has the thread",
+            "call it in a store that has the thread",
         )
     progress = _Progress()
     gc.set_threshold(UNCOLLECTED)
@@ -94,11 +105,15 @@ def verify(
         progress.end()
     if signatures:
         report = with_signatures(invocation.instance, report)
+    if path is None and report.refs:
+        report = with_requirements(invocation.instance, report, require)
     invocation.emit(report.to_json(), _text)
     if report.is_damaged:
         raise Exit(StoreDamaged.exit_status)
     if report.is_rewritten:
         raise Exit(Rewritten.exit_status)
+    if report.is_untrusted:
+        raise Exit(RequirementUnmet.exit_status)
     if report.findings:
         raise Exit(Undecided.exit_status)
     if strict and report.verified.warnings:
