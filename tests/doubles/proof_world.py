@@ -153,7 +153,7 @@ class ProofWorld:
 
     def retarget(self, head: str) -> None:
         """Let the archive tag lead to another commit."""
-        self.retag(lambda text: re.sub(r"^object .*$", f"object {head}", text, count=1))
+        self.retag(replaced(r"^object .*$", f"object {head}"))
 
     def retag(self, change: Change) -> None:
         self.put(self.archive, self.written(change(self.raw(self.ref(self.archive))), "tag"))
@@ -166,7 +166,7 @@ class ProofWorld:
         )
 
     def with_tree(self, commit: str, tree: str) -> str:
-        return self.written(re.sub(r"^tree .*$", f"tree {tree}", self.raw(commit), count=1))
+        return self.written(replaced(r"^tree .*$", f"tree {tree}")(self.raw(commit)))
 
     def tree_with(self, tree: str, path: list[str], data: bytes | None, mode: str) -> str:
         rows = {line.split("\t")[1]: line.split("\t")[0] for line in self.git("ls-tree", tree).splitlines()}
