@@ -280,6 +280,25 @@ def test_an_end_that_another_must_sign_is_left_to_them(team: Team) -> None:
     team.ann("verify")
 
 
+def test_a_divergence_that_the_user_may_not_end_is_left_and_named(team: Team) -> None:
+    thread = team.ann.starts()
+    team.ann("push")
+    bob = team.clones("bob")
+    team.ann.steps(thread, "by ann")
+    team.ann("thread", "kill", thread)
+    bob.steps(thread, "by bob")
+    bob("thread", "kill", thread)
+    bob("push")
+    team.sets("[{threads: '*', of: ends, signed-by: [bob]}]")
+    told = team.ann("pull", check=14)
+    assert [each["ref"] for each in told.json["refused"]] == [f"{layout.ARCHIVE}{thread}"]
+    assert "you are ann" in told.error["message"]
+    assert sorted(team.ann.statuses().values()) == ["idle", "killed"]  # her side is a thread of its own, not ended
+    assert team.ann("pull").json["adopted"][0]["case"] == "ended-twice"
+    assert team.ann.statuses()[thread] == "killed"
+    team.ann.verifies()
+
+
 def test_verify_names_what_is_unmet_and_requires_what_it_is_told(team: Team) -> None:
     thread = team.ann.starts()
     team.people["ann"].signs(commits=False)
