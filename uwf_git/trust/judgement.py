@@ -5,7 +5,7 @@ key need care, since the date of a commit is a claim of its maker:
 
 - before `from`, and from `until` or `revoked` on, a signature doesn't count.
 - Until then it counts, as long as the key's end has not come.
-- Once it has come, the date proves nothing: whoever has the key can write an old one. The signature counts if it is
+- Once it has come, the date proves nothing: a thief of the key can write an old one. The signature counts if it is
   provably older than the end: a record dated before the end stands on it, signed by another key that counts, or this
   store saw the signature before the end. Otherwise it is `not provable`.
 """
@@ -49,7 +49,7 @@ class _Proof(NamedTuple):
 
 
 class Requirements:
-    """What a policy requires of a store's records. `fresh` verifies every signature again."""
+    """The requirements of a policy for a store's records. `fresh` verifies every signature again."""
 
     def __init__(self, store: Store, policy: Policy, now: float | None = None, fresh: bool = False) -> None:
         self._store = store
@@ -120,7 +120,7 @@ class Requirements:
         owned = self.policy.key_of(signature)
         if owned is None:
             by = signature.fingerprint or signature.key
-            named = f"key {by}, which is nobody's" if by else "a key that git doesn't know"
+            named = f"key {by}, which is not in the policy" if by else "a key that git doesn't know"
             return UNMET, f"signed with {named}", "", None
         person, key = owned
         since = seen[record.object].since if record.object in seen else None

@@ -57,8 +57,8 @@ def records(
 
 
 def step_of(role: str, agent: str, is_persons: bool) -> tuple[str, ...]:
-    """Return what a step is. Of a role that is no person's, an answer counts as a step too: whoever makes it says who
-    answered."""
+    """Return the records of OF_THREADS that a step is. An answer at the role of an agent is a step too, since only its
+    maker says that a person answered."""
     if role == USER or is_persons:
         return (ANSWERS,)
     return (STEPS, ANSWERS) if agent == HUMAN else (STEPS,)
