@@ -330,6 +330,30 @@ def test_verify_names_what_is_unmet_and_requires_what_it_is_told(team: Team) -> 
     assert {each["signer"] for each in shown if each["state"] == "good"} == {"ann"}
 
 
+def test_a_published_branch_is_held_to_the_policy(team: Team) -> None:
+    thread = team.ann.starts()
+    team.people["ann"].signs(commits=False)
+    head = team.ann.steps(thread)
+    team.people["ann"].signs()
+    team.ann("push")
+    team.ann("publish", "thread", thread)
+    branch = f"uwf/threads/{thread}"
+    git_servers.git(
+        "--git-dir", team.ann.store, "fetch", "-q", "origin", f"refs/heads/{branch}:refs/heads/{branch}"
+    )
+    team.ann("verify", branch)
+    team.sets()
+    found = team.ann("verify", branch, check=14).json["findings"]
+    assert [(each["code"], each["thread"], each["step"]) for each in found] == [
+        ("requirement-unmet", thread, head)
+    ]
+    merge = Forger(team.ann.store)(
+        "commit-tree", f"{branch}^{{tree}}", "-p", branch, "-m", "Merge pull request 1"
+    )
+    Forger(team.ann.store)("update-ref", "refs/heads/main", merge)
+    assert head in [each["step"] for each in team.ann("verify", "main", check=None).json["findings"]]
+
+
 def test_history_from_before_a_policy_goes_on_where_it_is(team: Team) -> None:
     team.people["ann"].signs(commits=False)
     thread = team.ann.starts()
