@@ -89,7 +89,7 @@ def test_each_kind_of_record_is_judged_by_its_key(store: Store_) -> None:
     store.fills()
     assert store.outcomes("KEY") == every(MET)
     for keys, reason in (
-        ((), "which is nobody's"),
+        ((), "which is not in the policy"),
         (("{ssh: KEY, until: 2001-01-01}",), "with a key that was expired"),
         (("{ssh: KEY, revoked: 2001-01-01}",), "with a key that was revoked"),
         (("{ssh: KEY, revoked: always}",), "with a key that was revoked"),

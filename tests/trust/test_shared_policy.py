@@ -169,7 +169,7 @@ def test_a_stranger_s_key_counts_no_more_than_none(team: Team) -> None:
     team.ann("push")
     bob, eve = team.clones("bob"), team.clones("eve")
     refused = eve("thread", "start", "relay", "-p", "Do it", check=14).error
-    assert refused["code"] == "requirement_unmet" and "nobody's" in refused["message"]
+    assert refused["code"] == "requirement_unmet" and "is not in it" in refused["message"]
     assert "you are ann" in team.ann("thread", "start", "relay", "-p", "Do it", check=14).error["message"]
     thread = bob.starts()
     bob("push")
@@ -253,7 +253,7 @@ def test_a_step_that_could_not_be_signed_is_refused_before_its_agent_runs(team: 
     refused = team.ann("thread", "step", thread, "--agent", agent, check=14).error
     assert "you don't sign" in refused["message"] and "commit.gpgSign" in refused["hint"]
     team.people["ann"].signs(key=team.people["eve"].key)
-    assert "nobody's" in team.ann("thread", "step", thread, "--agent", agent, check=14).error["message"]
+    assert "is not in it" in team.ann("thread", "step", thread, "--agent", agent, check=14).error["message"]
     team.people["ann"].signs(key=team.folder / "none")
     assert team.ann("thread", "step", thread, "--agent", agent, check=14).error["code"] == "requirement_unmet"
     assert not (team.folder / "ran").exists()
@@ -278,6 +278,28 @@ def test_an_end_that_another_must_sign_is_left_to_them(team: Team) -> None:
     team.ann("pull")
     assert team.ann.status(thread) == "completed"
     team.ann("verify")
+
+
+def test_a_divergence_that_the_user_may_not_end_is_left_and_named(team: Team) -> None:
+    thread = team.ann.starts()
+    team.ann("push")
+    bob = team.clones("bob")
+    team.ann.steps(thread, "by ann")
+    team.ann("thread", "kill", thread)
+    bob.steps(thread, "by bob")
+    bob("thread", "kill", thread)
+    bob("push")
+    team.sets("[{threads: '*', of: ends, signed-by: [bob]}]")
+    told = team.ann("pull", check=14)
+    assert [each["ref"] for each in told.json["refused"]] == [f"{layout.ARCHIVE}{thread}"]
+    assert "you are ann" in told.error["message"]
+    assert sorted(team.ann.statuses().values()) == [
+        "idle",
+        "killed",
+    ]  # her side is a thread of its own, not ended
+    assert team.ann("pull").json["adopted"][0]["case"] == "ended-twice"
+    assert team.ann.statuses()[thread] == "killed"
+    team.ann.verifies()
 
 
 def test_verify_names_what_is_unmet_and_requires_what_it_is_told(team: Team) -> None:
@@ -306,6 +328,30 @@ def test_verify_names_what_is_unmet_and_requires_what_it_is_told(team: Team) -> 
     assert team.ann("verify", "--require", "signed-by=carol", check=2).error["code"] == "usage"
     shown = team.ann("verify", "--signatures", check=14).json["signatures"]
     assert {each["signer"] for each in shown if each["state"] == "good"} == {"ann"}
+
+
+def test_a_published_branch_is_held_to_the_policy(team: Team) -> None:
+    thread = team.ann.starts()
+    team.people["ann"].signs(commits=False)
+    head = team.ann.steps(thread)
+    team.people["ann"].signs()
+    team.ann("push")
+    team.ann("publish", "thread", thread)
+    branch = f"uwf/threads/{thread}"
+    git_servers.git(
+        "--git-dir", team.ann.store, "fetch", "-q", "origin", f"refs/heads/{branch}:refs/heads/{branch}"
+    )
+    team.ann("verify", branch)
+    team.sets()
+    found = team.ann("verify", branch, check=14).json["findings"]
+    assert [(each["code"], each["thread"], each["step"]) for each in found] == [
+        ("requirement-unmet", thread, head)
+    ]
+    merge = Forger(team.ann.store)(
+        "commit-tree", f"{branch}^{{tree}}", "-p", branch, "-m", "Merge pull request 1"
+    )
+    Forger(team.ann.store)("update-ref", "refs/heads/main", merge)
+    assert head in [each["step"] for each in team.ann("verify", "main", check=None).json["findings"]]
 
 
 def test_history_from_before_a_policy_goes_on_where_it_is(team: Team) -> None:

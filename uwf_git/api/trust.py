@@ -33,7 +33,7 @@ _RULES = """\
 
 def show(instance: Instance) -> dict[str, Any]:
     """Return the policy in force as JSON: the first and the current commit, who signed it and when, and what it
-    says. `you` is the user's name in it, None if their key is nobody's. Raises NotFound without a policy."""
+    says. `you` is the user's name in it, None if their key is not in it. Raises NotFound without a policy."""
     policy, version = _current(instance)
     known = policies.remembered(instance.store.repository)
     value = {

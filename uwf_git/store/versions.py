@@ -189,11 +189,11 @@ class Versions(ABC, Generic[Defined]):
         """Register a definition under its name; unchanged content creates no version. Moves its ref. Raises
         HeadMoved if it keeps moving."""
         name = self.name_of(definition)
-        self._store.before_record(self.kind, name, "")
         for last_try in (False, False, True):
             old = self._repository.ref(self.prefix + name)
             if old is not None and self.holds(old, definition):
                 return self._version(old)
+            self._store.before_record(self.kind, name, "")
             try:
                 with self._store.together():
                     return self.move(name, old, self.write(definition, [old] if old else []))

@@ -1,4 +1,4 @@
-"""What a trust policy admits of a remote's refs. Records that this store's own refs have are not judged again."""
+"""Admission of a remote's refs by the trust policy. Records that this store's own refs have are not judged again."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
-from uwf_git.base.errors import Busy, HeadMoved, StoreDamaged
+from uwf_git.base.errors import Busy, HeadMoved, RequirementUnmet, StoreDamaged
 from uwf_git.engine.pause import was_lifted
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import TAG, Oid, TooLarge
@@ -297,6 +297,11 @@ class Adoption:
             yield RefusedRef(name, (), error.message, later=True)
         except StoreDamaged as error:
             yield RefusedRef(name, (), error.message)
+        except RequirementUnmet as error:  # settling it takes a record that the user can't sign
+            from uwf_git.verify.requirements import unmet
+
+            thread = layout.thread_of(name) if layout.is_thread_ref(name) else None
+            yield RefusedRef(name, (unmet(name, thread, self._refs[name], error.message),))
 
     def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
         findings = self._trial.findings(name, oid)

@@ -68,7 +68,7 @@ def raise_if_unable(instance: Instance, subject: str, name: str, of: tuple[str, 
     who = key.owner(policy)
     ask = f"ask {' or '.join(policy.maintainers)} to change it: uwf trust show"
     if who is None:
-        raise RequirementUnmet(f"{what}, and your key {key.fingerprints[0]} is nobody's there", ask)
+        raise RequirementUnmet(f"{what}, and your key {key.fingerprints[0]} is not in it", ask)
     now = time.time()
     owned = next(each for each in policy.people[who].keys if each.fingerprint in key.fingerprints)
     if now < owned.since or (owned.end is not None and now >= owned.end):

@@ -5,13 +5,14 @@ key need care, since the date of a commit is a claim of its maker:
 
 - before `from`, and from `until` or `revoked` on, a signature doesn't count.
 - Until then it counts, as long as the key's end has not come.
-- Once it has come, the date proves nothing: whoever has the key can write an old one. The signature counts if it is
-  provably older than the end: a record dated before the end stands on it, signed by another key that counts, or this
-  store saw the signature before the end. Otherwise it is `not provable`.
+- Once it has come, the date proves nothing: a thief of the key can write an old one. The signature counts if it is
+  provably older than the end: a record that counts, dated before the end, stands on it, or this store saw the
+  signature before the end. Otherwise it is `not provable`.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +23,7 @@ from uwf_git.git.objects import COMMIT, TAG, parse_commit, parse_tag
 from uwf_git.git.repository import Oid
 from uwf_git.store.indexing import Store
 from uwf_git.trust import policies
-from uwf_git.trust.policy import OF_THREADS, SUBJECTS, Key, Policy, Rule
+from uwf_git.trust.policy import OF_THREADS, SUBJECTS, Policy, Rule
 from uwf_git.trust.records import UNREADABLE, Record, records
 from uwf_git.trust.seen import Seen, SeenSignature
 from uwf_git.trust.signatures import BAD, EXPIRED, GOOD, NONE, REVOKED, UNKNOWN, Signature, signatures
@@ -41,15 +42,8 @@ class Judgement(NamedTuple):
     person: str = ""
 
 
-class _Proof(NamedTuple):
-    """A record that stands on others: the time that it says, and the key that signed it."""
-
-    time: int
-    fingerprint: str
-
-
 class Requirements:
-    """What a policy requires of a store's records. `fresh` verifies every signature again."""
+    """The requirements of a policy for a store's records. `fresh` verifies every signature again."""
 
     def __init__(self, store: Store, policy: Policy, now: float | None = None, fresh: bool = False) -> None:
         self._store = store
@@ -69,16 +63,16 @@ class Requirements:
         # Records without a rule may prove the age of those that they stand on.
         wanted = [each.object for each in found if each.signed] if any(rules.values()) else []
         verified, seen = self._verified(wanted)
-        proofs: dict[Oid, tuple[_Proof, ...]] = {}
+        proofs: dict[Oid, float] = {}  # the earliest time of the records that stand on one and count
         judged = []
         for record in _above_first(found):
-            standing = proofs.get(record.object, ())
+            standing = proofs.get(record.object, math.inf)
             signature = verified.get(record.object, Signature(NONE))
-            outcome, reason, person, key = self._of(record, signature, standing, seen)
-            if outcome == MET and key is not None:
-                standing = _with(standing, _Proof(record.time, key.fingerprint))
+            outcome, reason, person = self._of(record, signature, standing, seen)
+            if outcome == MET:
+                standing = min(standing, record.time)
             for below in record.below:
-                proofs[below] = _merged(proofs.get(below, ()), standing)
+                proofs[below] = min(proofs.get(below, math.inf), standing)
             for rule in rules[record.object]:
                 if outcome == MET and rule.signers and person not in self.policy.members(rule.signers):
                     outcome, reason = UNMET, f"signed by {person}, and not by {_among(rule)}"
@@ -110,36 +104,36 @@ class Requirements:
         self,
         record: Record,
         signature: Signature,
-        proofs: Sequence[_Proof],
+        older: float,
         seen: Mapping[Oid, SeenSignature],
-    ) -> tuple[str, str, str, Key | None]:
-        """Return the outcome as to signature and key, the reason, the signer and their key."""
+    ) -> tuple[str, str, str]:
+        """Return the outcome as to signature and key, the reason and the signer. `older` is a time before which the
+        record was made, infinite if none is known."""
         if signature.state in (NONE, BAD):
             reason = "not signed" if signature.state == NONE else "signed, but the signature is bad"
-            return UNMET, reason, "", None
+            return UNMET, reason, ""
         owned = self.policy.key_of(signature)
         if owned is None:
             by = signature.fingerprint or signature.key
-            named = f"key {by}, which is nobody's" if by else "a key that git doesn't know"
-            return UNMET, f"signed with {named}", "", None
+            named = f"key {by}, which is not in the policy" if by else "a key that git doesn't know"
+            return UNMET, f"signed with {named}", ""
         person, key = owned
         since = seen[record.object].since if record.object in seen else None
         if record.time < key.since:
-            return UNMET, f"signed by {person} before the key was valid", person, key
+            return UNMET, f"signed by {person} before the key was valid", person
         word = "revoked" if key.revoked is not None and key.revoked == key.end else "expired"
         if key.end is not None and record.time >= key.end:
-            return UNMET, f"signed by {person} with a key that was {word}", person, key
+            return UNMET, f"signed by {person} with a key that was {word}", person
         if key.end is not None and self._now >= key.end:
             end = key.end
-            by_others = any(each.time < end and each.fingerprint != key.fingerprint for each in proofs)
-            if not by_others and not (since is not None and since < end):
+            if not older < end and not (since is not None and since < end):
                 reason = f"signed by {person} with a key that is {word}, and may be younger than it says"
-                return NOT_PROVABLE, reason, person, key
+                return NOT_PROVABLE, reason, person
         elif signature.state in (EXPIRED, REVOKED) and since is None:
             word = "revoked" if signature.state == REVOKED else "expired"
             reason = f"signed by {person} with a key that is {word} by now, and may be younger than it says"
-            return NOT_PROVABLE, reason, person, key
-        return MET, "", person, key
+            return NOT_PROVABLE, reason, person
+        return MET, "", person
 
     def _verified(self, objects: Sequence[Oid]) -> tuple[dict[Oid, Signature], dict[Oid, SeenSignature]]:
         if not objects:
@@ -228,17 +222,3 @@ def _above_first(found: Sequence[Record]) -> list[Record]:
                 if not missing[below]:
                     ready.append(known[below])
     return ordered
-
-
-def _with(proofs: tuple[_Proof, ...], new: _Proof) -> tuple[_Proof, ...]:
-    return _merged(proofs, (new,))
-
-
-def _merged(one: tuple[_Proof, ...], other: tuple[_Proof, ...]) -> tuple[_Proof, ...]:
-    """Return the earliest proofs of two keys: one of them is another than any that is asked about."""
-    kept: dict[str, _Proof] = {}
-    for each in sorted({*one, *other}):
-        kept.setdefault(each.fingerprint, each)
-        if len(kept) == 2:
-            break
-    return tuple(kept.values())

@@ -54,8 +54,8 @@ class PolicyVersion(NamedTuple):
 
 
 class Remembered(NamedTuple):
-    """What a store remembers of the policy that it follows: the first and the newest commit, and by remote the one
-    last seen there."""
+    """A store's memory of the policy that it follows: the first and the newest commit, and by remote the one last
+    seen there."""
 
     first: Oid
     newest: Oid
@@ -206,10 +206,13 @@ def _found(
         judge = last or policy
         signature = signatures(repository, [oid], judge.allowed_signers())[oid]
         owned = judge.key_of(signature) if signature.state not in ("none", "bad") else None
-        by = "a maintainer" if last is None else "a maintainer that the one before names"
         if owned is None or owned[0] not in judge.members(judge.maintainers):
-            who = f"{owned[0]}, who is not" if owned else _UNKNOWN.get(signature.state, "nobody known, not")
-            yield Problem(NOT_SIGNED, f"policy {str(oid)[:10]} is signed by {who} {by}", oid)
+            named = "it names" if last is None else "the one before names"
+            said = f"is signed by {owned[0]}, who is not a maintainer that {named}" if owned else ""
+            said = said or _UNSIGNED.get(
+                signature.state, f"is signed with a key of no maintainer that {named}"
+            )
+            yield Problem(NOT_SIGNED, f"policy {str(oid)[:10]} {said}", oid)
             return
         person, key = owned
         wrong = ""
@@ -233,7 +236,7 @@ def _found(
         last, earliest = policy, commit.time
 
 
-_UNKNOWN = {"none": "nobody, so not by", "bad": "nobody: its signature is bad, so not by"}
+_UNSIGNED = {"none": "is not signed", "bad": "has a bad signature"}
 
 
 def _misshapen(repository: Repository, oid: Oid, policy: Policy) -> Iterator[Problem]:
@@ -268,7 +271,7 @@ def _lineage(repository: Repository, tip: Oid) -> list[Oid]:
 
 def write(instance: Instance, text: bytes, file: str = FILE) -> PolicyVersion:
     """Make a text the policy, signed by the user, who must be a maintainer. Moves the ref. Raises InvalidPolicy,
-    InvalidYaml, Invalid if nobody could change it again, RequirementUnmet, SigningFailed, HeadMoved."""
+    InvalidYaml, Invalid if no maintainer has a valid key, RequirementUnmet, SigningFailed, HeadMoved."""
     from uwf_git.base.errors import RequirementUnmet
 
     repository = instance.store.repository

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from uwf_git.base.errors import UwfError
-from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.kinds import HUMAN, parse_workflow
 from uwf_git.format.types import USER
 from uwf_git.git.objects import is_signed, parse_tag
@@ -18,6 +18,10 @@ from uwf_git.trust.policy import ANSWERS, ENDS, STARTS, STEPS
 
 SUBJECT_OF = {"workflow": "workflows", "crew": "crews", "suite": "suites", "baseline": "baselines"}
 """The subject of a rule, by the kind of record of a version."""
+
+_MOST_FOREIGN = (
+    10_000  # commits that are no records, through which records are looked for, as in a project's history
+)
 
 # What readers raise on objects that nobody has verified; `verify` names these.
 UNREADABLE = (UwfError, ValueError, LookupError, TypeError, OverflowError)
@@ -51,14 +55,14 @@ class Record(NamedTuple):
 def records(
     store: Store, refs: Mapping[str, Oid], is_known: Callable[[Oid], bool] = lambda _: False
 ) -> list[Record]:
-    """Return the records that refs lead to, each once, newest first, without those that are known and what is below
-    them. Unreadable ones are left to `verify`; the refs should be verified."""
+    """Return the records that refs of any name lead to, each once, newest first, without those that are known and
+    all below them. Unreadable ones are left to `verify`; the refs should be verified."""
     return list(_Walk(store, is_known).all(refs))
 
 
 def step_of(role: str, agent: str, is_persons: bool) -> tuple[str, ...]:
-    """Return what a step is. Of a role that is no person's, an answer counts as a step too: whoever makes it says who
-    answered."""
+    """Return the records of OF_THREADS that a step is. An answer at the role of an agent is a step too, since only its
+    maker says that a person answered."""
     if role == USER or is_persons:
         return (ANSWERS,)
     return (STEPS, ANSWERS) if agent == HUMAN else (STEPS,)
@@ -70,15 +74,18 @@ class _Walk:
         self._repository = store.repository
         self._is_known = is_known
         self._seen: set[bytes] = set()
+        self._foreign = 0
         self._persons: dict[Hash, frozenset[str]] = {}
 
     def all(self, refs: Mapping[str, Oid]) -> Iterator[Record]:
         pending: list[tuple[Oid, str, ThreadId | None]] = []
         for ref, oid in sorted(refs.items(), reverse=True):
             kind = ref_kinds.kind_of(ref)
-            if kind is None or kind is ref_kinds.TRUST:
-                continue
-            pending.append((oid, ref, layout.thread_of(ref) if kind.of_thread else None))
+            if kind is not ref_kinds.TRUST:
+                is_of_thread = kind is not None and kind.of_thread
+                last = ref.rpartition("/")[2]
+                is_published = ref == f"{layout.BRANCHES}threads/{last}" and is_thread_id(last)
+                pending.append((oid, ref, ThreadId(last) if is_of_thread or is_published else None))
         while pending:
             oid, ref, thread = pending.pop()
             if oid.raw in self._seen or self._is_known(oid):
@@ -107,6 +114,10 @@ class _Walk:
         commit = self._repository.commit(oid)
         if layout.folded_month(commit.message) is not None:
             return self._folded(oid, ref)
+        if layout.parse_message(commit.message) is None:  # such as a merge of a forge
+            self._foreign += 1
+            parents = commit.parents if self._foreign < _MOST_FOREIGN else ()
+            return [Record(oid, "", "", (), ref, thread, None, commit.time, parents, False)]
         row = self._store.index_commit(oid)
         shared = ref_kinds.kind_of_record(row.kind)
         most = shared.record_parents if shared is not None else None

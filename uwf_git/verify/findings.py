@@ -55,7 +55,7 @@ CODES = {
     "bad-signature": "a signature that is not one of what it depends on",
     # trust
     "invalid-policy": "a trust policy that cannot be read, or holds more than one does",
-    "policy-not-signed": "a trust policy that nobody signed whom the one before names as a maintainer",
+    "policy-not-signed": "a trust policy that is not signed by a maintainer whom the one before names",
     "policy-replaced": "a trust policy that does not stand on the one in force here",
     "requirement-unmet": "a record that is not signed as the trust policy, or --require, requires",
     "not-provable": "a record whose key has ended since, and that may be younger than it says",

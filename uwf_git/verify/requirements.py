@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from uwf_git.trust.judgement import MET, Judgement
+from uwf_git.format.ids import ThreadId
+from uwf_git.git.repository import Oid
+from uwf_git.trust.judgement import MET, UNMET, Judgement
 from uwf_git.trust.policy import ANSWERS, STEPS
 from uwf_git.verify.findings import Finding
 
@@ -23,3 +25,8 @@ def findings_of(judged: Iterable[Judgement]) -> list[Finding]:
         for each in judged
         if each.outcome != MET
     ]
+
+
+def unmet(ref: str, thread: ThreadId | None, oid: Oid, message: str) -> Finding:
+    """Return the finding for a ref as a whole."""
+    return Finding(UNMET, thread, None, str(oid), message, ref)

@@ -17,7 +17,7 @@ from uwf_cli.invocation import Invocation
 def init(invocation: Invocation, name: str | None) -> None:
     """Make a first policy, signed with your key, in which you are the only person and the maintainer.
 
-    NAME is what the policy calls you, by default the first part of your address. The key is the one that git
+    NAME is your name in the policy, by default the first part of your address. The key is the one that git
     signs with (user.signingKey). The policy has no rules yet: uwf trust show --file prints the file to add
     people and rules to, and uwf trust set takes it.
     """
@@ -84,7 +84,7 @@ def _shown(value: Any) -> str:
         ("policy", value["commit"]),
         ("first", value["first"]),
         ("signer", f"{value['signer']}, {value['time']}"),
-        ("you", value["you"] or "your key is nobody's here"),
+        ("you", value["you"] or "your key is not in it"),
         ("maintainers", ", ".join(value["maintainers"])),
         *((("allows", ", ".join(value["allow"])),) if value["allow"] else ()),
         *((("problem", value["problem"]),) if "problem" in value else ()),
