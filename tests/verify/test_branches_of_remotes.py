@@ -170,6 +170,20 @@ def test_a_branch_in_a_project_with_a_store_is_told_from_the_threads_own_ref(
     assert codes(found) == {"foreign-commit", "wrong-page"} and found["notes"] == []
 
 
+def test_a_branch_of_a_store_is_held_to_signatures_as_its_thread_is(uwf: Uwf, ended: str) -> None:
+    name = f"uwf/archive/{ended}"
+    assert {each["kind"] for each in uwf("verify", name, "--signatures").json["signatures"]} == {
+        "workflow",
+        "start",
+        "step",
+    }
+    found = uwf("verify", name, "--require", "signed", check=14).json
+    assert found["findings"] and {each["thread"] for each in found["findings"]} >= {ended}
+    commit = found["subjects"][0]["commit"]
+    assert uwf("verify", commit, "--signatures").json["signatures"]
+    assert uwf("verify", commit, "--require", "signed", check=2).error["code"] == "usage"
+
+
 # Nothing to verify
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import cProfile
+import pstats
 from collections.abc import Callable
 from pathlib import Path
 
@@ -372,6 +374,20 @@ def test_a_thread_of_more_than_a_hundred_steps_is_verified_by_its_tree(
     shallow("rm", "-q", "steps/01xx.md")
     shallow.commits()
     assert "steps/01xx.md" in places(check_tree(shallow.folder), "missing-file")
+
+
+def test_twice_as_many_steps_cost_no_more_than_twice_as_much(instance: Instance, forge: Forge) -> None:
+    """Calls are counted, and reads of objects with them: times depend on the machine."""
+    calls = {}
+    for steps in (60, 120):
+        head = published(instance, forge, steps)
+        for depth in ("--depth=1", "--depth=500"):
+            clone = forge.cloned(f"{steps}{depth}", depth, branch=f"uwf/threads/{head.thread}")
+            with cProfile.Profile() as profile:
+                assert check_tree(clone.folder).findings == []
+            calls[steps, depth] = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
+    for depth in ("--depth=1", "--depth=500"):
+        assert calls[120, depth] < 2.2 * calls[60, depth]
 
 
 # Projects

@@ -295,6 +295,6 @@ def check_branch(instance: Instance, name: str, on_commit: Callable[[], None] = 
 
 
 def _of_branch(found: VerifiedBranch) -> Report:
-    refs = {found.branch.at or found.branch.ref or found.branch.name: found.commit}
     verified = found.published.verified
+    refs = {found.branch.shown: found.commit}
     return Report(refs, verified, list(verified.findings), published=found.published)

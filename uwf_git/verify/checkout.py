@@ -1,7 +1,8 @@
 """A checkout of any repository, perhaps a stranger's: which commit is checked out, and what its folder holds.
 
 No program that its configuration names is run: no hook, filter or file system monitor, no helper that fetches what a
-partial clone left out. Nothing is written into it.
+partial clone left out. So its owner may be anybody: git asks for the owner of a repository that it finds, and here its
+folder is named. Nothing is written into it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,7 @@ from uwf_git.store import layout
 from uwf_git.verify.published import HEADS, Branch
 from uwf_git.workspaces.project import checkout_around
 
-# Reading runs none of the programs that a repository's configuration may name, so its owner may be anybody. A partial
-# clone must not fetch: git knows the first variable since 2.44; without it, the second makes the fetch fail.
-_OF_ANYBODY = ("-c", "safe.directory=*")
+# A partial clone must not fetch: git knows the first variable since 2.44; without it, the second makes the fetch fail.
 _LOCAL = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_LOCKS": "0"}
 _SECONDS = 60.0
 # Files that git reads, and would wait for if they were pipes.
@@ -41,7 +40,7 @@ class OpenCheckout(NamedTuple):
         variables = _LOCAL if self.top is None else {**_LOCAL, "GIT_WORK_TREE": str(self.top)}
         git = Git(self.git_dir, cwd=self.top, variables=variables, seconds=_SECONDS)
         try:
-            return git.run(*_OF_ANYBODY, *args, check=False, at_most=at_most)
+            return git.run(*args, check=False, at_most=at_most)
         except RemoteFailed as error:
             raise StoreDamaged(f"{self.git_dir} cannot be read: {error.message}", error.hint) from None
 

@@ -86,6 +86,16 @@ class Branch(NamedTuple):
         return ThreadId(self.of) if self.purpose == "threads" and is_thread_id(self.of) else None
 
     @property
+    def shown(self) -> str:
+        """The ref of a store that the branch shows: that of its thread or definition, else a branch's name."""
+        kind = next(
+            (each for each in ref_kinds.versioned().values() if self.ref.startswith(each.branches)), None
+        )
+        if kind is not None:
+            return kind.prefix + self.ref.removeprefix(kind.branches)
+        return layout.THREADS + self.thread if self.thread is not None else self.ref or f"{HEADS}{self.name}"
+
+    @property
     def _is_ours(self) -> bool:
         return self.ref.startswith(layout.BRANCHES)
 

@@ -322,6 +322,7 @@ class _ThreadTree:
         self._own = own
         self._apart = apart
         self._report = report
+        self._hundreds: dict[int, Row] = {}  # whole ones, by their first step
         self.findings: tuple[Finding, ...] = ()
         self.children = 0
         self.own_page = True
@@ -469,9 +470,14 @@ class _ThreadTree:
         for place in places[: bisect_right(places, number, key=lambda place: place.first)]:
             if not place.inside:
                 rows.append(place.row)
+            elif (whole := self._hundreds.get(place.first)) is not None:
+                rows.append(whole)
             else:
                 inside = [each.row for each in place.inside if each.first <= number]
-                rows.append((FOLDER, place.row[1], self._objects.made_tree(inside)))
+                made = FOLDER, place.row[1], self._objects.made_tree(inside)
+                if len(inside) == len(place.inside):
+                    self._hundreds[place.first] = made
+                rows.append(made)
         return self._objects.made_tree(rows)
 
     def _step(

@@ -103,9 +103,19 @@ def verify(
                 report = check(invocation.instance, threads, remote, progress.commit, not no_fetch)
     finally:
         progress.end()
+    if (signatures or require) and not _has_store(invocation):
+        raise Usage("whose keys count for signatures is configured in a store", "make one with: uwf init")
+    if (
+        require
+        and report.published is not None
+        and not any(ref.startswith("refs/uwf/") for ref in report.refs)
+    ):
+        raise Usage(
+            "--require is for threads and definitions, and the branch is called after none", "name its thread"
+        )
     if signatures:
         report = with_signatures(invocation.instance, report)
-    if path is None and report.refs:
+    if path is None and report.refs and _has_store(invocation):
         report = with_requirements(invocation.instance, report, require)
     invocation.emit(report.to_json(), _text)
     if report.is_damaged:
