@@ -1,0 +1,29 @@
+"""What people decided in a thread: the answers to roles that people play and to questions, and remarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from uwf_git.format.kinds import HUMAN
+from uwf_git.format.types import USER
+from uwf_git.store.history import History
+
+DECISION, ANSWER, REMARK = "decision", "answer", "remark"
+
+
+class Approval(NamedTuple):
+    """A step that a person made. `number` is the step's; `kind` is DECISION for a role that people play, ANSWER for
+    a question of an agent, or for going on after an end, or REMARK."""
+
+    number: int
+    kind: str
+
+
+def approvals(history: History) -> Iterator[Approval]:
+    """Yield the steps that people made, oldest first. Who they are is told by the steps' commits."""
+    for number, step in enumerate(history.steps, 1):
+        if step.role == USER:
+            yield Approval(number, ANSWER if step.remark is None else REMARK)
+        elif history.workflow.is_persons(step.role) or step.agent == HUMAN:
+            yield Approval(number, DECISION)
