@@ -10,7 +10,6 @@ import argparse, base64, hashlib, json, pathlib, re, subprocess, sys, tempfile, 
 FORMAT, EMPTY = "https://uwf-git.invalid/schemas/audit-report/v1", "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 NODE = r"^:\S+ \S+ \S+ (\S+) \S\t(?:workflow|start|steps/(?:[0-9]+xx/)?[^/\n]+)/nodes/([0-9A-Z]{13})\.json$"
 ID, wrong, unproved = re.compile("[0-9a-f]{40,64}"), [], []
-
 def called(*words, data=None):
     return subprocess.run(words, input=data, capture_output=True)
 def git(*words, clone=None):
@@ -47,7 +46,8 @@ def iso(seconds):
 def sha256(text):
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest() if isinstance(text, str) else None
 def added(before, after):  # the files of nodes that a commit adds
-    rows = git("-c", "core.quotePath=false", "diff-tree", "-r", "--no-renames", before, after)[1]
+    words = ("-c", "core.quotePath=false", "diff-tree", "-r", "--no-renames", before, after)
+    rows = git(*words)[1] if read(after, "commit") else ""
     return {node: blob for blob, node in re.findall(NODE, rows, re.M)}
 
 def run(head, depth=0):  # a thread's record, and its texts

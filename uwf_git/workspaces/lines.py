@@ -77,7 +77,7 @@ def _files(patch: bytes) -> Iterator[Lines]:
 
 def _path(name: bytes) -> str:
     """Return a path as git names it in a patch, "" for a file that was removed."""
+    name = name.removesuffix(b"\t")  # that of a name with blanks
     if name.startswith(b'"'):
         name = name[1:-1].decode("unicode_escape").encode("latin-1", "replace")
-    name = name.removesuffix(b"\t")  # that of a name with blanks
     return name[2:].decode("utf-8", "replace") if name.startswith(b"b/") else ""

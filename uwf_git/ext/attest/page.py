@@ -15,6 +15,8 @@ from uwf_git.format.types import role_name
 _MARKDOWN = 500_000  # characters that are rendered; the rest is shown as text
 _WIDTH = 12  # characters of an id in a table; the whole one is in its title
 
+_TOKENS = ("input", "output", "cached")
+
 
 def audit_page(report: Mapping[str, Any]) -> str:
     """Return the page of a report."""
@@ -99,7 +101,7 @@ def _facts(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if step["session"]:
         yield "session", tag("code", text(step["session"]))
     if usage := step["usage"]:
-        yield "tokens", text(", ".join(f"{usage[name]:,} {name}" for name in usage))
+        yield "tokens", text(", ".join(f"{usage[name]:,} {name}" for name in _TOKENS))
     if step["cost"] is not None:
         yield "cost", text(f"${step['cost']}")
     yield "output", _id(step["output"]["sha256"]) + " (SHA-256)"

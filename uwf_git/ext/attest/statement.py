@@ -42,7 +42,8 @@ def statement(record: Mapping[str, Any]) -> dict[str, Any]:
 def _subjects(record: Mapping[str, Any], where: str) -> Iterator[dict[str, Any]]:
     for step in record["steps"]:
         name = f"{where}{step['number']}"
-        if code := step["code"]:
+        code = step["code"]
+        if code and code["commit"] != code["base"]:
             for what, algorithm in (("commit", "gitCommit"), ("tree", "gitTree")):
                 yield {"name": f"{name}/{what}", "digest": {algorithm: code[what]}}
         output = step["output"]
