@@ -139,9 +139,9 @@ tips = re.findall(rf"^(\S*)/{re.escape(thread)} (\S+) ?(\S*)$", refs, re.M)
 unproved += [] if head in sum(tips, ()) else [f"no ref of thread {thread} is at {head}"]
 tag = next((tag for ref, tag, _ in tips if ref == "refs/uwf/archive"), (record["end"] or {"tag": ""})["tag"])
 found, texts = run(head)
-compare(record, found | {"thread": thread, "end": end(ID.fullmatch(tag)[0]) if tag else None}, ".record")
-if not kind:
-    compare([report["format"], report["texts"]], [FORMAT, texts], ".texts")
+found |= {"thread": thread, "end": end(ID.fullmatch(tag)[0]) if tag else None}
+words = {} if kind else {"format": FORMAT, "texts": texts}
+compare({"record": record} | {name: report.get(name) for name in words}, {"record": found} | words, "")
 wrong += [f"subject {s}" for s in subjects if not set(s["digest"].values()) <= set(ID.findall(json.dumps(found)))]
 by = signer(data, mark)
 unproved += [] if by else ["what FILE says of verification and rebuilt prompts: no known key signed it"]

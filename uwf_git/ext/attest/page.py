@@ -44,7 +44,7 @@ def _header(report: Mapping[str, Any]) -> Iterator[str]:
         ("started", f"{text(record['start']['time'])} by {_who(record['start'])}"),
         ("state", tag("span", text(state), f"badge {text(state)}") + said),
         ("steps", str(len(record["steps"]))),
-        ("report", "signed" if report["signature"] else "not signed"),
+        ("as JSON", "signed" if report["signature"] else "not signed"),
     ]
     if end:
         facts.insert(5, ("ended", f"{text(end['time'])} by {_who(end)}"))
@@ -71,7 +71,7 @@ def _decisions(record: Mapping[str, Any]) -> Iterator[str]:
             f'<a href="#step-{each["number"]}">{each["number"]}</a>',
             text(role_name(each["role"])),
             text(each["kind"]),
-            _who(each),
+            _who(each, with_key=False),
             text(each["time"]),
             _id(each["on"]),
         )
@@ -125,12 +125,13 @@ def _unknown(report: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _who(made: Mapping[str, Any]) -> str:
+def _who(made: Mapping[str, Any], with_key: bool = True) -> str:
     by, signature = made["by"], made["signature"]
     signed = "not signed"
     if signature:
         signer = f" by {signature['signer']}" if signature["signer"] else ""
-        signed = f"signature {signature['state']}{signer}, {signature['key'] or 'key unknown'}"
+        key = f", {signature['key'] or 'key unknown'}" if with_key else ""
+        signed = f"signature {signature['state']}{signer}{key}"
     return f"{text(by['name'])} &lt;{text(by['email'])}&gt; {tag('span', text(f'({signed})'), 'address')}"
 
 
