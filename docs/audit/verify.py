@@ -10,21 +10,23 @@ import argparse, base64, hashlib, json, pathlib, re, subprocess, sys, tempfile, 
 FORMAT, EMPTY = "https://uwf-git.invalid/schemas/audit-report/v1", "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 NODE = r"^:\S+ \S+ \S+ (\S+) \S\t(?:workflow|start|steps/(?:[0-9]+xx/)?[^/\n]+)/nodes/([0-9A-Z]{13})\.json$"
 ID, wrong, unproved = re.compile("[0-9a-f]{40,64}"), [], []
-def called(*words, data=None):
-    return subprocess.run(words, input=data, capture_output=True)
+called = lambda *words, data=None: subprocess.run(words, input=data, capture_output=True)
+iso = lambda seconds: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+sha256 = lambda text: None if text is None else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
 def git(*words, clone=None):
     signers = ("-c", f"gpg.ssh.allowedSignersFile={pathlib.Path(args.signers).absolute()}") if args.signers else ()
     done = called("git", "--no-replace-objects", "-C", clone or args.clone, *signers, *words)
-    return done.returncode, done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode("utf-8", "replace")
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 def read(oid, kind):
-    failed, data, _ = git("cat-file", kind, oid)
-    raw = data.encode("utf-8", "surrogateescape")
-    is_so = not failed and hashlib.sha1(b"%s %d\0%s" % (kind.encode(), len(raw), raw)).hexdigest() == oid
-    return data if is_so else sys.exit(f"{kind} {oid} is not in the clone, or damaged")
+    done = called("git", "--no-replace-objects", "-C", args.clone, "cat-file", kind, oid)
+    found = hashlib.sha1(b"%s %d\0%s" % (kind.encode(), len(done.stdout), done.stdout)).hexdigest()
+    text = done.stdout.decode("utf-8", "replace")
+    return text if found == oid else sys.exit(f"{kind} {oid} is not in the clone, or damaged")
+
 def made_by(oid, kind):  # of a commit or tag the message, the parents, the time, and who made it
     head, _, text = read(oid, kind).partition("\n\n")
-    maker = "committer" if kind == "commit" else "tagger"
-    name, email, at = re.search(rf"^{maker} (.*) <(.*)> (\d+) \S+$", head, re.M).groups()
+    name, email, at = re.search(r"^(?:committer|tagger) (.*) <(.*)> (\d+) \S+$", head, re.M).groups()
     mark = signature(oid, kind) if "\ngpgsig " in head or "\n-----BEGIN " in "\n" + text else None
     made = {"by": {"name": name, "email": email}, "time": iso(int(at)), "signature": mark}
     return text, re.findall(r"^parent (\S+)$", head, re.M), int(at), made
@@ -41,10 +43,7 @@ def signature(oid, kind):  # as git judges it
         return {"state": states[word], "signer": signer, "key": words.get("VALIDSIG", key).partition(" ")[0]}
     state = "bad" if re.search("incorrect signature|Signature verification failed", said) else "unknown"
     return {"state": state, "signer": "", "key": words.get("ERRSIG", words.get("NO_PUBKEY", "")).partition(" ")[0]}
-def iso(seconds):
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-def sha256(text):
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest() if isinstance(text, str) else None
+
 def added(before, after):  # the files of nodes that a commit adds
     words = ("-c", "core.quotePath=false", "diff-tree", "-r", "--no-renames", before, after)
     rows = git(*words)[1] if read(after, "commit") else ""
@@ -67,6 +66,7 @@ def run(head, depth=0):  # a thread's record, and its texts
         nodes |= added(before, at)
         step, before = payload(about(text)), at
         detail, output = payload(step["detail"]), payload(step["output"])
+        inner = parents[1:] if isinstance(detail, dict) and detail.keys() == step.keys() and depth < 8 else []
         detail = detail if isinstance(detail, dict) and {"answer", "turns", "usage"} <= detail.keys() else {}
         told = {name: detail.get(name) for name in ("durationMs", "model", "session", "usage", "cost", "code")}
         took, asked = told["durationMs"], detail.get("instruction")
@@ -75,7 +75,7 @@ def run(head, depth=0):  # a thread's record, and its texts
             "started": None if took is None else iso(seconds - took // 1000), **told, **made,
             "prompt": {"instruction": sha256(asked), "context": detail.get("context")},
             "output": {"node": step["output"], "sha256": sha256(read(nodes[step["output"]], "blob"))},
-            "child": run(parents[1], depth + 1)[0] if parents[1:] and depth < 8 else None})
+            "child": run(inner[0], depth + 1)[0] if inner else None})
         texts.append({"number": number, "instruction": asked, "output": output})
         if (code := told["code"]) and ID.fullmatch(code["commit"]):
             failed, tree, _ = git("rev-parse", "-q", f"{code['commit']}^{{tree}}", clone=args.code)

@@ -28,6 +28,8 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import SSlibKey
 
+from uwf_git.ext.attest.keys import raw_key
+
 SCHEMES = {"rsa": "rsa-pkcs1v15-sha256"}
 
 
@@ -213,6 +215,13 @@ def key_agent(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
         yield where
     finally:
         os.kill(int(re.findall(r"SSH_AGENT_PID=(\d+)", said)[0]), 15)
+
+
+def test_a_key_on_a_token_makes_no_raw_signature(uwf: Uwf, tmp_path: Path) -> None:
+    token = "sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAIA== ada"
+    assert raw_key({"user.signingKey": f"key::{token}"}.get) is None  # type: ignore[arg-type]
+    (tmp_path / "sk.pub").write_text(token + "\n")
+    assert raw_key({"user.signingKey": str(tmp_path / "sk.pub")}.get) is None  # type: ignore[arg-type]
 
 
 def test_no_key_or_one_that_is_gone_is_an_error_and_writes_nothing(uwf: Uwf, evidence: Evidence) -> None:

@@ -80,7 +80,14 @@ class _Records:
                 steps.append(start)
                 start = next(rows)
             runs[commit.raw] = _Run(next(rows), start, steps[::-1])
-            pending += [Oid(raw=row.merged) for row in steps if row.merged is not None]
+            pending += [
+                Oid(raw=row.merged) for row in steps if row.merged is not None and self._is_child(row)
+            ]
+
+    def _is_child(self, row: CommitRow) -> bool:
+        """Return whether a step's second parent is the thread that did it."""
+        step = parse_step(self._store.get(row.node).payload)
+        return is_kind(self._store.get(step.detail).type, "step")
 
     def _run(self, commit: bytes, runs: Mapping[bytes, _Run], history: History, depth: int) -> dict[str, Any]:
         run = runs[commit]
@@ -92,7 +99,7 @@ class _Records:
             before = run.steps[number - 2] if number > 1 else run.start
             blobs.update(self._added(Oid(raw=row.oid), Oid(raw=before.oid)))
             child = None
-            if row.merged is not None and depth < DEEPEST:
+            if row.merged is not None and row.merged in runs and depth < DEEPEST:
                 child = self._child(row.merged, runs, depth + 1)
             steps.append({**self._step(row, number, blobs, history), "child": child})
         return {
@@ -251,4 +258,4 @@ def _person(ident: str) -> dict[str, str]:
 
 
 def _digest(text: Any) -> str | None:
-    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest() if isinstance(text, str) else None
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if isinstance(text, str) else None

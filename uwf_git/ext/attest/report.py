@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from uwf_git.api.check import Report, check, with_signatures
-from uwf_git.base.errors import Invalid, StoreDamaged, Undecided
+from uwf_git.base.errors import HeadMoved, Invalid, StoreDamaged, Undecided
 from uwf_git.base.text import iso
 from uwf_git.base.version import VERSION
 from uwf_git.ext.attest.record import record
@@ -29,9 +29,9 @@ _CLOCKS = "times are those of the committers' clocks"
 
 
 def attested(instance: Instance, head: Head) -> dict[str, Any]:
-    """Return the record of a thread in which nothing is wrong. Raises StoreDamaged, Undecided, and Invalid for one
-    without steps or with a secret."""
-    found = with_signatures(instance, check(instance, [head.thread]))
+    """Return the record of a thread in which nothing is wrong. Raises StoreDamaged, Undecided, HeadMoved, and Invalid
+    for one without steps or with a secret."""
+    found = _verified(instance, head)
     if found.is_damaged:
         first = next(each for each in found.findings if each.code != "unchecked")
         raise StoreDamaged(
@@ -52,7 +52,7 @@ def attested(instance: Instance, head: Head) -> dict[str, Any]:
 def report(instance: Instance, head: Head) -> dict[str, Any]:
     """Return the report of a thread, signed if commits are. Raises StoreDamaged if it cannot be read, Invalid if it has
     a secret, SigningFailed."""
-    found = with_signatures(instance, check(instance, [head.thread]))
+    found = _verified(instance, head)
     made = record(instance, head)
     value: dict[str, Any] = {
         "format": FORMAT,
@@ -67,6 +67,15 @@ def report(instance: Instance, head: Head) -> dict[str, Any]:
     if repository.config.signs_commits:
         signature = sign(repository.config.value, repository.user, canonical(value), NAMESPACE)
     return {**value, "signature": signature}
+
+
+def _verified(instance: Instance, head: Head) -> Report:
+    """Verify a thread with its signatures. Raises HeadMoved if it has gone on from `head` meanwhile."""
+    found = with_signatures(instance, check(instance, [head.thread]))
+    now = instance.threads.head(head.thread)
+    if (now.commit, now.archive) != (head.commit, head.archive):
+        raise HeadMoved(f"thread {head.thread} went on while it was verified", "repeat")
+    return found
 
 
 def refuse_secrets(instance: Instance, head: Head, value: Any) -> None:
