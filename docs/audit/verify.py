@@ -48,7 +48,6 @@ def added(before, after):  # the files of nodes that a commit adds
     words = ("-c", "core.quotePath=false", "diff-tree", "-r", "--no-renames", before, after)
     rows = git(*words)[1] if read(after, "commit") else ""
     return {node: blob for blob, node in re.findall(NODE, rows, re.M)}
-
 def run(head, depth=0):  # a thread's record, and its texts
     chain = [(head, *made_by(head, "commit"))]
     while "\nUwf-Step: " in chain[-1][1]:
@@ -96,7 +95,7 @@ def end(tag):
     return {"status": status, "reason": reason, "tag": tag, **made}
 def compare(said, found, path):
     if isinstance(said, dict) and isinstance(found, dict):
-        for key in {**said, **found}.keys() - {"rebuilt"}:
+        for key in {**said, **found}.keys() - ({"rebuilt"} if path.startswith(".record") else set()):
             compare(said.get(key, "(nothing)"), found.get(key, "(nothing)"), f"{path}.{key}")
     elif isinstance(said, list) and isinstance(found, list) and len(said) == len(found):
         for number, pair in enumerate(zip(said, found, strict=True), 1):
@@ -123,11 +122,12 @@ parser = argparse.ArgumentParser(usage=__doc__)
 [parser.add_argument(name) for name in ("file", "clone", "--signers", "--key", "--code")]
 parser.add_argument("--accept-unproved", action="store_true")
 args = parser.parse_args()
-report, subjects = json.loads(pathlib.Path(args.file).read_bytes()), []
+once = lambda pairs: dict(pairs) if len(dict(pairs)) == len(pairs) else sys.exit("FILE has a name twice")
+report, subjects = json.loads(pathlib.Path(args.file).read_bytes(), object_pairs_hook=once), []
 if kind := report.get("payloadType"):  # an attestation
     body, mark = base64.b64decode(report["payload"]), base64.b64decode(report["signatures"][0]["sig"])
     data = b"DSSEv1 %d %s %d %s" % (len(kind), kind.encode(), len(body), body)
-    record, subjects = json.loads(body)["predicate"], json.loads(body)["subject"]
+    record, subjects = map(json.loads(body, object_pairs_hook=once).get, ("predicate", "subject"))
 else:
     mark = (report.pop("signature") or "").encode()
     data, record = json.dumps(report, sort_keys=True, separators=(",", ":")).encode(), report["record"]
@@ -140,8 +140,8 @@ unproved += [] if head in sum(tips, ()) else [f"no ref of thread {thread} is at 
 tag = next((tag for ref, tag, _ in tips if ref == "refs/uwf/archive"), (record["end"] or {"tag": ""})["tag"])
 found, texts = run(head)
 found |= {"thread": thread, "end": end(ID.fullmatch(tag)[0]) if tag else None}
-words = {} if kind else {"format": FORMAT, "texts": texts}
-compare({"record": record} | {name: report.get(name) for name in words}, {"record": found} | words, "")
+words = {name: report[name] for name in ("unknown", "verification") if not kind} | {"record": found}
+compare({"record": record} if kind else report, words | ({} if kind else {"format": FORMAT, "texts": texts}), "")
 wrong += [f"subject {s}" for s in subjects if not set(s["digest"].values()) <= set(ID.findall(json.dumps(found)))]
 by = signer(data, mark)
 unproved += [] if by else ["what FILE says of verification and rebuilt prompts: no known key signed it"]

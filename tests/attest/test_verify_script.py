@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_samples import ONE, scripted, write
 from commands import git
 from conftest import Uwf
-from evidence import SCRIPT, Evidence, altered, check_file, places
+from evidence import SCRIPT, Evidence, altered, check_file, cloned, places
 
 
 @pytest.fixture
@@ -115,6 +116,37 @@ def test_what_is_left_out_or_added_is_found(evidence: Evidence, report: dict[str
     ):
         status, said = checked(evidence, {**unsigned, "record": value}, "--accept-unproved")
         assert status == 1 and "wrong: " in said, f"{name}: {said}"
+
+
+def test_a_name_that_is_there_twice_is_refused_and_one_more_is_found(
+    evidence: Evidence, report: dict[str, Any]
+) -> None:
+    """Readers differ in which of two they show."""
+    text = json.dumps(report)
+    twice = text.replace('{"decision": "merge"}', '{"decision": "change", "decision": "merge"}')
+    assert twice != text
+    file = evidence.folder / "twice.json"
+    file.write_text(twice)
+    done = check_file(file, evidence.clone, "--signers", evidence.signers, "--code", evidence.project)
+    assert (done.returncode, done.stderr) == (1, "FILE has a name twice\n")
+    status, said = checked(
+        evidence, {**report, "signature": None, "note": "approved by all"}, "--accept-unproved"
+    )
+    assert status == 1 and "wrong: note is said to be" in said
+
+
+def test_a_field_of_an_output_is_compared_whatever_its_name(uwf: Uwf, root: Path, tmp_path: Path) -> None:
+    """The digests of rebuilt prompts are not compared, and an agent may call a field of its own so."""
+    text = ONE.replace("n: {type: integer}", "rebuilt: {type: boolean}").replace("[n]", "[rebuilt]")
+    thread = str(uwf("thread", "start", write("one.yaml", text), "-p", "x").json["thread"])
+    uwf("thread", "step", thread, "--agent", scripted("- {role: r, output: {rebuilt: true}}\n"))
+    uwf("export", thread, "--audit-json", "report.json")
+    clone = cloned(root / "store.git", tmp_path / "clone")
+    assert check_file(Path("report.json"), clone, "--accept-unproved").returncode == 0
+    forged = Path("report.json").read_text().replace('"rebuilt": true', '"rebuilt": false')
+    Path("report.json").write_text(forged)
+    done = check_file(Path("report.json"), clone, "--accept-unproved")
+    assert done.returncode == 1 and "texts.steps[1].output.rebuilt is said to be false" in done.stdout
 
 
 def objects(clone: Path, head: str) -> list[str]:
