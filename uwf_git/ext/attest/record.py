@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import StoreDamaged, UwfError
 from uwf_git.base.text import iso
-from uwf_git.engine.approvals import approvals
+from uwf_git.engine.persons_steps import persons_steps
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_detail, parse_start, parse_step
 from uwf_git.format.node import from_blob
@@ -212,7 +212,7 @@ class _Records:
 
     def _approvals(self, run: _Run, steps: list[dict[str, Any]], history: History) -> list[dict[str, Any]]:
         found = []
-        for number, kind in approvals(history):
+        for number, kind in persons_steps(history):
             step, row = steps[number - 1], run.steps[number - 1]
             shown = {name: step[name] for name in ("number", "role", "by", "time", "signature")}
             found.append({**shown, "kind": kind, "on": (row.parent or b"").hex()})

@@ -1,4 +1,4 @@
-"""What people decided in a thread: the answers to roles that people play and to questions, and remarks."""
+"""The steps that people made in a thread: answers to roles that people play and to questions, and remarks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uwf_git.store.history import History
 DECISION, ANSWER, REMARK = "decision", "answer", "remark"
 
 
-class Approval(NamedTuple):
+class PersonsStep(NamedTuple):
     """A step that a person made. `number` is the step's; `kind` is DECISION for a role that people play, ANSWER for
     a question of an agent, or for going on after an end, or REMARK."""
 
@@ -20,10 +20,10 @@ class Approval(NamedTuple):
     kind: str
 
 
-def approvals(history: History) -> Iterator[Approval]:
+def persons_steps(history: History) -> Iterator[PersonsStep]:
     """Yield the steps that people made, oldest first. Who they are is told by the steps' commits."""
     for number, step in enumerate(history.steps, 1):
         if step.role == USER:
-            yield Approval(number, ANSWER if step.remark is None else REMARK)
+            yield PersonsStep(number, ANSWER if step.remark is None else REMARK)
         elif history.workflow.is_persons(step.role) or step.agent == HUMAN:
-            yield Approval(number, DECISION)
+            yield PersonsStep(number, DECISION)
