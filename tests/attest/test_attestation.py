@@ -18,6 +18,7 @@ from bundle_files import DUET
 from cli_samples import ONE, PAIR, REJECTS_ONCE, scripted, write
 from commands import git
 from conftest import REPOSITORY, Result, Uwf
+from crew_packages import folder, own
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from evidence import ADA, Evidence, check_file, cloned, configure, ended_thread, make_key
 from in_toto.models.metadata import Metadata
@@ -368,6 +369,17 @@ def test_a_thread_of_a_hundred_steps_and_an_output_that_was_there_before(
     found = proved(uwf, root, thread, tmp_path)
     assert len(found["steps"]) == 102
     assert len({each["output"]["sha256"] for each in found["steps"]}) == 2
+
+
+def test_a_thread_of_a_crew_and_a_conversation_are_attested(uwf: Uwf, root: Path, tmp_path: Path) -> None:
+    uwf("crew", "import", folder(tmp_path / "crew", own()))
+    uwf("chat", "--agent", "uwf-rehearse", input="Hello\n")
+    thread = str(uwf("thread", "start", "trip/plan-trip", "-p", "A weekend").json["thread"])
+    uwf("thread", "step", thread, "--agent", "uwf-rehearse")
+    threads = [each["thread"] for each in uwf("thread", "list", "--all").json if each["steps"]]
+    assert len(threads) == 2
+    for thread in threads:
+        assert proved(uwf, root, thread, tmp_path)["steps"]
 
 
 def test_a_folded_thread_is_attested(uwf: Uwf, root: Path, tmp_path: Path) -> None:

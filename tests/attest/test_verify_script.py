@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
 import sys
 import zlib
 from pathlib import Path
@@ -201,6 +202,18 @@ def test_another_signer_than_those_named_is_found(evidence: Evidence, report: di
     )
     status, said = checked(evidence, report)
     assert status == 1 and '"good", but is "unknown"' in said and "no known key signed it" in said
+
+
+def test_a_signature_that_was_made_for_git_counts_for_no_report(
+    evidence: Evidence, report: dict[str, Any]
+) -> None:
+    """Whoever gets somebody to sign a commit must not get a report signed by it, nor the other way round."""
+    unsigned = {name: value for name, value in report.items() if name != "signature"}
+    text = json.dumps(unsigned, sort_keys=True, separators=(",", ":"))
+    for namespace, status in (("uwf", 0), ("git", 1)):
+        words = ["ssh-keygen", "-Y", "sign", "-n", namespace, "-f", str(evidence.key)]
+        made = subprocess.run(words, input=text, capture_output=True, text=True, check=True).stdout
+        assert checked(evidence, {**unsigned, "signature": made})[0] == status
 
 
 def test_ids_in_a_report_are_no_options_and_its_words_control_no_terminal(
