@@ -196,6 +196,25 @@ def test_a_report_of_a_thread_that_went_on_otherwise_is_found(
     assert status == 1 and f"not proved: no ref of thread {evidence.thread} is at " in said
 
 
+def test_a_clone_of_a_published_branch_will_do_with_the_end(
+    uwf: Uwf, evidence: Evidence, report: dict[str, Any]
+) -> None:
+    server, file = evidence.folder / "server.git", evidence.folder / "report.json"
+    git("init", "-q", "--bare", server)
+    uwf("remote", "add", "origin", server)
+    uwf("publish", "thread", evidence.thread)
+    branch = evidence.folder / "branch"
+    git("clone", "-q", "--branch", f"uwf/threads/{evidence.thread}", server, branch)
+    file.write_text(json.dumps(report))
+    options = ("--signers", evidence.signers, "--code", evidence.project)
+    done = check_file(file, branch, *options)
+    assert done.returncode == 1 and done.stderr.startswith("tag ") and "damaged" in done.stderr
+    uwf("push")
+    git("-C", branch, "fetch", "-q", "origin", f"refs/uwf/archive/{evidence.thread}")
+    done = check_file(file, branch, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_another_signer_than_those_named_is_found(evidence: Evidence, report: dict[str, Any]) -> None:
     evidence.signers.write_text(
         "eve@example.invalid ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n"
