@@ -21,7 +21,7 @@ class PersonsStep(NamedTuple):
 
 
 def persons_steps(history: History) -> Iterator[PersonsStep]:
-    """Yield the steps that people made, oldest first. Who they are is told by the steps' commits."""
+    """Yield the steps that people made, oldest first. The committers of the steps are these people."""
     for number, step in enumerate(history.steps, 1):
         if step.role == USER:
             yield PersonsStep(number, ANSWER if step.remark is None else REMARK)

@@ -39,8 +39,8 @@ class CommitLines(NamedTuple):
 
 
 def added_lines(instance: Instance, thread: ThreadId | None, code: Revision) -> list[CommitLines] | None:
-    """Return the commits from `code.base` to `code.commit`, oldest first, without merges and what these brought;
-    None if the code is not on this machine."""
+    """Return the commits from `code.base` to `code.commit` by first parents, oldest first and without merges; None if
+    the code is not on this machine."""
     for project in projects_with(instance, thread, code):
         try:
             return list(_commits(project, code))

@@ -1,4 +1,4 @@
-"""What a thread's commits say, as one JSON value that others can build again with git alone.
+"""A thread's record: the contents of its commits as one JSON value, which others can build again with git alone.
 
 All of it is in the thread's commits, except who signed, which git judges by this machine's keys, and the digests of
 rebuilt prompts. docs/guides/audit.md has each field; docs/audit/verify.py builds the same value.
@@ -41,7 +41,7 @@ class _Run(NamedTuple):
 
 
 def record(instance: Instance, head: Head) -> dict[str, Any]:
-    """Return what a thread's commits say. Raises StoreDamaged, NotFound."""
+    """Return a thread's record. Raises StoreDamaged, NotFound."""
     return _Records(instance).thread(head)
 
 

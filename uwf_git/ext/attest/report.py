@@ -1,4 +1,4 @@
-"""An auditor's report about a thread: its record, what was shown and said, what verification found, what is not known.
+"""An auditor's report about a thread: its record and texts, the findings of verification, and the open questions.
 
 Its signature, in `signature`, is of all else in it as `canonical` bytes, by the key that signs commits, for the
 namespace "uwf". Everything in `record` and `texts` is in the thread's commits; the rest is this machine's word.
