@@ -1,7 +1,7 @@
 """The code of a thread's steps as records of Agent Trace 0.1.0 (agent-trace.dev), one for each commit.
 
 `git blame` names the commit of a line, and the commit's record has the line: its model and its thread. Commits that
-were merged in are left out. One that is older than its step, which the agent only fetched, is of unknown origin.
+were merged in are left out. One that is older than the step before, which the agent only fetched, is of unknown origin.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from uwf_git.workspaces.step_workspace import logs_url
 
 SPECIFICATION = "0.1.0"
 _LONGEST_MODEL = 250
+_UNKNOWN = {"type": "unknown"}
 _WITH_MODEL = ("model", "protocol", "cli")
 
 
@@ -31,7 +32,7 @@ def records(instance: Instance, record: Mapping[str, Any]) -> tuple[list[dict[st
     kinds = {each.name: each.kind for each in agent_programs()}
     url = logs_url(instance, thread)
     found, missing = [], []
-    for step in _steps(record):
+    for step, since in _steps(record):
         if step["code"] is None:
             continue
         commits = added_lines(instance, thread, Revision(**step["code"]))
@@ -39,21 +40,25 @@ def records(instance: Instance, record: Mapping[str, Any]) -> tuple[list[dict[st
             missing.append(step["code"]["commit"])
         for commit in commits or ():
             if commit.files:
-                found.append(_record(thread, step, commit, url, kinds.get(step["agent"], "")))
+                contributor = _contributor(step, kinds.get(step["agent"], ""))
+                is_older = iso(commit.time) < since
+                found.append(_record(thread, step, commit, url, _UNKNOWN if is_older else contributor))
     return found, missing
 
 
-def _steps(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _steps(record: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield each step, and the time of the commit that it follows."""
+    since = record["start"]["time"]
     for step in record["steps"]:
         if step["child"]:
             yield from _steps(step["child"])
-        yield step
+        yield step, since
+        since = step["time"]
 
 
 def _record(
-    thread: ThreadId, step: Mapping[str, Any], commit: CommitLines, url: str, kind: str
+    thread: ThreadId, step: Mapping[str, Any], commit: CommitLines, url: str, contributor: Mapping[str, str]
 ) -> dict[str, Any]:
-    contributor = _contributor(step, commit, kind)
     shown = {"url": url} if url else {}
     return {
         "version": SPECIFICATION,
@@ -67,7 +72,7 @@ def _record(
                 "conversations": [
                     {
                         **shown,
-                        "contributor": contributor,
+                        "contributor": dict(contributor),
                         "ranges": [{"start_line": first, "end_line": last} for first, last in each.ranges],
                     }
                 ],
@@ -83,11 +88,9 @@ def _record(
     }
 
 
-def _contributor(step: Mapping[str, Any], commit: CommitLines, kind: str) -> dict[str, str]:
-    if step["started"] is not None and iso(commit.time) < step["started"]:
-        return {"type": "unknown"}
+def _contributor(step: Mapping[str, Any], kind: str) -> Mapping[str, str]:
     if step["model"]:
         return {"type": "ai", "model_id": step["model"][:_LONGEST_MODEL]}
     if step["agent"] == HUMAN:
         return {"type": "human"}
-    return {"type": "ai" if kind in _WITH_MODEL else "unknown"}
+    return {"type": "ai"} if kind in _WITH_MODEL else _UNKNOWN
