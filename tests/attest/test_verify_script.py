@@ -14,7 +14,7 @@ import pytest
 from cli_samples import ONE, scripted, write
 from commands import git
 from conftest import Uwf
-from evidence import SCRIPT, Evidence, altered, check_file, cloned, places
+from evidence import SCRIPT, Evidence, altered, check_file, cloned, configure, places
 
 
 @pytest.fixture
@@ -213,6 +213,20 @@ def test_a_clone_of_a_published_branch_will_do_with_the_end(
     git("-C", branch, "fetch", "-q", "origin", f"refs/uwf/archive/{evidence.thread}")
     done = check_file(file, branch, *options)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_with_a_trust_policy_signers_have_the_names_of_its_people(
+    uwf: Uwf, root: Path, evidence: Evidence
+) -> None:
+    configure("gpg.ssh.allowedSignersFile", "/dev/null")
+    uwf("trust", "init")
+    uwf("export", evidence.thread, "--audit-json", "report.json")
+    report = json.loads(Path("report.json").read_text())
+    name = report["record"]["steps"][0]["signature"]["signer"]
+    assert list(uwf("trust", "show").json["people"]) == [name]
+    public = evidence.key.with_suffix(".pub").read_text()
+    evidence.signers.write_text(f'{name} namespaces="git,uwf" {public}')
+    assert checked(evidence, report) == (0, f"{report['record']['head']}: as said, signed by {name}\n")
 
 
 def test_another_signer_than_those_named_is_found(evidence: Evidence, report: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """A thread's record: the contents of its commits as one JSON value, which others can build again with git alone.
 
-All of it is in the thread's commits, except who signed, which git judges by this machine's keys, and the digests of
-rebuilt prompts. docs/guides/audit.md has each field; docs/audit/verify.py builds the same value.
+All of it is in the thread's commits, except the judgement of signatures, by the keys of the trust policy or else of the
+user, and the digests of rebuilt prompts. docs/guides/audit.md has each field; docs/audit/verify.py builds the same
+value.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from uwf_git.store import archives
 from uwf_git.store.history import Head, History, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
+from uwf_git.trust.policies import current
 from uwf_git.trust.signatures import NONE, Signature, signatures
 
 DEEPEST = 8
@@ -57,7 +59,9 @@ class _Records:
         self._collect(head.commit, runs)
         tag = self._end_tag(head)
         objects = [Oid(raw=row.oid) for run in runs.values() for row in (run.start, *run.steps)]
-        self._signed = signatures(self._repository, [*objects, *([tag] if tag is not None else [])])
+        policy = current(self._instance)
+        allowed = policy.allowed_signers() if policy is not None else None
+        self._signed = signatures(self._repository, [*objects, *([tag] if tag is not None else [])], allowed)
         history = self._instance.threads.history(head)
         return {
             "thread": head.thread,
