@@ -26,7 +26,7 @@ from uwf_git.git.lockfiles import lockfiles_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import init, locate
 
-pytest_plugins = ["site_serving", "lived_in", "suite_bench"]
+pytest_plugins = ["site_serving", "lived_in", "suite_bench", "evidence"]
 
 REPOSITORY = Path(__file__).parent.parent
 EXAMPLES = REPOSITORY / "examples"

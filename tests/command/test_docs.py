@@ -51,6 +51,7 @@ def folder(hermetic: Path, warm: WarmUwf | None, monkeypatch: pytest.MonkeyPatch
         warm.program(hermetic / "bin")
         monkeypatch.setenv("PATH", f"{hermetic / 'bin'}{os.pathsep}{os.environ['PATH']}")
     shutil.copytree(EXAMPLES, work / "examples")
+    shutil.copytree(REPOSITORY / "docs" / "audit", work / "docs" / "audit")
     monkeypatch.delenv("UWF_STORAGE_ROOT")
     return work
 

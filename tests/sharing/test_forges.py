@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from uwf_git.config.forges import Pages, pages
 from uwf_git.config.settings import FORGES
-from uwf_git.sync.forges import Pages, pages
 
 BRANCH, BASE = "uwf/threads/X", "uwf/base/X"
 

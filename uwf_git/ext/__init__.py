@@ -34,6 +34,7 @@ OURS = (
     "mcp",
     "traces",
     "importers",
+    "attest",
 )
 ENTRY_POINTS = "uwf.extensions"
 

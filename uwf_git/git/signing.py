@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from errno import ENOENT
 from pathlib import Path
+from typing import NamedTuple
 
 from uwf_git.base.errors import SigningFailed
 from uwf_git.base.text import one_line
@@ -29,16 +30,22 @@ Configured = Callable[[str], str]
 _PROGRAMS = {"openpgp": "gpg", "x509": "gpgsm", "ssh": "ssh-keygen"}
 
 
-def sign(configured: Configured, user: Person, data: bytes) -> str:
-    """Return the armoured signature of a commit's or tag's text. `configured` returns git settings or "".
-    Raises SigningFailed."""
+def style_of(configured: Configured) -> str:
+    """Return which kind of key signs: openpgp, ssh or x509. Raises SigningFailed."""
     style = configured("gpg.format").lower() or "openpgp"
     if style not in _PROGRAMS:
         raise SigningFailed(f"gpg.format is {style!r}", "git knows openpgp, ssh and x509")
+    return style
+
+
+def sign(configured: Configured, user: Person, data: bytes, namespace: str = "git") -> str:
+    """Return the armoured signature of a commit's or tag's text. `configured` returns git settings or "".
+    `namespace` says what an SSH key signs: a signature of one counts for no other. Raises SigningFailed."""
+    style = style_of(configured)
     program = configured(f"gpg.{style}.program") or (style == "openpgp" and configured("gpg.program")) or ""
     program = str(Path(program).expanduser()) if program else _PROGRAMS[style]
     if style == "ssh":
-        return _sign_ssh(configured, program, data)
+        return _sign_ssh(configured, program, data, namespace)
     key = configured("user.signingKey") or f"{user.name} <{user.email}>"
     done = _run([program, "--status-fd=2", "-bsau", key], data)
     if done.returncode != 0 or b"[GNUPG:] SIG_CREATED " not in done.stderr:
@@ -46,18 +53,32 @@ def sign(configured: Configured, user: Person, data: bytes) -> str:
     return _armour(done.stdout)
 
 
-def _sign_ssh(configured: Configured, program: str, data: bytes) -> str:
+class SshKey(NamedTuple):
+    """An SSH key that signs: a `file` of either half, or the `literal` public half, whose private one is with
+    the agent. The other is ""."""
+
+    file: str
+    literal: str
+
+
+def ssh_key(configured: Configured) -> SshKey:
+    """Return the configured SSH key. Raises SigningFailed."""
     key = configured("user.signingKey") or default_ssh_key(configured)
     literal = key.removeprefix("key::") if key.startswith("key::") else key if key.startswith("ssh-") else ""
+    return SshKey("" if literal else str(Path(key).expanduser()), literal.strip())
+
+
+def _sign_ssh(configured: Configured, program: str, data: bytes, namespace: str) -> str:
+    named, literal = ssh_key(configured)
     with tempfile.TemporaryDirectory(prefix="uwf-sign-") as folder:
         text = Path(folder) / "data"
         text.write_bytes(data)
-        file = Path(key).expanduser()
+        file = Path(named)
         if literal:  # the private half is with the agent
             file = Path(folder) / "key"
-            file.write_text(literal.strip() + "\n")
+            file.write_text(literal + "\n")
         use_agent = ["-U"] if literal else []
-        done = _run([program, "-Y", "sign", "-n", "git", "-f", str(file), *use_agent, str(text)], b"")
+        done = _run([program, "-Y", "sign", "-n", namespace, "-f", str(file), *use_agent, str(text)], b"")
         made = text.with_name("data.sig")
         if done.returncode != 0 or not made.is_file():
             raise _failed(program, done)

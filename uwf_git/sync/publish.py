@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound, RemoteFailed, StoreDamaged, Usage
 from uwf_git.base.text import nearest, one_line
+from uwf_git.config.forges import Pages, pages
 from uwf_git.ext import RefKind
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.libgit2 import reference_is_valid_name
@@ -27,7 +28,6 @@ from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import ancestry, link_of, links
 from uwf_git.store.index import CommitRow
-from uwf_git.sync.forges import Pages, pages
 from uwf_git.sync.push import LargeBlob, hint_if_locked, look_through
 from uwf_git.sync.tracking import listed_lines
 from uwf_git.sync.transfer import Rejected, deletions, transfer

@@ -285,7 +285,7 @@ def at_most(instance: Instance, git: Git, remote: Remote, refs: Collection[str])
     """Return how many refs one push to a remote may name; None for no limit."""
     if len(refs) <= MOST_OF_A_FORGE:
         return None
-    from uwf_git.sync.forges import is_forge
+    from uwf_git.config.forges import is_forge
 
     rewritten = (
         git.run("remote", "get-url", "--push", remote.name).out.decode("utf-8", "surrogateescape").strip()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -88,15 +89,29 @@ def changes(instance: Instance, thread: ThreadId | None, code: Revision, with_pa
     then in those of other threads, then in the store's own repository."""
     from uwf_git.base.errors import WorkspaceFailed
 
-    for project in _projects(instance, thread):
+    for project in projects_with(instance, thread, code):
         try:
-            if not _has(project, code.commit, code.base):
-                continue
             files = _files(project, code)
             return Changes(code, True, files, _patch(project, code) if with_patch else "")
         except (WorkspaceFailed, RemoteFailed):  # a shallow or partial clone, or a repository that is gone
             continue
     return Changes(code, False)
+
+
+def projects_with(instance: Instance, thread: ThreadId | None, code: Revision) -> Iterator[Project]:
+    """Yield the projects on this machine that have the commits of a Revision, the thread's own first."""
+    from uwf_git.base.errors import WorkspaceFailed
+
+    for project in _projects(instance, thread):
+        with suppress(WorkspaceFailed, RemoteFailed):
+            if _has(project, code.commit, code.base):
+                yield project
+
+
+def diff_of(project: Project, commit: str, at_most: int) -> bytes:
+    """Return the patch of a commit against its first parent, without context, cut after `at_most` bytes."""
+    git = project.git(variables=_VARIABLES)
+    return git.run(*_DIFF, "-U0", "--root", "--no-commit-id", commit, "--", at_most=at_most).out
 
 
 def step_code(instance: Instance, detail: Hash) -> Revision | None:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound, WorkspaceFailed
+from uwf_git.base.errors import Invalid, NotFound, UwfError, WorkspaceFailed
 from uwf_git.base.text import one_line
+from uwf_git.config.forges import pages
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
 from uwf_git.format.personas import Persona
@@ -35,6 +37,8 @@ from uwf_git.workspaces.setup import set_up
 from uwf_git.workspaces.worktree import AGAIN, remote_of, worktree_of
 
 THREAD_TRAILER = "Uwf-Thread"
+LOGS_TRAILER = "Agent-Logs-Url"
+_LONGEST_URL = 200  # characters; a trailer that is cut leads nowhere
 _LOOKED_AT = 20  # steps of a thread without a note in which its code is looked for
 ATTEMPT, STEP = "attempt", "step"
 """What files a step may begin with after a failed attempt: those that it left, or those of the last step."""
@@ -270,7 +274,10 @@ class StepWorkspace:
         return self._tree.commit(present, self._message(what, number), author, self._user)
 
     def _message(self, what: str, number: int = 0) -> str:
-        trailers = {THREAD_TRAILER: self._thread, "Uwf-Number": str(number)} if number else {}
+        trailers = {}
+        if number:
+            trailers = {THREAD_TRAILER: self._thread, "Uwf-Number": str(number)}
+            trailers[LOGS_TRAILER] = logs_url(self._instance, self._thread)
         body = "" if number else f"in the worktree of thread {self._thread}"
         return layout.message(what, trailers, body).rstrip("\n") + "\n"
 
@@ -295,6 +302,26 @@ def workspace_of(instance: Instance, at: Position, cwd: Path | None = None) -> S
         note = _moved_inside(note, cwd)
         notes.write(thread, note)
     return None if note.kind == SHARED else StepWorkspace(instance, at, note)
+
+
+def logs_url(instance: Instance, thread: ThreadId) -> str:
+    """Return the address of the page that `uwf publish thread` makes of a thread on the default remote, "" if
+    that is not on a known forge, or the address holds a secret. It has no name and password."""
+    with suppress(UwfError):
+        url = instance.remotes.get(None).url
+        shown = pages(
+            url,
+            f"{layout.BRANCHES.removeprefix('refs/heads/')}threads/{thread}",
+            None,
+            instance.config.forges,
+        )
+        if (
+            shown is not None
+            and len(shown.branch) <= _LONGEST_URL
+            and not instance.redactor.first(shown.branch)
+        ):
+            return shown.branch
+    return ""
 
 
 def _moved_inside(note: Note, cwd: Path) -> Note:

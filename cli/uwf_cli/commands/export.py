@@ -35,6 +35,7 @@ def _metavar(form: ext.Export) -> str:
     "uwf export 01JK7M --html login.html",
     "uwf export 01JK7M --html login.html --force    write over what is there",
     "uwf export 01JK7M --html - | less              to standard output",
+    "uwf export 01JK7M --audit-json login.json      for auditors, who check it with git",
     "uwf export --json-cas old                      all nodes, as json-cas keeps them",
     "uwf export 01JK7M --json-cas old               those of a thread",
 )
@@ -43,10 +44,12 @@ def _metavar(form: ext.Export) -> str:
 def export(
     invocation: Invocation, threads: tuple[str, ...], force: bool = False, **paths: Path | None
 ) -> None:
-    """Export a thread as one HTML file, or nodes in json-cas format.
+    """Export a thread as one HTML file or audit report, or nodes in json-cas format.
 
     The HTML file contains the prompt, the graph, each step with its output, cost and turns, failed attempts
     and sub-workflows. It has no script and loads nothing.
+
+    --audit and --audit-json write who decided what, signed by which key, and what verification found.
 
     --json-cas writes the given threads, or all workflows, threads and nodes, to a storage root that "uwf
     import" reads. Existing nodes are kept.

@@ -1,0 +1,266 @@
+"""An auditor needs no uwf: a script of 150 lines finds each word that is not in the thread's commits."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_samples import ONE, scripted, write
+from commands import git
+from conftest import Uwf
+from evidence import SCRIPT, Evidence, altered, check_file, cloned, configure, places
+
+
+@pytest.fixture
+def report(uwf: Uwf, evidence: Evidence) -> dict[str, Any]:
+    uwf("export", evidence.thread, "--audit-json", "report.json")
+    found: dict[str, Any] = json.loads(Path("report.json").read_text())
+    return found
+
+
+def checked(evidence: Evidence, value: Any, *options: str | Path) -> tuple[int, str]:
+    """The script's exit status, and what it says, for a report."""
+    file = evidence.folder / "checked.json"
+    file.write_text(json.dumps(value))
+    done = check_file(
+        file, evidence.clone, "--signers", evidence.signers, "--code", evidence.project, *options
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_script_has_150_lines_and_needs_nothing_but_python(evidence: Evidence) -> None:
+    text = SCRIPT.read_text()
+    assert len(text.splitlines()) <= 150 and max(map(len, text.splitlines())) <= 120
+    needed = {
+        alias.name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    assert needed <= sys.stdlib_module_names
+    assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(ast.parse(text)))
+
+
+def test_a_true_report_is_as_said(evidence: Evidence, report: dict[str, Any]) -> None:
+    status, said = checked(evidence, report)
+    assert (status, said) == (0, f"{report['record']['head']}: as said, signed by ada@example.invalid\n")
+
+
+def test_a_true_attestation_is_as_said(uwf: Uwf, evidence: Evidence) -> None:
+    made = uwf("attest", evidence.thread, "-o", "thread.json").json
+    (evidence.folder / "key.pem").write_text(made["publicKey"])
+    status, said = checked(
+        evidence, json.loads(Path("thread.json").read_text()), "--key", evidence.folder / "key.pem"
+    )
+    assert (status, said.partition(": ")[2]) == (0, f"as said, signed by {evidence.folder / 'key.pem'}\n")
+
+
+# What no commit says: the signature is all that there is for it.
+BY_SIGNATURE = ("verification", "unknown")
+
+
+def kinds_of_fields(report: dict[str, Any]) -> dict[str, tuple[str | int, ...]]:
+    """A place of each field, whatever step it is of."""
+    found: dict[str, tuple[str | int, ...]] = {}
+    for path in places(report):
+        found.setdefault(".".join(str(key) for key in path if isinstance(key, str)), path)
+    return found
+
+
+def is_in_commits(path: tuple[str | int, ...]) -> bool:
+    return path[0] not in (*BY_SIGNATURE, "signature") and path[-1] != "rebuilt"
+
+
+def test_a_field_of_each_kind_that_is_altered_is_found_without_the_signature(
+    evidence: Evidence, report: dict[str, Any]
+) -> None:
+    unsigned = {**report, "signature": None}
+    assert checked(evidence, unsigned, "--accept-unproved")[0] == 0
+    for name, path in kinds_of_fields(unsigned).items():
+        if is_in_commits(path):
+            status, said = checked(evidence, altered(unsigned, path), "--accept-unproved")
+            assert status == 1, f"{name}: {said}"
+
+
+def test_what_no_commit_says_is_under_the_signature(evidence: Evidence, report: dict[str, Any]) -> None:
+    fields = {name: path for name, path in kinds_of_fields(report).items() if not is_in_commits(path)}
+    assert {name.partition(".")[0] for name in fields} == {"verification", "unknown", "signature", "record"}
+    for name, path in fields.items():
+        status, said = checked(evidence, altered(report, path))
+        assert status == 1 and "not proved: what FILE says of verification" in said, f"{name}: {said}"
+
+
+@pytest.mark.extended
+def test_each_field_that_is_altered_is_found(evidence: Evidence, report: dict[str, Any]) -> None:
+    for path in places(report):
+        status, said = checked(evidence, altered(report, path))
+        assert status == 1, f"{path}: {said}"
+
+
+def test_what_is_left_out_or_added_is_found(evidence: Evidence, report: dict[str, Any]) -> None:
+    unsigned = {**report, "signature": None}
+    record = report["record"]
+    for name, value in (
+        ("no end", {**record, "end": None}),
+        ("no approval", {**record, "approvals": []}),
+        ("a step less", {**record, "steps": record["steps"][:-1]}),
+        ("a step twice", {**record, "steps": [*record["steps"], record["steps"][-1]]}),
+        ("a field more", {**record, "more": 1}),
+        ("not signed", {**record, "start": {**record["start"], "signature": None}}),
+        ("an earlier head", {**record, "head": record["steps"][0]["commit"]}),
+    ):
+        status, said = checked(evidence, {**unsigned, "record": value}, "--accept-unproved")
+        assert status == 1 and "wrong: " in said, f"{name}: {said}"
+
+
+def test_a_name_that_is_there_twice_is_refused_and_one_more_is_found(
+    evidence: Evidence, report: dict[str, Any]
+) -> None:
+    """Readers differ in which of two they show."""
+    text = json.dumps(report)
+    twice = text.replace('{"decision": "merge"}', '{"decision": "change", "decision": "merge"}')
+    assert twice != text
+    file = evidence.folder / "twice.json"
+    file.write_text(twice)
+    done = check_file(file, evidence.clone, "--signers", evidence.signers, "--code", evidence.project)
+    assert (done.returncode, done.stderr) == (1, "FILE has a name twice\n")
+    status, said = checked(
+        evidence, {**report, "signature": None, "note": "approved by all"}, "--accept-unproved"
+    )
+    assert status == 1 and "wrong: note is said to be" in said
+
+
+def test_a_field_of_an_output_is_compared_whatever_its_name(uwf: Uwf, root: Path, tmp_path: Path) -> None:
+    """The digests of rebuilt prompts are not compared, and an agent may call a field of its own so."""
+    text = ONE.replace("n: {type: integer}", "rebuilt: {type: boolean}").replace("[n]", "[rebuilt]")
+    thread = str(uwf("thread", "start", write("one.yaml", text), "-p", "x").json["thread"])
+    uwf("thread", "step", thread, "--agent", scripted("- {role: r, output: {rebuilt: true}}\n"))
+    uwf("export", thread, "--audit-json", "report.json")
+    clone = cloned(root / "store.git", tmp_path / "clone")
+    assert check_file(Path("report.json"), clone, "--accept-unproved").returncode == 0
+    forged = Path("report.json").read_text().replace('"rebuilt": true', '"rebuilt": false')
+    Path("report.json").write_text(forged)
+    done = check_file(Path("report.json"), clone, "--accept-unproved")
+    assert done.returncode == 1 and "texts.steps[1].output.rebuilt is said to be false" in done.stdout
+
+
+def objects(clone: Path, head: str) -> list[str]:
+    return [line.split()[0] for line in git("-C", clone, "rev-list", "--objects", head).splitlines()]
+
+
+def broken(file: Path) -> bytes:
+    """Alter the last byte of a loose object; what it was."""
+    before = file.read_bytes()
+    content = bytearray(zlib.decompress(before))
+    content[-1] ^= 1
+    file.chmod(0o644)
+    file.write_bytes(zlib.compress(bytes(content)))
+    return before
+
+
+@pytest.mark.parametrize("every", [1, pytest.param(0, marks=pytest.mark.extended)])
+def test_each_object_that_is_altered_is_found(evidence: Evidence, report: dict[str, Any], every: int) -> None:
+    names = objects(evidence.clone, f"refs/uwf/archive/{evidence.thread}")
+    assert len(names) > 30
+    for name in names[:: 7 if every else 1]:
+        file = evidence.clone / ".git/objects" / name[:2] / name[2:]
+        before = broken(file)
+        assert checked(evidence, report)[0] == 1, git(
+            "-C", evidence.clone, "cat-file", "-t", name, check=False
+        )
+        file.write_bytes(before)
+    assert checked(evidence, report)[0] == 0
+
+
+def test_code_that_is_not_in_the_clone_is_not_proved(evidence: Evidence, report: dict[str, Any]) -> None:
+    file = evidence.folder / "report.json"
+    file.write_text(json.dumps(report))
+    done = check_file(file, evidence.clone, "--signers", evidence.signers)
+    assert done.returncode == 1 and done.stdout.startswith("not proved: step 1 left code ")
+
+
+def test_a_report_of_a_thread_that_went_on_otherwise_is_found(
+    evidence: Evidence, report: dict[str, Any]
+) -> None:
+    """Somebody pushed another end to the place that the auditor clones."""
+    first = report["record"]["steps"][0]["commit"]
+    git("-C", evidence.clone, "update-ref", "-d", f"refs/uwf/archive/{evidence.thread}")
+    git("-C", evidence.clone, "update-ref", f"refs/uwf/threads/{evidence.thread}", first)
+    status, said = checked(evidence, report)
+    assert status == 1 and f"not proved: no ref of thread {evidence.thread} is at " in said
+
+
+def test_a_clone_of_a_published_branch_will_do_with_the_end(
+    uwf: Uwf, evidence: Evidence, report: dict[str, Any]
+) -> None:
+    server, file = evidence.folder / "server.git", evidence.folder / "report.json"
+    git("init", "-q", "--bare", server)
+    uwf("remote", "add", "origin", server)
+    uwf("publish", "thread", evidence.thread)
+    branch = evidence.folder / "branch"
+    git("clone", "-q", "--branch", f"uwf/threads/{evidence.thread}", server, branch)
+    file.write_text(json.dumps(report))
+    options = ("--signers", evidence.signers, "--code", evidence.project)
+    done = check_file(file, branch, *options)
+    assert done.returncode == 1 and done.stderr.startswith("tag ") and "damaged" in done.stderr
+    uwf("push")
+    git("-C", branch, "fetch", "-q", "origin", f"refs/uwf/archive/{evidence.thread}")
+    done = check_file(file, branch, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_with_a_trust_policy_signers_have_the_names_of_its_people(
+    uwf: Uwf, root: Path, evidence: Evidence
+) -> None:
+    configure("gpg.ssh.allowedSignersFile", "/dev/null")
+    uwf("trust", "init")
+    uwf("export", evidence.thread, "--audit-json", "report.json")
+    report = json.loads(Path("report.json").read_text())
+    name = report["record"]["steps"][0]["signature"]["signer"]
+    assert list(uwf("trust", "show").json["people"]) == [name]
+    public = evidence.key.with_suffix(".pub").read_text()
+    evidence.signers.write_text(f'{name} namespaces="git,uwf" {public}')
+    assert checked(evidence, report) == (0, f"{report['record']['head']}: as said, signed by {name}\n")
+
+
+def test_another_signer_than_those_named_is_found(evidence: Evidence, report: dict[str, Any]) -> None:
+    evidence.signers.write_text(
+        "eve@example.invalid ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n"
+    )
+    status, said = checked(evidence, report)
+    assert status == 1 and '"good", but is "unknown"' in said and "no known key signed it" in said
+
+
+def test_a_signature_that_was_made_for_git_counts_for_no_report(
+    evidence: Evidence, report: dict[str, Any]
+) -> None:
+    """Whoever gets somebody to sign a commit must not get a report signed by it, nor the other way round."""
+    unsigned = {name: value for name, value in report.items() if name != "signature"}
+    text = json.dumps(unsigned, sort_keys=True, separators=(",", ":"))
+    for namespace, status in (("uwf", 0), ("git", 1)):
+        words = ["ssh-keygen", "-Y", "sign", "-n", namespace, "-f", str(evidence.key)]
+        made = subprocess.run(words, input=text, capture_output=True, text=True, check=True).stdout
+        assert checked(evidence, {**unsigned, "signature": made})[0] == status
+
+
+def test_ids_in_a_report_are_no_options_and_its_words_control_no_terminal(
+    evidence: Evidence, report: dict[str, Any]
+) -> None:
+    wanted = evidence.folder / "written"
+    for name in ("head", "end"):
+        value = (
+            f"--output={wanted}"
+            if name == "head"
+            else {**report["record"]["end"], "tag": f"--output={wanted}"}
+        )
+        assert checked(evidence, {**report, "record": {**report["record"], name: value}})[0] == 1
+    assert not wanted.exists()
+    odd = {**report["record"], "thread": "\x1b[31mred", "\x1b[2Jkey": "\x1b]0;title\x07"}
+    status, said = checked(evidence, {**report, "record": odd})
+    assert status == 1 and "\x1b" not in said

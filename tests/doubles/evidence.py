@@ -1,0 +1,166 @@
+"""A signed thread with code and a person's decision, and those who check what it left without uwf."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from commands import git
+
+if TYPE_CHECKING:
+    from conftest import Uwf
+
+ADA = "ada@example.invalid"
+SCRIPT = Path(__file__).parent.parent.parent / "docs" / "audit" / "verify.py"
+
+CODING = """\
+name: coding
+description: One writes code, a person decides.
+roles:
+  writer:
+    description: Writes code.
+    systemPrompt: Write.
+    outputSchema: {type: object, properties: {text: {type: string}}, required: [text]}
+  gate:
+    description: Decides whether it is merged.
+    human: true
+    outputSchema: {type: object, properties: {decision: {enum: [merge, change]}}, required: [decision]}
+graph:
+  $START: [{role: writer, prompt: "Write {{ prompt }}"}]
+  writer: [{role: gate, prompt: "Merge {{ text }}?"}]
+  gate: [{role: $END}]
+"""
+
+WRITER = """\
+from uwf_git.kit import Context, Reply, create_agent
+from uwf_git.format.kinds import Usage
+
+def run(ctx: Context) -> Reply:
+    (ctx.cwd / "new.py").write_text("one\\ntwo\\nthree\\n")
+    (ctx.cwd / "shop.py").write_text("# first\\ndef total():\\n    return 2\\n++ b/odd\\n")
+    return Reply('---\\ntext: "the total"\\n---\\n', "session-1", model="acme-1", usage=Usage(10, 2, 1), cost=0.25)
+
+create_agent("uwf-writes", run).main()
+"""
+
+
+def configure(key: str, value: str | Path) -> None:
+    git("config", "--file", os.environ["GIT_CONFIG_GLOBAL"], key, value)
+
+
+def make_key(folder: Path, *kind: str, passphrase: str = "") -> Path:
+    """A new SSH key that signs commits, and is Ada's by the file of allowed signers; its private half."""
+    if shutil.which("ssh-keygen") is None:
+        pytest.skip("ssh-keygen is not installed (Debian package openssh-client)")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    key = folder / "id"
+    words = ["ssh-keygen", "-q", "-t", *(kind or ("ed25519",)), "-N", passphrase, "-C", "ada", "-f", str(key)]
+    subprocess.run(words, check=True)
+    (folder / "allowed").write_text(f"{ADA} {key.with_suffix('.pub').read_text()}")
+    configure("gpg.ssh.allowedSignersFile", folder / "allowed")
+    configure("gpg.format", "ssh")
+    configure("user.signingKey", key)
+    configure("commit.gpgSign", "true")
+    return key
+
+
+def make_project(folder: Path) -> Path:
+    """A project with a file, on its branch main."""
+    git("init", "-q", "-b", "main", folder)
+    (folder / "shop.py").write_text("def total():\n    return 1\n")
+    git("-C", folder, "add", ".")
+    git("-C", folder, "commit", "-q", "-m", "Add a shop")
+    return folder
+
+
+def ended_thread(uwf: Uwf, folder: Path) -> str:
+    """A thread of CODING in a worktree of `folder/project`, which a person has ended."""
+    project = make_project(folder / "project")
+    (folder / "coding.yaml").write_text(CODING)
+    (folder / "writer.py").write_text(WRITER)
+    uwf("workflow", "put", folder / "coding.yaml")
+    thread = str(
+        uwf("thread", "start", "coding", "-p", "a shop", "--workspace", f"worktree:{project}").json["thread"]
+    )
+    uwf("thread", "step", thread, "--agent", f"{sys.executable} {folder / 'writer.py'}", cwd=project)
+    uwf("thread", "answer", thread, "-m", "merge", cwd=project)
+    return thread
+
+
+def cloned(store: Path, folder: Path) -> Path:
+    """A clone with the threads of a store, each object in a file of its own."""
+    git("init", "-q", folder)
+    git("-C", folder, "fetch", "-q", store, "refs/uwf/*:refs/uwf/*")
+    packs = [(pack, pack.read_bytes()) for pack in (folder / ".git/objects/pack").glob("*.pack")]
+    for pack, data in packs:
+        for each in pack.parent.glob(f"{pack.stem}.*"):
+            each.unlink()
+        subprocess.run(["git", "-C", folder, "unpack-objects", "-q"], input=data, check=True)
+    return folder
+
+
+def check_file(file: Path, clone: Path, *options: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run verify.py without the packages and the configuration of this environment."""
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
+    environment |= {name: os.environ[name] for name in ("GNUPGHOME",) if name in os.environ}
+    words = [sys.executable, "-I", "-S", str(SCRIPT), str(file), str(clone), *map(str, options)]
+    return subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The places of all values in a JSON value that are no lists or objects with something in them."""
+    if isinstance(value, dict | list) and value:
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(each, (*path, key))
+    else:
+        yield path
+
+
+def altered(value: Any, path: tuple[str | int, ...]) -> Any:
+    """A copy of a JSON value with another value at a place."""
+    copy = json.loads(json.dumps(value))
+    at = copy
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = _other(at[path[-1]])
+    return copy
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    if isinstance(value, str) and value:
+        middle = len(value) // 2
+        return value[:middle] + ("0" if value[middle] != "0" else "1") + value[middle + 1 :]
+    return "something" if value is None or value == "" else [value]
+
+
+class Evidence(NamedTuple):
+    """A signed thread, the key of its signer, its project, and an auditor's clone."""
+
+    thread: str
+    key: Path
+    project: Path
+    clone: Path
+    folder: Path
+
+    @property
+    def signers(self) -> Path:
+        return self.key.with_name("allowed")
+
+
+@pytest.fixture
+def evidence(uwf: Uwf, root: Path, tmp_path: Path) -> Evidence:
+    key = make_key(tmp_path / "keys")
+    thread = ended_thread(uwf, tmp_path)
+    clone = cloned(root / "store.git", tmp_path / "clone")
+    return Evidence(thread, key, tmp_path / "project", clone, tmp_path)

@@ -1,0 +1,81 @@
+"""`uwf attest`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from uwf_cli.command import command
+from uwf_cli.completers import complete_thread
+from uwf_cli.exchange import find_thread
+from uwf_cli.files import write_whole
+from uwf_cli.invocation import Invocation
+from uwf_cli.output import as_json
+
+from uwf_git.base.errors import Usage
+from uwf_git.base.text import counted
+
+
+@command(
+    "uwf attest 01JK7M -o login.intoto.json   signed with the key that signs commits",
+    "uwf attest 01JK7M --statement            the statement alone, for another signer",
+    "uwf attest 01JK7M --agent-trace          which lines of code are a model's",
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Output file. Default: standard output.",
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--statement", is_flag=True, help="Write the in-toto statement unsigned.")
+@click.option("--agent-trace", "traced", is_flag=True, help="Write Agent Trace records, one a line.")
+def attest(
+    invocation: Invocation, thread: str, out: Path | None, force: bool, statement: bool, traced: bool
+) -> None:
+    """Attest what a thread did: a signed in-toto statement.
+
+    Its subjects are the commits of code and the outputs; its predicate has steps, agents, models, approvals and
+    signers. The envelope is DSSE, and verified by cosign, in-toto and ssh-keygen or gpg. The thread is verified first.
+    It needs the extra attest for SSH keys.
+    """
+    if statement and traced:
+        raise Usage("--statement and --agent-trace exclude each other", "give one of them")
+    from uwf_git.ext.attest import agent_trace
+    from uwf_git.ext.attest.report import attested, refuse_secrets
+    from uwf_git.ext.attest.statement import canonical, envelope
+    from uwf_git.ext.attest.statement import statement as stated
+
+    instance = invocation.instance
+    head = instance.threads.head(find_thread(invocation, thread))
+    record = attested(instance, head)
+    told = {}
+    if traced:
+        records, missing = agent_trace.records(instance, record)
+        refuse_secrets(instance, head, records)
+        if missing:
+            invocation.warn(
+                f"not on this machine, and left out: the code of {', '.join(each[:12] for each in missing)}"
+            )
+        text = "".join(f"{as_json(each, compact=True)}\n" for each in records)
+        said = counted(len(records), "record")
+    else:
+        value = stated(record)
+        said = counted(len(value["subject"]), "subject")
+        text = canonical(value).decode("ascii") + "\n"
+        if not statement:
+            parts, key = envelope(instance.store.repository, canonical(value))
+            text = as_json(parts) + "\n"
+            if key is not None:
+                told = {"keyid": key.id, "publicKey": key.pem}
+            elif instance.store.repository.config.value("gpg.format") == "ssh":
+                invocation.warn(
+                    "this key's signature is for ssh-keygen alone: cosign and in-toto cannot verify it"
+                )
+    if out is None:
+        invocation.write(text)
+        return
+    write_whole(out, text.encode("utf-8"), force)
+    invocation.emit({"thread": head.thread, "file": str(out), **told}, lambda each: f"{each['file']}: {said}")

@@ -1,0 +1,59 @@
+"""`uwf export --audit` and `--audit-json`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from click.exceptions import Exit
+from uwf_cli.exchange import find_thread
+from uwf_cli.files import write_whole
+from uwf_cli.invocation import Invocation
+from uwf_cli.output import as_json
+
+from uwf_git.api.check import UNCHECKED
+from uwf_git.base.errors import StoreDamaged, Undecided
+
+
+def page(invocation: Invocation, threads: tuple[str, ...], file: Path, force: bool) -> None:
+    """Write a thread's audit report as a page. Exits with 7 if something is wrong with the thread."""
+    from uwf_git.ext.attest.page import audit_page
+
+    value = _report(invocation, threads[0])
+    _write(invocation, value, audit_page(value), file, force)
+
+
+def report(invocation: Invocation, threads: tuple[str, ...], file: Path, force: bool) -> None:
+    """Write a thread's audit report as JSON. Exits with 7 if something is wrong with the thread."""
+    value = _report(invocation, threads[0])
+    _write(invocation, value, as_json(value) + "\n", file, force)
+
+
+def _report(invocation: Invocation, name: str) -> dict[str, Any]:
+    from uwf_git.ext.attest.report import report as made
+
+    instance = invocation.instance
+    return made(instance, instance.threads.head(find_thread(invocation, name)))
+
+
+def _write(invocation: Invocation, value: dict[str, Any], text: str, file: Path, force: bool) -> None:
+    findings = value["verification"]["findings"]
+    if str(file) == "-":
+        invocation.write(text)
+    else:
+        data = text.encode("utf-8")
+        write_whole(file, data, force)
+        told = {
+            "thread": value["record"]["thread"],
+            "file": str(file),
+            "bytes": len(data),
+            "findings": len(findings),
+            "signed": value["signature"] is not None,
+        }
+        invocation.emit(told, lambda each: f"{each['file']}: {each['bytes']:,} bytes")
+    for each in findings:
+        invocation.warn(f"{each['code']}: {each['message']}")
+    if any(each["code"] != UNCHECKED for each in findings):
+        raise Exit(StoreDamaged.exit_status)
+    if findings:
+        raise Exit(Undecided.exit_status)

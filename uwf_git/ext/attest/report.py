@@ -1,0 +1,137 @@
+"""An auditor's report about a thread: its record and texts, the findings of verification, and the open questions.
+
+Its signature, in `signature`, is of all else in it as `canonical` bytes, by the key that signs commits, for the
+namespace "uwf". Everything in `record` and `texts` is in the thread's commits; the rest is this machine's word.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from uwf_git.api.check import Report, check, with_signatures
+from uwf_git.base.errors import HeadMoved, Invalid, StoreDamaged, Undecided
+from uwf_git.base.text import iso
+from uwf_git.base.version import VERSION
+from uwf_git.ext.attest.record import record
+from uwf_git.ext.attest.statement import NAMESPACE, canonical
+from uwf_git.format.kinds import REHEARSE
+from uwf_git.git.signing import sign
+from uwf_git.store.history import Head
+from uwf_git.store.instance import Instance
+from uwf_git.trust.signatures import GOOD
+
+FORMAT = "https://uwf-git.invalid/schemas/audit-report/v1"
+
+_CLAIMED = "models, sessions, tokens, costs and durations are as agents reported them"
+_CLOCKS = "times are those of the committers' clocks"
+
+
+def attested(instance: Instance, head: Head) -> dict[str, Any]:
+    """Return the record of a thread in which nothing is wrong. Raises StoreDamaged, Undecided, HeadMoved, and Invalid
+    for one without steps or with a secret."""
+    found = _verified(instance, head)
+    if found.is_damaged:
+        first = next(each for each in found.findings if each.code != "unchecked")
+        raise StoreDamaged(
+            f"thread {head.thread} is damaged: {first.message}", f"see: uwf verify {head.thread} --signatures"
+        )
+    if found.findings:
+        raise Undecided(
+            f"thread {head.thread} is not verified: {found.findings[0].message}",
+            f"allow more: {instance.store.repository.config.to_raise('uwf.maxVerify', '600')}",
+        )
+    made = record(instance, head)
+    if not made["steps"]:
+        raise Invalid(f"thread {head.thread} has no step to attest", f"uwf thread step {head.thread}")
+    refuse_secrets(instance, head, made)
+    return made
+
+
+def report(instance: Instance, head: Head) -> dict[str, Any]:
+    """Return the report of a thread, signed if commits are. Raises StoreDamaged if it cannot be read, Invalid if it has
+    a secret, SigningFailed."""
+    found = _verified(instance, head)
+    made = record(instance, head)
+    value: dict[str, Any] = {
+        "format": FORMAT,
+        "record": made,
+        "texts": _texts(instance, head),
+        "verification": _verification(found),
+        "unknown": list(_unknown(made, found)),
+    }
+    refuse_secrets(instance, head, value)
+    repository = instance.store.repository
+    signature = None
+    if repository.config.signs_commits:
+        signature = sign(repository.config.value, repository.user, canonical(value), NAMESPACE)
+    return {**value, "signature": signature}
+
+
+def _verified(instance: Instance, head: Head) -> Report:
+    """Verify a thread with its signatures. Raises HeadMoved if it has gone on from `head` meanwhile."""
+    found = with_signatures(instance, check(instance, [head.thread]))
+    now = instance.threads.head(head.thread)
+    if (now.commit, now.archive) != (head.commit, head.archive):
+        raise HeadMoved(f"thread {head.thread} went on while it was verified", "repeat")
+    return found
+
+
+def refuse_secrets(instance: Instance, head: Head, value: Any) -> None:
+    """Raise Invalid for a secret, which cannot be taken out: others compare each word with the thread."""
+    if spot := instance.redactor.first(value):
+        raise Invalid(
+            f"thread {head.thread} holds {spot}, which would be published",
+            "change that secret where it is used, then remove it from .env; if it is none, name its variable in"
+            " notSecrets",
+        )
+
+
+def _texts(instance: Instance, head: Head) -> dict[str, Any]:
+    history = instance.threads.history(head)
+    steps = []
+    for number, step in enumerate(history.steps, 1):
+        detail = instance.store.detail(step.detail)
+        told = detail.instruction if detail is not None else None
+        steps.append({"number": number, "instruction": told, "output": step.output})
+    return {"prompt": history.start.prompt, "steps": steps}
+
+
+def _verification(found: Report) -> dict[str, Any]:
+    value = found.to_json()
+    return {
+        "by": f"uwf {VERSION}",
+        "time": iso(time.time()),
+        **{name: value[name] for name in ("verified", "findings", "warnings", "notes")},
+    }
+
+
+def _unknown(made: Mapping[str, Any], found: Report) -> Iterator[str]:
+    for state, says in (
+        ("", "nobody signed"),
+        ("unknown", "the signer is not known here of"),
+        ("expired", "the signer's key has expired of"),
+        ("revoked", "the signer's key is revoked of"),
+        ("bad", "the signature is not the key's of"),
+    ):
+        if names := list(_with_state(made, state)):
+            yield f"{says} {', '.join(names)}"
+    for each in made["approvals"]:
+        if (each["signature"] or {}).get("state") != GOOD:
+            by = each["by"]
+            yield f"that {by['name']} <{by['email']}> made step {each['number']} is only said by git's configuration"
+    if rehearsed := [str(each["number"]) for each in made["steps"] if each["agent"] == REHEARSE]:
+        yield f"{REHEARSE} made up the outputs of steps {', '.join(rehearsed)}"
+    yield from (each.message for each in found.verified.notes)
+    yield _CLAIMED
+    yield _CLOCKS
+
+
+def _with_state(made: Mapping[str, Any], state: str) -> Iterator[str]:
+    named = [("the start", made["start"])]
+    named += [(f"step {each['number']}", each) for each in made["steps"]]
+    named += [("the end", made["end"])] if made["end"] else []
+    for name, each in named:
+        if (each["signature"] or {"state": ""})["state"] == state:
+            yield name
