@@ -61,7 +61,7 @@ def check(
 ) -> Report:
     """Verify some threads with their folds and code, what was last fetched from a remote, or the whole store,
     without cached results. Raises NotFound."""
-    from uwf_git.verify.code import check_code, projects_of
+    from uwf_git.verify.code import check_code, check_diffs, projects_of
     from uwf_git.verify.whole import verify_refs
 
     repository = instance.store.repository
@@ -70,10 +70,11 @@ def check(
     if remote is not None:
         return Report(refs, verified, [*verified.findings, *_rewritten(instance, remote, refs, verified)])
     code = check_code(verified.code, projects_of(instance, verified.code))
+    diffs = check_diffs(verified.diffs, projects_of(instance, verified.code))
     missing = missing_refs(instance.store, threads)
     verified = verified._replace(notes=(*verified.notes, *code.notes))
     rewritten = [] if threads else _rewritten_in_a_mirror(instance, refs, verified)
-    return Report(refs, verified, [*missing, *verified.findings, *code.findings, *rewritten])
+    return Report(refs, verified, [*missing, *verified.findings, *code.findings, *diffs, *rewritten])
 
 
 def _rewritten(

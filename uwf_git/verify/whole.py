@@ -15,6 +15,7 @@ from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import own_forks
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
+from uwf_git.verify.approvals import ApprovedDiff
 from uwf_git.verify.code import RecordedCode
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Claim, Verifier
@@ -23,8 +24,9 @@ _LAST = 1 << 30  # place of objects in no transfer
 
 
 class VerifyResult(NamedTuple):
-    """Numbers of threads, steps and nodes; findings, warnings, notes on what could not be checked, and the code
-    of steps and attempts, for `check_code`."""
+    """Numbers of threads, steps and nodes; findings, warnings, notes on what could not be checked, the code
+    of steps and attempts, for `check_code`, and the diffs that were approved, each with its thread and ref, for
+    `check_diffs`."""
 
     threads: int
     steps: int
@@ -33,6 +35,7 @@ class VerifyResult(NamedTuple):
     warnings: tuple[Finding, ...]
     notes: tuple[Finding, ...]
     code: tuple[RecordedCode, ...]
+    diffs: tuple[tuple[ApprovedDiff, ThreadId | None, str], ...] = ()
 
 
 def local_refs(repository: Repository) -> dict[str, Oid | None]:
@@ -90,11 +93,18 @@ def verify_refs(
     heads = _heads(verifier)
     findings.extend(_together(verifier, heads))
     warnings = tuple(_made_up(verifier, heads.values()))
-    notes = (*_coded(verifier, heads.values()), *newer)
+    notes = (*_coded(verifier, heads.values()), *verifier.unjudged, *newer)
     code = tuple(_code(verifier, [*heads.values(), *verifier.claims]))
     store.index.close()
     return VerifyResult(
-        len(verifier.threads), verifier.steps, verifier.nodes, tuple(findings), warnings, notes, code
+        len(verifier.threads),
+        verifier.steps,
+        verifier.nodes,
+        tuple(findings),
+        warnings,
+        notes,
+        code,
+        tuple(verifier.diffs),
     )
 
 
