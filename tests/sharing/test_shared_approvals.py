@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,35 @@ def test_with_a_policy_only_a_persons_own_key_approves(uwf: Uwf, tmp_path: Path)
     assert team.approves("ann").json["status"] == "completed"
     team.share("ann", *NAMES)
     assert team.dora("verify").json["findings"] == []
+
+
+def test_an_approval_stays_one_when_its_person_leaves_and_not_if_the_key_was_stolen(
+    uwf: Uwf, tmp_path: Path
+) -> None:
+    team = Team(uwf, tmp_path, release("[reviewers]", quorum=1, signed=True))
+    people = {name: team.machines[name].signer for name in NAMES}
+    _trusts(team.ann, trust_file(people, more="groups: {reviewers: [ann, bob]}\n"))
+    team.share("ann", *NAMES)
+    team.approves("bob")
+    team.share("bob", *NAMES)
+    without = {name: people[name] for name in ("ann", "carol", "dora")}
+    _later(team.ann)
+    _trusts(team.ann, trust_file(without, more="groups: {reviewers: [ann]}\n"))
+    assert team.ann("verify").json["findings"] == []
+    stolen = trust_file(people, more="groups: {reviewers: [ann, bob]}\n").replace(
+        people["bob"].public, f"{{ssh: {people['bob'].public}, revoked: 2020-01-01}}"
+    )
+    _trusts(team.ann, stolen)
+    found = team.ann("verify", check=7).json["findings"]
+    assert {each["code"] for each in found} == {"approval-forged", "approval-missing"}
+    assert "the key of bob did not count" in found[0]["message"]
+
+
+def _later(machine: SigningMachine) -> None:
+    """Waits for the next second, so that a version of the policy is later than what was approved under the last."""
+    began = int(time.time())
+    while int(time.time()) <= began:
+        time.sleep(0.05)
 
 
 def _opened(machine: SigningMachine) -> Instance:

@@ -63,9 +63,15 @@ class Standing(NamedTuple):
     @property
     def awaited(self) -> list[str]:
         """The people of whom approvals may still come."""
-        done = {each.person for each in self.given} | {str(each.said.by) for each in self.given}
-        done |= {each.said.by.name for each in self.given} | {each.said.by.email for each in self.given}
-        return [name for name in self.people.listed(self.role.approvers) if name not in done]
+        done = {each.person for each in self.given} | authors_among(self.tally.gate, self.people)
+        names = self.people.listed(self.role.approvers)
+        given = [each.said.by for each in self.given]
+        return [
+            name
+            for name in names
+            if self.people.named(name)[0] not in done
+            and not any(self.people.is_named(name, identity) for identity in given)
+        ]
 
     def awaits(self, person: str, identity: Identity) -> bool:
         """Return whether somebody's approval is missing, and may come."""

@@ -57,8 +57,16 @@ class ApprovalLink(NamedTuple):
     time: int
 
 
+def parse_said(content: Node) -> Approval | Revocation:
+    """Parse an Approval or Revocation node."""
+    is_approval = is_kind(content.type, "approval")
+    return parse_approval(content.payload) if is_approval else parse_revocation(content.payload)
+
+
 def records_up_to(
-    tip: Oid, link: Callable[[Oid], ApprovalLink | None], get: Callable[[Hash], Node]
+    tip: Oid,
+    link: Callable[[Oid], ApprovalLink | None],
+    said_of: Callable[[Hash], Approval | Revocation],
 ) -> list[ApprovalRecord]:
     """Return the approvals that a commit leads to, in their order. `link` returns None for a commit of another kind.
     A commit with two approvals as its parents unites them, and is none itself."""
@@ -81,13 +89,11 @@ def records_up_to(
         before = [each for each in links[oid][0].parents if depths[each] >= 0]
         links[oid][1].extend(before)
         depths[oid] = 1 + max((depths[each] for each in before), default=-1)
-    records = []
-    for oid, (found, before) in links.items():
-        if len(before) < 2:
-            content = get(found.node)
-            parse = parse_approval if is_kind(content.type, "approval") else parse_revocation
-            said = parse(content.payload)
-            records.append(ApprovalRecord(found.node, oid, found.committer, found.time, said, depths[oid]))
+    records = [
+        ApprovalRecord(found.node, oid, found.committer, found.time, said_of(found.node), depths[oid])
+        for oid, (found, before) in links.items()
+        if len(before) < 2
+    ]
     return sorted(records, key=lambda each: each.order)
 
 
@@ -117,7 +123,7 @@ class Approvals:
             commit = self._repository.commit(oid)
             return ApprovalLink(row.node, commit.parents, commit.committer, commit.time)
 
-        return records_up_to(tip, link, self._store.get)
+        return records_up_to(tip, link, lambda node: parse_said(self._store.get(node)))
 
     def record(
         self, at: Position, said: Approval | Revocation, check: Callable[[ApprovalRecord], None]

@@ -16,7 +16,7 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Role
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store.approvals import ApprovalRecord, ident
-from uwf_git.trust.signatures import BAD, GOOD, NONE, Signature, signatures
+from uwf_git.trust.signatures import BAD, EXPIRED, GOOD, NONE, UNKNOWN, Signature, signatures
 
 if TYPE_CHECKING:
     from uwf_git.trust.policies import PolicyVersion
@@ -122,9 +122,8 @@ class People:
         for policy in policies:
             if signature.state == NONE:
                 found = policy.person_of(signature, identity.email)
-            elif (found := policy.person_of(signature)) is not None:
-                emails = {each.casefold() for each in policy.people[found].emails}
-                found = found if not emails or identity.email.casefold() in emails else None
+            else:
+                found = _signer(policy, signature, identity)
             if found is not None:
                 return found
         return _folded(identity) if signature.state == NONE else ""
@@ -180,6 +179,10 @@ class People:
         known_names = {*self.policy.groups, *self.policy.people}
         return any(_means(name, identity) for name in names if name not in known_names)
 
+    def is_named(self, name: str, identity: Identity) -> bool:
+        """Return whether an approver's name that no policy tells of is that of an identity."""
+        return (self.policy is None or name not in self.policy.people) and _means(name, identity)
+
     def listed(self, names: Sequence[str]) -> list[str]:
         """Return the people that names mean, groups with their members."""
         found: dict[str, None] = {}
@@ -234,6 +237,16 @@ class People:
         if record.time < key.since or (key.end is not None and record.time >= key.end):
             return FORGED, f"the key of {person} did not count at {iso(record.time)}"
         return COUNTS, ""
+
+
+def _signer(policy: Policy, signature: Signature, identity: Identity) -> str | None:
+    """Return the person of a policy whose key signed, if an identity is theirs. A key that has expired since counted
+    then, if the policy says so."""
+    owned = policy.key_of(signature) if signature.state in (GOOD, UNKNOWN, EXPIRED) else None
+    if owned is None:
+        return None
+    emails = {each.casefold() for each in policy.people[owned[0]].emails}
+    return owned[0] if not emails or identity.email.casefold() in emails else None
 
 
 def _folded(identity: Identity) -> str:

@@ -30,6 +30,7 @@ from uwf_git.store.approvals import (
     ApprovalRecord,
     authors_of,
     ident,
+    parse_said,
     records_up_to,
 )
 from uwf_git.store.index import CommitRow, commit_row
@@ -52,6 +53,7 @@ from uwf_git.verify.verified import Known, Record
 from uwf_git.workflow.moderator import AwaitingAnswer, Decision, Next
 
 MOST = 4000  # approvals that a step may stand on
+SKEW = 300  # seconds that a clock may be set back between an answer and its commit
 
 
 class ApprovedDiff(NamedTuple):
@@ -86,6 +88,9 @@ class ApprovalChecks:
         self._known = known
         self._make_people = people
         self._people: People | None = None
+        self._links: dict[Oid, ApprovalLink | None] = {}
+        self._said: dict[Hash, Approval | Revocation] = {}
+        self._gates: dict[tuple[bytes, str], Gate] = {}
         self._codes: dict[bytes, tuple[Revision | None, str]] = {}
         self.unjudged: list[Unjudged] = []
         self.diffs: list[ApprovedDiff] = []
@@ -138,7 +143,6 @@ class ApprovalChecks:
         content = here.get(node)
         if content is None:
             raise Bad("missing-node", f"node {node} cannot be read")
-        earlier = self._records_up_to(commit.parents[0]) if before is not None else []
         if is_kind(content.type, "approval"):
             said: Approval | Revocation = parse_approval(content.payload)
         elif is_kind(content.type, "revocation"):
@@ -155,12 +159,13 @@ class ApprovalChecks:
             head,
             known.definition(head).nodes,
             report,
-            frozenset(each.hash for each in earlier),
+            frozenset([said.approval]) if isinstance(said, Revocation) else frozenset(),
         )
         if commit.author != ident(said):
             report("wrong-author", f"the author is {one_line(commit.author, 120)!r}, who is not its person")
         record = ApprovalRecord(node, commit.oid, commit.committer, commit.time, said)
-        role = self._check_said(record, earlier, head, here, report)
+        given = self._given(said, commit.parents[0]) if before is not None else None
+        role = self._check_said(record, given, head, here, report)
         if isinstance(said, Approval):
             output = known.content(here, said.output).payload
             message = layout.approval_message(node, said.role, pages.verdict(output))
@@ -175,14 +180,13 @@ class ApprovalChecks:
     def _check_said(
         self,
         record: ApprovalRecord,
-        earlier: Sequence[ApprovalRecord],
+        given: ApprovalRecord | None,
         head: Record,
         here: Mapping[Hash, Node],
         report: Report,
     ) -> str:
         said = record.said
         if isinstance(said, Revocation):
-            given = next((each for each in earlier if each.hash == said.approval), None)
             if given is None or not isinstance(given.said, Approval):
                 raise Bad("wrong-chain", f"revocation {record.hash} is of no approval before it")
             if problem := self.people.record_problem(record):
@@ -249,21 +253,37 @@ class ApprovalChecks:
         elif self._known.objects.blob(row[2]) != layout.GITATTRIBUTES:
             report("wrong-page", ".gitattributes is not the one of the format", Oid(raw=row[2]))
 
+    def _given(self, said: Approval | Revocation, tip: Oid) -> ApprovalRecord | None:
+        """Return the approval that a revocation takes back, which `tip` leads to."""
+        if isinstance(said, Approval):
+            return None
+        return next((each for each in self._records_up_to(tip) if each.hash == said.approval), None)
+
     def _records_up_to(self, tip: Oid) -> list[ApprovalRecord]:
         count = 0
 
         def link(oid: Oid) -> ApprovalLink | None:
             nonlocal count
-            row = self._row(oid.raw)
-            if row is None or row.kind != "approval":
-                return None
             count += 1
             if count > MOST:
                 raise Bad("tree-limit", f"a thread has over {MOST} approvals", tip)
-            commit = self._known.objects.commit(oid)
-            return ApprovalLink(row.node, commit.parents, commit.committer, commit.time)
+            if oid not in self._links:
+                self._links[oid] = self._link(oid)
+            return self._links[oid]
 
-        return records_up_to(tip, link, self._known.nodes.get)
+        return records_up_to(tip, link, self._parsed)
+
+    def _link(self, oid: Oid) -> ApprovalLink | None:
+        row = self._row(oid.raw)
+        if row is None or row.kind != "approval":
+            return None
+        commit = self._known.objects.commit(oid)
+        return ApprovalLink(row.node, commit.parents, commit.committer, commit.time)
+
+    def _parsed(self, node: Hash) -> Approval | Revocation:
+        if node not in self._said:
+            self._said[node] = parse_said(self._known.nodes.get(node))
+        return self._said[node]
 
     # Steps
 
@@ -375,7 +395,7 @@ class ApprovalChecks:
         if commit.committer != ident(said):
             by = one_line(commit.committer, 80)
             report(FORGED, f"approval {named[0]} says {said.by}, and the step is committed by {by}")
-        if said.at > commit.time:
+        if said.at > commit.time + SKEW:
             report(FORGED, f"approval {named[0]} is of a time after its commit")
         if said.digest != said.shown.digest:
             report(FORGED, f"the digest of approval {named[0]} is not that of its parts")
@@ -403,16 +423,20 @@ class ApprovalChecks:
     # What was shown
 
     def _gate(self, role: Role, decision: Next, head: Record) -> Gate:
-        start = head.row.start or head.row.node
-        return Gate(
-            role,
-            self._known.nodes.get(role.schema).payload,
-            self._known.name_of(head),
-            start,
-            _prev(head),
-            self._shown(head, role.name, decision),
-            self._authors(head) if role.not_author else (),
-        )
+        key = head.row.oid, role.name
+        if key not in self._gates:
+            if len(self._gates) >= 1024:
+                self._gates.clear()
+            self._gates[key] = Gate(
+                role,
+                self._known.nodes.get(role.schema).payload,
+                self._known.name_of(head),
+                head.row.start or head.row.node,
+                _prev(head),
+                self._shown(head, role.name, decision),
+                self._authors(head) if role.not_author else (),
+            )
+        return self._gates[key]
 
     def _shown(self, head: Record, role: str, decision: Next | AwaitingAnswer) -> Shown:
         known, workflow = self._known, self._known.definition(head).workflow
