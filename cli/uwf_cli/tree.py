@@ -195,9 +195,26 @@ remote = Group(
         "reject-rewrite": CommandEntry(
             "uwf_cli.commands.sharing:reject_rewrite", "Push yours back to a remote that has rewritten it."
         ),
+        "hook": CommandEntry(
+            "uwf_cli.commands.trust:hook", "Print an update hook that enforces the trust policy on a server."
+        ),
     },
     examples=("uwf remote add origin git@example.com:team/threads.git", "uwf remote list"),
     help="Manage remotes.",
+)
+
+trust = Group(
+    "trust",
+    {
+        "init": CommandEntry(
+            "uwf_cli.commands.trust:init", "Make a first policy, with you as its maintainer."
+        ),
+        "show": CommandEntry("uwf_cli.commands.trust:show", "Show who signs what."),
+        "set": CommandEntry("uwf_cli.commands.trust:set_", "Change the policy to a trust file."),
+        "log": CommandEntry("uwf_cli.commands.trust:log", "List the policy's versions, newest first."),
+    },
+    examples=("uwf trust init", "uwf trust show --file > trust.yaml", "uwf trust set trust.yaml"),
+    help="Say who the people are, with which keys, and what has to be signed by whom.",
 )
 
 uwf = Group(
@@ -226,6 +243,7 @@ uwf = Group(
         ),
         "unbundle": CommandEntry("uwf_cli.commands.sharing:unbundle", "Import the threads of a bundle."),
         "publish": publish,
+        "trust": trust,
         "unpublish": CommandEntry(
             "uwf_cli.commands.review:unpublish", "Delete a published branch from a remote."
         ),
@@ -268,7 +286,7 @@ uwf = Group(
         "Read": ("ps", "watch", "grep", "stats", "export"),
         "Workflows and crews": ("workflow", "templates", "guide"),
         "Many at once": (),
-        "Share": ("remote", "push", "pull", "clone", "bundle", "unbundle", "publish", "unpublish"),
+        "Share": ("remote", "push", "pull", "clone", "bundle", "unbundle", "publish", "unpublish", "trust"),
         "Store and settings": (
             "config",
             "doctor",

@@ -103,7 +103,10 @@ class Machine:
         )
         assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
         verified = self("verify", "--all", check=None)
-        assert verified.code == 0, verified.out + verified.err
+        assert verified.code == 0 or self._is_empty(verified), verified.out + verified.err
+
+    def _is_empty(self, verified: Any) -> bool:
+        return verified.code == 13 and not self.refs()
 
     def is_sound(self) -> None:
         """It verifies, and doctor finds nothing wrong."""

@@ -40,7 +40,7 @@ CODES = {
     "reindex": {0},
     "steps": {0, 3},
     "list": {0},
-    "verify": {0},
+    "verify": {0, 13},  # of an empty store
     "push": {0, 4},
     "push-one": {0, 3, 4},
     "pull": {0, 4},

@@ -40,6 +40,7 @@ graph:
 """
 REMOTE = "remote"
 KILLED = -9
+NOTHING = 13  # to verify
 UNREAD = "?"
 
 
@@ -211,6 +212,8 @@ class World:
         found = self._fsck(self.store(machine))
         for command in (("verify", "--all"), ("doctor",)):
             done = self.call(machine, *command)
+            if done.returncode == NOTHING and not self.git("--git-dir", self.store(machine), "for-each-ref"):
+                continue
             if done.returncode and not (command == ("doctor",) and _only_warnings(done.stdout)):
                 found.append(
                     f"uwf {' '.join(command)}: {done.returncode} {done.stdout.decode()[:2000]} {done.stderr.decode()}"

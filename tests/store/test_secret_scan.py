@@ -37,7 +37,7 @@ thread diff, thread log, thread stop, ps, grep, inbox, cas get, cas has, cas ref
 cas schema get, remote list, export, agent list, agent check, config get, config list, config set, config unset
 config edit, setup, templates, stats, trace export, debug, verify, completion, guide, help, watch, eval list, eval show
 eval compare, eval baseline show, eval report, eval baseline list, eval baseline history, workspace list
-workspace path, remote accept-rewrite, remote reject-rewrite
+workspace path, remote accept-rewrite, remote reject-rewrite, trust show, trust log, remote hook
 """
 # What serves the other commands, and shows what is there; a fleet makes its steps as `thread step` does.
 FLEET = "run worker start status pause resume cancel sync"
@@ -146,6 +146,10 @@ def _definitions(call: Caller, tmp_path: Path) -> None:
     call("workflow rm", "gone")
     for command in ("workflow trust", "workflow untrust"):
         call(command, "pair", check=None)
+    key = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + bytes(32)).decode()
+    policy = f"people: {{ann: {{keys: [ssh-ed25519 {key}]}}}}\nmaintainers: [ann]\n"
+    call.refused("trust set", write(str(tmp_path / "trust.yaml"), f"{policy}# {WORD}\n"), name="MODEL_KEY")
+    call("trust init", check=None)
     call.refused("cas put", "Text", json.dumps(SAID), name="MODEL_KEY")
     call.refused("cas put", "Text", json.dumps(f"it is {WORD}"), name="MODEL_KEY")
     call("cas put", "Text", '"clean"')

@@ -54,8 +54,8 @@ def test_people_groups_and_rules_are_read(ann: Signer, bob: Signer) -> None:
         "answers of threads release-*: signed by both",
         "workflows *: signed",
     ]
-    assert [len(policy.rules_for("threads", name, "answers")) for name in ("release-1", "other")] == [1, 0]
-    assert not policy.rules_for("threads", "release-1", "steps")
+    assert [len(policy.rules_for("threads", name, ["answers"])) for name in ("release-1", "other")] == [1, 0]
+    assert not policy.rules_for("threads", "release-1", ["steps"])
 
 
 def test_a_signature_is_the_person_s_whose_key_made_it(ann: Signer) -> None:
@@ -169,8 +169,8 @@ def test_a_pattern_takes_no_time_on_a_hostile_name() -> None:
         f"people: {{ann: {{keys: [{{x509: {FINGERPRINT}}}]}}}}\nmaintainers: [ann]\n"
         "rules: [{threads: '*a*a*a*a*a*a*a*a*b', require: signed}]\n"
     )
-    assert not policy.rules_for("threads", "a" * 100_000, "steps")
-    assert policy.rules_for("threads", "a" * 10 + "b", "steps")
+    assert not policy.rules_for("threads", "a" * 100_000, ["steps"])
+    assert policy.rules_for("threads", "a" * 10 + "b", ["steps"])
 
 
 def test_the_page_shows_keys_and_rules_and_no_markup_of_names(ann: Signer) -> None:

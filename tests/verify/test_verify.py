@@ -219,7 +219,7 @@ def test_what_is_fetched_is_verified_by_its_names_there(uwf: Uwf, instance: Inst
     git.point(f"refs/uwf/remotes/origin/threads/{FRESH}", bad)
     git.point(f"refs/uwf/remotes/origin/threads/{head.thread}", str(head.commit))
     assert uwf("verify").json["findings"] == []
-    found = uwf("verify", "--remote", "origin", check=7).json
+    found = uwf("verify", "--remote", "origin", "--no-fetch", check=7).json
     assert found["findings"] == [
         {
             "code": "extra-file",

@@ -6,39 +6,52 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.base.errors import NothingToVerify, Usage
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
+from uwf_git.trust.ability import has_policy
 from uwf_git.verify.findings import UNCHECKED as UNCHECKED
-from uwf_git.verify.findings import Finding
+from uwf_git.verify.findings import UNTRUSTED, Finding
 from uwf_git.verify.whole import VerifyResult, missing_refs
 
 if TYPE_CHECKING:
+    from uwf_git.api.branches import VerifiedBranch
     from uwf_git.trust.signatures import Signed
+    from uwf_git.verify.published import Published
 
 
 REWRITTEN = ("rewritten", "rolled-back")
 
 
 class Report(NamedTuple):
-    """A verification's result: the verified `refs`, the `findings`, and the signatures in `signed`, None if
-    not requested."""
+    """A verification's result: the verified `refs`, the `findings`, the signatures in `signed`, None if not
+    requested, what a branch holds in `published`, None for a store, and the number of a remote's verified
+    `branches`, None if it was not asked."""
 
     refs: Mapping[str, Oid | None]
     verified: VerifyResult
     findings: list[Finding]
     signed: list[Signed] | None = None
+    published: Published | None = None
+    branches: int | None = None
 
     @property
     def is_damaged(self) -> bool:
-        """Whether there are findings other than unchecked and rewritten ones."""
-        return any(finding.code not in (UNCHECKED, *REWRITTEN) for finding in self.findings)
+        """Whether something is wrong, beside what is unchecked, rewritten or not signed as required."""
+        others = (UNCHECKED, *REWRITTEN, *UNTRUSTED)
+        return any(finding.code not in others for finding in self.findings)
 
     @property
     def is_rewritten(self) -> bool:
         """Whether a remote has other history than was seen there."""
         return any(finding.code in REWRITTEN for finding in self.findings)
+
+    @property
+    def is_untrusted(self) -> bool:
+        """Whether something is not signed as required."""
+        return any(finding.code in UNTRUSTED for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
         found = self.verified
@@ -48,6 +61,11 @@ class Report(NamedTuple):
             "warnings": [finding.as_json() for finding in found.warnings],
             "notes": [finding.as_json() for finding in found.notes],
         }
+        if self.published is not None:
+            value |= self.published.to_json()
+            value["verified"] |= self.published.counts
+        if self.branches is not None:
+            value["verified"]["branches"] = self.branches
         if self.signed is not None:
             value["signatures"] = [_as_json(each) for each in self.signed]
         return value
@@ -58,9 +76,11 @@ def check(
     threads: Collection[ThreadId] = (),
     remote: str | None = None,
     on_commit: Callable[[], None] = lambda: None,
+    fetches: bool = True,
 ) -> Report:
     """Verify some threads with their folds and code, what was last fetched from a remote, or the whole store,
-    without cached results. Raises NotFound."""
+    without cached results. With `fetches`, the branches that uwf published on the remote are listed, fetched and
+    verified too. Raises NotFound, NothingToVerify."""
     from uwf_git.verify.code import check_code, check_diffs, projects_of
     from uwf_git.verify.whole import verify_refs
 
@@ -68,13 +88,45 @@ def check(
     refs = _refs(instance, threads) if remote is None else _refs_of_remote(instance, remote)
     verified = verify_refs(repository, refs, repository.config.max_blob, on_commit)
     if remote is not None:
-        return Report(refs, verified, [*verified.findings, *_rewritten(instance, remote, refs, verified)])
+        report = Report(refs, verified, [*verified.findings, *_rewritten(instance, remote, refs, verified)])
+        return _with_branches(instance, remote, report, on_commit) if fetches else _something(report, remote)
     code = check_code(verified.code, projects_of(instance, verified.code))
     diffs = check_diffs(verified.diffs, projects_of(instance, verified.code))
     missing = missing_refs(instance.store, threads)
     verified = verified._replace(notes=(*verified.notes, *code.notes))
     rewritten = [] if threads else _rewritten_in_a_mirror(instance, refs, verified)
-    return Report(refs, verified, [*missing, *verified.findings, *code.findings, *diffs, *rewritten])
+    return _something(
+        Report(refs, verified, [*missing, *verified.findings, *code.findings, *diffs, *rewritten])
+    )
+
+
+def _something(report: Report, remote: str = "") -> Report:
+    """Return a report, unless there was nothing to verify. Raises NothingToVerify."""
+    found = report.verified
+    if report.findings or found.nodes or found.threads or found.notes or report.branches:
+        return report
+    if remote:
+        raise NothingToVerify(f"nothing was fetched from {remote}", f"fetch it: uwf pull {remote}")
+    raise NothingToVerify(
+        "the store is empty",
+        "for a checkout: uwf verify . — for what others pushed: uwf pull, then uwf verify",
+    )
+
+
+def _with_branches(instance: Instance, remote: str, report: Report, on_commit: Callable[[], None]) -> Report:
+    from uwf_git.api.branches import verify_on_remote
+
+    wrong = {finding.ref for finding in report.findings}
+    sound = {ref: oid for ref, oid in report.refs.items() if oid is not None and ref not in wrong}
+    found = verify_on_remote(instance, instance.remotes.get(remote), sound, on_commit)
+    if found.failure is not None and not report.refs:
+        raise found.failure
+    verified = report.verified
+    verified = verified._replace(
+        warnings=(*verified.warnings, *found.warnings), notes=(*verified.notes, *found.notes)
+    )
+    findings = [*report.findings, *found.findings]
+    return _something(report._replace(verified=verified, findings=findings, branches=found.verified), remote)
 
 
 def _rewritten(
@@ -128,12 +180,56 @@ def verify(instance: Instance, threads: Collection[ThreadId] = ()) -> list[Findi
 
 
 def with_signatures(instance: Instance, report: Report) -> Report:
-    """Return a report with signatures; bad ones become findings."""
+    """Return a report with signatures, as judged with the keys of the trust policy, else the user's; bad ones
+    become findings."""
+    from uwf_git.trust.policies import current
     from uwf_git.trust.signatures import signed_records
 
     refs = {name: oid for name, oid in report.refs.items() if oid is not None}
-    signed = signed_records(instance.store.repository, refs)
+    policy = current(instance)
+    signed = signed_records(instance.store.repository, refs, policy.allowed_signers() if policy else None)
     return report._replace(findings=[*report.findings, *_bad(signed)], signed=signed)
+
+
+def with_requirements(instance: Instance, report: Report, require: str | None = None) -> Report:
+    """Return a report with a finding for each record that isn't signed as the trust policy requires, and as
+    `require` says: `signed`, or `signed-by=` with names of people and groups, without a policy of git's
+    signers. Raises Usage."""
+    if require is None and not has_policy(instance):
+        return report
+    from uwf_git.store.index import Overlay
+    from uwf_git.store.indexing import Store
+    from uwf_git.trust.judgement import Requirements, judge_by_git, with_rule
+    from uwf_git.trust.policies import current
+    from uwf_git.verify.requirements import findings_of
+
+    policy = current(instance)
+    store = Store(instance.store.repository, Overlay())
+    refs = {name: oid for name, oid in report.refs.items() if oid is not None}
+    judged = []
+    if policy is not None and policy.rules:
+        judged += Requirements(store, policy, fresh=True).judge(refs)
+    if require is not None:
+        names = _names_in(require)
+        if policy is None:
+            judged += judge_by_git(store, refs, names)
+        else:
+            if unknown := [name for name in names if not policy.members([name])]:
+                raise Usage(f"the trust policy has no person or group {unknown[0]!r}", "see: uwf trust show")
+            judged += Requirements(store, with_rule(policy, names), fresh=True).judge(refs)
+    return report._replace(findings=[*report.findings, *dict.fromkeys(findings_of(judged))])
+
+
+def _names_in(require: str) -> list[str]:
+    if require == "signed":
+        return []
+    word, equals, rest = require.partition("=")
+    names = [name.strip() for name in rest.split(",") if name.strip()]
+    if word != "signed-by" or not equals or not names:
+        raise Usage(
+            f"--require {require!r} is neither signed nor signed-by=NAME[,NAME]", "see: uwf verify --help"
+        )
+    return names
 
 
 def _refs(instance: Instance, threads: Collection[ThreadId]) -> dict[str, Oid | None]:
@@ -179,13 +275,29 @@ def _as_json(signed: Signed) -> dict[str, Any]:
     return {**record, **signed.signature._asdict()}
 
 
-def check_tree(path: Path, revision: str = "HEAD", on_commit: Callable[[], None] = lambda: None) -> Report:
-    """Verify a commit of the checkout or repository at a path, by what uwf published in it. No store is
-    needed, and nothing is written. Raises NothingToVerify, NotFound, Invalid."""
-    from uwf_git.verify.checkout import open_checkout
-    from uwf_git.verify.published import verify_commit
+def check_tree(
+    path: Path,
+    revision: str = "HEAD",
+    branch: str = "",
+    on_commit: Callable[[], None] = lambda: None,
+    files: bool = True,
+) -> Report:
+    """Verify a commit of the checkout or repository at a path by what uwf published in it, and with HEAD the `files`
+    of the checkout. `branch` names the one that a detached HEAD is of, as in a checkout for a pull request. No store is
+    needed, and nothing is written. Raises NothingToVerify, NotFound, Invalid, StoreDamaged."""
+    from uwf_git.api.branches import verify_checkout
 
-    checkout = open_checkout(path)
-    commit = checkout.commit(revision)
-    verified = verify_commit(checkout.repository, commit, revision, on_commit)
-    return Report({revision: commit}, verified, list(verified.findings))
+    return _of_branch(verify_checkout(path, revision, branch, on_commit, files))
+
+
+def check_branch(instance: Instance, name: str, on_commit: Callable[[], None] = lambda: None) -> Report:
+    """Verify a branch, tag or commit of a store's repository. Raises NotFound, NothingToVerify, StoreDamaged."""
+    from uwf_git.api.branches import verify_in_store
+
+    return _of_branch(verify_in_store(instance, name, on_commit))
+
+
+def _of_branch(found: VerifiedBranch) -> Report:
+    refs = {found.branch.at or found.branch.ref or found.branch.name: found.commit}
+    verified = found.published.verified
+    return Report(refs, verified, list(verified.findings), published=found.published)

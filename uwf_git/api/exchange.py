@@ -80,6 +80,17 @@ def fetch(
     return gather(instance, git, remote, threads, on_verified)
 
 
+def trusted_first(instance: Instance, pulled: Pulled) -> str:
+    """Return the first commit of the trust policy that a pull brought to a store without one, "" if none."""
+    from uwf_git.sync.reconcile import Case
+    from uwf_git.trust.policies import remembered
+
+    if not any(each.ref == layout.POLICY and each.case == Case.UNKNOWN for each in pulled.adopted):
+        return ""
+    known = remembered(instance.store.repository)
+    return str(known.first) if known is not None else ""
+
+
 def raise_if_incomplete(pulled: Pulled) -> None:
     """Raise StoreDamaged for invalid refs, Rewritten for rewritten history, Busy for postponed refs."""
     from uwf_git.sync.pull import raise_if_incomplete

@@ -27,6 +27,7 @@ from uwf_git.base.errors import (
     NotFound,
     OutOfRounds,
     Paused,
+    RequirementUnmet,
     SigningFailed,
     StoreDamaged,
     Throttled,
@@ -95,6 +96,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.maintenance import maintain
 from uwf_git.store.private import KILL, PAUSE, AgentReport, EngineOrder
 from uwf_git.store.threads import ConcurrentCommit
+from uwf_git.trust.ability import ENDS, raise_if_unable, raise_if_unable_to_step
 from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.shared_folder import sharing
 
@@ -282,6 +284,7 @@ def take_turn(
         return _completed(instance, at, found, standing_here)
     if found.next != END:
         assert found.next is not None
+        raise_if_unable_to_step(instance, at.history.workflow, found.next)
         standing = budget_before(instance, at.head, found.next, agent)
         if standing is not None and standing.reached is not None:
             raise budget.waiting(thread, standing)
@@ -380,7 +383,7 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
     """End a thread and its running agent. Interrupted work becomes a failed attempt. Makes
     `refs/uwf/archive/<ULID>` and deletes the active ref; may move `refs/uwf/attempts/<ULID>`. Raises Invalid
     for a thread that has ended, Busy if its agent does not end."""
-    instance.threads.active_head(thread)
+    raise_if_unable(instance, "threads", instance.threads.active_head(thread).row.name or "", (ENDS,))
     try:
         end_step(instance, thread, KILL)
         with instance.locks.hold(thread, wait=5.0):
@@ -452,6 +455,7 @@ def append_step(
     """Commit a checked StepNode and return the new position. If a push moved the thread meanwhile, the step
     becomes a new thread, named by HeadMoved. `begins` creates the thread."""
     thread = at.head.thread
+    raise_if_unable_to_step(instance, at.history.workflow, made.role, made.agent)
     detail = instance.store.detail(made.detail)
     known = {past.hash for past in at.history.steps}
     context = instance.threads.context(node, at.history.workflow)
@@ -485,6 +489,7 @@ def append_step(
 # With these, a step that is whole may be committed another time.
 _PASSING = (
     Busy,
+    RequirementUnmet,
     SigningFailed,
     StoreUnwritable,
     WorkspaceFailed,

@@ -76,11 +76,18 @@ class ObjectDatabase:
         self._git = git
         self.path = common_dir(Path(str(git.path)))
         self._objects = str(self.path / "objects")
+        self.variables: Mapping[str, str] = {}
         self._bulk: Bulk | None = None
         self._joining: PackJoin | None = None
         self.writers = Writers(self.path / PRIVATE)
         self._stored: Mapping[bytes, tuple[int, bytes]] = {}  # recently written, as one pack
         self._packs = OdbBackendPack(self._objects)  # those that are there by now
+
+    def borrow(self, objects: Path) -> None:
+        """Read the objects of another folder too, such as those of a push that a server has not taken yet. Calls of git
+        take `variables`."""
+        all_objects(self._git).add_disk_alternate(str(objects))
+        self.variables = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(objects)}
 
     def read(self, oid: Oid) -> tuple[int, bytes]:
         """Return an object's kind (COMMIT, TREE, BLOB, TAG) and content, checked against its id. Raises

@@ -31,8 +31,7 @@ class _Objects(NamedTuple):
 
 class ForeignRepository(Repository):
     """The objects of a repository, given by the folder that has them. Limits come from the user's
-    configuration. `shallow` are the commits whose parents were not fetched; `is_partial` says whether objects may
-    have been left out."""
+    configuration. `is_partial` says whether objects may have been left out."""
 
     def __init__(self, common: Path) -> None:
         """Raises NotFound, Invalid for a format that isn't supported, StoreDamaged for files to wait for."""
@@ -46,7 +45,6 @@ class ForeignRepository(Repository):
         self.config = UserConfig()
         self._trees = {}
         self._roots = {}
-        self.shallow = _shallow(common)
         self.is_partial = any(objects.glob("pack/*.promisor"))
 
     def _write(self, kind: int, data: bytes) -> NoReturn:
@@ -70,7 +68,8 @@ class UserConfig(GitConfig):
         return [Config(str(path)) for path in (*users, Path("/etc/gitconfig")) if path.is_file()]
 
 
-def _shallow(common: Path) -> frozenset[Oid]:
+def shallow_commits(common: Path) -> frozenset[Oid]:
+    """Return the commits of a repository whose parents were not fetched. Raises StoreDamaged, Invalid."""
     try:
         data = read_file(common / "shallow", _LONGEST) or b""
     except OSError as error:

@@ -100,8 +100,8 @@ class ReceiveLimitExceeded(RemoteFailed):
 
 class Git:
     """git on one repository. `progress` gets its standard error, and "" after each call. `bounds` apply to
-    calls with remote data. `patience` limits calls to a remote, in seconds; None for no limit. `variables` are
-    added to its environment."""
+    calls with remote data. `patience` limits calls to a remote, in seconds, and `seconds` every call; None for no
+    limit. `variables` are added to its environment."""
 
     def __init__(
         self,
@@ -111,9 +111,11 @@ class Git:
         bounds: Bounds = BOUNDS,
         patience: float | None = None,
         variables: Mapping[str, str] = {},
+        seconds: float | None = None,
     ) -> None:
         self.git_dir = git_dir
         self._variables = variables
+        self._seconds = seconds
         self.bounds = bounds
         self._patience = patience
         self._progress = progress
@@ -230,7 +232,8 @@ class Git:
 
     @contextlib.contextmanager
     def _in_time(self, child: subprocess.Popen[bytes], args: Sequence[str]) -> Iterator[None]:
-        if self._patience is None or command_of(args) not in _REMOTE:
+        limit = self._patience if command_of(args) in _REMOTE else self._seconds
+        if limit is None:
             yield
             return
         late = False
@@ -241,7 +244,7 @@ class Git:
                 late = True
                 stop(child, _GRACE, attached=True)
 
-        timer = threading.Timer(self._patience, end)
+        timer = threading.Timer(limit, end)
         timer.daemon = True
         timer.start()
         try:
@@ -253,8 +256,8 @@ class Git:
             timer.cancel()
         if late:
             raise RemoteFailed(
-                f"git {command_of(args)} failed: it took more than {self._patience:.0f} s and was ended",
-                "see whether the remote answers",
+                f"git {command_of(args)} failed: it took more than {limit:.0f} s and was ended",
+                "see whether the remote answers" if self._seconds is None else "look for what it waits for",
             )
 
 

@@ -47,7 +47,7 @@ def sign(configured: Configured, user: Person, data: bytes) -> str:
 
 
 def _sign_ssh(configured: Configured, program: str, data: bytes) -> str:
-    key = configured("user.signingKey") or _default_ssh_key(configured)
+    key = configured("user.signingKey") or default_ssh_key(configured)
     literal = key.removeprefix("key::") if key.startswith("key::") else key if key.startswith("ssh-") else ""
     with tempfile.TemporaryDirectory(prefix="uwf-sign-") as folder:
         text = Path(folder) / "data"
@@ -64,7 +64,8 @@ def _sign_ssh(configured: Configured, program: str, data: bytes) -> str:
         return _armour(made.read_bytes())
 
 
-def _default_ssh_key(configured: Configured) -> str:
+def default_ssh_key(configured: Configured) -> str:
+    """Return what `gpg.ssh.defaultKeyCommand` prints. Raises SigningFailed."""
     command = configured("gpg.ssh.defaultKeyCommand")
     if not command:
         raise SigningFailed(

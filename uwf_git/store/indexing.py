@@ -34,6 +34,9 @@ class Store(NodeStore):
         """With the caller's `index`, only what is passed to `index_commit` is known: no ref is followed."""
         super().__init__(repository, index or Index(repository.private))
         self._follows_refs = index is None
+        self.before_record: Callable[[str, str, str], None] = lambda kind, name, record: None
+        """Is told of a record that is about to be made: its kind of version, or `threads`, the name of that or of the
+        thread's workflow, and `starts` or `ends`; what it raises prevents it."""
         self._taking_in = False
         self._made_anew = False
         if self._follows_refs:

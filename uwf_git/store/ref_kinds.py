@@ -20,7 +20,7 @@ TRUST = RefKind(
     order=5,
     target="policy",
     settle="policy",
-    word="trust policy",
+    word="trust",
 )
 WORKFLOWS = RefKind(
     "refs/uwf/workflows/",

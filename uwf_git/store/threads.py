@@ -279,6 +279,7 @@ class Threads(Histories):
         """Start a thread of a workflow version. `max_rounds` is for code workflows, `persona` and `data` for
         crews. `origin` is the head of the conversation or run that it follows. Makes `refs/uwf/threads/<new
         ULID>`."""
+        self._store.before_record("threads", self._name_of(workflow), "starts")
         with self._store.together():
             node = self._store.put(*start_node(workflow, prompt, budget, max_rounds, persona, data))
             return self.fork(self.begin(version, node, origin=origin))
@@ -286,6 +287,7 @@ class Threads(Histories):
     def start_all(self, version: Oid, workflow: Hash, tasks: Sequence[Task]) -> list[ThreadId]:
         """Start one thread per task with one write; return their ids in order. Makes `refs/uwf/threads/<new
         ULID>` for each."""
+        self._store.before_record("threads", self._name_of(workflow), "starts")
         threads = sorted(new_thread_id() for _ in tasks)
         with self._store.together():
             nodes = [
@@ -306,6 +308,9 @@ class Threads(Histories):
                     self._store.moved(name, commit, commit)
         log.info("V8M3TQ5H", "begins {count} threads", count=len(threads), first=threads[:1])
         return threads
+
+    def _name_of(self, workflow: Hash) -> str:
+        return str(self._store.get(workflow).payload["name"])
 
     def begin(self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None) -> Oid:
         """Return the commit of a StartNode; `origin` becomes its second parent. Touches no ref."""
@@ -523,6 +528,7 @@ class Threads(Histories):
                 self._let_go(head.thread)
             return head
         self._store.gate(reason, "the reason", "a tag")
+        self._store.before_record("threads", head.row.name or "", "ends")
         text = layout.end_message(status, reason)
         tag = self._repository.write_tag(layout.tag_name(head.thread), head.commit, text)
         row = self._store.index_tag(tag)

@@ -189,6 +189,7 @@ class Versions(ABC, Generic[Defined]):
         """Register a definition under its name; unchanged content creates no version. Moves its ref. Raises
         HeadMoved if it keeps moving."""
         name = self.name_of(definition)
+        self._store.before_record(self.kind, name, "")
         for last_try in (False, False, True):
             old = self._repository.ref(self.prefix + name)
             if old is not None and self.holds(old, definition):
@@ -272,6 +273,7 @@ class Versions(ABC, Generic[Defined]):
             raise NotFound(f"{self.kind} {name!r} has {missing}", f"see: {self.refs.commands} history {name}")
         if self.are_same(target.version, now):
             return now
+        self._store.before_record(self.kind, name, "")
         old, source = Oid(hex=now.commit), Oid(hex=origin(target).version.commit)
         tree = self._repository.commit(source).tree
         return self.move(name, old, self._commit(name, target.version.hash, tree, [old, source]))

@@ -28,8 +28,10 @@ from uwf_git.sync.reconcile import (
 )
 from uwf_git.sync.removal import forget_removed, removed_threads
 from uwf_git.sync.rewritten import RemoteHistory, Rewrite, keep
+from uwf_git.trust.ability import has_policy
 
 if TYPE_CHECKING:
+    from uwf_git.sync.admission import Admission
     from uwf_git.verify.findings import Finding
     from uwf_git.verify.whole import ReceivedRefsVerifier
 
@@ -74,6 +76,13 @@ class RefusedRef(NamedTuple):
         from uwf_git.verify.findings import UNCHECKED
 
         return bool(self.findings) and all(each.code == UNCHECKED for each in self.findings)
+
+    @property
+    def is_untrusted(self) -> bool:
+        """Whether it is sound, and not signed as it has to be."""
+        from uwf_git.verify.findings import UNTRUSTED
+
+        return bool(self.findings) and all(each.code in UNTRUSTED for each in self.findings)
 
     @property
     def reason(self) -> str:
@@ -196,7 +205,9 @@ class Adoption:
     def _settle(
         self, differing: Mapping[str, Oid], threads: Sequence[ThreadId]
     ) -> Iterator[Adopted | RefusedRef]:
-        kinds = {name: ref_kinds.kind_of(name) for name in sorted(differing)}
+        # The policy says what of the others may be taken over.
+        ordered = sorted(differing, key=lambda name: (name != layout.POLICY, name))
+        kinds = {name: ref_kinds.kind_of(name) for name in ordered}
         for name, kind in kinds.items():
             if kind is not None and not kind.of_thread:
                 yield from self._sound(name, differing[name], self._settlers[kind.settle])
@@ -251,7 +262,11 @@ class Adoption:
         def settled() -> Iterator[Adopted | RefusedRef]:
             if findings := self._verify(name, oid):
                 yield RefusedRef(name, findings)
-            elif not self._is_rewritten(name, oid):
+            elif self._is_rewritten(name, oid):
+                return
+            elif findings := self._untrusted(name, oid):
+                yield RefusedRef(name, findings)
+            else:
                 yield from settle(name, oid)
 
         return self._guarded(name, settled())
@@ -299,9 +314,21 @@ class Adoption:
             self._notify()
         return findings
 
+    def _untrusted(self, name: str, oid: Oid) -> tuple[Finding, ...]:
+        """Return the findings of a verified ref that doesn't meet the trust policy."""
+        return self._trust.findings(name, oid) if self._trust is not None else ()
+
     def _notify(self) -> None:
         if self._on_verified:
             self._on_verified(self._of - len(self._waiting), self._of)
+
+    @cached_property
+    def _trust(self) -> Admission | None:
+        if layout.POLICY not in self._refs and not has_policy(self._instance):
+            return None
+        from uwf_git.sync.admission import Admission
+
+        return Admission(self._instance.store, self._refs.get(layout.POLICY))
 
     @cached_property
     def _trial(self) -> ReceivedRefsVerifier:
@@ -320,7 +347,8 @@ class Adoption:
             elif layout.THREADS + thread in self._refs:
                 yield from self._thread(thread)
                 continue
-            if findings := self._verify(name, self._refs[name]):
+            oid = self._refs[name]
+            if findings := self._verify(name, oid) or self._untrusted(name, oid):
                 yield RefusedRef(name, findings)
             else:
                 sound[name] = thread
@@ -344,6 +372,10 @@ class Adoption:
         sides = self._as_folded(thread, sides)
         if self._is_thread_rewritten(thread, sides):
             return
+        for side, name in ((sides.active, layout.THREADS), (sides.tag, layout.ARCHIVE)):
+            if side is not None and (findings := self._untrusted(name + thread, side)):
+                yield RefusedRef(name + thread, findings)
+                return
         yield _adopted(ref, thread, self._reconciler.settle(thread, sides))
 
     def _as_folded(self, thread: ThreadId, sides: Sides) -> Sides:

@@ -46,6 +46,7 @@ from uwf_git.sync.untrusted_versions import (
     same_version,
     version_below,
 )
+from uwf_git.trust.ability import unmet
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
@@ -269,7 +270,11 @@ def _take(
     if registered is not None and is_ancestor(git, source, registered):
         return Accepted(registry.current(name), "unchanged", str(registered), str(source))
     behind = registered is None or is_ancestor(git, registered, source)
-    if behind and is_version(trial, instance, source, name, registered):
+    if (
+        behind
+        and is_version(trial, instance, source, name, registered)
+        and not unmet(instance, kind, name, source)
+    ):
         version = registry.move(name, registered, source)
         return Accepted(version, "fast-forward", str(registered) if registered else None, str(source))
     if not behind:
@@ -293,10 +298,13 @@ def _version_of(
     """Return a version commit after `first` with `source`'s definition, author and time. `source` is its
     second parent, which is never followed. If its author isn't valid for git, the user makes the commit."""
     repository, name = instance.store.repository, registry.name_of(definition)
+    instance.store.before_record(registry.kind, name, "")
     tree, parents = registry.tree(definition), [*([first] if first else []), source]
     message = registry.message(name, registry.node_of(definition))
     commit = repository.rewrite_commit(source, tree, parents, message)
-    if not findings_in(instance, registry.prefix + name, commit):
+    if not unmet(instance, registry.kind, name, commit) and not findings_in(
+        instance, registry.prefix + name, commit
+    ):
         return commit
     commit = repository.write_commit(tree, parents, repository.user, message)
     if findings := findings_in(instance, registry.prefix + name, commit):

@@ -207,6 +207,17 @@ def remote_branches(git: Git, remote: Remote, refs: Iterable[str]) -> dict[str, 
     return found
 
 
+def is_listed_whole(found: Mapping[str, Oid]) -> bool:
+    """Return whether the list of a remote's branches has all of them."""
+    return len(found) < MOST_LISTED
+
+
+def listed_of_threads(git: Git, remote: Remote, threads: Iterable[ThreadId]) -> dict[str, Oid]:
+    """Return the refs of threads, active and ended, that a remote lists now. Raises RemoteFailed."""
+    names = [prefix + thread for thread in threads for prefix in (layout.THREADS, layout.ARCHIVE)]
+    return remote_branches(git, remote, names)
+
+
 def is_ancestor(git: Git, older: Oid, newer: Oid) -> bool:
     """Return whether a commit is another one or its ancestor; False for unknown commits."""
     return git.run("merge-base", "--is-ancestor", str(older), str(newer), check=False).code == 0

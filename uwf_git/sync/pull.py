@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import Busy, HeadMoved, StoreDamaged
+from uwf_git.base.errors import Busy, HeadMoved, RequirementUnmet, StoreDamaged
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, StoreUnwritable
@@ -301,14 +301,18 @@ def _state(refs: Mapping[str, Oid]) -> str:
 
 
 def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
-    """Raise StoreDamaged if something invalid was left out, Rewritten for rewritten history; with `thread`, only
-    in its refs and those of no thread."""
-    invalid = sorted((each for each in pulled.refused if not each.later), key=lambda each: each.is_unchecked)
+    """Raise StoreDamaged if something invalid was left out, Rewritten for rewritten history, RequirementUnmet for
+    what wasn't signed as the trust policy requires; with `thread`, only in its refs and those of no thread."""
+    invalid = sorted(
+        (each for each in pulled.refused if not each.later),
+        key=lambda each: (each.is_untrusted, each.is_unchecked),
+    )
     if thread is not None:
         others = {each.ref for each in invalid if layout.is_thread_ref(each.ref)}
         others -= layout.refs_of_threads([thread]).keys()
         invalid = [each for each in invalid if each.ref not in others]
-    if invalid:
+    untrusted = [each for each in invalid if each.is_untrusted]
+    if len(untrusted) < len(invalid):
         first = invalid[0]
         more = f" (and {len(invalid) - 1} more)" if len(invalid) > 1 else ""
         what = "what was not checked and" if first.is_unchecked else "invalid data, which"
@@ -320,6 +324,14 @@ def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
     for each in rewritten:
         if thread is None or each.thread in (None, thread):
             raise each.error()
+    if untrusted:
+        first = untrusted[0]
+        more = f" (and {len(untrusted) - 1} more)" if len(untrusted) > 1 else ""
+        raise RequirementUnmet(
+            f"{pulled.remote} has what the trust policy refuses, which was left there: {first.ref}:"
+            f" {first.reason}{more}",
+            f"see: uwf verify --remote {pulled.remote}; uwf trust show",
+        )
 
 
 def raise_if_incomplete(pulled: Pulled) -> None:
@@ -327,7 +339,7 @@ def raise_if_incomplete(pulled: Pulled) -> None:
     for threads with a running step."""
     raise_if_refused(pulled)
     for merged in pulled.merged:
-        if isinstance(merged.problem, HeadMoved):
+        if isinstance(merged.problem, HeadMoved | RequirementUnmet):
             raise merged.problem
         if merged.problem is not None:
             raise StoreDamaged(

@@ -16,6 +16,7 @@ from uwf_git.base.errors import (
     HeadMoved,
     Invalid,
     RemoteFailed,
+    RequirementUnmet,
     Rewritten,
     StoreDamaged,
     UwfError,
@@ -70,8 +71,8 @@ def shared_step(
 
 
 def problem_with(instance: Instance, remote: Remote, thread: ThreadId, pulled: Pulled) -> UwfError | None:
-    """Return why a pulled thread cannot be stepped: StoreDamaged for invalid data there, Rewritten, HeadMoved if
-    deleted there; else None."""
+    """Return why a pulled thread cannot be stepped: StoreDamaged for invalid data there, Rewritten,
+    RequirementUnmet for what the trust policy refuses, HeadMoved if deleted there; else None."""
     if tracking.marked(instance, remote, [layout.THREADS + thread]):
         again = f"uwf push {remote.name} {thread} brings it back"
         return HeadMoved(
@@ -79,7 +80,7 @@ def problem_with(instance: Instance, remote: Remote, thread: ThreadId, pulled: P
         )
     try:
         raise_if_refused(pulled, thread)
-    except (StoreDamaged, Rewritten) as error:
+    except (StoreDamaged, Rewritten, RequirementUnmet) as error:
         return error
     return None
 
@@ -137,7 +138,7 @@ def _settle(
     for thread in lost:
         try:
             raise_if_refused(pulled, thread)
-        except (StoreDamaged, Rewritten) as error:
+        except (StoreDamaged, Rewritten, RequirementUnmet) as error:
             found[thread] = error
     _push(instance, git, remote, lost.keys() - found.keys())
     for thread in lost.keys() - found.keys():

@@ -260,7 +260,7 @@ def _fetch_listed(
         meanwhile=lambda: known.update(tracked_refs(repository, remote.name)),
     )
     if threads is not None:
-        meant = {*layout.refs_of_threads(threads)}
+        meant = {layout.POLICY, *layout.refs_of_threads(threads)}
         if folds:
             meant |= {name for name in (*listed.refs, *known) if name.startswith(layout.FOLDED)}
         listed = RemoteListing({name: oid for name, oid in listed.refs.items() if name in meant}, ())
@@ -295,7 +295,7 @@ def _fetch_few(
     Then moved refs are moved here, and new refs, of which git prints only the name, are fetched by name. None
     if the list exceeds git's table.
     """
-    meant = layout.refs_of_threads(threads)
+    meant = (layout.POLICY, *layout.refs_of_threads(threads))
     known = tracked_among(repository, remote.name, meant)
     specs = [f"+{name}*:{layout.tracking(remote.name, name)}*" for name in meant]
     told = bring(git, repository, remote.name, specs, meanwhile, dry=True)

@@ -226,7 +226,7 @@ def results_of(done: CallResult, objects: Mapping[str, Oid]) -> Iterator[tuple[s
         if len(flag) != 1 or not colon or (flag == "=" and there is None):
             continue
         if flag == "!":
-            reason = _reason(summary, done.err)
+            reason = _reason(name, summary, done.err)
             lost = any(word in summary for word in _LOST) or _lost_at_once(name, done.err)
             yield name, Rejected(name, reason, lost, deletion=source in ("", "(delete)"))
         else:
@@ -240,8 +240,9 @@ def _lost_at_once(ref: str, err: str) -> bool:
     return re.search(rf"cannot lock ref '{re.escape(ref)}'{moved}", err) is not None
 
 
-def _reason(summary: str, err: str) -> str:
+def _reason(name: str, summary: str, err: str) -> str:
     reason = one_line(summary.partition("(")[2].rstrip(")") or summary, 200)
     said = [line.removeprefix("remote:").strip() for line in err.splitlines() if line.startswith("remote:")]
     said = [one_line(line, 200) for line in said if line]
+    said = [line for line in said if name in line] or said  # of a hook that names the ref
     return f"{reason}: {said[0]}" if said and "hook" in reason else reason

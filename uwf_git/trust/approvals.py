@@ -7,9 +7,12 @@ revoked. People are those of the store's trust policy; without one, they are kno
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.base.errors import SigningFailed
 from uwf_git.base.text import counted, iso, one_line
 from uwf_git.format.approvals import Approval, Identity, Part, Revocation, Shown, decision
 from uwf_git.format.ids import Hash
@@ -20,7 +23,7 @@ from uwf_git.trust.signatures import BAD, EXPIRED, GOOD, NONE, UNKNOWN, Signatur
 
 if TYPE_CHECKING:
     from uwf_git.trust.policies import PolicyVersion
-    from uwf_git.trust.policy import Policy
+    from uwf_git.trust.policy import Policy, Rule
 
 FORGED, STALE, SELF, MISSING, UNJUDGED = (
     "approval-forged",
@@ -143,11 +146,14 @@ class People:
 
     def me(self) -> tuple[str, Identity]:
         """Return the user: the person of the policy whose key signs here, else by git's identity."""
-        from uwf_git.trust.own_key import signing_person
+        from uwf_git.trust.own_key import own_key
 
         user = self._repository.user
         identity = Identity(user.name, user.email)
-        found = signing_person(self._repository.config, self.policy) if self.policy is not None else None
+        found = None
+        if self.policy is not None:
+            with suppress(SigningFailed):  # there is none
+                found = own_key(self._repository).owner(self.policy)
         return found or self.person(identity, _NO_SIGNATURE), identity
 
     def named(self, name: str) -> tuple[str, Identity]:
@@ -200,7 +206,13 @@ class People:
         """Return whether an unsigned approval is none."""
         if gate.role.signed:
             return True
-        return self.policy is not None and bool(self.policy.rules_for("threads", gate.workflow, "answers"))
+        return bool(self._rules(gate))
+
+    def _rules(self, gate: Gate) -> tuple[Rule, ...]:
+        """Return the rules of the policy about the answers of a gate's threads."""
+        return (
+            self.policy.rules_for("threads", gate.workflow, ("answers",)) if self.policy is not None else ()
+        )
 
     def signature_problem(self, record: ApprovalRecord, gate: Gate | None) -> tuple[str, str]:
         """Return the code and reason for which a commit's signature doesn't let it count, COUNTS and "" if it does.
@@ -213,7 +225,7 @@ class People:
                 return FORGED, f"{by} did not sign it, and approvals must be signed"
             return COUNTS, ""
         if self.policy is not None:
-            return self._by_policy(record, signature)
+            return self._by_policy(record, signature, gate)
         if signature.state == GOOD and "@" in signature.signer and not _names(signature.signer, by.email):
             return FORGED, f"it is signed by {one_line(signature.signer, 80)}, not by {by}"
         if signature.state != GOOD and gate is not None and gate.role.signed:
@@ -224,7 +236,7 @@ class People:
         """Return why a record is not its person's, "" if it is."""
         return record_problem(record) or self.signature_problem(record, None)[1]
 
-    def _by_policy(self, record: ApprovalRecord, signature: Signature) -> tuple[str, str]:
+    def _by_policy(self, record: ApprovalRecord, signature: Signature, gate: Gate | None) -> tuple[str, str]:
         assert self.policy is not None
         by = record.said.by
         owners = (policy.key_of(signature) for policy in reversed(self._policies(record.time)))
@@ -236,6 +248,14 @@ class People:
             return FORGED, f"it is signed by {person}, not by {by}"
         if record.time < key.since or (key.end is not None and record.time >= key.end):
             return FORGED, f"the key of {person} did not count at {iso(record.time)}"
+        for rule in self._rules(gate) if gate is not None else ():
+            if rule.signers and person not in self.policy.members(rule.signers):
+                return FORGED, f"the trust policy wants answers there signed by {', '.join(rule.signers)}"
+        if key.end is not None and time.time() >= key.end:
+            return (
+                UNJUDGED,
+                f"the key of {person} has ended since, and the approval may be younger than it says",
+            )
         return COUNTS, ""
 
 

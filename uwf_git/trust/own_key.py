@@ -1,54 +1,93 @@
-"""The key that this machine signs with, as git's configuration names it."""
+"""The user's own signing key, as git's configuration names it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import os
+import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from uwf_git.git.config import GitConfig
-    from uwf_git.trust.policy import Policy
+from uwf_git.base.errors import SigningFailed
+from uwf_git.base.text import one_line
+from uwf_git.git.repository import Repository
+from uwf_git.git.signing import default_ssh_key
+from uwf_git.sandbox.programs import find_program, trusted_path
+from uwf_git.trust.policy import OPENPGP, SSH, X509, Policy, fingerprint_of
 
-_LONGEST = 1 << 16  # bytes of a public key
+_LISTERS = {OPENPGP: "gpg", X509: "gpgsm"}
+_CONFIGURE = "git config --global gpg.format ssh; git config --global user.signingKey ~/.ssh/id_ed25519.pub"
 
 
-def signing_person(config: GitConfig, policy: Policy) -> str | None:
-    """Return the person of a policy whose key `user.signingKey` names, None if it names none of them."""
-    key = config.value("user.signingKey")
-    if not key:
+class OwnKey(NamedTuple):
+    """A key that can sign here. `fingerprints` are its own and those of its subkeys, `text` is an ssh key's public
+    half."""
+
+    kind: str
+    fingerprints: tuple[str, ...]
+    text: str = ""
+
+    def owner(self, policy: Policy) -> str | None:
+        """Return the person whose key it is."""
+        for person in policy.people.values():
+            if any(key.fingerprint in self.fingerprints for key in person.keys):
+                return person.name
         return None
-    if (config.value("gpg.format").lower() or "openpgp") == "ssh":
-        fingerprint = _ssh_fingerprint(key)
-        return _owner(policy, lambda known: known == fingerprint) if fingerprint else None
-    short = key.replace(" ", "").removeprefix("0x").rstrip("!").upper()
-    if len(short) < 16 or not all(c in "0123456789ABCDEF" for c in short):
+
+
+def own_key(repository: Repository) -> OwnKey:
+    """Return the key that git would sign with. Raises SigningFailed if it names none, or it cannot be found."""
+    config = repository.config
+    style = config.value("gpg.format").lower() or OPENPGP
+    if style == SSH:
+        text = _public_half(config.value("user.signingKey") or default_ssh_key(config.value))
+        try:
+            return OwnKey(SSH, (fingerprint_of(text),), " ".join(text.split()[:2]))
+        except ValueError as error:
+            raise SigningFailed(f"user.signingKey cannot be used: {error}", _CONFIGURE) from None
+    if style not in _LISTERS:
+        raise SigningFailed(f"gpg.format is {style!r}", "git knows openpgp, ssh and x509")
+    named = config.value("user.signingKey") or f"<{config.user.email}>"
+    named_program = config.value(f"gpg.{style}.program") or (style == OPENPGP and config.value("gpg.program"))
+    found = _fingerprints(named_program or _LISTERS[style], named)
+    if not found:
+        raise SigningFailed(f"no {style} key to sign with: {one_line(named, 80)}", _CONFIGURE)
+    return OwnKey(style, found)
+
+
+def _public_half(key: str) -> str:
+    literal = key.removeprefix("key::")
+    if literal != key or key.startswith("ssh-"):
+        return literal
+    path = Path(key).expanduser()
+    for file in (path, path.with_name(f"{path.name}.pub")):
+        try:
+            text = file.read_text("utf-8", "replace")[:20_000]
+        except OSError:
+            continue
+        if "PRIVATE KEY" not in text:
+            return text.strip()
+    done = _run("ssh-keygen", "-y", "-P", "", "-f", str(path))
+    if done is None or done.returncode != 0:
+        raise SigningFailed(f"there is no public half of {key}", f"put it beside it, as {path.name}.pub")
+    return done.stdout.decode("utf-8", "replace").strip()
+
+
+def _fingerprints(program: str, key: str) -> tuple[str, ...]:
+    done = _run(program, "--batch", "--list-secret-keys", "--with-colons", "--", key.rstrip("!"))
+    if done is None or done.returncode != 0:
+        return ()
+    rows = (line.split(":") for line in done.stdout.decode("utf-8", "replace").splitlines())
+    return tuple(row[9] for row in rows if row[0] == "fpr" and len(row) > 9)
+
+
+def _run(program: str, *args: str) -> subprocess.CompletedProcess[bytes] | None:
+    where = str(Path(program).expanduser()) if "/" in program else find_program(program)
+    if where is None:
         return None
-    return _owner(policy, lambda known: known.endswith(short))
-
-
-def _ssh_fingerprint(key: str) -> str:
-    from uwf_git.trust.policy import fingerprint_of
-
-    text = key.removeprefix("key::")
-    if not text.startswith(("ssh-", "ecdsa-", "sk-")):
-        path = Path(key).expanduser()
-        for file in (path, path.with_name(path.name + ".pub")):
-            with suppress(OSError, UnicodeDecodeError):
-                text = file.read_bytes()[:_LONGEST].decode("ascii")
-                if text.startswith(("ssh-", "ecdsa-", "sk-")):
-                    break
+    env = {**os.environ, "PATH": trusted_path()}
     try:
-        return fingerprint_of(text)
-    except ValueError:
-        return ""
-
-
-def _owner(policy: Policy, is_key: Callable[[str], bool]) -> str | None:
-    found = (
-        person.name
-        for person in policy.people.values()
-        if any(is_key(key.fingerprint) for key in person.keys)
-    )
-    return next(found, None)
+        return subprocess.run(
+            [where, *args], stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None

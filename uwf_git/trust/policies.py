@@ -17,7 +17,7 @@ from typing import NamedTuple
 from uwf_git.base.errors import Invalid, StoreDamaged, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.format.document import MAX_BYTES
-from uwf_git.git.objects import BLOB_MODE
+from uwf_git.git.objects import BLOB_MODE, LATEST
 from uwf_git.git.repository import Oid, Repository, StoreUnwritable
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
@@ -213,6 +213,9 @@ def _found(
             return
         person, key = owned
         wrong = ""
+        if not 0 <= commit.time <= LATEST:
+            yield Problem(INVALID, f"policy {str(oid)[:10]} has a time that no clock shows", oid)
+            return
         if commit.time < key.since or (key.end is not None and commit.time >= key.end):
             wrong = "at that time"
         elif commit.time < earliest:
@@ -265,12 +268,16 @@ def _lineage(repository: Repository, tip: Oid) -> list[Oid]:
 
 def write(instance: Instance, text: bytes, file: str = FILE) -> PolicyVersion:
     """Make a text the policy, signed by the user, who must be a maintainer. Moves the ref. Raises InvalidPolicy,
-    InvalidYaml, RequirementUnmet, SigningFailed, HeadMoved."""
+    InvalidYaml, Invalid if nobody could change it again, RequirementUnmet, SigningFailed, HeadMoved."""
     from uwf_git.base.errors import RequirementUnmet
 
     repository = instance.store.repository
     policy = parse(text, file)
     instance.store.gate(text, file, "the policy")
+    now = time.time()
+    maintaining = [key for name in policy.members(policy.maintainers) for key in policy.people[name].keys]
+    if not any(key.since <= now and (key.end is None or now < key.end) for key in maintaining):
+        raise Invalid("no maintainer has a key that is valid now", "nobody could change the policy again")
     before = in_force(repository)
     ref = repository.ref(layout.POLICY)
     files: dict[str, bytes | Oid] = {FILE: text, _PAGE: page(policy)}

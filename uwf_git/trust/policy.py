@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
 from uwf_git.base.markdown import code, inline, table
-from uwf_git.base.text import harmless, iso, one_line
+from uwf_git.base.text import counted, harmless, iso, one_line
 from uwf_git.format.ids import name_problem
 
 if TYPE_CHECKING:
@@ -52,10 +52,12 @@ ALWAYS = 0  # Unix seconds; a key that is revoked for its whole life
 
 _LONGEST_NAME = 100
 _MOST_PEOPLE, _MOST_KEYS, _MOST_RULES, _MOST_NAMES = 2000, 50, 500, 2000
+_MOST_ACCEPTED = 15_000
+_OID = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _SSH_TYPE = re.compile(r"(?:sk-)?(?:ssh-(?:ed25519|rsa)|ecdsa-sha2-nistp(?:256|384|521))(?:@openssh\.com)?")
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
 _EMAIL = re.compile(r"[^\s<>@]+@[^\s<>@]+")
-_PATTERN = re.compile(r"[\w.*-]+")
+_PATTERN = re.compile(r"[\w.*/-]+")
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(?:T(\d{2}:\d{2}(?::\d{2})?)Z)?", re.ASCII)
 
 
@@ -96,12 +98,12 @@ class Rule(NamedTuple):
     of: frozenset[str]
     signers: tuple[str, ...]
 
-    def applies(self, subject: str, name: str, record: str = "") -> bool:
-        """Return whether the rule is about a record. `name` is a definition's, or that of a thread's
-        workflow."""
+    def applies(self, subject: str, name: str, of: Iterable[str] = ()) -> bool:
+        """Return whether the rule is about a record. `name` is a definition's, or that of a thread's workflow;
+        `of` is what a record of a thread is, of OF_THREADS."""
         return (
             subject == self.subject
-            and (subject != "threads" or record in self.of)
+            and (subject != "threads" or not self.of.isdisjoint(of))
             and any(_matches(pattern, name) for pattern in self.patterns)
         )
 
@@ -115,7 +117,8 @@ class Rule(NamedTuple):
 
 class Policy(NamedTuple):
     """A parsed trust file. `groups` have the names of their people. `maintainers`, people and groups, may
-    change the policy. `allow` is what a server's hook permits besides. `commit` is the git id of the version,
+    change the policy. `allow` is what a server's hook permits besides. Records with the git ids `accepted`, and all
+    that they stand on, count as they are. `commit` is the git id of the version,
     "" if it is not stored."""
 
     people: Mapping[str, Person]
@@ -123,6 +126,7 @@ class Policy(NamedTuple):
     maintainers: tuple[str, ...]
     rules: tuple[Rule, ...]
     allow: frozenset[str] = frozenset()
+    accepted: frozenset[str] = frozenset()
     commit: str = ""
 
     def person_of(self, signature: Signature, email: str = "") -> str | None:
@@ -154,9 +158,9 @@ class Policy(NamedTuple):
             found |= self.groups.get(name, frozenset([name]) if name in self.people else frozenset())
         return frozenset(found)
 
-    def rules_for(self, subject: str, name: str, record: str = "") -> tuple[Rule, ...]:
-        """Return the rules about a record; all of them must be met."""
-        return tuple(rule for rule in self.rules if rule.applies(subject, name, record))
+    def rules_for(self, subject: str, name: str, of: Iterable[str] = ()) -> tuple[Rule, ...]:
+        """Return the rules about a record, as for `Rule.applies`; all of them must be met."""
+        return tuple(rule for rule in self.rules if rule.applies(subject, name, of))
 
     def allowed_signers(self) -> bytes:
         """Return ssh's allowed signers: every ssh key, under its person's name. Times are left to
@@ -176,6 +180,7 @@ class Policy(NamedTuple):
             "maintainers": list(self.maintainers),
             "rules": [_rule_json(rule) for rule in self.rules],
             "allow": sorted(self.allow),
+            "accepted": len(self.accepted),
         }
 
 
@@ -236,6 +241,8 @@ def page(policy: Policy) -> bytes:
     if policy.groups:
         lines = [f"- {inline(name)}: {', '.join(sorted(each))}" for name, each in policy.groups.items()]
         parts += ["## Groups", "\n".join(lines)]
+    if policy.accepted:
+        parts.append(f"Accepted as they are: {counted(len(policy.accepted), 'record')}, and all before.")
     if policy.allow:
         parts.append(f"A server allows: {', '.join(sorted(policy.allow))}.")
     return harmless("\n\n".join(parts) + "\n").encode()
@@ -305,7 +312,7 @@ class _Reader:
         self._owners: dict[str, str] = {}
 
     def policy(self, commit: str) -> Policy:
-        known = ("people", "groups", "maintainers", "rules", "allow")
+        known = ("people", "groups", "maintainers", "rules", "allow", "accepted")
         data = self._fields.mapping(self._data, (), "the trust file", known) or {}
         for key in ("people", "maintainers"):
             if self._data and key not in data:
@@ -324,6 +331,7 @@ class _Reader:
             maintainers,
             tuple(self._rules(data.get("rules", []), known_names)),
             frozenset(self._allow(data.get("allow", []))),
+            frozenset(self._accepted(data.get("accepted", []))),
             commit,
         )
         signing = policy.members(maintainers)
@@ -510,6 +518,16 @@ class _Reader:
                 )
         return chosen
 
+    def _accepted(self, value: Any) -> list[str]:
+        ids = self._texts(value, ("accepted",), "accepted", _MOST_ACCEPTED)
+        for number, each in enumerate(ids):
+            if not _OID.fullmatch(each):
+                hint = "of a commit or a tag, in quotes: 40 hexadecimal digits"
+                self._findings.error(
+                    ("accepted", number), "bad-id", f"{one_line(each, 60)!r} is not an id", hint
+                )
+        return ids
+
     def _names(
         self, value: Any, path: tuple[str | int, ...], what: str, known: frozenset[str]
     ) -> tuple[str, ...]:
@@ -522,13 +540,15 @@ class _Reader:
                 )
         return tuple(dict.fromkeys(each for each in chosen if each in known))
 
-    def _texts(self, value: Any, path: tuple[str | int, ...], what: str) -> list[str]:
+    def _texts(
+        self, value: Any, path: tuple[str | int, ...], what: str, most: int = _MOST_NAMES
+    ) -> list[str]:
         if not isinstance(value, list):
             self._fields.wrong_type(path, what, "a list", value)
             return []
-        self._limit(path, value, _MOST_NAMES, "entries")
+        self._limit(path, value, most, "entries")
         found = []
-        for number, each in enumerate(value[:_MOST_NAMES]):
+        for number, each in enumerate(value[:most]):
             if isinstance(each, str):
                 found.append(each)
             else:

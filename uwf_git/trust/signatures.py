@@ -54,9 +54,11 @@ class Signed(NamedTuple):
     signature: Signature
 
 
-def signed_records(repository: Repository, refs: Mapping[str, Oid]) -> list[Signed]:
+def signed_records(
+    repository: Repository, refs: Mapping[str, Oid], allowed: bytes | None = None
+) -> list[Signed]:
     """Return every reachable record once, oldest first, with its signature. Unreadable ones are left to
-    `verify`. Folded threads' tags are written again."""
+    `verify`. Folded threads' tags are written again. `allowed` as for `signatures`."""
     found: dict[Oid, Signed] = {}
     others: list[tuple[str, Oid]] = []
     for ref, oid in sorted(refs.items()):
@@ -65,7 +67,7 @@ def signed_records(repository: Repository, refs: Mapping[str, Oid]) -> list[Sign
         found.update({each.object: each for each in _records(repository, ref, thread, oid, found, others)})
     for ref, oid in others:
         found.update({each.object: each for each in _records(repository, ref, None, oid, found, [])})
-    states = signatures(repository, found)
+    states = signatures(repository, found, allowed)
     return [each._replace(signature=states[oid]) for oid, each in found.items()]
 
 
@@ -157,7 +159,7 @@ def _commit_signatures(
         return
     listed = "".join(f"{commit}\n" for commit in commits).encode()
     line = "--format=%H%x00%G?%x00%GS%x00%GK%x00%GF%x00%GP"
-    done = Git(repository.path).run(
+    done = Git(repository.path, variables=repository.variables).run(
         *settings, "log", "--no-walk=unsorted", "--stdin", "--no-show-signature", line, stdin=listed
     )
     for row in filter(None, done.out.decode("utf-8", "replace").split("\n")):
@@ -168,7 +170,8 @@ def _commit_signatures(
 
 
 def _tag_signature(repository: Repository, tag: Oid, settings: Sequence[str]) -> Signature:
-    done = Git(repository.path).run(*settings, "verify-tag", "--raw", str(tag), check=False)
+    git = Git(repository.path, variables=repository.variables)
+    done = git.run(*settings, "verify-tag", "--raw", str(tag), check=False)
     words = {}
     for line in done.err.splitlines():
         if line.startswith("[GNUPG:] "):

@@ -294,6 +294,8 @@ class ApprovalChecks:
         second."""
         role = self._known.definition(head).workflow.roles.get(made.role)
         is_gate = role is not None and bool(role.approvers) and bool(_named(detail))
+        if is_gate and not commit.committer:
+            return
         if len(commit.parents) != (2 if is_gate else 1):
             which = (
                 "has its approvals as its second"
@@ -340,6 +342,10 @@ class ApprovalChecks:
         output: Node,
         report: Report,
     ) -> None:
+        if named and not commit.committer:
+            message = f"the commits of the approvals of {role.name} are not here"
+            self.unjudged.append(Unjudged(node, commit.oid, message))
+            return
         records: list[ApprovalRecord] = []
         second = self._row(commit.parents[1].raw) if len(commit.parents) == 2 else None
         if second is not None and second.kind == "approval":
@@ -392,10 +398,10 @@ class ApprovalChecks:
         if (said.start, said.prev, said.role, said.output) != (made.start, made.prev, made.role, made.output):
             report(FORGED, f"approval {named[0]} is of another answer than the step")
         self._note_diff(named[0], node, said, head, commit)
-        if commit.committer != ident(said):
+        if commit.committer and commit.committer != ident(said):
             by = one_line(commit.committer, 80)
             report(FORGED, f"approval {named[0]} says {said.by}, and the step is committed by {by}")
-        if said.at > commit.time + SKEW:
+        if commit.committer and said.at > commit.time + SKEW:
             report(FORGED, f"approval {named[0]} is of a time after its commit")
         if said.digest != said.shown.digest:
             report(FORGED, f"the digest of approval {named[0]} is not that of its parts")

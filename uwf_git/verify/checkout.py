@@ -9,18 +9,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged
 from uwf_git.base.text import one_line
+from uwf_git.format.ids import ThreadId
 from uwf_git.git.foreign import ForeignRepository
 from uwf_git.git.program import CallResult, Git
-from uwf_git.git.repository import Oid
+from uwf_git.git.repository import Oid, Repository
 from uwf_git.git.worktree import folders_beside
+from uwf_git.store import layout
+from uwf_git.verify.published import HEADS, Branch
 from uwf_git.workspaces.project import checkout_around
 
 # Reading runs none of the programs that a repository's configuration may name, so its owner may be anybody. A partial
 # clone must not fetch: git knows the first variable since 2.44; without it, the second makes the fetch fail.
 _OF_ANYBODY = ("-c", "safe.directory=*")
 _LOCAL = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_LOCKS": "0"}
+_SECONDS = 60.0
+# Files that git reads, and would wait for if they were pipes.
+_READ = ("HEAD", "config", "config.worktree", "commondir", "index", "packed-refs", "shallow", "info/grafts")
 
 
 class OpenCheckout(NamedTuple):
@@ -28,27 +34,70 @@ class OpenCheckout(NamedTuple):
 
     top: Path | None
     git_dir: Path
-    repository: ForeignRepository
+    repository: Repository
 
-    def git(self, *args: str) -> CallResult:
-        """Run git, which must only read."""
-        return Git(self.git_dir, variables=_LOCAL).run(*_OF_ANYBODY, *args, check=False)
+    def git(self, *args: str, at_most: int = -1) -> CallResult:
+        """Run git, which must only read, and at most print so many bytes. Raises StoreDamaged if it takes too long."""
+        variables = _LOCAL if self.top is None else {**_LOCAL, "GIT_WORK_TREE": str(self.top)}
+        git = Git(self.git_dir, cwd=self.top, variables=variables, seconds=_SECONDS)
+        try:
+            return git.run(*_OF_ANYBODY, *args, check=False, at_most=at_most)
+        except RemoteFailed as error:
+            raise StoreDamaged(f"{self.git_dir} cannot be read: {error.message}", error.hint) from None
 
-    def commit(self, revision: str) -> Oid:
+    def branch(self, revision: str, branch: str = "") -> Branch:
+        """Return the branch that a revision names. HEAD is the one that is checked out, or else maybe a commit that a
+        forge made of `branch`."""
+        if revision == "HEAD":
+            name = self.git("symbolic-ref", "--quiet", "HEAD").out.decode("utf-8", "replace").strip()
+            if name.startswith(HEADS):
+                return Branch(revision, name)
+            return Branch(revision, f"{HEADS}{branch.removeprefix(HEADS)}" if branch else "", merged=True)
+        for ref in _candidates(revision):
+            if self.git("show-ref", "--verify", "--quiet", "--", ref).code == 0:
+                return Branch(revision, _published_as(ref), at=ref)
+        return Branch(revision)
+
+    def commit(self, branch: Branch) -> Oid:
         """Return the commit of a branch, tag, id or other revision. Raises NotFound, Invalid."""
-        wanted = f"{revision}^{{commit}}"
+        wanted = f"{branch.at or branch.name}^{{commit}}"
         done = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", wanted)
-        name = done.out.decode("ascii", "replace").strip()
-        if done.code != 0 or not name:
+        oid = done.out.decode("ascii", "replace").strip()
+        if done.code != 0 or not oid:
             raise NotFound(
-                f"no branch, tag or commit {one_line(revision, 80)!r} in {self.git_dir}",
+                f"no branch, tag or commit {one_line(branch.name, 80)!r} in {self.git_dir}",
                 "see: git branch --all; is it fetched?",
             )
-        if len(name) != 40:
-            raise Invalid(
-                f"{self.git_dir} does not use SHA-1", "uwf publishes branches in SHA-1 repositories"
-            )
-        return Oid(hex=name)
+        if len(oid) != 40:
+            raise Invalid(f"{self.git_dir} does not use SHA-1", "uwf publishes to SHA-1 repositories only")
+        return Oid(hex=oid)
+
+    def heads(self, branch: Branch) -> dict[ThreadId, list[Oid]]:
+        """Return the heads that refs of the thread of a branch have, as far as they were fetched."""
+        thread = branch.thread
+        if thread is None:
+            return {}
+        refs = (layout.THREADS + thread, layout.ARCHIVE + thread)
+        found = [
+            self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+            for ref in refs
+        ]
+        oids = [done.out.decode("ascii", "replace").strip() for done in found if done.code == 0]
+        return {thread: [Oid(hex=oid) for oid in oids if len(oid) == 40]}
+
+
+def _candidates(name: str) -> tuple[str, ...]:
+    """Return the refs that a name may stand for, branches first: a store has refs/uwf/threads/… too."""
+    return f"{HEADS}{name}", f"refs/remotes/{name}", f"refs/tags/{name}", f"refs/{name}", name
+
+
+def _published_as(ref: str) -> str:
+    """Return the branch of a remote, by its full name, that a tracking branch or a ref of a store is published as."""
+    if ref.startswith("refs/remotes/"):
+        return HEADS + ref.removeprefix("refs/remotes/").partition("/")[2]
+    if ref.startswith(layout.ARCHIVE):
+        return f"{layout.BRANCHES}threads/{layout.thread_of(ref)}"
+    return layout.BRANCHES + ref.removeprefix(layout.NAMESPACE) if ref.startswith(layout.NAMESPACE) else ref
 
 
 def open_checkout(path: Path) -> OpenCheckout:
@@ -65,4 +114,7 @@ def open_checkout(path: Path) -> OpenCheckout:
             f"{found.top / '.git'} names the repository {found.common}, which does not name this folder as its own",
             f"verify the repository by itself: uwf verify {found.common}",
         )
+    for path in (folder / name for folder in {found.git_dir, found.common} for name in _READ):
+        if path.exists() and not path.is_file():
+            raise StoreDamaged(f"{path} is not a regular file", "move it away")
     return OpenCheckout(found.top, found.git_dir, ForeignRepository(found.common))

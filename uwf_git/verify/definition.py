@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
@@ -162,7 +163,8 @@ def _check_source(
     except TimeExceeded:
         report("bad-source", f"{definition} takes over {SECONDS:g} s to compile", source, definition)
     except UwfError as error:
-        report("bad-source", f"{definition} does not compile: {error.message}", source, definition)
+        message = f"{definition} does not compile: {error.message}"
+        report("bad-source", message, source, definition, line_in(error.message, definition))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError) as error:
         report("bad-source", f"{definition} does not compile: {type(error).__name__}", source, definition)
     else:
@@ -172,6 +174,12 @@ def _check_source(
         for each in included.keys() - compiled.source.includes.keys():
             path = f"{layout.INCLUDED}{each}"
             report("extra-file", f"{path} is not included by {definition}", path=path)
+
+
+def line_in(message: str, path: str) -> int:
+    """Return the line that an error names of a file, 0 for none."""
+    found = re.search(rf"{re.escape(path)}:([0-9]{{1,9}}):", message)
+    return int(found[1]) if found else 0
 
 
 def _compiled(

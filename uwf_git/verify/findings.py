@@ -61,19 +61,38 @@ CODES = {
     "invalid-policy": "a trust policy that cannot be read, or holds more than one does",
     "policy-not-signed": "a trust policy that nobody signed whom the one before names as a maintainer",
     "policy-replaced": "a trust policy that does not stand on the one in force here",
+    "requirement-unmet": "a record that is not signed as the trust policy, or --require, requires",
+    "not-provable": "a record whose key has ended since, and that may be younger than it says",
     "too-many": "there is more than is reported",
     "unchecked": "nothing is known to be wrong: checking it takes longer than one command may take",
+    # branches and checkouts
+    "foreign-commit": "a commit on a branch of uwf's that is not uwf's",
+    "other-thread": "a branch with another thread, or other steps, than it is called after",
+    "edited-file": "a file of the folder or the index that is not what was committed",
     # warnings: valid, but notable
     "rehearsed": "a thread with steps whose answers were made up",
+    "shallow": "commits that are not in the clone: verified as far as the newest trees tell",
+    "squashed": "steps that have no commits of their own: verified by their nodes",
+    "unregistered": "a version that a forge merged and no store has registered yet",
+    "edited-source": "a definition edited on a forge, with the page of the version before",
+    "behind": "a thread's branch that lacks its last steps",
+    "projects-page": "a README.md that is a project's where a thread has its page",
     # notes: as it should be, and no more can be said
     "coded": "a thread of a code workflow: its code is not run again to confirm its steps",
     "code-elsewhere": "a thread with code that no project on this machine has",
     "approval-unjudged": "nothing here says whether an approval is an approver's: a key, or a trust policy, is missing",
+    "thread-elsewhere": "a thread's branch where the thread's own refs were not fetched",
+    "project": "a project's branch: what is its own was not verified",
+    "not-checked-out": "files that were left out of the checkout, which nobody reads there",
+    "untracked": "files beside the published ones that are in no commit",
+    "line-endings": "files whose line endings git converted when it checked them out",
     "newer": "a ref of a kind that this version doesn't know: a newer uwf made it, and it isn't checked",
 }
 
 
 UNCHECKED = "unchecked"
+UNTRUSTED = frozenset(("policy-not-signed", "policy-replaced", "requirement-unmet", "not-provable"))
+"""The codes of what is sound, and not signed as it has to be."""
 
 
 class Finding(NamedTuple):

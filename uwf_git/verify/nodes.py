@@ -381,6 +381,7 @@ def check_page(
         report("missing-file", f"there is no {folder}{name}", path=f"{folder}{name}")
         return
     page = objects.blob(blob)
+    objects.pages += 1
     if any(make() == page for make in expected):
         return
     earlier = harmless(page.decode("utf-8", "replace")).encode("utf-8")  # of a page that an earlier uwf wrote

@@ -45,8 +45,8 @@ Row = tuple[bytes, bytes, bytes]
 
 
 class CommitObject(NamedTuple):
-    """A commit. `time` is the committer's, in Unix seconds; `author` and `committer` are a name and an address;
-    `trailers` the declared record."""
+    """A commit. `time` is the committer's, in Unix seconds; `author` and `committer` are a name and an address, the
+    latter "" of a record that was found without its commit; `trailers` the declared record."""
 
     oid: Oid
     tree: bytes
@@ -75,6 +75,7 @@ class Objects:
         self._blob_limit = blob_limit
         self._trees: dict[bytes, list[Row]] = {}
         self._grown: dict[bytes, tuple[bytes, list[Row]]] = {}
+        self.pages = 0  # that were generated again and compared
 
     def kind(self, oid: Oid) -> str:
         try:

@@ -71,6 +71,10 @@ class Records:
             return self.approvals.check(commit, node, report, self._check_reached)
         return check_record(self._known, commit, kind, node, report)
 
+    def thread_pages(self, record: Record) -> Iterator[Callable[[], bytes]]:
+        """Return the valid pages of a thread after a step that changed its page."""
+        return self._pages.of_thread(record)
+
     # Versions of workflows
 
     def _workflow(self, commit: CommitObject, node: Hash, report: Report) -> Record | None:
@@ -204,7 +208,7 @@ class Records:
         child = pages.child_of(detail, lambda target: self._known.content(here, target))
         approvals = pages.approvals_of(detail, lambda target: self._known.content(here, target))
         page = pages.PageStep(number, context, detail, child, approvals)
-        self._known.page(files, name.path, report, lambda: self._pages.of_step(page, told))
+        self._known.page(files, name.path, report, *self._pages.of_step(page, told))
         if told:
             self._pages.check(record, before, report)
         return record

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import UwfError
@@ -60,15 +60,16 @@ class Verifier:
         on_commit: Callable[[], None] = lambda: None,
         fresh: bool = False,
         seconds: float = math.inf,
+        known: Known | None = None,
     ) -> None:
         """`blob_limit` is in bytes; `on_commit` is called for each checked commit; `seconds` limits slow
         checks in all, after which commits are unchecked. With `fresh` the store's index is empty and stays
-        so; otherwise verified records are indexed. `threads`, `steps`, `claims` and `unjudged` approvals hold
-        the results so far.
+        so; otherwise verified records are indexed. `known` is a fresh one of the caller's. `threads`, `steps`,
+        `claims` and `unjudged` approvals hold the results so far.
         """
         self._store = store
-        self._objects = Objects(store.repository, blob_limit)
-        self._known = Known(self._objects, store, fresh)
+        self._known = known or Known(Objects(store.repository, blob_limit), store, fresh)
+        self._objects = self._known.objects
         self._records = Records(self._known, lambda: People(store.repository))
         self._trusted = trusted
         self._on_commit = on_commit
@@ -129,14 +130,29 @@ class Verifier:
             unique = [*unique[:MOST], more]
         return unique
 
-    def commit(self, oid: Oid, name: str) -> list[Finding]:
-        """Return the findings of a commit and its past, whatever record it is; `name` leads there."""
+    def commit(self, oid: Oid) -> tuple[Finding, ...]:
+        """Return the findings of a commit and its past, whatever record it is."""
         found: list[Finding] = []
         try:
             self._reach(self._commit(oid), found)
         except Bad as bad:
             found.append(Finding(bad.code, None, None, str(bad.at or oid), bad.message, path=bad.path))
-        return [each._replace(ref=name) for each in dict.fromkeys(found)]
+        return tuple(dict.fromkeys(found))
+
+    def check_made(self, commit: CommitObject) -> Record | None:
+        """Check a commit that need not be in the repository, after its parents, and return its record."""
+        self._check(commit, tuple(parent for parent in commit.parents if parent.raw in self._found))
+        self._known.nodes.rows.clear()
+        self._on_commit()
+        return self.record(commit.oid)
+
+    def found(self, oid: Oid) -> tuple[Finding, ...]:
+        """Return the findings of a commit that was checked, and its past."""
+        return self._found.get(oid.raw, ())
+
+    def thread_pages(self, record: Record) -> Iterator[Callable[[], bytes]]:
+        """Return the valid pages of a thread after a step that changed its page."""
+        return self._records.thread_pages(record)
 
     def record(self, oid: Oid) -> Record | None:
         """Return a verified commit's record, as far as readable."""

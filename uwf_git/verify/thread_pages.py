@@ -39,11 +39,19 @@ class ThreadPages:
         paths = map(pages.past_page_path, self._missing(before))
         return ("README.md",), [path.removeprefix("steps/") for path in paths]
 
-    def of_step(self, step: pages.PageStep, told: bool) -> bytes:
-        """Return the page of a step's folder in its form."""
-        if told:
-            return pages.step_page(step)
-        return pages.answer_of(step.step.output, step.detail.type, step.detail.payload).encode("utf-8")
+    def of_step(self, step: pages.PageStep, told: bool) -> Sequence[Callable[[], bytes]]:
+        """Return the valid pages of a step's folder."""
+
+        def first() -> bytes:
+            return pages.answer_of(step.step.output, step.detail.type, step.detail.payload).encode("utf-8")
+
+        return self._known.step_pages(step.number, told, lambda: pages.step_page(step), first)
+
+    def of_thread(self, record: Record) -> Iterator[Callable[[], bytes]]:
+        """Return the valid pages of a thread after a step of the second form."""
+        self._known.past.go_to(record, self._known.records)
+        lines = pages.listed(self._lines_of(record.row.number // pages.HUNDRED))
+        return self._expected(record, lines)
 
     def check(self, record: Record, before: Record, report: Report) -> None:
         """Report pages that don't match the steps."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
@@ -341,6 +341,12 @@ class Known:
     ) -> None:
         """Report a page that matches none of those expected, generated lazily."""
         check_page(self.objects, files, path, report, *expected, name=name)
+
+    def step_pages(
+        self, number: int, told: bool, second: Callable[[], bytes], first: Callable[[], bytes]
+    ) -> Sequence[Callable[[], bytes]]:
+        """Return the valid pages of a step, by the form that its commit is of."""
+        return (second if told else first,)
 
     def message(self, commit: CommitObject, report: Report, expected: Iterable[str]) -> None:
         """Report a message that matches none of those expected, generated lazily."""

@@ -19,7 +19,9 @@ from uwf_git.verify.approvals import ApprovedDiff
 from uwf_git.verify.code import RecordedCode
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Claim, Verifier
+from uwf_git.verify.verified import Record
 
+_Say = Callable[[Verifier, Record, "ThreadId | None", Oid, str], Iterator[Finding]]
 _LAST = 1 << 30  # place of objects in no transfer
 
 
@@ -92,8 +94,8 @@ def verify_refs(
             findings.extend(verifier.ref(name, oid))
     heads = _heads(verifier)
     findings.extend(_together(verifier, heads))
-    warnings = tuple(_made_up(verifier, heads.values()))
-    notes = (*_coded(verifier, heads.values()), *verifier.unjudged, *newer)
+    warnings = tuple(_of_heads(verifier, heads.values(), made_up))
+    notes = (*_of_heads(verifier, heads.values(), coded), *verifier.unjudged, *newer)
     code = tuple(_code(verifier, [*heads.values(), *verifier.claims]))
     store.index.close()
     return VerifyResult(
@@ -117,28 +119,36 @@ def _heads(verifier: Verifier) -> dict[ThreadId, Claim]:
     return heads
 
 
-def _made_up(verifier: Verifier, heads: Iterable[Claim]) -> Iterator[Finding]:
-    for claim in heads:
-        record = verifier.record(claim.commit)
-        if record is None or not record.row.rehearsed:
-            continue
-        count, last = record.row.rehearsed, record
-        while last.row.parent is not None:
-            before = verifier.record(Oid(raw=last.row.parent))
-            if before is None or before.row.rehearsed < count:
-                break
-            last = before
-        which = f"{count} of {counted(record.row.number, 'step')} {'was' if count == 1 else 'were'}"
-        message = f"{which} made up by {REHEARSE}, the last for {last.row.role}"
-        yield Finding("rehearsed", claim.thread, last.row.node, str(claim.commit), message, claim.ref)
+def made_up(
+    verifier: Verifier, record: Record, thread: ThreadId | None, commit: Oid, ref: str
+) -> Iterator[Finding]:
+    """Yield the warning about generated outputs of a thread with this last record."""
+    if not record.row.rehearsed:
+        return
+    count, last = record.row.rehearsed, record
+    while last.row.parent is not None:
+        before = verifier.record(Oid(raw=last.row.parent))
+        if before is None or before.row.rehearsed < count:
+            break
+        last = before
+    which = f"{count} of {counted(record.row.number, 'step')} {'was' if count == 1 else 'were'}"
+    message = f"{which} made up by {REHEARSE}, the last for {last.row.role}"
+    yield Finding("rehearsed", thread, last.row.node, str(commit), message, ref)
 
 
-def _coded(verifier: Verifier, heads: Iterable[Claim]) -> Iterator[Finding]:
+def coded(
+    verifier: Verifier, record: Record, thread: ThreadId | None, commit: Oid, ref: str
+) -> Iterator[Finding]:
+    """Yield the note about a thread whose steps are routed by code."""
+    if record.row.number and verifier.is_coded(record):
+        yield Finding("coded", thread, None, str(commit), "routed by code: not replayed", ref)
+
+
+def _of_heads(verifier: Verifier, heads: Iterable[Claim], say: _Say) -> Iterator[Finding]:
     for claim in heads:
         record = verifier.record(claim.commit)
-        if record is not None and record.row.number and verifier.is_coded(record):
-            message = "routed by code: not replayed"
-            yield Finding("coded", claim.thread, None, str(claim.commit), message, claim.ref)
+        if record is not None:
+            yield from say(verifier, record, claim.thread, claim.commit, claim.ref)
 
 
 def _code(verifier: Verifier, claims: Iterable[Claim]) -> Iterator[RecordedCode]:

@@ -166,6 +166,11 @@ def _pull(
         meter.clear()
     if is_new:
         invocation.note(f"made the store {invocation.location.git_dir}")
+    if first := api.trusted_first(instance, found):
+        invocation.note(
+            f"follows trust policy {first} from now on, since it is the first one here: compare it with a"
+            " teammate's, uwf trust show"
+        )
     value, failures = found.to_json(), Failures(invocation)
     pruned: list[ThreadId] = []
     if prunes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,12 +14,22 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.base.errors import Rewritten, StoreDamaged, Undecided, Usage, UwfError
-from uwf_git.base.text import counted
+from uwf_git.base.errors import (
+    NotFound,
+    RequirementUnmet,
+    Rewritten,
+    StoreDamaged,
+    Undecided,
+    Usage,
+    UwfError,
+)
+from uwf_git.base.text import counted, one_line
 
 if TYPE_CHECKING:
-    pass
+    from uwf_git.api.check import Report
+    from uwf_git.format.ids import ThreadId
 
+_MORE = ("definitions", "commits", "merges", "pages", "files", "branches")
 EVERY = 100  # commits between two signs of life
 UNCOLLECTED = 20_000  # objects between two garbage collections: kept ones rarely form cycles
 
@@ -26,51 +37,142 @@ UNCOLLECTED = 20_000  # objects between two garbage collections: kept ones rarel
 @command(
     "uwf verify                   everything in the store",
     "uwf verify 01JK7M            one thread, with all that it depends on",
-    "uwf verify --remote origin   what was last fetched from there",
+    "uwf verify uwf/threads/01M7  a branch, tag or commit, as it was published",
+    "uwf verify .                 a checkout: its branch, commits and files; no store is needed",
+    "uwf verify --remote origin   what was last fetched from there, and its published branches",
     "uwf verify --signatures      and who signed which step",
+    "uwf verify --require signed  that every record is signed, by whom git trusts",
     "uwf verify --strict          a warning is a failure",
 )
-@click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
+@click.argument("what", metavar="[ID|BRANCH|PATH]...", nargs=-1, shell_complete=complete_thread)
 @click.option("--all", "everything", is_flag=True, help="Verify the whole store; the default without an ID.")
-@click.option("--remote", metavar="NAME", help="Verify what was last fetched from this remote.")
+@click.option(
+    "--remote", metavar="NAME", help="Verify what was last fetched from this remote, and its branches."
+)
+@click.option("--no-fetch", is_flag=True, help="With --remote: do not ask the remote for its branches.")
+@click.option("--branch", metavar="NAME", help="With PATH: the branch that a detached HEAD is of.")
 @click.option("--signatures", is_flag=True, help="Also check who signed each commit and archive tag.")
+@click.option("--require", metavar="RULE", help="Require a signature: signed, or signed-by=NAME[,NAME].")
 @click.option("--strict", is_flag=True, help="Exit 1 if there are warnings.")
 def verify(
     invocation: Invocation,
-    threads: tuple[str, ...],
+    what: tuple[str, ...],
     everything: bool,
     remote: str | None,
+    no_fetch: bool,
+    branch: str | None,
     signatures: bool,
+    require: str | None,
     strict: bool,
 ) -> None:
     """Verify every node, commit, page and decision.
 
-    Cached results are not used. Exit 7 if something is wrong, 12 if a remote has rewritten what was seen there,
-    125 if checks were left undone after a minute of slow ones (git config uwf.maxVerify). Generated outputs of
-    uwf-rehearse are a warning. The code of code workflows is not run.
-    """
-    from uwf_git.api.check import check, with_signatures
+    A branch or a checkout is verified by what is in it: pages are generated again from the nodes, commits that are not
+    uwf's are named, and so are files that differ from the commit that is checked out. Nothing is written there, and no
+    program that its configuration names is run.
 
-    if (bool(threads) + everything + (remote is not None)) > 1:
-        raise Usage("threads, --all and --remote exclude each other", "give one of them")
-    instance = invocation.instance
+    Cached results are not used. Exit 7 if something is wrong, 12 if a remote has rewritten what was seen there, 13 if
+    there is nothing to verify, 14 if something is not signed as the trust policy or --require says, 125 if checks were
+    left undone after a minute of slow ones (git config uwf.maxVerify). Generated outputs of uwf-rehearse, and commits
+    that are not in a shallow clone, are a warning. The code of code workflows is not run.
+    """
+    from uwf_git.api.check import check, check_tree, with_requirements, with_signatures
+
+    if (bool(what) + everything + (remote is not None)) > 1:
+        raise Usage("threads, branches, --all and --remote exclude each other", "give one of them")
+    if no_fetch and remote is None:
+        raise Usage("--no-fetch is for --remote", "name the remote: --remote origin --no-fetch")
+    path = _path(what)
+    if branch is not None and path is None:
+        raise Usage("--branch is for a checkout", "give its folder: uwf verify . --branch NAME")
+    if (signatures or require) and path is not None:
+        raise Usage(
+            "whose keys count for signatures is configured in a store, not in a checkout",
+            "call it in a store that has the thread",
+        )
     progress = _Progress()
     gc.set_threshold(UNCOLLECTED)
     try:
-        report = check(instance, [instance.threads.find(each) for each in threads], remote, progress.commit)
+        if path is not None:
+            report = check_tree(path, branch=branch or "", on_commit=progress.commit)
+        else:
+            threads, revision = _threads_or_branch(invocation, what)
+            if revision is not None:
+                report = _check_branch(invocation, revision, progress)
+            else:
+                report = check(invocation.instance, threads, remote, progress.commit, not no_fetch)
     finally:
         progress.end()
     if signatures:
-        report = with_signatures(instance, report)
+        report = with_signatures(invocation.instance, report)
+    if path is None and report.refs:
+        report = with_requirements(invocation.instance, report, require)
     invocation.emit(report.to_json(), _text)
     if report.is_damaged:
         raise Exit(StoreDamaged.exit_status)
     if report.is_rewritten:
         raise Exit(Rewritten.exit_status)
+    if report.is_untrusted:
+        raise Exit(RequirementUnmet.exit_status)
     if report.findings:
         raise Exit(Undecided.exit_status)
     if strict and report.verified.warnings:
         raise Exit(UwfError.exit_status)
+
+
+def _path(what: tuple[str, ...]) -> Path | None:
+    """Return the folder that the arguments name, None for threads and branches. Raises Usage."""
+    paths = [each for each in what if each in (".", "..", "~") or each.startswith(("/", "./", "../", "~/"))]
+    if not paths:
+        return None
+    if len(what) > 1:
+        raise Usage("a checkout is verified by itself", "call uwf verify once for each")
+    return Path(paths[0]).expanduser()
+
+
+def _threads_or_branch(invocation: Invocation, what: tuple[str, ...]) -> tuple[list[ThreadId], str | None]:
+    """Return the threads that the arguments name, or a branch. Raises NotFound, Usage."""
+    threads: list[ThreadId] = []
+    for each in what:
+        if len(what) == 1 and ("/" in each or each == "HEAD"):
+            return [], each
+        try:
+            threads.append(invocation.instance.threads.find(each))
+        except NotFound:
+            if len(what) > 1 or not _names_commit(invocation, each):
+                raise
+            return [], each
+    return threads, None
+
+
+def _names_commit(invocation: Invocation, text: str) -> bool:
+    from uwf_git.api.branches import is_revision
+
+    return _has_store(invocation) and is_revision(invocation.instance, text)
+
+
+def _has_store(invocation: Invocation) -> bool:
+    try:
+        return invocation.instance is not None
+    except NotFound:
+        return False
+
+
+def _check_branch(invocation: Invocation, revision: str, progress: _Progress) -> Report:
+    """Verify a branch of the store, or else of the repository around the current folder. Raises NotFound."""
+    from uwf_git.api.check import check_branch, check_tree
+
+    if _names_commit(invocation, revision):
+        return check_branch(invocation.instance, revision, progress.commit)
+    try:
+        return check_tree(Path.cwd(), revision, on_commit=progress.commit, files=False)
+    except NotFound as error:
+        hint = "is it fetched? see: git branch --all; those of a remote: uwf verify --remote origin"
+        if Path(revision).is_dir():
+            hint = f"for the folder: uwf verify ./{revision}"
+        raise NotFound(
+            f"no branch, tag or commit {one_line(revision, 80)!r} in the store, nor around here", hint
+        ) from error
 
 
 def _text(value: Any) -> str:
@@ -95,14 +197,26 @@ def _findings(value: Any) -> str:
     from uwf_git.api.check import UNCHECKED
 
     counts = value["verified"]
-    done = ", ".join(_count(counts[name], name.removesuffix("s")) for name in ("threads", "steps", "nodes"))
+    always = ("threads", "steps", "nodes")
+    done = ", ".join(
+        _count(counts[name], name.removesuffix("s"))
+        for name in (*always, *_MORE)
+        if name in always or counts.get(name)
+    )
     parts = []
+    for each in value.get("subjects", ()):
+        steps = f", {counted(each['steps'], 'step')}" if "steps" in each else ""
+        how = "with its commits" if each["by"] == "commits" else "by its nodes, without its commits"
+        kind = "thread of" if each["kind"] == "thread" else each["kind"]
+        parts.append(f"{kind} {each['name']}{steps}, {how}: commit {each['commit']}")
     for each in value["findings"]:
-        where = [each["ref"] or "", f"step {each['step']}" if each["step"] else "", each["object"]]
+        place = f"{each['path']}:{each['line']}" if each.get("line") else each.get("path", "")
+        where = [place, each["ref"] or "", f"step {each['step']}" if each["step"] else "", each["object"]]
         parts.append(f"{terminal.style(each['code'], 'red')}  {each['message']}")
         parts.append("  " + terminal.style("  ".join(filter(None, where)), "dim"))
     for each in value["warnings"]:
-        parts.append(f"{terminal.style(each['code'], 'yellow')}  thread {each['thread']}: {each['message']}")
+        about = f"thread {each['thread']}: " if each["thread"] else ""
+        parts.append(f"{terminal.style(each['code'], 'yellow')}  {about}{each['message']}")
     for each in value["notes"]:
         about = f"thread {each['thread']}: " if each["thread"] else ""
         parts.append(terminal.style(f"{each['code']}  {about}{each['message']}", "dim"))

@@ -35,6 +35,7 @@ PAGES = (
     "nodes",
     "tools",
     "settings",
+    "trust",
 )
 """The pages, in the order in which their examples run."""
 

@@ -37,6 +37,7 @@ from uwf_git.format.ids import Hash
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.sandbox.child import spawn
 from uwf_git.store.instance import Instance
+from uwf_git.trust.ability import guard
 
 _PATIENCE = 20.0  # seconds that a process has to end its agent and to keep what that said
 _PIECE = 1 << 16
@@ -274,6 +275,7 @@ def main(_argv: Sequence[str] = ()) -> None:
     own()
     heed_signals()
     instance = Instance.open()
+    guard(instance)
     tasks: queue.Queue[bytes | None] = queue.Queue()
     busy = threading.Event()
     out = os.dup(1)

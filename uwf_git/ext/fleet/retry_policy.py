@@ -31,6 +31,7 @@ _BY_CODE = {
     Declined.code: AGAIN,
     UNWRITABLE: LATER,
     "signing_failed": AGAIN,
+    "requirement_unmet": AGAIN,  # another worker may have the key
     "workspace": LATER,
     "failure": AGAIN,
     "internal": AGAIN,
@@ -43,6 +44,7 @@ _MAX_BACKOFF = {LATER: 30.0, AGAIN: 300.0}
 _OF_NO_ANSWER = (
     *("usage", "not_found", "head_moved", "busy", "waiting", "paused", "untrusted", "interrupted"),
     *(UNWRITABLE, "signing_failed", "remote", Declined.code, Rewritten.code, "unkept", "workspace", "lost"),
+    "requirement_unmet",
 )
 
 UNKEPT = "unkept"

@@ -38,6 +38,7 @@ from uwf_git.format.ids import ThreadId, parse_thread_id
 from uwf_git.sandbox.programs import avoid
 from uwf_git.store.instance import Instance, begin_log, redactor_at, wanted_log
 from uwf_git.store.location import locate
+from uwf_git.trust.ability import guard
 from uwf_git.workspaces.choice import assign
 from uwf_git.workspaces.options import parse_option
 from uwf_git.workspaces.sharing import push_code
@@ -88,6 +89,7 @@ class StepRunner:
         seen = [signature(root / name) for name in ("config.yaml", ".env")]
         if self._opened is None or seen != self._seen:
             opened = Instance(self._location)
+            guard(opened)
             opened.warn = lambda text: self._notify({"warning": text})
             try:
                 opened.config = impatient(opened.config)

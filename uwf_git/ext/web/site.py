@@ -41,6 +41,7 @@ from uwf_git.ext.web.actions import Action, ActionFailed, Actions, Form, parse_f
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location
+from uwf_git.trust.ability import guard
 
 Maker = Callable[[Instance, PageRequest], Page]
 
@@ -89,6 +90,7 @@ class Site(NamedTuple):
     @contextmanager
     def opened(self) -> Iterator[Instance]:
         instance = Instance(self.location)
+        guard(instance)
         try:
             yield instance
         finally:

@@ -1,0 +1,130 @@
+"""`uwf trust` init, show, set, log, and `uwf remote hook`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.command import command
+from uwf_cli.invocation import Invocation
+
+
+@command("uwf trust init", "uwf trust init ann")
+@click.argument("name", required=False)
+def init(invocation: Invocation, name: str | None) -> None:
+    """Make a first policy, signed with your key, in which you are the only person and the maintainer.
+
+    NAME is what the policy calls you, by default the first part of your address. The key is the one that git
+    signs with (user.signingKey). The policy has no rules yet: uwf trust show --file prints the file to add
+    people and rules to, and uwf trust set takes it.
+    """
+    from uwf_git.api.trust import begin
+
+    invocation.emit(begin(invocation.instance_for_writing(), name), _changed)
+
+
+@command("uwf trust show", "uwf trust show --file > trust.yaml")
+@click.option("--file", "is_file", is_flag=True, help="Print the trust file as written.")
+def show(invocation: Invocation, is_file: bool) -> None:
+    """Show the policy in force: people, keys and rules.
+
+    `first` is the commit that this store trusted on first use: compare it with a teammate's. It is the same in
+    every store of a team.
+    """
+    from uwf_git.api import trust
+
+    if is_file:
+        text = trust.file(invocation.instance)
+        invocation.emit_document(text.rstrip("\n"), {"file": text})
+        return
+    invocation.emit(trust.show(invocation.instance), _shown)
+
+
+@command("uwf trust set trust.yaml")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option(
+    "--accept-existing", is_flag=True, help="Accept as they are all records here that don't meet it."
+)
+def set_(invocation: Invocation, file: Path, accept_existing: bool) -> None:
+    """Make FILE the policy, signed with your key. Only a maintainer whom the policy in force names can.
+
+    Mistakes are reported with their lines, and nothing is changed. With --accept-existing, the ids of refs with
+    unsigned history are added to the file as accepted. uwf push shares the policy.
+    """
+    from uwf_git.api.trust import change
+    from uwf_git.format.document import read_bytes
+
+    instance = invocation.instance_for_writing()
+    invocation.emit(change(instance, read_bytes(file), str(file), accept_existing), _changed)
+
+
+@command("uwf trust log")
+def log(invocation: Invocation) -> None:
+    """List the policy's versions, newest first: commit, signer and time."""
+    from uwf_git.api.trust import log
+
+    def text(rows: Any) -> str:
+        return terminal.table([(each["commit"][:10], each["signer"], each["time"]) for each in rows])
+
+    invocation.emit(log(invocation.instance), text)
+
+
+def _changed(value: Any) -> str:
+    rows = [("policy", value["commit"]), ("signer", value["signer"])]
+    return terminal.fields([*rows, *([] if value["changed"] else [("unchanged", "it says so already")])])
+
+
+def _shown(value: Any) -> str:
+    from uwf_git.api.trust import rule_text
+
+    rows = [
+        ("policy", value["commit"]),
+        ("first", value["first"]),
+        ("signer", f"{value['signer']}, {value['time']}"),
+        ("you", value["you"] or "your key is nobody's here"),
+        ("maintainers", ", ".join(value["maintainers"])),
+        *((("allows", ", ".join(value["allow"])),) if value["allow"] else ()),
+        *((("problem", value["problem"]),) if "problem" in value else ()),
+    ]
+    keys = [
+        (name, key["kind"], key["fingerprint"], _times(key))
+        for name, person in value["people"].items()
+        for key in person["keys"]
+    ]
+    groups = [(name, ", ".join(members)) for name, members in value["groups"].items()]
+    rules = [rule_text(each) for each in value["rules"]] or ["no rule"]
+    parts = [terminal.fields(rows), terminal.table(keys, ("person", "kind", "key", "valid"))]
+    if groups:
+        parts.append(terminal.table(groups, ("group", "people")))
+    return "\n\n".join([*(part.rstrip("\n") for part in parts), "\n".join(rules)])
+
+
+def _times(key: Any) -> str:
+    return (
+        ", ".join(f"{word} {key[word]}" for word in ("from", "until", "revoked") if word in key) or "always"
+    )
+
+
+@command(
+    "uwf remote hook                           print it",
+    "uwf remote hook --install /srv/team.git   put it into a bare repository",
+)
+@click.option(
+    "--install", metavar="PATH", type=click.Path(path_type=Path), help="Write it as PATH/hooks/update."
+)
+def hook(invocation: Invocation, install: Path | None) -> None:
+    """Print an update hook for a server's bare repository. It needs uwf on the server.
+
+    The hook judges each pushed ref of uwf by the trust policy of that repository, and refuses what is invalid or
+    doesn't meet it, with the reason. Deletions and rewritten history are refused unless the policy allows them.
+    """
+    from uwf_git.api.update_hook import installed, script
+
+    if install is None:
+        invocation.emit_document(script().rstrip("\n"), {"hook": script()})
+        return
+    path = installed(install)
+    invocation.emit({"path": str(path)}, lambda value: f"wrote {value['path']}")

@@ -1,0 +1,291 @@
+"""A server with the hook of `uwf remote hook` takes what its policy admits, and tells who pushes why not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import git_servers
+import pytest
+from forged import Forger
+from signers import Signer, SigningMachine, trust_file
+
+from uwf_git.store import layout
+
+NONE = "0" * 40
+SIGNED = "[{threads: '*', require: signed}]"
+
+
+class Served:
+    """A server with the hook, Ann's and Bob's stores, and Eve with plain git."""
+
+    def __init__(
+        self, uwf: Callable[..., Any], folder: Path, server: git_servers.Server | None = None
+    ) -> None:
+        self._uwf = uwf
+        self.folder = folder
+        self.people = {name: Signer(folder, name) for name in ("ann", "bob", "eve")}
+        self.path = git_servers.bare((server.folder if server is not None else folder) / "shared.git")
+        self.url = server.url(self.path) if server is not None else str(self.path)
+        for each in self.people.values():
+            with each.config.open("a") as file:
+                file.write(server.config if server is not None else "")
+        uwf("remote", "hook", "--install", self.path)
+        self.ann = self.machine("ann")
+        self.ann("init")
+        self.ann("remote", "add", "origin", self.url)
+        self.ann.registers()
+
+    def machine(self, name: str) -> SigningMachine:
+        return SigningMachine(self._uwf, self.folder / f"at-{name}", self.people[name])
+
+    def sets(self, rules: str = SIGNED, maintainers: str = "ann", more: str = "") -> str:
+        file = self.folder / "trust.yaml"
+        file.write_text(
+            trust_file({name: self.people[name] for name in ("ann", "bob")}, maintainers, rules, more)
+        )
+        return str(self.ann("trust", "set", file).json["commit"])
+
+    def pushes(self, source: str, ref: str, *options: str, store: Path | None = None) -> str:
+        """What plain git says to a push, "" if it is taken."""
+        done = subprocess.run(
+            ["git", "--git-dir", str(store or self.ann.store), "push", *options, self.url, f"{source}:{ref}"],
+            capture_output=True, text=True, env={**os.environ, **self.people["eve"].environment}, check=False,
+        )  # fmt: skip
+        assert (done.returncode == 0) == ("uwf refuses" not in done.stderr), done.stderr
+        return done.stderr if done.returncode else ""
+
+    def refs(self) -> dict[str, str]:
+        return git_servers.refs(self.path)
+
+
+@pytest.fixture
+def served(uwf: Any, hermetic: Path) -> Served:
+    return Served(uwf, hermetic)
+
+
+def unsigned(store: Path, commit: str) -> str:
+    """The commit without its signature."""
+    git = Forger(store)
+    raw = git("cat-file", "commit", commit).encode() + b"\n"
+    begin, end = raw.index(b"\ngpgsig"), raw.index(b"-----END SSH SIGNATURE-----") + 27
+    return git.write("commit", raw[:begin] + raw[end:])
+
+
+def test_a_team_works_as_without_it(served: Served) -> None:
+    served.sets()
+    thread, killed = served.ann.starts(), served.ann.starts()
+    served.ann("thread", "pause", killed)
+    served.ann("push")
+    served.ann("thread", "resume", killed)
+    served.ann("thread", "kill", killed)
+    served.ann.steps(thread)
+    served.ann("push")
+    bob = served.machine("bob")
+    bob("clone", served.url)
+    bob.steps(thread)
+    bob("push")
+    served.ann("pull")
+    assert served.ann.status(thread) == "completed"
+    served.ann("gc", "--fold-before", "9999-01-01")
+    served.ann("push")
+    assert not [
+        ref for ref in served.refs() if ref.startswith((layout.THREADS, layout.ARCHIVE, layout.PAUSED))
+    ]
+    served.ann("publish", "workflow", "relay")
+    bob("pull")
+    bob.is_sound()
+
+
+def test_records_that_do_not_meet_the_policy_are_refused_by_name(served: Served) -> None:
+    served.sets()
+    thread = served.ann.starts()
+    served.ann("push")
+    served.ann.steps(thread)
+    ref = f"{layout.THREADS}{thread}"
+    forged = unsigned(served.ann.store, ref)
+    said = served.pushes(forged, ref)
+    assert f"uwf refuses {ref}: step" in said and "is not signed" in said
+    assert f"uwf refuses {ref}" in served.pushes(forged, ref, "--atomic")
+    other = ref[:-1] + ("0" if ref[-1] != "0" else "1")
+    assert "is not signed" in served.pushes(forged, other)
+    branch = f"refs/heads/uwf/threads/{thread}"
+    assert "is not signed" in served.pushes(forged, branch)
+    served.people["ann"].signs(commits=False)
+    Forger(served.ann.store)("update-ref", "refs/uwf/threads/01ARZ3NDEKTSV4RRFFQ69G5FAV", forged)
+    refused = served.ann("push", check=8).error
+    assert "uwf refuses refs/uwf/threads/01ARZ3NDEKTSV4RRFFQ69G5FAV" in refused["message"]
+    assert served.refs()[ref] == served.ann.refs()[ref]  # the others of that push are taken
+
+
+def test_damage_and_unknown_names_are_refused_without_a_policy_too(served: Served) -> None:
+    thread = served.ann.starts()
+    served.ann("push")
+    git = Forger(served.ann.store)
+    ref = f"{layout.THREADS}{thread}"
+    folder = git.folder(ref)
+    folder["evil"] = git.blob(b"")
+    bad, other = git.amended(ref, git.tree(folder)), f"{layout.THREADS}01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    assert "evil does not belong" in served.pushes(bad, other)
+    for name in (
+        "refs/uwf/threads/no-id",
+        "refs/uwf/remotes/origin/x",
+        "refs/uwf/local/x/y",
+        "refs/uwf/new/x",
+    ):
+        assert "no ref of that name is shared" in served.pushes(ref, name)
+    assert served.pushes(ref, "refs/heads/code") == ""
+    blob = git.blob(b"x")
+    assert "is a blob" in served.pushes(blob, other)
+
+
+def test_history_is_not_rewritten_ends_are_not_replaced_and_nothing_is_deleted(served: Served) -> None:
+    served.sets(rules="[]")
+    thread, ended = served.ann.starts(), served.ann.starts()
+    served.ann.steps(thread)
+    served.ann("thread", "kill", ended)
+    served.ann("publish", "thread", thread, check=None)
+    served.ann("push")
+    ref, end = f"{layout.THREADS}{thread}", f"{layout.ARCHIVE}{ended}"
+    first = f"{ref}~1"
+    assert "may not be rewritten" in served.pushes(first, ref, "--force")
+    assert "may not be rewritten" in served.pushes(unsigned(served.ann.store, ref), ref, "--force")
+    git = Forger(served.ann.store)
+    raw = git("cat-file", "tag", end).encode() + b"\n"
+    forged = git.write("tag", raw.replace(b"tagger ann", b"tagger eve"))
+    assert "may not be replaced" in served.pushes(forged, end, "--force")
+    assert "may not be replaced" in served.pushes(end + "^{commit}", end, "--force")
+    for name in (ref, end, "refs/uwf/workflows/relay", layout.POLICY):
+        assert "may not be deleted" in served.pushes("", name), name
+    assert served.refs().keys() >= {ref, end, "refs/uwf/workflows/relay", layout.POLICY}
+    served.sets(rules="[]", more="allow: [deletions, rewrites]\n")
+    served.ann("push")
+    assert served.pushes(first, ref, "--force") == ""
+    assert served.pushes("", ref) == ""
+    assert "may not be deleted" in served.pushes("", layout.POLICY)
+
+
+def test_the_policy_is_changed_by_its_maintainers_only(served: Served) -> None:
+    first = served.sets()
+    served.ann("push")
+    second = served.sets(maintainers="ann, bob")
+    served.ann("push")
+    assert "rolled back" in served.pushes(first, layout.POLICY, "--force")
+    forged = unsigned(served.ann.store, second)
+    assert "policy" in served.pushes(forged, layout.POLICY, "--force")
+    git = Forger(served.ann.store)
+    stranger = subprocess.run(
+        ["git", "--git-dir", str(served.ann.store), "commit-tree", "-S", "-p", second, "-m", "x", f"{second}^{{tree}}"],
+        env={**os.environ, **served.people["eve"].environment}, capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    assert "nobody" in served.pushes(stranger, layout.POLICY)
+    assert "blob" in served.pushes(git.blob(b"people: {}"), layout.POLICY, "--force")
+    assert served.refs()[layout.POLICY] == second
+
+
+def test_the_policy_of_a_push_counts_for_what_comes_with_it(served: Served) -> None:
+    served.people["ann"].signs(commits=False)
+    thread = served.ann.starts()
+    served.people["ann"].signs()
+    served.sets()
+    refused = served.ann("push", check=8)
+    assert thread in refused.error["message"] and "is not signed" in refused.error["message"]
+    assert layout.POLICY in served.refs() and f"{layout.THREADS}{thread}" not in served.refs()
+
+
+def test_a_push_of_many_refs_is_judged_at_once_and_each_by_itself(served: Served) -> None:
+    served.sets()
+    served.ann("push")
+    threads = [served.ann.starts() for _ in range(6)]
+    git = Forger(served.ann.store)
+    bad = f"{layout.THREADS}{threads[2]}"
+    git("update-ref", bad, unsigned(served.ann.store, bad))
+    hook = served.path / "hooks" / "update"
+    text = hook.read_text()
+    log = served.folder / "judged"
+    hook.write_text(text.replace('judge "$1"', f'echo "$1" >>{log}; judge "$1"'))
+    refused = served.ann("push", check=8).error["message"]
+    assert f"uwf refuses {bad}: start" in refused
+    there = served.refs()
+    assert [f"{layout.THREADS}{each}" in there for each in threads] == [True, True, False, True, True, True]
+    assert log.read_text().splitlines() == [bad]  # no other needed a process of its own
+    for thread in threads[:2] + threads[3:]:
+        served.ann("thread", "kill", thread)
+    log.unlink()
+    served.ann("push", check=8)
+    assert log.read_text().splitlines() == [bad]
+    assert not [ref for ref in served.refs() if ref.startswith(layout.THREADS)]
+
+
+def test_a_verdict_is_about_one_push_and_no_other(served: Served) -> None:
+    served.sets()
+    thread = served.ann.starts()
+    served.ann("push")
+    ref = f"{layout.THREADS}{thread}"
+    served.ann.steps(thread)
+    forged = unsigned(served.ann.store, ref)
+    folder = served.path / "uwf" / "hook"
+    folder.mkdir(exist_ok=True)
+    first = served.path / "hooks" / "pre-receive"
+    # The pre-receive of another push has the same process id, and admitted this.
+    first.write_text(first.read_text().replace("rm -f", f"echo '{ref} x {forged}' >\"$verdicts\"; rm -f"))
+    assert "is not signed" in served.pushes(forged, ref)
+
+
+def test_it_fails_closed(served: Served) -> None:
+    thread = served.ann.starts()
+    served.ann("push")
+    served.ann.steps(thread)
+    ref = f"{layout.THREADS}{thread}"
+    hook = served.path / "hooks" / "update"
+    text = hook.read_text()
+    hook.write_text(text.replace("judge() { ", "judge() { /nowhere"))
+    before = served.refs()
+    done = subprocess.run(
+        ["git", "--git-dir", str(served.ann.store), "push", served.url, f"{ref}:{ref}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode and served.refs() == before
+    hook.write_text(text)
+    (served.path / "uwf" / "policy").write_text("nonsense\n")
+    assert "cannot be read" in served.pushes(ref, ref)
+    (served.path / "uwf" / "policy").unlink()
+    assert served.pushes(ref, ref) == ""
+
+
+def test_a_hook_of_somebody_else_is_left_as_it_is(uwf: Any, hermetic: Path) -> None:
+    bare = hermetic / "bare.git"
+    git_servers.git("init", "--quiet", "--bare", bare)
+    hook = bare / "hooks" / "update"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nexit 0\n")
+    assert uwf("remote", "hook", "--install", bare, check=2).error["code"] == "usage"
+    hook.unlink()
+    assert uwf("remote", "hook", "--install", bare).json == {"path": str(hook)}
+    assert uwf("remote", "hook", "--install", bare).json == {"path": str(hook)}
+    first = hook.with_name("pre-receive")
+    first.write_text("#!/bin/sh\nexit 0\n")
+    uwf("remote", "hook", "--install", bare)
+    assert first.read_text() == "#!/bin/sh\nexit 0\n"
+    assert hook.read_text() == uwf("remote", "hook", "--format", "text").out
+    assert os.access(hook, os.X_OK)
+    assert uwf("remote", "hook", "--install", hermetic, check=3).error["code"] == "not_found"
+
+
+@pytest.mark.parametrize("transport", ["http", "ssh"])
+def test_a_server_elsewhere_tells_who_pushes_why_not(transport: str, uwf: Any, hermetic: Path) -> None:
+    with git_servers.serve(transport) as server:
+        served = Served(uwf, hermetic, server)
+        served.sets()
+        thread = served.ann.starts()
+        served.ann("push")
+        ref = f"{layout.THREADS}{thread}"
+        assert served.refs()[ref] == served.ann.refs()[ref]
+        served.ann.steps(thread)
+        forged = unsigned(served.ann.store, ref)
+        Forger(served.ann.store)("update-ref", ref, forged)
+        refused = served.ann("push", check=8).error["message"]
+        assert f"uwf refuses {ref}: step" in refused and "is not signed" in refused

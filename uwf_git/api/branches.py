@@ -1,0 +1,199 @@
+"""Verifying branches: in a checkout of any repository, in a store, and those that a remote shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.base.errors import NotFound, NothingToVerify, RemoteFailed
+from uwf_git.format.ids import ThreadId
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.instance import Instance
+from uwf_git.verify.findings import UNCHECKED, Finding
+
+if TYPE_CHECKING:
+    from uwf_git.store.remotes import Remote
+    from uwf_git.verify.checkout import OpenCheckout
+    from uwf_git.verify.published import Branch, Published
+
+_Progress = Callable[[], None]
+
+
+class VerifiedBranch(NamedTuple):
+    """A branch, its commit, and what was verified of it."""
+
+    branch: Branch
+    commit: Oid
+    published: Published
+
+
+class RemoteBranches(NamedTuple):
+    """The branches of a remote that uwf published: what is wrong or notable, and how many were verified. `failure` is
+    why the remote could not be asked."""
+
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[Finding, ...] = ()
+    notes: tuple[Finding, ...] = ()
+    verified: int = 0
+    failure: RemoteFailed | None = None
+
+
+def verify_checkout(
+    path: Path, revision: str, branch: str, on_commit: _Progress, files: bool
+) -> VerifiedBranch:
+    """Verify a commit of the checkout or repository at a path, and with HEAD its `files`. Nothing is
+    written. Raises as `check.check_tree`."""
+    from uwf_git.verify.checkout import open_checkout
+    from uwf_git.verify.published import verify_branch
+
+    checkout = open_checkout(path)
+    found = checkout.branch(revision, branch)
+    commit = checkout.commit(found)
+    published = verify_branch(checkout.repository, commit, found, checkout.heads(found), on_commit)
+    if files and revision == "HEAD" and checkout.top is not None:
+        published = _with_folder(checkout, commit, published)
+    return VerifiedBranch(found, commit, published)
+
+
+def _with_folder(checkout: OpenCheckout, commit: Oid, published: Published) -> Published:
+    from uwf_git.verify.findings import Bad
+    from uwf_git.verify.folder import check_folder
+
+    try:
+        folder = check_folder(checkout, commit, published.tree, published.mine)
+    except Bad:
+        return published  # the findings are about its tree
+    found = published.verified
+    found = found._replace(findings=(*found.findings, *folder.findings), notes=(*found.notes, *folder.notes))
+    return published._replace(verified=found, files=folder.files)
+
+
+def verify_in_store(instance: Instance, revision: str, on_commit: _Progress) -> VerifiedBranch:
+    """Verify a branch, tag or commit of a store's repository. Raises NotFound, NothingToVerify, StoreDamaged."""
+    from uwf_git.verify.checkout import OpenCheckout
+    from uwf_git.verify.published import verify_branch
+
+    repository = instance.store.repository
+    opened = OpenCheckout(None, instance.location.git_dir, repository)
+    found = opened.branch(revision)
+    commit = opened.commit(found)
+    heads = _heads(instance, found.thread) if found.thread is not None else {}
+    return VerifiedBranch(found, commit, verify_branch(repository, commit, found, heads, on_commit))
+
+
+def _heads(instance: Instance, thread: ThreadId) -> dict[ThreadId, list[Oid]]:
+    """Return the heads of a thread that are known here: ours, and those last seen on remotes."""
+    found: list[Oid] = []
+    if instance.threads.exists(thread):
+        found.append(instance.threads.head(thread).commit)
+    for remote in instance.remotes.all():
+        found += _tracked_heads(instance, remote, thread)
+    return {thread: list(dict.fromkeys(found))} if found else {}
+
+
+def _tracked_heads(
+    instance: Instance, remote: Remote, thread: ThreadId, among: Collection[str] | None = None
+) -> list[Oid]:
+    """Return a thread's heads as last seen on a remote, of the refs `among` these names."""
+    from uwf_git.git.objects import parse_tag
+    from uwf_git.git.repository import TAG
+
+    repository = instance.store.repository
+    found: list[Oid] = []
+    for prefix in (layout.THREADS, layout.ARCHIVE):
+        if among is not None and prefix + thread not in among:
+            continue
+        oid = repository.ref(layout.tracking(remote.name, prefix + thread))
+        if oid is not None and repository.has(oid):
+            kind, data = repository.read(oid)
+            found.append(parse_tag(data).target if kind == TAG else oid)
+    return found
+
+
+def verify_on_remote(
+    instance: Instance, remote: Remote, verified: Mapping[str, Oid], on_commit: _Progress
+) -> RemoteBranches:
+    """Verify the branches that uwf published on a remote, at most a thousand: they are listed and fetched, within the
+    limits of a fetch. `verified` are tracked refs without findings. No ref moves."""
+    from uwf_git.api.exchange import git_for
+    from uwf_git.sync.publish import HEADS, is_listed_whole, remote_branches
+    from uwf_git.sync.tracking import bring
+    from uwf_git.verify.published import Branch, verify_branch
+
+    git, repository = git_for(instance), instance.store.repository
+    try:
+        there = remote_branches(git, remote, [layout.BRANCHES + "*"])
+        wanted = [ref for ref, oid in there.items() if not repository.has(oid)]
+        if wanted:
+            bring(git, repository, remote.name, wanted)
+    except RemoteFailed as error:
+        message = f"the branches on {remote.name} were not verified: {error.message}"
+        return RemoteBranches((Finding(UNCHECKED, None, None, "", message),), failure=error)
+    result = RemoteBranches()
+    if not is_listed_whole(there):
+        message = (
+            f"{remote.name} has more than {len(there):,} branches of uwf's: the others were not verified"
+        )
+        result = result._replace(findings=(Finding(UNCHECKED, None, None, "", message),))
+    for ref, oid in sorted(there.items()):
+        branch = Branch(f"{ref.removeprefix(HEADS)} on {remote.name}", ref)
+        thread = branch.thread
+        if thread is not None and oid in _tracked_heads(instance, remote, thread, verified):
+            # It is the head of the thread, which was verified.
+            result = result._replace(verified=result.verified + 1)
+            continue
+        every = _heads(instance, branch.thread) if branch.thread is not None else {}
+        try:
+            found = verify_branch(repository, oid, branch, every, on_commit).verified
+        except NothingToVerify as error:
+            finding = Finding("foreign-commit", branch.thread, None, str(oid), error.message, ref)
+            result = result._replace(findings=(*result.findings, finding))
+            continue
+        result = RemoteBranches(
+            (*result.findings, *found.findings),
+            (*result.warnings, *found.warnings),
+            (*result.notes, *found.notes),
+            result.verified + 1,
+        )
+    return _without_stale(instance, remote, result)
+
+
+def _without_stale(instance: Instance, remote: Remote, result: RemoteBranches) -> RemoteBranches:
+    """Return the result without findings on threads that moved on the remote since they were fetched."""
+    from uwf_git.api.exchange import git_for
+    from uwf_git.sync.publish import listed_of_threads
+
+    threads = {
+        each.thread for each in result.findings if each.code == "other-thread" and each.thread is not None
+    }
+    if not threads:
+        return result
+    repository = instance.store.repository
+    listed = listed_of_threads(git_for(instance), remote, threads)
+    moved = {
+        layout.thread_of(name)
+        for name, oid in listed.items()
+        if repository.ref(layout.tracking(remote.name, name)) != oid
+    }
+
+    def judged(finding: Finding) -> Finding:
+        if finding.code != "other-thread" or finding.thread not in moved:
+            return finding
+        message = f"thread {finding.thread} moved on {remote.name} since it was fetched: uwf pull {remote.name} first"
+        return finding._replace(code=UNCHECKED, message=message)
+
+    return result._replace(findings=tuple(map(judged, result.findings)))
+
+
+def is_revision(instance: Instance, text: str) -> bool:
+    """Return whether a text names a branch, tag or commit of a store's repository."""
+    from uwf_git.verify.checkout import OpenCheckout
+
+    opened = OpenCheckout(None, instance.location.git_dir, instance.store.repository)
+    try:
+        opened.commit(opened.branch(text))
+    except NotFound:
+        return False
+    return True

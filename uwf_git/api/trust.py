@@ -1,0 +1,158 @@
+"""The trust policy of a store: reading, making and changing it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base.errors import NotFound, SigningFailed, Usage
+from uwf_git.base.text import iso
+from uwf_git.format.ids import name_problem
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.instance import Instance
+from uwf_git.trust import policies
+from uwf_git.trust.policy import SUBJECTS, Rule
+
+if TYPE_CHECKING:
+    from uwf_git.trust.policies import PolicyVersion
+    from uwf_git.trust.policy import Policy
+
+_RULES = """\
+# rules:
+#   - threads: "*"              # by the names of their workflows
+#     require: signed           # by anybody above
+#   - threads: release-*
+#     of: [answers, ends]       # or starts, steps
+#     signed-by: [NAME]         # people and groups
+#   - workflows: "*"            # or crews, suites, baselines
+#     signed-by: [NAME]
+"""
+
+
+def show(instance: Instance) -> dict[str, Any]:
+    """Return the policy in force as JSON: the first and the current commit, who signed it and when, and what it
+    says. `you` is the user's name in it, None if their key is nobody's. Raises NotFound without a policy."""
+    policy, version = _current(instance)
+    known = policies.remembered(instance.store.repository)
+    value = {
+        "first": str(known.first) if known is not None else version.commit,
+        **_version(version),
+        "you": _me(instance, policy),
+        **policy.to_json(),
+    }
+    ref = instance.store.repository.ref(layout.POLICY)
+    if ref is None or str(ref) != policy.commit:
+        value["problem"] = f"{layout.POLICY} was moved by force to {ref or 'nothing'}, which is not followed"
+    return value
+
+
+def file(instance: Instance) -> str:
+    """Return the trust file in force, as written. Raises NotFound."""
+    _, version = _current(instance)
+    return policies.text_of(instance.store.repository, version.commit).decode("utf-8")
+
+
+def log(instance: Instance) -> list[dict[str, Any]]:
+    """Return the policy's versions, newest first. Raises NotFound."""
+    _, version = _current(instance)
+    return [_version(each) for each in policies.history(instance.store.repository, version.commit)]
+
+
+def change(instance: Instance, text: bytes, name: str, accept_existing: bool = False) -> dict[str, Any]:
+    """Make a trust file the policy; with `accept_existing` also all records here that don't meet it are accepted.
+    Moves and raises as `trust.policies.write`; Usage if the file accepts some already."""
+    if accept_existing:
+        text = _accepting(instance, text, name)
+    before = policies.current(instance)
+    version = policies.write(instance, text, name)
+    changed = before is None or before.commit != str(version.commit)
+    return {**_version(version), "changed": changed}
+
+
+def _accepting(instance: Instance, text: bytes, name: str) -> bytes:
+    from uwf_git.store.index import Overlay
+    from uwf_git.store.indexing import Store
+    from uwf_git.trust.judgement import MET, Requirements
+    from uwf_git.trust.policy import parse
+    from uwf_git.verify.whole import local_refs
+
+    repository, policy = instance.store.repository, parse(text, name)
+    refs = {ref: oid for ref, oid in local_refs(repository).items() if oid is not None}
+    judged = Requirements(Store(repository, Overlay(instance.store.index)), policy).judge(refs)
+    tips = sorted({str(refs[each.record.ref]) for each in judged if each.outcome != MET})
+    if not tips:
+        return text
+    if policy.accepted:
+        raise Usage(
+            f"{name} has accepted: already", f"add to it: {', '.join(tips[:3])}" + ", …" * (len(tips) > 3)
+        )
+    lines = "".join(f'  - "{tip}"\n' for tip in tips)
+    return text.rstrip() + f"\naccepted:\n{lines}".encode()
+
+
+def begin(instance: Instance, name: str | None = None) -> dict[str, Any]:
+    """Make a first policy whose maintainer is the user, under a name. Raises Usage if there is one, SigningFailed
+    without a key."""
+    from uwf_git.trust.own_key import own_key
+
+    if policies.current(instance) is not None:
+        raise Usage("there is a trust policy already", "see: uwf trust show")
+    repository = instance.store.repository
+    key, user = own_key(repository), repository.user
+    called = name or _name(user.name, user.email)
+    if problem := name_problem(called):
+        raise Usage(f"the name {called!r} {problem}", "uwf trust init NAME")
+    shown = key.text if key.kind == "ssh" else f"{{{key.kind}: {key.fingerprints[0]}}}"
+    text = (
+        f"people:\n  {_scalar(called)}:\n    emails: [{_scalar(user.email)}]\n    keys:\n      - {shown}\n"
+        f"maintainers: [{_scalar(called)}]\n{_RULES}"
+    )
+    return {**change(instance, text.encode(), "trust.yaml"), "name": called}
+
+
+def _current(instance: Instance) -> tuple[Policy, PolicyVersion]:
+    repository = instance.store.repository
+    policy = policies.current(instance)
+    if policy is None:
+        ref = repository.ref(layout.POLICY)
+        if ref is not None and (found := policies.problems(repository, ref)):
+            raise NotFound(f"no trust policy counts here: {found[0].message}", "see: uwf verify")
+        raise NotFound("there is no trust policy", "make one: uwf trust init")
+    return policy, policies.history(repository, Oid(hex=policy.commit))[0]
+
+
+def _version(version: PolicyVersion) -> dict[str, Any]:
+    return {"commit": str(version.commit), "signer": version.signer, "time": iso(version.time)}
+
+
+def _me(instance: Instance, policy: Policy) -> str | None:
+    from uwf_git.trust.own_key import own_key
+
+    try:
+        return own_key(instance.store.repository).owner(policy)
+    except SigningFailed:
+        return None
+
+
+def _name(name: str, email: str) -> str:
+    for words in (email.partition("@")[0], name):
+        if plain := re.sub(r"[^\w.-]+", "-", words.casefold()).strip(".-_"):
+            return plain[:60]
+    return "me"
+
+
+def _scalar(text: str) -> str:
+    from uwf_git.format.yaml12 import scalar
+
+    return scalar(text)
+
+
+def rule_text(value: Mapping[str, Any]) -> str:
+    """Return a rule's JSON as a line: `answers of threads release-*: signed by ann`."""
+    subject = next(each for each in SUBJECTS if each in value)
+    rule = Rule(
+        subject, tuple(value[subject]), frozenset(value.get("of", ())), tuple(value.get("signed-by", ()))
+    )
+    return str(rule)

@@ -1,0 +1,71 @@
+"""The `update` hook for a server's bare repository, and the `pre-receive` hook that makes it quick for many refs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from uwf_git.base.errors import Invalid, NotFound, Usage
+
+_MARK = "# uwf remote hook"
+_UPDATE, _FIRST = "update", "pre-receive"
+_SCRIPT = """\
+#!/bin/sh
+{mark}: judges each pushed ref of uwf by the trust policy of this repository.
+# As hooks/update it decides, and refuses if anything fails. As hooks/pre-receive it judges a push of many refs at
+# once, for hooks/update to look up, and refuses nothing.
+judge() {{ {python} -P -m uwf_git.sync.update_hook "$@"; }}
+verdicts=${{GIT_DIR:-.}}/uwf/hook/$PPID
+case $0 in
+*pre-receive)
+	rm -f "$verdicts"
+	push=$(cat)
+	few=$(printf '%s\\n' "$push" | head -n 4 | wc -l)
+	if [ "$few" -gt 3 ]; then printf '%s\\n' "$push" | judge --push "$verdicts"; fi
+	exit 0
+	;;
+esac
+case $1 in
+refs/uwf/*|refs/heads/uwf/*) ;;
+*) exit 0 ;;
+esac
+if grep -qxF "$1 $2 $3" "$verdicts" 2>/dev/null; then exit 0; fi
+judge "$1" "$2" "$3"
+"""
+
+
+def script() -> str:
+    """Return the hook, which calls this installation of uwf."""
+    return _SCRIPT.format(mark=_MARK, python=shlex.quote(sys.executable))
+
+
+def installed(repository: Path) -> Path:
+    """Write the hook into a repository, as `update` and, unless there is another one, `pre-receive`; return the first's
+    path. Raises NotFound, Usage if there is another `update`."""
+    folder = repository.expanduser()
+    if not (folder / "objects").is_dir() or not (folder / "HEAD").is_file():
+        raise NotFound(f"{repository} is not a bare repository", "make one with: git init --bare PATH")
+    path = folder / "hooks" / _UPDATE
+    try:
+        if not _is_ours(path):
+            raise Usage(f"{path} is another hook", "call this one from it: uwf remote hook prints it")
+        _write(path)
+        if _is_ours(first := path.with_name(_FIRST)):
+            _write(first)
+    except OSError as error:
+        raise Invalid(f"cannot write {path}: {error.strerror}", "check its permissions") from None
+    return path
+
+
+def _is_ours(path: Path) -> bool:
+    return not os.path.lexists(path) or _MARK in path.read_text("utf-8", "replace")
+
+
+def _write(path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    aside = path.with_name(f"{path.name}.{os.getpid()}")
+    aside.write_text(script())
+    aside.chmod(0o755)
+    aside.replace(path)

@@ -1,0 +1,86 @@
+"""What a trust policy admits of a remote's refs. Records that this store's own refs have are not judged again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from uwf_git.git.repository import Oid
+from uwf_git.store import archives, layout, ref_kinds
+from uwf_git.store.index import Overlay
+from uwf_git.store.indexing import Store
+from uwf_git.trust import policies
+from uwf_git.trust.judgement import Requirements, requirements
+from uwf_git.verify.findings import Finding
+from uwf_git.verify.requirements import findings_of
+
+
+class Admission:
+    """Judges the verified refs of a remote. `policy` is the one that the remote has, which is settled before: if it
+    was refused, and there is none here, nothing of the remote is admitted."""
+
+    def __init__(self, store: Store, policy: Oid | None = None) -> None:
+        self._store = store
+        self._repository = store.repository
+        self._theirs = policy
+        self._ours: dict[str, frozenset[bytes]] = {}
+
+    @cached_property
+    def _requirements(self) -> Requirements | None:
+        return requirements(Store(self._repository, Overlay(self._store.index)))
+
+    @cached_property
+    def _refused(self) -> policies.Problem | None:
+        """Return why the remote's policy is refused, if it was to be the first here."""
+        if self._theirs is None or policies.remembered(self._repository) is not None:
+            return None
+        return next(iter(policies.problems(self._repository, self._theirs)), None)
+
+    def findings(self, name: str, oid: Oid) -> tuple[Finding, ...]:
+        """Return a finding for each record of a ref that doesn't meet the policy."""
+        if name == layout.POLICY:
+            return ()
+        if (problem := self._refused) is not None:
+            message = f"the trust policy there is refused, so nothing there can be judged: {problem.message}"
+            thread = layout.thread_of(name) if layout.is_thread_ref(name) else None
+            return (Finding(problem.code, thread, None, str(problem.at), message, name),)
+        if self._requirements is None:
+            return ()
+        ours = self._here(name)
+        return tuple(findings_of(self._requirements.judge({name: oid}, lambda each: each.raw in ours)))
+
+    def _here(self, name: str) -> frozenset[bytes]:
+        """Return the commits and tags that this store's refs of the same thread or name lead to."""
+        kind = ref_kinds.kind_of(name)
+        if kind is None:
+            return frozenset()
+        last = name.removeprefix(kind.prefix)
+        if last not in self._ours:
+            prefixes = layout.of_threads() if kind.of_thread else (kind.prefix,)
+            tips = [tip for prefix in prefixes if (tip := self._repository.ref(prefix + last)) is not None]
+            if kind is ref_kinds.FOLDED:
+                tips += self._ends()
+            self._ours[last] = frozenset(self._reached(tips))
+        return self._ours[last]
+
+    def _ends(self) -> Iterator[Oid]:
+        """Yield the ends of all threads here, which a fold may have, too."""
+        yield from self._repository.refs(layout.ARCHIVE).values()
+        for fold in self._repository.refs(layout.FOLDED).values():
+            for entry in archives.read(self._repository, fold).threads.values():
+                yield entry.tag
+
+    def _reached(self, tips: list[Oid]) -> set[bytes]:
+        index = self._store.index
+        found: set[bytes] = set()
+        pending = [tip.raw for tip in tips]
+        while pending:
+            oid = pending.pop()
+            if oid in found:
+                continue
+            found.add(oid)
+            if (tag := index.archive(oid)) is not None:
+                pending.append(tag.target)
+            elif (row := index.commit(oid)) is not None:
+                pending += [each for each in (row.parent, row.merged) if each is not None]
+        return found

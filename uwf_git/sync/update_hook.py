@@ -1,0 +1,213 @@
+"""What an `update` hook of a server admits: each ref of uwf that is pushed, judged by the policy of the server's own
+repository. `main` is what the hook calls, with the name, the old and the new object of a ref.
+
+Refused are: names that no kind of refs has; what `verify` finds invalid; records that don't meet the policy; policies
+that nobody signed whom the one before names; another end for an ended thread; and, unless the policy allows it,
+deletions and rewritten history. What uwf deletes by itself, such as the active ref of an ended thread, may go once
+what replaces it is there. Any failure refuses.
+
+A push of many refs is judged at once by `judge_push`, before git takes its objects, since a process for each ref takes
+long. It only notes what is admitted; the hook judges the others one by one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from uwf_git.base.errors import Invalid, RequirementUnmet, StoreDamaged, UwfError
+from uwf_git.base.text import one_line
+from uwf_git.format.ids import ThreadId, is_thread_id
+from uwf_git.git.objects import BLOB, COMMIT, TAG, id_of
+from uwf_git.git.repository import Oid, Repository
+from uwf_git.store import archives, layout, ref_kinds
+from uwf_git.store.indexing import Store
+from uwf_git.store.private import write_private
+from uwf_git.sync.admission import Admission
+from uwf_git.trust import policies
+from uwf_git.trust.policy import DELETIONS, REWRITES
+
+_NONE = "0" * 40
+_THREADS = layout.BRANCHES + "threads/"
+_WORK = layout.BRANCHES + "work/"
+_FLEETS = "refs/uwf/fleets/"
+_LARGEST_MARK = 10_000  # bytes of a fleet's mark
+_KEPT = 3600.0  # seconds for which verdicts are kept; a push may take long
+_REWRITTEN = "it may not be rewritten: the new history does not contain the old one"
+
+
+class Update:
+    """A pushed update of a ref in a server's repository. `old` is None for a new ref, `new` for a deletion."""
+
+    def __init__(self, store: Store, ref: str, old: Oid | None, new: Oid | None) -> None:
+        self._store = store
+        self._repository = store.repository
+        self._ref, self._old, self._new = ref, old, new
+        policy = policies.current(self._repository)
+        self._allow = policy.allow if policy is not None else frozenset()
+
+    def check(self) -> None:
+        """Raise RequirementUnmet for what the policy refuses, StoreDamaged or Invalid for anything else that may
+        not be pushed."""
+        if self._ref.startswith(_FLEETS):
+            self._mark()
+        elif self._ref.startswith(layout.BRANCHES):
+            self._branch()
+        elif not layout.is_shared_ref(self._ref):
+            raise Invalid("no ref of that name is shared")
+        elif self._new is None:
+            self._deletion()
+        else:
+            self._record(self._ref, self._new)
+
+    def _mark(self) -> None:
+        if self._new is None:
+            return
+        kind, size = self._repository.header(self._new)
+        if kind != BLOB or size > _LARGEST_MARK:
+            raise Invalid("it is not the mark of a fleet")
+
+    def _branch(self) -> None:
+        if self._ref.startswith(_WORK):  # code, of which a policy says nothing
+            return
+        if self._new is None:
+            self._need(DELETIONS, "it may not be deleted")
+            return
+        if self._old is not None and not self._stands_on(self._new, self._old):
+            self._need(REWRITES, _REWRITTEN)
+        thread = self._ref.removeprefix(_THREADS)
+        if self._ref.startswith(_THREADS) and is_thread_id(thread):
+            self._valid(layout.THREADS + thread, self._new)
+
+    def _record(self, ref: str, new: Oid) -> None:
+        kind = ref_kinds.kind_of(ref)
+        assert kind is not None
+        if self._old is not None and ref != layout.POLICY and kind.target != "pause":
+            if kind.target in ("end", "fork"):
+                self._need(REWRITES, f"the {kind.target} of a thread may not be replaced")
+            elif not self._stands_on(new, self._old):
+                self._need(DELETIONS if kind.target == "fold" else REWRITES, _REWRITTEN)
+        self._valid(ref, new)
+
+    def _valid(self, ref: str, new: Oid) -> None:
+        from uwf_git.verify.findings import UNTRUSTED
+        from uwf_git.verify.whole import ReceivedRefsVerifier
+
+        if ref == layout.POLICY and self._old is not None and self._stands_on(self._old, new):
+            raise RequirementUnmet("the policy may not be rolled back")
+        received = ReceivedRefsVerifier(self._store)
+        found = received.findings(ref, new) or Admission(self._store).findings(ref, new)
+        received.close()
+        if found:
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            untrusted = found[0].code in UNTRUSTED
+            raise (RequirementUnmet if untrusted else StoreDamaged)(f"{found[0].message}{more}")
+
+    def _deletion(self) -> None:
+        kind = ref_kinds.kind_of(self._ref)
+        if self._ref == layout.POLICY:
+            raise RequirementUnmet("the policy may not be deleted")
+        if self._old is None or (kind is not None and (kind.target == "pause" or self._is_superseded())):
+            return
+        self._need(DELETIONS, "it may not be deleted")
+
+    def _is_superseded(self) -> bool:
+        """Return whether another ref here has what this one leads to, as an end has of an active thread."""
+        old, name = self._old, self._ref.rpartition("/")[2]
+        assert old is not None
+        if not layout.is_thread_ref(self._ref):
+            return False
+        if self._ref.startswith(layout.THREADS):
+            tag = self._repository.ref(layout.ARCHIVE + name)
+            if tag is not None and self._stands_on(tag, old):
+                return True
+        for fold in self._repository.refs(layout.FOLDED).values():
+            entry = archives.read(self._repository, fold).threads.get(ThreadId(name))
+            if entry is None:
+                continue
+            if self._ref.startswith(layout.FORKS):
+                return entry.fork is not None and id_of(TAG, entry.fork) == old
+            if self._ref.startswith(layout.ARCHIVE):
+                return entry.tag == old
+            kept = entry.attempts if self._ref.startswith(layout.ATTEMPTS) else entry.ended.target
+            return kept is not None and self._stands_on(kept, old)
+        return False
+
+    def _need(self, word: str, what: str) -> None:
+        if word not in self._allow:
+            raise RequirementUnmet(f"{what} (a maintainer may allow it in the trust policy: allow: [{word}])")
+
+    def _stands_on(self, new: Oid, old: Oid) -> bool:
+        from uwf_git.git.program import Git
+
+        for oid in (new, old):
+            if self._repository.header(oid)[0] not in (COMMIT, TAG):
+                return False
+        git = Git(self._repository.path, variables=self._repository.variables)
+        done = git.run("merge-base", "--is-ancestor", str(old), str(new), check=False)
+        return done.code == 0
+
+
+def check(git_dir: Path, ref: str, old: str, new: str) -> None:
+    """Judge an update in a repository. `old` and `new` are ids, or forty zeros for none. Raises UwfError."""
+    if not ref.startswith((layout.NAMESPACE, layout.BRANCHES)):
+        return
+    store = Store(Repository(git_dir))
+    try:
+        Update(store, ref, _oid(old), _oid(new)).check()
+    finally:
+        store.index.close()
+
+
+def judge_push(git_dir: Path, updates: Iterable[tuple[str, str, str]], verdicts: Path) -> None:
+    """Write the updates (ref, old, new) that are admitted, a line each. A push that changes the policy has none, since
+    the others are to be judged by the new one."""
+    found = [each for each in updates if each[0].startswith((layout.NAMESPACE, layout.BRANCHES))]
+    if any(ref == layout.POLICY for ref, _, _ in found):
+        return
+    store = Store(Repository(git_dir))
+    if quarantine := os.environ.get("GIT_QUARANTINE_PATH"):
+        store.repository.borrow(Path(quarantine))
+    admitted = []
+    for ref, old, new in found:
+        with suppress(Exception):  # the hook says why
+            Update(store, ref, _oid(old), _oid(new)).check()
+            admitted.append(f"{ref} {old} {new}\n")
+    store.index.close()
+    for past in verdicts.parent.glob("*"):
+        with suppress(OSError):
+            if past.stat().st_mtime < time.time() - _KEPT:
+                past.unlink()
+    write_private(verdicts, "".join(admitted).encode("utf-8", "surrogateescape"))
+
+
+def _oid(text: str) -> Oid | None:
+    return None if text == _NONE else Oid(hex=text)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Judge the update that git passes to its hook: REF OLD NEW. Print the reason of a refusal; return the exit
+    status. With `--push FILE`, judge the push on standard input, lines of OLD NEW REF, for FILE."""
+    words = sys.argv[1:] if argv is None else argv
+    git_dir = Path(os.environ.get("GIT_DIR", ".")).absolute()
+    if words[0] == "--push":
+        lines = (line.rstrip(b"\n").decode("utf-8", "surrogateescape") for line in sys.stdin.buffer)
+        rows = (line.split(" ", 2) for line in lines)
+        judge_push(git_dir, [(ref, old, new) for old, new, ref in rows], Path(words[1]).absolute())
+        return 0
+    ref, old, new = words
+    try:
+        check(git_dir, ref, old, new)
+    except Exception as error:  # whatever it is, the ref was not judged
+        said = error.message if isinstance(error, UwfError) else f"{type(error).__name__}: {error}"
+        sys.stderr.write(f"uwf refuses {one_line(ref, 120, '?')}: {one_line(said, 300)}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

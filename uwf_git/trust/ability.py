@@ -1,0 +1,117 @@
+"""Whether the user can write a record as the trust policy requires, asked before work that everybody else would
+refuse. Light without a policy: importing it loads nothing else of this package."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from uwf_git.base.errors import RequirementUnmet, SigningFailed
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout, ref_kinds
+from uwf_git.store.instance import Instance
+
+if TYPE_CHECKING:
+    from uwf_git.format.kinds import Workflow
+    from uwf_git.trust.policy import Rule
+
+ENDS = "ends"
+_SIGN = "git config --global commit.gpgSign true"
+
+
+def guard(instance: Instance) -> None:
+    """Have a store refuse records that its user can't sign as the policy requires."""
+
+    def before(kind: str, name: str, record: str) -> None:
+        raise_if_unable(instance, kind, name, (record,) if record else ())
+
+    instance.store.before_record = before
+
+
+def has_policy(instance: Instance) -> bool:
+    """Return whether a store has a policy, or had one."""
+    repository = instance.store.repository
+    return repository.ref(layout.POLICY) is not None or (repository.private / "policy").exists()
+
+
+def raise_if_unable_to_step(instance: Instance, workflow: Workflow, role: str, agent: str = "") -> None:
+    """Raise as `raise_if_unable` for a step of a role by an agent, "" if it isn't known yet."""
+    if has_policy(instance):
+        from uwf_git.trust.records import step_of
+
+        raise_if_unable(instance, "threads", workflow.name, step_of(role, agent, workflow.is_persons(role)))
+
+
+def raise_if_unable(instance: Instance, subject: str, name: str, of: tuple[str, ...] = ()) -> None:
+    """Raise RequirementUnmet if the user's configuration and key don't meet a rule about such a record. `subject`
+    is one of a rule's or a kind of version; other arguments are as for `Rule.applies`."""
+    if not has_policy(instance):
+        return
+    from uwf_git.trust import policies
+    from uwf_git.trust.own_key import own_key
+    from uwf_git.trust.records import SUBJECT_OF
+
+    policy = policies.current(instance)
+    subject = SUBJECT_OF.get(subject, subject)
+    rules = policy.rules_for(subject, name, of) if policy is not None else ()
+    if policy is None or not rules:
+        return
+    what = f"the trust policy wants {rules[0]}"
+    repository = instance.store.repository
+    if not (repository.config.signs_tags if of == (ENDS,) else repository.config.signs_commits):
+        raise RequirementUnmet(f"{what}, and you don't sign", _SIGN)
+    try:
+        key = own_key(repository)
+    except SigningFailed as error:
+        raise RequirementUnmet(f"{what}: {error.message}", error.hint) from None
+    who = key.owner(policy)
+    ask = f"ask {' or '.join(policy.maintainers)} to change it: uwf trust show"
+    if who is None:
+        raise RequirementUnmet(f"{what}, and your key {key.fingerprints[0]} is nobody's there", ask)
+    now = time.time()
+    owned = next(each for each in policy.people[who].keys if each.fingerprint in key.fingerprints)
+    if now < owned.since or (owned.end is not None and now >= owned.end):
+        raise RequirementUnmet(f"{what}, and your key {owned.fingerprint} is not valid now", ask)
+    for rule in rules:
+        if rule.signers and who not in policy.members(rule.signers):
+            raise RequirementUnmet(f"the trust policy wants {rule}, and you are {who}", _instead(rule))
+
+
+def raise_if_unmet(instance: Instance, kind: str, name: str, commit: Oid) -> None:
+    """Raise RequirementUnmet if a version doesn't meet the policy, registered or not."""
+    if reason := unmet(instance, kind, name, commit):
+        raise RequirementUnmet(reason, "see: uwf trust show")
+
+
+def unmet(instance: Instance, kind: str, name: str, commit: Oid) -> str:
+    """Return why a version doesn't meet the policy, "" if it does. `kind` is that of its record: "workflow"."""
+    if not has_policy(instance):
+        return ""
+    from uwf_git.store.index import Overlay
+    from uwf_git.store.indexing import Store
+    from uwf_git.trust.judgement import MET, requirements
+    from uwf_git.trust.records import SUBJECT_OF
+
+    required = requirements(Store(instance.store.repository, Overlay(instance.store.index)))
+    row = ref_kinds.kind_of_record(kind)
+    if required is None or row is None:
+        return ""
+    ref = row.prefix + name
+    registered = set(_chain(instance, ref))
+    judged = required.judge({ref: commit}, lambda oid: oid in registered)
+    found = [each for each in judged if each.outcome != MET and each.record.subject == SUBJECT_OF.get(kind)]
+    return found[-1].reason if found else ""
+
+
+def _chain(instance: Instance, ref: str) -> Iterator[Oid]:
+    repository = instance.store.repository
+    at = repository.ref(ref)
+    while at is not None:
+        yield at
+        parents = repository.commit(at).parents
+        at = parents[0] if parents else None
+
+
+def _instead(rule: Rule) -> str:
+    return f"have it done by {' or '.join(rule.signers)}"

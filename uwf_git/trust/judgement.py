@@ -1,0 +1,244 @@
+"""Judging records by a policy: met, unmet with the reason, or not provable.
+
+A signature counts if it is valid and its key belongs, by the policy, to a person whom the rule names. The times of a
+key need care, since the date of a commit is a claim of its maker:
+
+- before `from`, and from `until` or `revoked` on, a signature doesn't count.
+- Until then it counts, as long as the key's end has not come.
+- Once it has come, the date proves nothing: whoever has the key can write an old one. The signature counts if it is
+  provably older than the end: a record dated before the end stands on it, signed by another key that counts, or this
+  store saw the signature before the end. Otherwise it is `not provable`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import NamedTuple
+
+from uwf_git.git.objects import COMMIT, TAG, parse_commit, parse_tag
+from uwf_git.git.repository import Oid
+from uwf_git.store.indexing import Store
+from uwf_git.trust import policies
+from uwf_git.trust.policy import OF_THREADS, SUBJECTS, Key, Policy, Rule
+from uwf_git.trust.records import UNREADABLE, Record, records
+from uwf_git.trust.seen import Seen, SeenSignature
+from uwf_git.trust.signatures import BAD, EXPIRED, GOOD, NONE, REVOKED, UNKNOWN, Signature, signatures
+
+MET, UNMET, NOT_PROVABLE = "met", "requirement-unmet", "not-provable"
+"""Outcomes; all but the first are codes of findings."""
+
+
+class Judgement(NamedTuple):
+    """The outcome for a record that rules apply to. `reason` is a sentence, "" if it is met; `person` the name of
+    the signer, "" if unknown."""
+
+    record: Record
+    outcome: str
+    reason: str
+    person: str = ""
+
+
+class _Proof(NamedTuple):
+    """A record that stands on others: the time that it says, and the key that signed it."""
+
+    time: int
+    fingerprint: str
+
+
+class Requirements:
+    """What a policy requires of a store's records. `fresh` verifies every signature again."""
+
+    def __init__(self, store: Store, policy: Policy, now: float | None = None, fresh: bool = False) -> None:
+        self._store = store
+        self._repository = store.repository
+        self.policy = policy
+        self._now = time.time() if now is None else now
+        self._fresh = fresh
+
+    def judge(
+        self, refs: Mapping[str, Oid], is_known: Callable[[Oid], bool] = lambda _: False
+    ) -> list[Judgement]:
+        """Return the judgements of all records under rules that refs lead to, oldest first, without known ones and
+        those below. Signatures are verified by git with the policy's keys."""
+        accepted = self._accepted
+        found = records(self._store, refs, lambda oid: oid.raw in accepted or is_known(oid))
+        rules = {each.object: self.policy.rules_for(each.subject, each.name, each.of) for each in found}
+        # Records without a rule may prove the age of those that they stand on.
+        wanted = [each.object for each in found if each.signed] if any(rules.values()) else []
+        verified, seen = self._verified(wanted)
+        proofs: dict[Oid, tuple[_Proof, ...]] = {}
+        judged = []
+        for record in _above_first(found):
+            standing = proofs.get(record.object, ())
+            signature = verified.get(record.object, Signature(NONE))
+            outcome, reason, person, key = self._of(record, signature, standing, seen)
+            if outcome == MET and key is not None:
+                standing = _with(standing, _Proof(record.time, key.fingerprint))
+            for below in record.below:
+                proofs[below] = _merged(proofs.get(below, ()), standing)
+            for rule in rules[record.object]:
+                if outcome == MET and rule.signers and person not in self.policy.members(rule.signers):
+                    outcome, reason = UNMET, f"signed by {person}, and not by {_among(rule)}"
+            if rules[record.object]:
+                judged.append(
+                    Judgement(record, outcome, f"{record.word} is {reason}" if reason else "", person)
+                )
+        return judged[::-1]
+
+    @cached_property
+    def _accepted(self) -> set[bytes]:
+        """The records that the policy accepts, and all that they stand on."""
+        found: set[bytes] = set()
+        pending = [Oid(hex=each) for each in self.policy.accepted]
+        while pending:
+            oid = pending.pop()
+            if oid.raw in found:
+                continue
+            found.add(oid.raw)
+            with suppress(*UNREADABLE):  # it may not be here
+                kind, data = self._repository.read(oid)
+                if kind == TAG:
+                    pending.append(parse_tag(data).target)
+                elif kind == COMMIT:
+                    pending += parse_commit(data).parents
+        return found
+
+    def _of(
+        self,
+        record: Record,
+        signature: Signature,
+        proofs: Sequence[_Proof],
+        seen: Mapping[Oid, SeenSignature],
+    ) -> tuple[str, str, str, Key | None]:
+        """Return the outcome as to signature and key, the reason, the signer and their key."""
+        if signature.state in (NONE, BAD):
+            reason = "not signed" if signature.state == NONE else "signed, but the signature is bad"
+            return UNMET, reason, "", None
+        owned = self.policy.key_of(signature)
+        if owned is None:
+            by = signature.fingerprint or signature.key
+            named = f"key {by}, which is nobody's" if by else "a key that git doesn't know"
+            return UNMET, f"signed with {named}", "", None
+        person, key = owned
+        since = seen[record.object].since if record.object in seen else None
+        if record.time < key.since:
+            return UNMET, f"signed by {person} before the key was valid", person, key
+        word = "revoked" if key.revoked is not None and key.revoked == key.end else "expired"
+        if key.end is not None and record.time >= key.end:
+            return UNMET, f"signed by {person} with a key that was {word}", person, key
+        if key.end is not None and self._now >= key.end:
+            end = key.end
+            by_others = any(each.time < end and each.fingerprint != key.fingerprint for each in proofs)
+            if not by_others and not (since is not None and since < end):
+                reason = f"signed by {person} with a key that is {word}, and may be younger than it says"
+                return NOT_PROVABLE, reason, person, key
+        elif signature.state in (EXPIRED, REVOKED) and since is None:
+            word = "revoked" if signature.state == REVOKED else "expired"
+            reason = f"signed by {person} with a key that is {word} by now, and may be younger than it says"
+            return NOT_PROVABLE, reason, person, key
+        return MET, "", person, key
+
+    def _verified(self, objects: Sequence[Oid]) -> tuple[dict[Oid, Signature], dict[Oid, SeenSignature]]:
+        if not objects:
+            return {}, {}
+        cache = Seen(self._repository.private)
+        try:
+            seen = cache.get(objects)
+            found = {
+                oid: Signature(GOOD, "", each.fingerprint, each.fingerprint, each.primary)
+                for oid, each in ({} if self._fresh else seen).items()
+            }
+            missing = [oid for oid in objects if oid not in found]
+            new = signatures(self._repository, missing, self.policy.allowed_signers()) if missing else {}
+            found |= new
+            cache.add(
+                {
+                    oid: SeenSignature(each.fingerprint, each.primary, int(self._now))
+                    for oid, each in new.items()
+                    if oid not in seen and each.fingerprint and each.state in (GOOD, UNKNOWN)
+                }
+            )
+        finally:
+            cache.close()
+        return found, seen
+
+
+def requirements(store: Store) -> Requirements | None:
+    """Return what the policy of a store requires, None without a policy or rules. The store's index must know what
+    is judged, or may get to know it."""
+    policy = policies.current(store.repository)
+    return Requirements(store, policy) if policy is not None and policy.rules else None
+
+
+def with_rule(policy: Policy, signers: Iterable[str] = ()) -> Policy:
+    """Return a policy with one rule: all records are signed, by one of these people and groups if there are any."""
+    rules = [Rule(subject, ("*",), _of_subject(subject), tuple(signers)) for subject in SUBJECTS]
+    return policy._replace(rules=tuple(rules))
+
+
+def judge_by_git(store: Store, refs: Mapping[str, Oid], signers: Sequence[str] = ()) -> list[Judgement]:
+    """Return the judgements of all records by the user's own keys and trust, without a policy: a signature must be
+    good, and its signer or address one of these, if there are any."""
+    found = records(store, refs)[::-1]
+    verified = signatures(store.repository, [each.object for each in found if each.signed])
+    return [_by_git(each, verified.get(each.object, Signature(NONE)), signers) for each in found]
+
+
+def _by_git(record: Record, signature: Signature, signers: Sequence[str]) -> Judgement:
+    who = signature.signer
+    names = {who, who.rpartition("<")[2].rstrip(">")} - {""}
+    if signature.state == GOOD and (not signers or names & set(signers)):
+        return Judgement(record, MET, "", who)
+    if signature.state == GOOD:
+        reason = f"signed by {who}, and not by {' or '.join(signers)}"
+    elif signature.state == NONE:
+        reason = "not signed"
+    else:
+        reason = f"signed, but git calls the signature {signature.state}"
+    return Judgement(record, UNMET, f"{record.word} is {reason}", who)
+
+
+def _of_subject(subject: str) -> frozenset[str]:
+    return frozenset(OF_THREADS if subject == "threads" else ())
+
+
+def _among(rule: Rule) -> str:
+    return " or ".join(rule.signers)
+
+
+def _above_first(found: Sequence[Record]) -> list[Record]:
+    """Return records so that each comes before those that it stands on."""
+    known = {each.object: each for each in found}
+    missing = dict.fromkeys(known, 0)
+    for each in found:
+        for below in each.below:
+            if below in missing:
+                missing[below] += 1
+    ready = [each for each in found if not missing[each.object]]
+    ordered = []
+    while ready:
+        record = ready.pop()
+        ordered.append(record)
+        for below in record.below:
+            if below in missing:
+                missing[below] -= 1
+                if not missing[below]:
+                    ready.append(known[below])
+    return ordered
+
+
+def _with(proofs: tuple[_Proof, ...], new: _Proof) -> tuple[_Proof, ...]:
+    return _merged(proofs, (new,))
+
+
+def _merged(one: tuple[_Proof, ...], other: tuple[_Proof, ...]) -> tuple[_Proof, ...]:
+    """Return the earliest proofs of two keys: one of them is another than any that is asked about."""
+    kept: dict[str, _Proof] = {}
+    for each in sorted({*one, *other}):
+        kept.setdefault(each.fingerprint, each)
+        if len(kept) == 2:
+            break
+    return tuple(kept.values())

@@ -1,0 +1,154 @@
+"""The records that rules of a policy are about: versions, starts, steps, answers of persons and ends of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from uwf_git.base.errors import UwfError
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import HUMAN, parse_workflow
+from uwf_git.format.types import USER
+from uwf_git.git.objects import is_signed, parse_tag
+from uwf_git.git.repository import COMMIT, TAG, Oid
+from uwf_git.store import archives, layout, ref_kinds
+from uwf_git.store.index import CommitRow
+from uwf_git.store.indexing import Store
+from uwf_git.trust.policy import ANSWERS, ENDS, STARTS, STEPS
+
+SUBJECT_OF = {"workflow": "workflows", "crew": "crews", "suite": "suites", "baseline": "baselines"}
+"""The subject of a rule, by the kind of record of a version."""
+
+# What readers raise on objects that nobody has verified; `verify` names these.
+UNREADABLE = (UwfError, ValueError, LookupError, TypeError, OverflowError)
+
+
+class Record(NamedTuple):
+    """A record. `subject`, `name` and `of` are those that `Rule.applies` takes. `ref` is one that leads to it,
+    `thread` whose it is; `node` a commit's node; `time` what its maker says, in Unix seconds; `below` the commits that
+    it stands on; `signed` whether it has a signature, valid or not."""
+
+    object: Oid
+    subject: str
+    name: str
+    of: tuple[str, ...]
+    ref: str
+    thread: ThreadId | None
+    node: Hash | None
+    time: int
+    below: tuple[Oid, ...]
+    signed: bool
+
+    @property
+    def word(self) -> str:
+        """The record in messages: `step 4KNM2PXR3B1QW`."""
+        if self.of == (ENDS,):
+            return f"the end of {self.thread}"
+        singular = (self.of[0] if self.of else self.subject).removesuffix("s")
+        return f"{singular} {self.node or self.name}"
+
+
+def records(
+    store: Store, refs: Mapping[str, Oid], is_known: Callable[[Oid], bool] = lambda _: False
+) -> list[Record]:
+    """Return the records that refs lead to, each once, newest first, without those that are known and what is below
+    them. Unreadable ones are left to `verify`; the refs should be verified."""
+    return list(_Walk(store, is_known).all(refs))
+
+
+def step_of(role: str, agent: str, is_persons: bool) -> tuple[str, ...]:
+    """Return what a step is. Of a role that is no person's, an answer counts as a step too: whoever makes it says who
+    answered."""
+    if role == USER or is_persons:
+        return (ANSWERS,)
+    return (STEPS, ANSWERS) if agent == HUMAN else (STEPS,)
+
+
+class _Walk:
+    def __init__(self, store: Store, is_known: Callable[[Oid], bool]) -> None:
+        self._store = store
+        self._repository = store.repository
+        self._is_known = is_known
+        self._seen: set[bytes] = set()
+        self._persons: dict[Hash, frozenset[str]] = {}
+
+    def all(self, refs: Mapping[str, Oid]) -> Iterator[Record]:
+        pending: list[tuple[Oid, str, ThreadId | None]] = []
+        for ref, oid in sorted(refs.items(), reverse=True):
+            kind = ref_kinds.kind_of(ref)
+            if kind is None or kind is ref_kinds.TRUST:
+                continue
+            pending.append((oid, ref, layout.thread_of(ref) if kind.of_thread else None))
+        while pending:
+            oid, ref, thread = pending.pop()
+            if oid.raw in self._seen or self._is_known(oid):
+                continue
+            self._seen.add(oid.raw)
+            try:
+                found = self._at(oid, ref, thread)
+            except UNREADABLE:
+                continue
+            for record in found:
+                if record.subject:
+                    yield record
+                of = record.thread if record.subject == "threads" else None
+                pending += [(below, ref, of or thread) for below in reversed(record.below)]
+
+    def _at(self, oid: Oid, ref: str, thread: ThreadId | None) -> list[Record]:
+        kind, data = self._repository.read(oid)
+        if kind == TAG:
+            pointing = ref_kinds.kind_of(ref)
+            tag = parse_tag(data)
+            if pointing is None or pointing.target != "end" or thread is None:
+                return [Record(oid, "", "", (), ref, thread, None, tag.time, (tag.target,), False)]
+            return [self._end(oid, ref, thread, data)]
+        if kind != COMMIT:
+            return []
+        commit = self._repository.commit(oid)
+        if layout.folded_month(commit.message) is not None:
+            return self._folded(oid, ref)
+        row = self._store.index_commit(oid)
+        shared = ref_kinds.kind_of_record(row.kind)
+        most = shared.record_parents if shared is not None else None
+        below = commit.parents[:most]
+        is_of_thread = row.kind in ("start", "step")
+        subject = "threads" if is_of_thread else SUBJECT_OF.get(row.kind, "")
+        of: tuple[str, ...] = (STARTS,) if row.kind == "start" else self._step(row) if is_of_thread else ()
+        owner = thread if is_of_thread else None
+        return [
+            Record(
+                oid, subject, row.name or "", of, ref, owner, row.node, commit.time, below, is_signed(data)
+            )
+        ]
+
+    def _step(self, row: CommitRow) -> tuple[str, ...]:
+        return step_of(row.role or "", row.agent or "", (row.role or "") in self._played(row))
+
+    def _played(self, row: CommitRow) -> frozenset[str]:
+        """Return the roles that persons play in a step's workflow."""
+        node = row.workflow
+        if node is None:
+            return frozenset()
+        if node not in self._persons:
+            workflow = parse_workflow(self._store.get(node).payload)
+            self._persons[node] = frozenset(filter(workflow.is_persons, workflow.roles))
+        return self._persons[node]
+
+    def _end(self, oid: Oid, ref: str, thread: ThreadId, data: bytes) -> Record:
+        tag = parse_tag(data)
+        name = self._store.index_commit(tag.target).name or ""
+        return Record(
+            oid, "threads", name, (ENDS,), ref, thread, None, tag.time, (tag.target,), is_signed(data)
+        )
+
+    def _folded(self, oid: Oid, ref: str) -> list[Record]:
+        """Return the ends in a fold. Signed ones become objects again, which git can verify."""
+        found = []
+        for entry in archives.read(self._repository, oid).threads.values():
+            if entry.tag.raw in self._seen or self._is_known(entry.tag):
+                continue
+            self._seen.add(entry.tag.raw)
+            if is_signed(entry.raw) and not self._repository.has(entry.tag):
+                self._repository.write_raw_tag(entry.raw)
+            found.append(self._end(entry.tag, ref, entry.thread, entry.raw))
+        return found

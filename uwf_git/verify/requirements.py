@@ -1,0 +1,25 @@
+"""Findings for records that a policy's rules apply to and that don't meet them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from uwf_git.trust.judgement import MET, Judgement
+from uwf_git.trust.policy import ANSWERS, STEPS
+from uwf_git.verify.findings import Finding
+
+
+def findings_of(judged: Iterable[Judgement]) -> list[Finding]:
+    """Return a finding for each unmet record."""
+    return [
+        Finding(
+            each.outcome,
+            each.record.thread,
+            each.record.node if {STEPS, ANSWERS} & {*each.record.of} else None,
+            str(each.record.object),
+            each.reason,
+            each.record.ref,
+        )
+        for each in judged
+        if each.outcome != MET
+    ]
