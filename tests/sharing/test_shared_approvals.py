@@ -145,6 +145,24 @@ def test_a_fork_and_a_copy_have_what_was_approved_and_nothing_pending(team: Team
     team.bob("unpublish", team.thread, "--remote", "hub")
 
 
+def test_a_checkout_of_a_published_thread_is_verified_with_its_approvals(
+    team: Team, uwf: Uwf, tmp_path: Path
+) -> None:
+    team.approves("ann")
+    team.share("ann", *NAMES)
+    team.approves("bob")
+    team.bob("publish", "thread", team.thread, "--remote", "hub")
+    branch = f"uwf/threads/{team.thread}"
+    git("clone", "-q", "-b", branch, team.hub, tmp_path / "whole")
+    assert uwf("verify", ".", cwd=tmp_path / "whole").json["findings"] == []
+    git("init", "-q", tmp_path / "squashed")
+    git("-C", tmp_path / "squashed", "commit", "-q", "--allow-empty", "-m", "first")
+    git("-C", tmp_path / "squashed", "fetch", "-q", team.hub, branch)
+    git("-C", tmp_path / "squashed", "read-tree", "-u", "--reset", "FETCH_HEAD")
+    git("-C", tmp_path / "squashed", "commit", "-q", "-m", "a thread")
+    assert uwf("verify", ".", cwd=tmp_path / "squashed").json["findings"] == []
+
+
 def test_a_removed_thread_takes_its_approvals_along_and_back(team: Team) -> None:
     team.approves("ann")
     ref = f"refs/uwf/approvals/{team.thread}"

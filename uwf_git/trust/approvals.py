@@ -17,6 +17,7 @@ from uwf_git.base.text import counted, iso, one_line
 from uwf_git.format.approvals import Approval, Identity, Part, Revocation, Shown, decision
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Role
+from uwf_git.git.objects import is_signed
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store.approvals import ApprovalRecord, ident
 from uwf_git.trust.signatures import BAD, EXPIRED, GOOD, NONE, UNKNOWN, Signature, signatures
@@ -95,13 +96,16 @@ class Tally(NamedTuple):
 
 
 class People:
-    """Who people are, by the trust policy of a repository if it has one. Judges each signature once."""
+    """Who people are, by the trust policy of a repository if it has one. Judges each signature once. In a repository
+    that is no store, git isn't run: there is no policy, and whose a signature is stays unknown."""
 
     def __init__(self, repository: Repository) -> None:
+        from uwf_git.git.foreign import ForeignRepository
         from uwf_git.trust import policies
 
         self._repository = repository
-        self.policy: Policy | None = policies.current(repository)
+        self._is_foreign = isinstance(repository, ForeignRepository)
+        self.policy: Policy | None = None if self._is_foreign else policies.current(repository)
         self._allowed = self.policy.allowed_signers() if self.policy is not None else None
         self._signatures: dict[Oid, Signature] = {}
         self._versions: list[PolicyVersion] | None = None
@@ -109,7 +113,10 @@ class People:
     def look(self, commits: Iterable[Oid]) -> None:
         """Judge the signatures of commits with one call of git."""
         new = [oid for oid in commits if oid not in self._signatures]
-        if new:
+        if self._is_foreign:
+            read = self._repository.read
+            self._signatures |= {oid: Signature(UNKNOWN if is_signed(read(oid)[1]) else NONE) for oid in new}
+        elif new:
             self._signatures.update(signatures(self._repository, new, self._allowed))
 
     def signature(self, commit: Oid) -> Signature:
