@@ -102,7 +102,30 @@ def who_waits(value: Mapping[str, Any]) -> str:
         return f"{role} asks"
     if value["kind"] == "budget":
         return f"{role} has to wait"
+    if approvals := value.get("approvals"):
+        return f"{role} needs {approvals['missing']} more of {', '.join(approvals['of'])}"
     return f"{value['assignee']} is {role}" if value.get("assignee") else f"you are {role}"
+
+
+def approvals_line(approvals: Mapping[str, Any]) -> str:
+    """Return how a gate stands: `1 of 2 approvals; 1 more of bob, carol`."""
+    given = [each for each in approvals["given"] if each["counts"]]
+    said = f"{len(given)} of {approvals['quorum']} approvals"
+    if len({each["decision"] for each in given}) > 1:
+        said += ", which differ"
+    return f"{said}; {approvals['missing']} more of {', '.join(approvals['of']) or 'those who answered'}"
+
+
+def approval_lines(approvals: Mapping[str, Any]) -> list[str]:
+    """Return a line for each approval at a gate."""
+    lines = []
+    for each in approvals["given"]:
+        by, signature = each["by"], each["signature"]
+        signed = "unsigned" if signature["state"] == "none" else f"signed, {signature['state']}"
+        said = f"{by['name']} <{by['email']}> ({signed}): {each['decision']}"
+        said += f" – {one_line(each['reason'], 100)}" if each["reason"] else ""
+        lines.append(said if each["counts"] else f"{said}; doesn't count: {each['why']}")
+    return lines
 
 
 def whose(value: Mapping[str, Any]) -> str:

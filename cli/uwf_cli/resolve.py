@@ -138,9 +138,11 @@ def find_version(invocation: Invocation, text: str) -> ResolvedWorkflow:
 
 def compile_file(invocation: Invocation, file: Path, name: str | None = None) -> Compiled:
     """As in the API, with warnings printed."""
-    from uwf_git.api.workflows import compile_file
+    from uwf_git.api.workflows import compile_file, gate_warnings
 
     compiled = compile_file(invocation.location.root, file, name)
+    more = gate_warnings(invocation.location, compiled)
+    compiled = compiled._replace(warnings=tuple(sorted((*compiled.warnings, *more))))
     for finding in compiled.warnings:
         hint = f" — {finding.hint}" if finding.hint else ""
         invocation.note(f"{file}:{finding.line}:{finding.column}: warning: {finding.message}{hint}")
@@ -150,4 +152,4 @@ def compile_file(invocation: Invocation, file: Path, name: str | None = None) ->
 def check_file(invocation: Invocation, file: Path) -> Sequence[Finding]:
     from uwf_git.api.workflows import check_file
 
-    return check_file(invocation.location.root, file)
+    return check_file(invocation.location, file)

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from approvers import Colleague, at_gate
 from cli_samples import GATE, PAIR, write
 from commands import alive
 from conftest import Uwf
@@ -360,3 +361,24 @@ def test_without_the_package_one_line_says_what_to_install(uwf: Uwf, monkeypatch
     root = os.environ["UWF_STORAGE_ROOT"]
     assert entry["args"] == ["mcp", "--read-only", "--root", root, "--cwd", str(Path.cwd())]
     assert Path(entry["command"]).is_absolute()
+
+
+def test_no_tool_approves_whoever_the_server_runs_as(
+    configured: None, uwf: Uwf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = at_gate(uwf)
+    for name, value in Colleague(uwf, "ann").environment.items():
+        monkeypatch.setenv(name, value)
+
+    async def scenario(client: Client) -> None:
+        for tool, given in (
+            ("answer_thread", {"fields": {"decision": "ship"}}),
+            ("answer_thread", {"answer": "ship"}),
+            ("resume_thread", {"message": "ship"}),
+        ):
+            wrong = await refused(client, tool, thread=thread, **given)
+            assert wrong["code"] == "requirement_unmet" and "an agent cannot approve" in wrong["message"]
+        (waits,) = (await call(client, "inbox"))["waiting"]
+        assert waits["approvals"]["given"] == []
+
+    drive(scenario)

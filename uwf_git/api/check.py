@@ -81,7 +81,7 @@ def check(
     """Verify some threads with their folds and code, what was last fetched from a remote, or the whole store,
     without cached results. With `fetches`, the branches that uwf published on the remote are listed, fetched and
     verified too. Raises NotFound, NothingToVerify."""
-    from uwf_git.verify.code import check_code, projects_of
+    from uwf_git.verify.code import check_code, check_diffs, projects_of
     from uwf_git.verify.whole import verify_refs
 
     repository = instance.store.repository
@@ -91,10 +91,13 @@ def check(
         report = Report(refs, verified, [*verified.findings, *_rewritten(instance, remote, refs, verified)])
         return _with_branches(instance, remote, report, on_commit) if fetches else _something(report, remote)
     code = check_code(verified.code, projects_of(instance, verified.code))
+    diffs = check_diffs(verified.diffs, projects_of(instance, verified.code))
     missing = missing_refs(instance.store, threads)
     verified = verified._replace(notes=(*verified.notes, *code.notes))
     rewritten = [] if threads else _rewritten_in_a_mirror(instance, refs, verified)
-    return _something(Report(refs, verified, [*missing, *verified.findings, *code.findings, *rewritten]))
+    return _something(
+        Report(refs, verified, [*missing, *verified.findings, *code.findings, *diffs, *rewritten])
+    )
 
 
 def _something(report: Report, remote: str = "") -> Report:

@@ -44,6 +44,14 @@ def answer(
     return outcome
 
 
+def revoke(instance: Instance, thread: ThreadId, reason: str = "") -> dict[str, Any]:
+    """Take the user's approval of a thread back; return how the gate stands as JSON. Moves and raises as
+    `engine.human_answer.revoke`."""
+    from uwf_git.engine.human_answer import revoke as take_back
+
+    return {"thread": thread, "approvals": take_back(instance, thread, reason).as_json()}
+
+
 def say(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     """Add a remark. Moves and raises as `engine.inbox.remark`."""
     outcome = inbox.remark(instance, thread, text)

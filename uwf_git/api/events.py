@@ -30,7 +30,18 @@ if TYPE_CHECKING:
 
 Value = dict[str, Any]
 _PREFIXES = (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.PAUSED)
-_TOLD = ("kind", "step", "role", "question", "options", "reason", "assignee", "fields", "command")
+_TOLD = (
+    "kind",
+    "step",
+    "role",
+    "question",
+    "options",
+    "reason",
+    "assignee",
+    "fields",
+    "approvals",
+    "command",
+)
 _LATE = 2  # seconds that a ref may have changed before the look that finds it
 
 

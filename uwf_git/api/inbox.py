@@ -5,6 +5,7 @@ from __future__ import annotations
 from uwf_git.api.find import find_step
 from uwf_git.engine.human_turn import human_turn, moved_on
 from uwf_git.engine.inbox import BUDGET as BUDGET
+from uwf_git.engine.inbox import Waits
 from uwf_git.engine.inbox import check_remarkable as check_remarkable
 from uwf_git.engine.inbox import waiting_for_people as waiting_for_people
 from uwf_git.engine.status import NO_QUESTION, Outlook, outlook
@@ -13,10 +14,39 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.history import Head as Head
 from uwf_git.store.instance import Instance
 
+ME = "me"
+
+
+def waiting_for(instance: Instance, whom: str) -> list[Waits]:
+    """Return the waiting threads that a person may do something about: those that name them, by an assignee or as
+    an approver whose approval is missing, and those that name nobody. `whom` is a name or an address, or `me`: the
+    git identity, and the person of the trust policy whose key signs here."""
+    from uwf_git.trust.approvals import People
+
+    people = People(instance.store.repository)
+    person, identity = people.me() if whom == ME else people.named(whom)
+    found = []
+    for waits in waiting_for_people(instance):
+        if waits.standing is not None:
+            if waits.standing.awaits(person, identity):
+                found.append(waits)
+        elif not waits.assignee or people.is_among(person, identity, [waits.assignee]):
+            found.append(waits)
+    return found
+
 
 def is_persons_turn(instance: Instance, thread: ThreadId) -> bool:
     """Return whether a person plays the next role. Raises NotFound, Invalid if the thread has ended."""
     return human_turn(instance, instance.threads.active_head(thread)) is not None
+
+
+def check_may_answer(instance: Instance, thread: ThreadId) -> None:
+    """Raise RequirementUnmet if the thread waits for approvals, and none of the user."""
+    from uwf_git.engine.approving import check_approver
+
+    turn = human_turn(instance, instance.threads.active_head(thread))
+    if turn is not None and turn.standing is not None:
+        check_approver(instance, turn.standing, thread)
 
 
 def newest_or_step(instance: Instance, thread: ThreadId, text: str) -> Hash:

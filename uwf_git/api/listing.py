@@ -211,9 +211,25 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
                 **({"run": True} if head.thread in runs else {}),
                 **origins.get(head.thread, {}),
                 **_unjudged(instance, head),
+                **(_approvals(instance, head) if each.status == "waiting" else {}),
             }
         )
     return items
+
+
+def _approvals(instance: Instance, head: Head) -> dict[str, Any]:
+    """Return how the gate stands that a thread waits at."""
+    from uwf_git.base.errors import UwfError
+    from uwf_git.engine.human_roles import HumanRoles
+    from uwf_git.engine.human_turn import human_turn
+
+    if head.row.asks or not HumanRoles(instance).has_gates(head.row):
+        return {}
+    with suppress(UwfError):  # reported by the command that reads the thread
+        turn = human_turn(instance, head)
+        if turn is not None and turn.standing is not None:
+            return {"approvals": turn.standing.as_json()}
+    return {}
 
 
 def _unjudged(instance: Instance, head: Head) -> dict[str, str]:

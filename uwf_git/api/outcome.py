@@ -39,6 +39,13 @@ def waiting_for(outcome: Outcome, is_shown: bool) -> Waiting | None:
     if question is None and outcome.standing is not None:
         return waiting(thread, outcome.standing)
     if (turn := outcome.turn) is not None:
+        if turn.standing is not None:
+            from uwf_git.engine.approving import raise_if_unmet
+
+            try:
+                raise_if_unmet(turn.standing, thread)
+            except Absent as absent:
+                return absent
         asked = "" if is_shown else f": {one_line(turn.instruction, 200)}"
         return Absent(
             f"thread {thread} waits for a person to play role {turn.role!r}{asked}", turn.command(thread)

@@ -28,13 +28,15 @@ class Running(NamedTuple):
 
 class Waiting(NamedTuple):
     """The `role` asks a question, or a person plays it and fills in `fields`. If there are `options`, the answer is
-    one of them."""
+    one of them. A role with approvers needs `missing` more approvals, `of` these people."""
 
     question: str
     options: tuple[str, ...] = ()
     role: str = ""
     reason: str = ""
     fields: tuple[FormField, ...] = ()
+    missing: int = 0
+    of: tuple[str, ...] = ()
 
 
 class Paused(NamedTuple):
@@ -96,7 +98,10 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
         return Paused(pause.by, pause.reason)
     following = outlook(instance, head)
     if name == status.WAITING and (turn := human_turn(instance, head, found=following)) is not None:
-        return Waiting(turn.instruction, turn.options, turn.role, fields=turn.fields)
+        waiting = Waiting(turn.instruction, turn.options, turn.role, fields=turn.fields)
+        if (gate := turn.standing) is None:
+            return waiting
+        return waiting._replace(missing=gate.tally.missing, of=tuple(gate.awaited))
     if name == status.WAITING and not head.row.asks:
         standing = used_up(instance, head)
         return OverBudget(standing.reason if standing else "")

@@ -12,7 +12,7 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step, persona_value
 from uwf_git.format.types import is_kind
 from uwf_git.store.history import log, shared_steps
-from uwf_git.store.pages import PageStep, attempt_page, child_of, section
+from uwf_git.store.pages import PageStep, approvals_of, attempt_page, child_of, section
 from uwf_git.store.pages import verdict as verdict
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ class Transcript:
         reference = code(step.hash)
         if name and (child := self._instance.threads.ending_with(step.detail)):
             reference += f" · thread {code(child)}"
-        return section(PageStep(number, step, detail, name), 2, reference)
+        approvals = approvals_of(detail, store.get)
+        return section(PageStep(number, step, detail, name, approvals), 2, reference)
 
 
 def child_value(instance: Instance, detail: Hash) -> dict[str, Any]:
@@ -186,7 +187,8 @@ def step_page(instance: Instance, node: Hash) -> str:
     number = instance.store.index_commit(instance.threads.commit_of(node)).number
     output, persona = store.get(step.output).payload, instance.threads.speaker(step.start, step.role)
     context = StepContext(node, step.role, output, step.detail, step.agent, persona=persona)
-    return section(PageStep(number, context, detail, child_of(detail, store.get)), 1)
+    told = PageStep(number, context, detail, child_of(detail, store.get), approvals_of(detail, store.get))
+    return section(told, 1)
 
 
 def _detail(store: Store, node: Hash) -> dict[str, Any]:

@@ -28,8 +28,10 @@ from uwf_git.format.types import CODE, versions
 
 if TYPE_CHECKING:
     from uwf_git.format.findings import Finding as Finding
+    from uwf_git.format.schema import ValuePath
     from uwf_git.git.repository import Oid
     from uwf_git.store.instance import Instance
+    from uwf_git.store.location import Location
     from uwf_git.workflow.compile import Compiled as Compiled
     from uwf_git.workflow.rehearsal import Report
 
@@ -120,17 +122,59 @@ def compile_file(root: Path, file: Path, name: str | None = None) -> Compiled:
     return compiled
 
 
-def check_file(root: Path, file: Path) -> Sequence[Finding]:
-    """Return the findings of a workflow's file in line order. Raises NotFound, Invalid."""
+def check_file(location: Location, file: Path) -> Sequence[Finding]:
+    """Return the findings of a workflow's file in line order, with those that the store's trust policy gives rise
+    to. Raises NotFound, Invalid."""
     from uwf_git.workflow.code_workflow import language_of
-    from uwf_git.workflow.compile import InvalidWorkflow, validate
+    from uwf_git.workflow.compile import InvalidWorkflow, compile_source, validate
+    from uwf_git.workflow.source import read_source
 
     if language_of(file) is None:
-        return validate(file)
+        findings = validate(file)
+        if any(finding.severity == "error" for finding in findings):
+            return findings
+        return sorted((*findings, *gate_warnings(location, compile_source(read_source(file)))))
     try:
-        return _compile_code(root, file).warnings
+        return _compile_code(location.root, file).warnings
     except InvalidWorkflow as error:
         return error.findings
+
+
+def gate_warnings(location: Location, compiled: Compiled) -> tuple[Finding, ...]:
+    """Return warnings of approvers whom the store's trust policy doesn't know, or who may be a group although there
+    is no policy, and of a quorum that its people can't reach."""
+    from uwf_git.format.findings import Findings
+    from uwf_git.git.repository import Repository
+    from uwf_git.trust.policies import current
+
+    gates = {name: role for name, role in compiled.workflow.roles.items() if role.approvers}
+    if not gates or compiled.workflow.code is not None:
+        return ()
+    policy = current(Repository(location.git_dir)) if location.git_dir.exists() else None
+    findings = Findings(compiled.source.marks)
+    for name, role in gates.items():
+        path: ValuePath = ("roles", name, "approvers")
+        known = {*policy.people, *policy.groups} if policy is not None else set()
+        for number, who in enumerate(role.approvers):
+            if "@" in who or who in known:
+                continue
+            if policy is None:
+                hint = "a group needs a trust policy in this store; an address names a person for sure"
+                message = (
+                    f'role "{name}": {who} is the name in git of one person, as there is no trust policy'
+                )
+            else:
+                hint = "name its people and groups, or addresses"
+                message = f'role "{name}": the trust policy has no person or group {who}'
+            findings.warning((*path, number), "approvers", message, hint)
+        if policy is not None:
+            people = {*policy.members(role.approvers), *(who for who in role.approvers if who not in known)}
+            if len(people) < role.quorum:
+                message = f'role "{name}": quorum is {role.quorum}, and the approvers are {len(people)}'
+                findings.warning(
+                    ("roles", name, "quorum"), "approvers", message, "name more, or ask for fewer"
+                )
+    return tuple(findings.sorted())
 
 
 def _compile_code(root: Path, file: Path, name: str | None = None) -> Compiled:

@@ -67,6 +67,8 @@ def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order:
         return
     if detail.budget and (order is None or detail.budget != order.budget):
         raise AgentFailed(f"step {node} raises its own budget", "only uwf thread budget may do that")
+    if detail.approvals:
+        raise AgentFailed(f"step {node} names approvals in its detail", "only people approve")
     if detail.code is not None:
         raise AgentFailed(f"step {node} names code in its detail", "only uwf records that")
     if detail.kept is not None and not is_kind(instance.store.get(detail.kept).type, "session"):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from uwf_git.base.errors import Invalid, Usage
+from uwf_git.engine.approving import Standing, standing_at, take_back
 from uwf_git.engine.human_dialogue import giving
 from uwf_git.engine.human_turn import moved_on
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.form import fill
 from uwf_git.engine.kit.format import render_frontmatter
 from uwf_git.engine.status import outlook, persons_role, raise_if_stuck
-from uwf_git.engine.step import Outcome, run_outcome_hook, take_turn
+from uwf_git.engine.step import Outcome, approved, run_outcome_hook, take_turn
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.instance import Instance
 from uwf_git.store.maintenance import maintain
@@ -25,11 +26,13 @@ def answer_role(
     given: Mapping[str, Sequence[str]],
     words: str = "",
     asked_by: Hash | None = None,
+    passed_on: bool = False,
 ) -> Outcome:
     """Play a person's role with texts by field and `words`, as in `kit.form.fill`. `asked_by` is the step that
-    it answers. Moves `refs/uwf/threads/<ULID>`. Raises Usage for an answer that the role's schema refuses,
-    Invalid if no person's role is next or after another step, Busy, HeadMoved, and Waiting for a used-up
-    budget."""
+    it answers; an answer that is `passed_on` is that of somebody else. At a gate, record an approval, and make the
+    step once a quorum agrees. Moves `refs/uwf/threads/<ULID>` or `refs/uwf/approvals/<ULID>`. Raises Usage for an
+    answer that the role's schema refuses, Invalid if no person's role is next or after another step,
+    RequirementUnmet for an approval that wouldn't count, Busy, HeadMoved, and Waiting for a used-up budget."""
     with instance.locks.hold(thread) as lock:
         at = instance.threads.position(instance.threads.active_head(thread))
         instance.renew_judging()
@@ -47,9 +50,25 @@ def answer_role(
             raise Usage(
                 f"role {name} of thread {thread}: {error.message}", error.hint or _SEE.format(thread)
             ) from None
+        if (standing := standing_at(instance, at, found)) is not None:
+            outcome = approved(instance, at, found, standing, filled.output, filled.words)
+            return _told(instance, outcome)
         instance.runs.clear(thread)  # an earlier answer that could not be recorded is not this one
         reply = Reply(render_frontmatter(filled.output, filled.words), output=filled.output)
-        outcome = take_turn(instance, at, found, lock, giving(reply))
+        outcome = take_turn(instance, at, found, lock, giving(reply), is_mine=not passed_on)
+    return _told(instance, outcome)
+
+
+def revoke(instance: Instance, thread: ThreadId, reason: str = "") -> Standing:
+    """Take the user's approval of a thread back. Moves `refs/uwf/approvals/<ULID>`. Raises Invalid if the user has
+    none there, or the step is made, RequirementUnmet if it wouldn't count, Busy."""
+    with instance.locks.hold(thread):
+        at = instance.threads.position(instance.threads.active_head(thread))
+        found = outlook(instance, *at)
+        return take_back(instance, at, standing_at(instance, at, found), reason)
+
+
+def _told(instance: Instance, outcome: Outcome) -> Outcome:
     maintain(instance.store.repository, shared=instance.location.here)
-    run_outcome_hook(instance, thread, outcome.status, outcome.outlook)
+    run_outcome_hook(instance, outcome.thread, outcome.status, outcome.outlook)
     return outcome

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Busy, Invalid, NotFound, UwfError
+from uwf_git.base.errors import Busy, Invalid, NotFound, RequirementUnmet, UwfError
 from uwf_git.base.text import one_line
-from uwf_git.engine.human_roles import HumanRoles
+from uwf_git.engine.human_roles import HumanRoles, gate_role
 from uwf_git.engine.kit.agent import Agent, create_agent
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.record import Recorder
@@ -24,11 +24,14 @@ from uwf_git.store.private import EngineOrder
 
 
 class TypedAnswer(NamedTuple):
-    """What a person typed at a thread's `head`; `agent` gives it."""
+    """What a person typed at a thread's `head`; `agent` gives it. `output` is that of a gate's role, and `words` what
+    was said besides."""
 
     head: Hash
     text: str
     agent: Agent
+    output: Any = None
+    words: str = ""
 
 
 @contextmanager
@@ -64,6 +67,18 @@ def typed_answer(instance: Instance, thread: ThreadId, agent: str | Agent | None
     if config.command != HUMAN or playing is None or instance.locks.is_held(thread):
         return None
     name = called(playing, config)
+    gate = None
+    if gate_role(at.history, found.next) is not None:
+        from uwf_git.engine.approving import check_approver, raise_if_unmet, standing_at
+
+        gate = standing_at(instance, at, found)
+        assert gate is not None
+        if gate.tally.met is not None:
+            return None
+        try:
+            check_approver(instance, gate, thread)
+        except RequirementUnmet:  # somebody else has to
+            raise_if_unmet(gate, thread)
     order = EngineOrder(
         head.node,
         found.next,
@@ -80,7 +95,16 @@ def typed_answer(instance: Instance, thread: ThreadId, agent: str | Agent | None
     context = playing.context(instance, at, order, config.args, Path(order.folder), recorder)
     with closing(playing.converse(context)) as conversation:
         reply: Reply = conversation.begin()
-    return TypedAnswer(head.node, reply.text, giving(reply))
+    if gate is None:
+        return TypedAnswer(head.node, reply.text, giving(reply))
+    from uwf_git.engine.kit.extract import ExpectedOutput, judge
+    from uwf_git.workflow.template import body_of
+
+    role = at.history.workflow.roles[found.next]
+    verdict = judge(reply, ExpectedOutput(role, instance.store.schema(role.schema)))
+    if verdict.problems:
+        raise Invalid(f"role {role.name}: {verdict.problems[0]}", f"uwf thread answer {thread}")
+    return TypedAnswer(head.node, reply.text, giving(reply), verdict.output, body_of(reply.text))
 
 
 def giving(reply: Reply) -> Agent:

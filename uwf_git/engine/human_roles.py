@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import UwfError
 from uwf_git.format.kinds import HUMAN, REHEARSE, parse_workflow
-from uwf_git.format.types import HUMAN_WORKFLOW
+from uwf_git.format.types import WITH_PEOPLE
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig, Config
     from uwf_git.format.ids import Hash
+    from uwf_git.format.kinds import Role
+    from uwf_git.store.history import History
     from uwf_git.store.index import CommitRow
     from uwf_git.store.instance import Instance
 
@@ -26,12 +28,19 @@ def agent_of_person(config: AgentConfig, is_override: bool = False) -> AgentConf
     return type(config)(HUMAN, HUMAN, (), None)
 
 
+def gate_role(history: History, role: str | None) -> Role | None:
+    """Return a role of a history that has approvers, else None."""
+    found = history.workflow.roles.get(role or "")
+    return found if found is not None and found.approvers else None
+
+
 class HumanRoles:
     """Answers for many threads, reading each workflow and setting once."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._declared: dict[Hash, frozenset[str]] = {}
+        self._gates: dict[Hash, frozenset[str]] = {}
         self._played: dict[tuple[str, str, str], bool] = {}
         self._config: Config | None = None
         try:
@@ -58,6 +67,14 @@ class HumanRoles:
             self._played[who] = self._resolve(*who)
         return self._played[who]
 
+    def is_gate(self, row: CommitRow, role: str) -> bool:
+        """Return whether a role has approvers."""
+        return role in self._of(row) and row.workflow is not None and role in self._gates[row.workflow]
+
+    def has_gates(self, row: CommitRow) -> bool:
+        """Return whether a role of this commit's workflow has approvers."""
+        return bool(self._of(row)) and row.workflow is not None and bool(self._gates[row.workflow])
+
     def _resolve(self, workflow: str, role: str, persona: str) -> bool:
         from uwf_git.config.resolve import resolve_agent
 
@@ -72,10 +89,12 @@ class HumanRoles:
         if node is None:
             return frozenset()
         if node not in self._declared:
-            self._declared[node] = frozenset()
+            self._declared[node] = self._gates[node] = frozenset()
             with suppress(UwfError):  # reported by the command that reads the workflow
                 found = self._instance.store.get(node)
-                if found.type == HUMAN_WORKFLOW:
+                if found.type in WITH_PEOPLE:
                     workflow = parse_workflow(found.payload)
                     self._declared[node] = frozenset(filter(workflow.is_persons, workflow.roles))
+                    gates = (name for name, role in workflow.roles.items() if role.approvers)
+                    self._gates[node] = frozenset(gates)
         return self._declared[node]

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import shlex
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import Invalid
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.kit.form import FormField, fields_of, options_of
 from uwf_git.engine.status import Outlook, outlook, persons_role, used_up
+from uwf_git.format.approvals import asked_of
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 
+if TYPE_CHECKING:
+    from uwf_git.engine.approving import Standing
+
 
 class HumanTurn(NamedTuple):
     """A person is to play `role` next, of which `about` tells. `instruction` is the edge's prompt, else the
-    role's description; `options` are the choices of the only field that must be filled in."""
+    role's description; `options` are the choices of the only field that must be filled in. `standing` is how a gate
+    stands, None for a role that anybody may play."""
 
     role: str
     about: str
     instruction: str
     assignee: str
     fields: tuple[FormField, ...]
+    standing: Standing | None = None
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -52,9 +58,14 @@ def human_turn(
     found = found or outlook(instance, head)
     told = (role.description, role.system_prompt, role.goal, role.procedure, role.output)
     about = "\n\n".join(text.strip() for text in told if text.strip())
-    asked = found.instruction or role.description.strip() or f"Play the role {name}."
+    asked = asked_of(role, found.instruction)[1]
     fields = fields_of(instance.store.schema(role.schema).payload)
-    return HumanTurn(name, about, asked, role.assignee, fields)
+    standing = None
+    if role.approvers:
+        from uwf_git.engine.approving import standing_at
+
+        standing = standing_at(instance, instance.threads.position(head), found)
+    return HumanTurn(name, about, asked, role.assignee, fields, standing)
 
 
 def moved_on(thread: ThreadId, head: Hash, step: Hash) -> Invalid:

@@ -14,6 +14,7 @@ from uwf_git.engine.human_turn import human_turn, moved_on
 from uwf_git.engine.kit.form import FormField
 from uwf_git.engine.pause import paused_threads
 from uwf_git.engine.status import (
+    Outlook,
     at_rest,
     chosen,
     outlook,
@@ -23,12 +24,13 @@ from uwf_git.engine.status import (
 )
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
 from uwf_git.format.kinds import INTERRUPTED, SUBWORKFLOW, Detail, Step
-from uwf_git.format.types import ANSWER, DETAIL, PERSON, REMARK, STEPNODE, USER
+from uwf_git.format.types import ANSWER, APPROVAL, PERSON, REMARK, STEPNODE, USER
 from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import fork_hint
 
 if TYPE_CHECKING:
+    from uwf_git.engine.approving import Standing
     from uwf_git.engine.step import Outcome
 
 QUESTION, BUDGET, ROLE = "question", "budget", "role"
@@ -53,11 +55,14 @@ class Waits(NamedTuple):
     step: Hash
     assignee: str = ""
     fields: tuple[FormField, ...] = ()
+    standing: Standing | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As JSON; `assignee` and `fields` belong to a ROLE."""
+        """As JSON; `assignee` and `fields` belong to a ROLE, `approvals` to a gate."""
         value = {**self._asdict(), "options": list(self.options)}
-        del value["assignee"], value["fields"]
+        del value["assignee"], value["fields"], value["standing"]
+        if self.standing is not None:
+            value["approvals"] = self.standing.as_json()
         if self.kind == ROLE:
             value["assignee"] = self.assignee or None
             value["fields"] = [each.as_json() for each in self.fields]
@@ -123,6 +128,7 @@ def _of(instance: Instance, head: Head, budgets: Budgets, people: HumanRoles) ->
             options=turn.options,
             assignee=turn.assignee,
             fields=turn.fields,
+            standing=turn.standing,
             command=turn.command(head.thread),
         )
     return None
@@ -135,19 +141,20 @@ def answer(
     asked_by: Hash | None = None,
     other: bool = False,
     fields: Mapping[str, Sequence[str]] = {},
+    passed_on: bool = False,
 ) -> Outcome:
     """Answer a waiting thread: a question with a step of role `$USER`, a person's role with a step of that
-    role. `asked_by` is the step to answer. If a question has options, the text must be one, or its number,
-    unless `other`. `fields` are for a role, as in `answer_role`. Moves `refs/uwf/threads/<ULID>`. Raises
-    Busy, HeadMoved, Usage for an answer outside the options or fields, Invalid if nothing is asked or another
-    step asks."""
+    role, or at a gate with an approval. One that is `passed_on` is somebody else's. `asked_by` is the step to
+    answer. If a question has options, the text must be one, or its number, unless `other`. `fields` are for a
+    role, as in `answer_role`. Moves `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Usage for an answer
+    outside the options or fields, Invalid if nothing is asked or another step asks."""
     head = instance.threads.active_head(thread)
     if human_turn(instance, head) is not None:
         from uwf_git.engine.human_answer import answer_role
 
         if other:
             raise Usage(f"a person's role in thread {thread} takes its own choices only", "leave out --other")
-        return answer_role(instance, thread, fields, text, asked_by)
+        return answer_role(instance, thread, fields, text, asked_by, passed_on)
     with instance.locks.hold(thread):
         head = instance.threads.active_head(thread)
         if not head.row.asks:
@@ -161,9 +168,10 @@ def answer(
         if not text.strip():
             raise Invalid(f"the answer to thread {thread} is empty", "give one with -m TEXT")
         at = instance.threads.position(head)
-        if not other and (options := outlook(instance, *at).options):
-            text = chosen(thread, options, text)
-        outcome = _say(instance, at, text)
+        found = outlook(instance, *at)
+        if not other and found.options:
+            text = chosen(thread, found.options, text)
+        outcome = _say(instance, at, text, asked=None if passed_on or at_rest(instance, head) else found)
     return _describe(instance, outcome)
 
 
@@ -255,7 +263,9 @@ def _say(
     begins: bool = False,
     notes: tuple[str, ...] = (),
     output: tuple[Hash, str] = (ANSWER, "answer"),
+    asked: Outlook | None = None,
 ) -> Outcome:
+    """`asked` is the question that the text answers."""
     from uwf_git.engine.step import append_step, outcome_of
 
     text, secrets = instance.redactor.text(text)
@@ -270,7 +280,12 @@ def _say(
     with store.registering():
         kind, field = output
         said = store.put(kind, {field: text})
-        detail = store.put(DETAIL, told.payload())
+        if asked is not None:
+            from uwf_git.engine.approving import answered
+
+            given = answered(instance, at.history, asked, USER, said)
+            told = told._replace(approvals=(store.put(APPROVAL, given.payload()),))
+        detail = store.put(told.type, told.payload())
         made = Step(at.history.start_hash, at.history.prev, USER, said, detail, PERSON)
         node = store.put(STEPNODE, made.payload())
     after = append_step(instance, at, node, made, begins=begins)

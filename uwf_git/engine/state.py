@@ -72,6 +72,8 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
         value["fields"] = [each.as_json() for each in turn.fields]
         value["assignee"] = turn.assignee or None
         value["command"] = turn.command(head.thread)
+        if turn.standing is not None:
+            value["approvals"] = turn.standing.as_json()
     elif status == WAITING and following.next != USER:
         value["reason"] = budget_reached(instance, head)
     elif status == WAITING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from uwf_git.base import log
 from uwf_git.base.errors import LimitExceeded, NoTransition, Usage, UwfError
@@ -14,6 +14,7 @@ from uwf_git.base.timelimit import BudgetExceeded
 from uwf_git.engine.budget import COST, Budgets, BudgetState
 from uwf_git.engine.conversation import in_conversation
 from uwf_git.engine.human_roles import HumanRoles
+from uwf_git.engine.next_turn import Outlook as Outlook
 from uwf_git.engine.pause import is_paused
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import BUNDLE, END, USER
@@ -29,24 +30,6 @@ COMPLETED, KILLED, CORRUPT = "completed", "killed", "corrupt"
 STATUSES = (IDLE, RUNNING, PAUSED, WAITING, FAILED, COMPLETED, KILLED, CORRUPT)
 
 NO_QUESTION = "It waits for you, and asks no question."
-
-
-class Outlook(NamedTuple):
-    """The next turn at a head: a role, `$END`, `$USER` for a question, `$BUNDLE` for a code workflow, or None
-    with the problem if no edge applies. `instruction` and `location` belong to a role; `question`, `options`,
-    `reason` and the asking role `asks` to `$USER`. At `$END`, `failed` says that the workflow ended at `$FAIL`, for
-    the `reason`."""
-
-    next: str | None
-    instruction: str | None = None
-    location: str | None = None
-    asks: str | None = None
-    question: str | None = None
-    options: tuple[str, ...] = ()
-    reason: str | None = None
-    problem: str | None = None
-    hint: str = ""
-    failed: bool = False
 
 
 def outlook(instance: Instance, head: Head, history: History | None = None) -> Outlook:
@@ -207,15 +190,24 @@ def resting(
 def persons_role(
     instance: Instance, head: Head, people: HumanRoles | None = None, found: Outlook | None = None
 ) -> str:
-    """Return the next role if a person plays it, else ""."""
+    """Return the next role if a person plays it, else "". A gate that has its approvals waits for nobody."""
     people = people or HumanRoles(instance)
     try:
         if head.archive is not None or not people.among(head.row):
             return ""
-        following = (found or outlook(instance, head)).next
-        return following if following is not None and people.plays(head.row, following) else ""
+        found = found or outlook(instance, head)
+        following = found.next
+        if following is None or not people.plays(head.row, following):
+            return ""
+        return "" if people.is_gate(head.row, following) and _is_met(instance, head, found) else following
     except UwfError:  # of a thread that can't be read, its reader says why
         return ""
+
+
+def _is_met(instance: Instance, head: Head, found: Outlook) -> bool:
+    from uwf_git.engine.approving import is_met
+
+    return is_met(instance, head, found)
 
 
 def at_rest(instance: Instance, head: Head) -> bool:

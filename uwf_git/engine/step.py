@@ -41,7 +41,7 @@ from uwf_git.engine import budget
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.budget import METERED, BudgetState
 from uwf_git.engine.human_dialogue import telling_loss, typed_answer
-from uwf_git.engine.human_roles import HumanRoles
+from uwf_git.engine.human_roles import HumanRoles, gate_role
 from uwf_git.engine.human_turn import HumanTurn, human_turn, moved_on
 from uwf_git.engine.pause import end_step, pause_of, raise_if_paused, refusal
 from uwf_git.engine.performer import (
@@ -77,6 +77,7 @@ from uwf_git.format.kinds import (
     INTERRUPTED,
     KILLED_NOW,
     PAUSED_NOW,
+    REHEARSE,
     THROTTLED,
     TIMEOUT,
     Attempt,
@@ -86,7 +87,7 @@ from uwf_git.format.kinds import (
     parse_step,
     persona_value,
 )
-from uwf_git.format.types import END, FAIL, STEPNODE, USER, WITH_CODE, is_kind
+from uwf_git.format.types import APPROVAL, END, FAIL, PERSON, STEPNODE, USER, WITH_CODE, is_kind
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.sandbox.programs import avoid
 from uwf_git.store.history import Head, Position
@@ -100,6 +101,7 @@ from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.shared_folder import sharing
 
 if TYPE_CHECKING:
+    from uwf_git.engine.approving import Standing
     from uwf_git.engine.kit.agent import Agent
     from uwf_git.workspaces.step_workspace import StepWorkspace
 
@@ -149,6 +151,8 @@ class Outcome(NamedTuple):
             "agent": last.agent if last else None,
             **(persona_value(last.persona) if last else {}),
         }
+        if self.turn is not None and self.turn.standing is not None:
+            value["approvals"] = self.turn.standing.as_json()
         if self.outlook.problem is not None:
             value["problem"] = self.outlook.problem
         if (archive := self.position.head.archive) and archive.reason:
@@ -246,8 +250,15 @@ def step_without_hooks(
                 f"thread {thread} waits for an answer: {found.question}",
                 f"uwf thread answer {thread} -m TEXT",
             )
-        by = typed.agent if typed is not None else agent
-        outcome = take_turn(instance, at, found, lock, by, cwd, on_stderr, files)
+        if typed is not None and typed.output is not None:
+            from uwf_git.engine.approving import standing_at
+
+            standing = standing_at(instance, at, found)
+            assert standing is not None  # at the head that it was typed at
+            outcome = approved(instance, at, found, standing, typed.output, typed.words)
+        else:
+            by = typed.agent if typed is not None else agent
+            outcome = take_turn(instance, at, found, lock, by, cwd, on_stderr, files)
     maintain(instance.store.repository, shared=instance.location.here)
     return outcome
 
@@ -261,10 +272,16 @@ def take_turn(
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
     files: str = "",
+    is_mine: bool = True,
 ) -> Outcome:
     """Make the step of the next role, `found` at `at`, and end the thread at `$END`. The caller holds the `lock`.
-    Moves and raises as `step`."""
+    A person's answer is the user's if it `is_mine`. Moves and raises as `step`."""
     role, thread = None, at.head.thread
+    if (standing_here := _gate(instance, at, found, agent)) is not None:
+        from uwf_git.engine.approving import raise_if_unmet
+
+        raise_if_unmet(standing_here, thread)
+        return _completed(instance, at, found, standing_here)
     if found.next != END:
         assert found.next is not None
         raise_if_unable_to_step(instance, at.history.workflow, found.next)
@@ -273,7 +290,7 @@ def take_turn(
             raise budget.waiting(thread, standing)
         try:
             with log.about(role=found.next):
-                at = _Run(instance, at, found, on_stderr, files).do(agent, cwd, lock)
+                at = _Run(instance, at, found, on_stderr, files, is_mine).do(agent, cwd, lock)
         except KeyboardInterrupt:
             if instance.runs.broken_off(thread) == KILL:
                 raise _was_killed(instance, at.head) from None
@@ -286,6 +303,61 @@ def take_turn(
     if found.next == END:
         at = at._replace(head=_end(instance, at.head, *_ending(found)))
     return outcome_of(instance, at, found, role)
+
+
+def approved(
+    instance: Instance, at: Position, found: Outlook, standing: Standing, output: Any, reason: str = ""
+) -> Outcome:
+    """Record the user's approval at a gate, and make the step once a quorum agrees. The caller holds the lock. Moves
+    and raises as `approving.approve`."""
+    from uwf_git.engine.approving import approve
+
+    held = budget_before(instance, at.head, standing.role.name)
+    if held is not None and held.reached is not None:
+        raise budget.waiting(at.head.thread, held)
+    after = approve(instance, at, found, standing, output, reason)
+    if after.tally.met is not None:
+        return _completed(instance, at, found, after)
+    return outcome_of(instance, at, found, None)
+
+
+def _completed(instance: Instance, at: Position, found: Outlook, standing: Standing) -> Outcome:
+    from uwf_git.engine.approving import step_of
+
+    held = budget_before(instance, at.head, standing.role.name)
+    if held is not None and held.reached is not None:
+        raise budget.waiting(at.head.thread, held)
+    node, made, tip = step_of(instance, at, found, standing)
+    at = append_step(instance, at, node, made, merge=tip)
+    instance.runs.clear(at.head.thread)
+    found = outlook(instance, *at)
+    if found.next == END:
+        at = at._replace(head=_end(instance, at.head, *_ending(found)))
+    return outcome_of(instance, at, found, standing.role.name)
+
+
+def _gate(instance: Instance, at: Position, found: Outlook, agent: str | Agent | None) -> Standing | None:
+    """Return how the gate stands that is next, None if there is none, or a rehearsal plays it."""
+    history = at.history
+    made_up = [step for step in history.steps if step.agent == REHEARSE and gate_role(history, step.role)]
+    if gate_role(history, found.next) is None and not made_up:
+        return None
+    if found.next in (None, END) or found.next not in history.workflow.roles:
+        return None
+    config, _ = performer_of(instance, at, found.next, agent)
+    is_rehearsed = config.command == REHEARSE
+    if made_up and not is_rehearsed and not history.workflow.is_persons(found.next):
+        raise Absent(
+            f"thread {at.head.thread} is a rehearsal: the approvals of {made_up[0].role} are made up",
+            "start another thread, or go on with --agent uwf-rehearse",
+        )
+    if gate_role(history, found.next) is None:
+        return None
+    if is_rehearsed and all(step.agent in (REHEARSE, PERSON) for step in history.steps):
+        return None
+    from uwf_git.engine.approving import standing_at
+
+    return standing_at(instance, at, found)
 
 
 def run_outcome_hook(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
@@ -439,6 +511,7 @@ class _Run:
         found: Outlook,
         on_stderr: Callable[[bytes], None] | None,
         files: str = "",
+        is_mine: bool = True,
     ) -> None:
         assert found.next is not None
         self._instance = instance
@@ -450,6 +523,7 @@ class _Run:
         self._order: EngineOrder | None = None
         self._pinned: frozenset[str] | None = None
         self._files = files
+        self._is_mine = is_mine
         self._workspace: StepWorkspace | None = None
 
     def do(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> Position:
@@ -472,7 +546,7 @@ class _Run:
             log.debug(
                 "E5R67H14", "step {step} is accepted", step=made.step, agent=step.agent, output=step.output
             )
-            node, step = self._with_code(made.step, step)
+            node, step = self._with_person(*self._with_code(made.step, step))
             after = append_step(instance, self._at, node, step, merge)
         except (AgentFailed, NotFound) as error:
             self._raise_if_interrupted(made)
@@ -516,6 +590,24 @@ class _Run:
             return node, step
         with store.registering():
             told = detail._replace(code=code)
+            step = step._replace(detail=store.draft(told.type, told.payload()))
+            return store.draft(STEPNODE, step.payload()), step
+
+    def _with_person(self, node: Hash, step: Step) -> tuple[Hash, Step]:
+        """Return the StepNode of a person's answer with who gave it, in view of what. Only the engine says so."""
+        order, store = self._order, self._instance.store
+        by_person = order is not None and order.command[:1] == (HUMAN,) and step.agent == HUMAN
+        detail = store.detail(step.detail) if by_person and self._is_mine else None
+        if detail is None or self._at.history.workflow.code is not None:
+            return node, step
+        from uwf_git.engine.approving import answered
+        from uwf_git.store.pages import report_of
+
+        reason = report_of(store.get(step.output).payload, store.get(step.detail))
+        with store.registering():
+            given = answered(self._instance, self._at.history, self._found, step.role, step.output, reason)
+            said = store.draft(APPROVAL, given.payload())
+            told = detail._replace(approvals=(said,))
             step = step._replace(detail=store.draft(told.type, told.payload()))
             return store.draft(STEPNODE, step.payload()), step
 

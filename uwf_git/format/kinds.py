@@ -9,6 +9,7 @@ from uwf_git.base.errors import Invalid
 from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash, is_hash
 from uwf_git.format.types import (
+    APPROVED_DETAIL,
     ATTEMPT,
     BMAD,
     CODE_ATTEMPT,
@@ -88,7 +89,8 @@ class Role(NamedTuple):
     configuration allows. `extract_prompt` is for the extraction model. `persona` is a fixed speaker's id or
     "", `node` the package's node in a crew's workflow. `timeout` limits an attempt, in seconds; `fallback`
     names the agent that plays the role when its own is throttled, "" for none. A `human` role is a person's:
-    the `assignee`'s, if that isn't ""."""
+    the `assignee`'s, if that isn't "". With `approvers`, only these may answer, and `quorum` of them must agree;
+    with `not_author`, none who made what is judged; with `signed`, only by a signed commit."""
 
     name: str
     description: str
@@ -107,6 +109,10 @@ class Role(NamedTuple):
     fallback: str = ""
     human: bool = False
     assignee: str = ""
+    approvers: tuple[str, ...] = ()
+    quorum: int = 1
+    not_author: bool = False
+    signed: bool = False
 
 
 class Condition(NamedTuple):
@@ -322,7 +328,8 @@ class Detail(NamedTuple):
     """A Detail node. `turns` are Turn nodes; `context` is the head that the prompt was built from; `cost` is
     in US dollars; `budget` holds raised limits; `redactions` are the places and numbers of removed secrets.
     Of an imported step, `source` is its original id and `nodes` its original nodes. `code` is what it left in
-    a worktree, `kept` the Session node of the agent's program."""
+    a worktree, `kept` the Session node of the agent's program, `approvals` the Approval nodes of the people whose
+    answer it is."""
 
     answer: str
     turns: tuple[Hash, ...] = ()
@@ -341,10 +348,13 @@ class Detail(NamedTuple):
     nodes: tuple[Hash, ...] = ()
     code: Revision | None = None
     kept: Hash | None = None
+    approvals: tuple[Hash, ...] = ()
 
     @property
     def type(self) -> Hash:
         """The type of its node, unless it is imported: the first current version that fits."""
+        if self.approvals:
+            return APPROVED_DETAIL
         return KEPT_DETAIL if self.kept is not None else DETAIL if self.code is None else CODE_DETAIL
 
     def payload(self) -> dict[str, Any]:
@@ -374,6 +384,8 @@ class Detail(NamedTuple):
             payload["code"] = self.code.payload()
         if self.kept is not None:
             payload["kept"] = self.kept
+        if self.approvals:
+            payload["approvals"] = list(self.approvals)
         return payload
 
 
@@ -481,6 +493,10 @@ def _parse_role(name: str, role: Any) -> Role:
         "fallback": role.get("fallback", ""),
         "human": role.get("human", False),
         "assignee": role.get("assignee", ""),
+        "approvers": tuple(role.get("approvers", ())),
+        "quorum": role.get("quorum", 1),
+        "not_author": role.get("notAuthor", False),
+        "signed": role.get("signed", False),
     }
     if "outputSchema" in role:
         schema = Hash(role["outputSchema"])
@@ -619,6 +635,7 @@ def parse_detail(payload: Any) -> Detail:
         tuple(payload.get("nodes", ())),
         _revision(payload),
         payload.get("kept"),
+        tuple(payload.get("approvals", ())),
     )
 
 

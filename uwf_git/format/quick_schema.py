@@ -19,9 +19,10 @@ Check = Callable[[Any], bool]
 # Not $, which Python also finds before a newline at the end.
 _END_OF_TEXT = r"(?![\s\S])"
 OBJECT_ID = f"^([0-9a-f]{{40}}|[0-9a-f]{{64}}){_END_OF_TEXT}"
+SHA256 = f"^[0-9a-f]{{64}}{_END_OF_TEXT}"
 PRINTABLE_ASCII = f"^[!-~]+{_END_OF_TEXT}"
 # Patterns that match in linear time. Others may not, and the validator limits its time.
-_PATTERNS = {pattern: re.compile(pattern) for pattern in (OBJECT_ID, PRINTABLE_ASCII)}
+_PATTERNS = {pattern: re.compile(pattern) for pattern in (OBJECT_ID, SHA256, PRINTABLE_ASCII)}
 
 _IGNORED = {"title", "description", "default", "examples", "$comment", "$schema"}
 _OF_OBJECTS = {"properties", "required", "additionalProperties"}

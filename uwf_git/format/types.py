@@ -26,7 +26,7 @@ from uwf_git.format.builtin import (
     record,
 )
 from uwf_git.format.ids import Hash
-from uwf_git.format.quick_schema import OBJECT_ID, PRINTABLE_ASCII
+from uwf_git.format.quick_schema import OBJECT_ID, PRINTABLE_ASCII, SHA256
 
 START = "$START"
 END = "$END"
@@ -50,6 +50,8 @@ BMAD, OWN = "bmad", "crew"
 """The forms of a crew's package: one made elsewhere, or one of `crew.yaml` with workflows in YAML beside it."""
 CREW_DEFINITION = "crew.json"
 """What says in a version's tree which workflow of which crew it is; the package's files are what it includes."""
+SHOWN_PARTS = "task", "output", "question", "instruction", "code", "diff"
+"""What a person may have been shown before an answer, in the order of its digest."""
 DEFINITIONS = {None: "workflow.yaml", JAVASCRIPT: "workflow.esm.js", PYTHON: "workflow.py"}
 """What a definition is called in a version's tree, by the language of its code."""
 
@@ -145,6 +147,25 @@ HUMAN_WORKFLOW = builtin(
             **_IN_RETRYING_ROLE,
             "human?": {"const": True, "description": "A person plays the role, never an agent."},
             "assignee?": {**STRING, "description": "Who is asked to play it. Anybody may."},
+        },
+        _IN_RETRYING,
+    ),
+)
+APPROVED_WORKFLOW = builtin(
+    "1DPT7EAMK3HCH",
+    _workflow_schema(
+        "Workflow7",
+        {
+            **_IN_RETRYING_ROLE,
+            "human?": {"const": True, "description": "A person plays the role, never an agent."},
+            "assignee?": {**STRING, "description": "Who is asked to play it."},
+            "approvers?": {
+                **list_of(STRING, minItems=1),
+                "description": "Who may answer: people, groups, addresses. Without it, anybody.",
+            },
+            "quorum?": {**POSITIVE, "description": "How many of them must agree. 1 if missing."},
+            "notAuthor?": {"const": True, "description": "Who made what is judged may not answer."},
+            "signed?": {"const": True, "description": "An unsigned approval doesn't count."},
         },
         _IN_RETRYING,
     ),
@@ -447,6 +468,74 @@ KEPT_DETAIL = builtin(
         },
     ),
 )
+APPROVED_DETAIL = builtin(
+    "DQX6XHSTTKK7A",
+    record(
+        "Detail5",
+        {
+            **_DETAIL,
+            "cost?": COST,
+            "notes?": STRINGS,
+            "budget?": BUDGET,
+            "redactions?": _REDACTIONS,
+            "code?": _REVISION,
+            "kept?": REF,
+            "approvals": {
+                **list_of(REF, minItems=1),
+                "description": "The Approvals of the people whose answer the step is.",
+            },
+        },
+    ),
+)
+_IDENTITY = record(
+    "Identity", {"name": STRING, "email": {**STRING, "description": "As git's user.email has it."}}
+)
+_MOMENT = {**COUNT, "maximum": 1 << 40, "description": "Unix seconds."}
+_DIGEST = {**STRING, "pattern": SHA256}
+APPROVAL = builtin(
+    "BM5VV1V69H1YY",
+    record(
+        "Approval",
+        {
+            "start": REF,
+            "prev": {**NULLABLE_REF, "description": "The step that was the head. Null at the start."},
+            "role": STRING,
+            "output": {**REF, "description": "What the person answers."},
+            "by": _IDENTITY,
+            "shown": record(
+                "Shown",
+                {
+                    "digest": _DIGEST,
+                    "of": list_of(
+                        record(
+                            "Part",
+                            {
+                                "name": {"enum": list(SHOWN_PARTS)},
+                                "sha256": _DIGEST,
+                                "commit?": _GIT_ID,
+                            },
+                        ),
+                        minItems=1,
+                    ),
+                },
+            ),
+            "reason?": STRING,
+            "at": _MOMENT,
+        },
+    ),
+)
+REVOCATION = builtin(
+    "3SC9BHGNZEK8B",
+    record(
+        "Revocation",
+        {
+            "approval": {**REF, "description": "The Approval that is taken back."},
+            "by": _IDENTITY,
+            "reason?": STRING,
+            "at": _MOMENT,
+        },
+    ),
+)
 SESSION = builtin(
     "512R62TP7YZ4F",
     record(
@@ -556,6 +645,7 @@ _KINDS: dict[str, frozenset[Hash]] = {
             EXTRACTING_WORKFLOW,
             RETRYING_WORKFLOW,
             HUMAN_WORKFLOW,
+            APPROVED_WORKFLOW,
             CREW_WORKFLOW,
             CODE,
         }
@@ -563,7 +653,9 @@ _KINDS: dict[str, frozenset[Hash]] = {
     "crew": frozenset({CREW}),
     "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START, CREW_START}),
     "step": frozenset({STEPNODE}),
-    "detail": frozenset({FIRST_DETAIL, DETAIL, CODE_DETAIL, KEPT_DETAIL, IMPORTED_DETAIL}),
+    "detail": frozenset({FIRST_DETAIL, DETAIL, CODE_DETAIL, KEPT_DETAIL, APPROVED_DETAIL, IMPORTED_DETAIL}),
+    "approval": frozenset({APPROVAL}),
+    "revocation": frozenset({REVOCATION}),
     "turn": frozenset({FIRST_TURN, TURN}),
     "attempt": frozenset({ATTEMPT, CODE_ATTEMPT}),
     "session": frozenset({SESSION}),
@@ -573,7 +665,7 @@ OF_THREADS = tuple(BUILTIN.core)
 """The built-in types that a thread may have nodes of."""
 
 
-WITH_CODE = CODE_DETAIL, KEPT_DETAIL
+WITH_CODE = CODE_DETAIL, KEPT_DETAIL, APPROVED_DETAIL
 """The types of details that may name code."""
 MAY_LIMIT = (
     LIMITED_START,
@@ -583,9 +675,12 @@ MAY_LIMIT = (
     EXTRACTING_WORKFLOW,
     RETRYING_WORKFLOW,
     HUMAN_WORKFLOW,
+    APPROVED_WORKFLOW,
     CREW_WORKFLOW,
     CODE,
 )
+WITH_PEOPLE = HUMAN_WORKFLOW, APPROVED_WORKFLOW
+"""The types of Workflow nodes that may have roles of people."""
 """The types of StartNodes and Workflow nodes that may have a budget."""
 
 
@@ -607,6 +702,8 @@ def workflow_type(payload: Any) -> Hash:
     if "crew" in payload:
         return CREW_WORKFLOW
     in_roles = {key for role in payload["roles"].values() for key in role}
+    if in_roles & {"approvers", "quorum", "notAuthor", "signed"}:
+        return APPROVED_WORKFLOW
     if "human" in in_roles:
         return HUMAN_WORKFLOW
     if "workspace" in payload or in_roles & {"timeout", "retry", "fallback"}:

@@ -130,7 +130,10 @@ def _goes_on(before: CommitRow, role: str, output: Any) -> bool:
 def step_row(
     row: CommitRow, before: CommitRow, step: Step, output: Any, child: CommitRow | None = None
 ) -> CommitRow:
-    """Return the row of a step's commit, from that of the commit before; `child` as for `is_generated`."""
+    """Return the row of a step's commit, from that of the commit before. `child` is the row of its second
+    parent, which is a sub-workflow's last commit, or the last of its approvals."""
+    if child is not None and child.kind != "step":
+        row, child = row._replace(merged=None), None
     return row._replace(
         start=step.start,
         workflow=before.workflow,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from uwf_git.base import log
 from uwf_git.base.errors import HeadMoved, NotFound, StoreDamaged, UwfError
@@ -398,10 +399,16 @@ class Store(NodeStore):
         if kind == "attempt":
             attempt = parse_attempt(payload)
             return row._replace(start=attempt.start, role=attempt.role)
+        if kind == "approval":
+            return self._approval_row(row, payload)
         if kind == "workflow":
             row = row._replace(workflow=node)
         refs = ref_kinds.kind_of_record(kind)
         return row._replace(name=payload[refs.name_field]) if refs is not None and refs.name_field else row
+
+    def _approval_row(self, row: CommitRow, payload: Any) -> CommitRow:
+        approval = payload if "start" in payload else self.get(payload["approval"]).payload
+        return row._replace(start=approval["start"], role=approval["role"])
 
     def _step_row(self, row: CommitRow, before: CommitRow) -> CommitRow:
         step = parse_step(self.get(row.node).payload)

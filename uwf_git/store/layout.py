@@ -8,6 +8,7 @@
     steps/0003-reviewer/{README.md,nodes/}   one step; from 100 on steps/01xx/0100-reviewer
     steps/00xx.md                        the list of a full hundred of steps
     attempts/0001-reviewer/{README.md,nodes/}  only on refs/uwf/attempts/<ULID>
+    approvals/<hash>/{README.md,nodes/}  alone in the tree on refs/uwf/approvals/<ULID>
 
 Extensions document the trees of their records. `pages` makes the READMEs.
 """
@@ -38,6 +39,7 @@ WORKFLOWS = ref_kinds.WORKFLOWS.prefix
 THREADS = ref_kinds.THREADS.prefix
 ARCHIVE = ref_kinds.ARCHIVE.prefix
 ATTEMPTS = ref_kinds.ATTEMPTS.prefix
+APPROVALS = ref_kinds.APPROVALS.prefix
 PINS = ref_kinds.PINS.prefix
 FORKS = ref_kinds.FORKS.prefix
 PAUSED = ref_kinds.PAUSED.prefix
@@ -307,6 +309,27 @@ def attempt_message(number: int, node: Hash, attempt: Attempt) -> str:
             "Uwf-Code": attempt.code.commit if attempt.code else "",
         },
     )
+
+
+def approval_folder(node: Hash) -> tuple[str, ...]:
+    return ("approvals", node)
+
+
+def approval_message(node: Hash, role: str, verdict: str) -> str:
+    """Return the message of an approval's commit. `verdict` is `pages.verdict` of its output."""
+    said = f": {verdict}" if verdict else ""
+    return message(f"approval {one_line(role, 40)}{said}", {"Uwf-Approval": node, "Uwf-Role": role})
+
+
+def revocation_message(node: Hash, approval: Hash) -> str:
+    return message(f"revocation of {approval}", {"Uwf-Approval": node})
+
+
+def united_message(kind: str, node: Hash, name: str = "") -> str:
+    """Return the message of a commit that unites two sides of a kind of record."""
+    row = ref_kinds.kind_of_record(kind)
+    assert row is not None
+    return message(f"{row.word}{f' {name}' if name else ''}: two sides", {row.trailer: node})
 
 
 def end_message(status: str, reason: str) -> str:

@@ -400,7 +400,8 @@ def references_by_kind(node: Node) -> list[Hash] | None:
         return [each for each in (step.start, step.prev, step.output, step.detail) if each]
     if is_kind(node.type, "detail"):
         detail = parse_detail(node.payload)
-        return [*detail.turns, *filter(None, (detail.context, detail.kept)), *detail.nodes]
+        others = filter(None, (detail.context, detail.kept))
+        return [*detail.turns, *others, *detail.nodes, *detail.approvals]
     if is_kind(node.type, "session"):
         return [part for file in parse_session(node.payload).files for part in file.parts]
     if node.type == CREW_WORKFLOW:  # it has hundreds of roles

@@ -20,8 +20,9 @@ import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.base.markdown import below, code, inline, output, question, table
-from uwf_git.base.text import counted, fenced, harmless, one_line
+from uwf_git.base.markdown import below, code, inline, output, question, quoted, table
+from uwf_git.base.text import counted, fenced, harmless, iso, one_line
+from uwf_git.format.approvals import Approval, Revocation, parse_approval
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
     REHEARSE,
@@ -39,7 +40,7 @@ from uwf_git.format.kinds import (
 )
 from uwf_git.format.node import Node
 from uwf_git.format.personas import Persona
-from uwf_git.format.types import END, ENDS, FAIL, USER, is_kind, next_name, role_name
+from uwf_git.format.types import APPROVED_DETAIL, END, ENDS, FAIL, USER, is_kind, next_name, role_name
 from uwf_git.store.layout import node_file, step_folder
 
 HUNDRED = 100
@@ -55,12 +56,14 @@ _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
 
 
 class PageStep(NamedTuple):
-    """A step for a page. `child` is the name of the sub-workflow that made it, or ""."""
+    """A step for a page. `child` is the name of the sub-workflow that made it, or ""; `approvals` are those that
+    its detail refers to."""
 
     number: int
     step: StepContext
     detail: Node
     child: str = ""
+    approvals: tuple[Approval, ...] = ()
 
 
 class PageState(NamedTuple):
@@ -245,7 +248,7 @@ def _shielded(text: str) -> str:
 def section(told: PageStep, level: int, reference: str = "") -> str:
     """Return a step as Markdown under a heading of that level: verdict, agent, output, other text.
     `reference` follows the agent."""
-    number, step, detail, _ = told
+    number, step, detail = told.number, told.step, told.detail
     said, field = ruling(step.output)
     heading = f"{'#' * level} {number} {_name_of(step)}"
     if said:
@@ -262,6 +265,9 @@ def section(told: PageStep, level: int, reference: str = "") -> str:
     if (left := code_of(detail)) is not None:
         on = f" on `{left.base}`" if left.is_changed else ", unchanged"
         parts.append(f"Code: commit `{left.commit}`{on}")
+    for each in told.approvals:
+        why = f": {inline(each.reason)}" if each.reason.strip() else ""
+        parts.append(f"Answered by {inline(str(each.by))}, {iso(each.at)}, shown {code(each.digest)}{why}")
     return "\n\n".join(parts)
 
 
@@ -278,7 +284,44 @@ def step_page(told: PageStep) -> bytes:
             f"\n\nThe last step of that run is [`{last}`]({node_file(last)}). "
             "The second parent of this commit leads to its commits."
         )
-    return harmless(f"{page}\n").encode("utf-8", "replace")
+    return page_of(page)
+
+
+def page_of(text: str) -> bytes:
+    """Return a page of a Markdown text."""
+    return harmless(f"{text}\n").encode("utf-8", "replace")
+
+
+def approvals_of(detail: Node, get: Callable[[Hash], Node]) -> tuple[Approval, ...]:
+    """Return the approvals that a step's detail refers to. Raises as `get` does."""
+    nodes = parse_detail(detail.payload).approvals if detail.type == APPROVED_DETAIL else ()
+    return tuple(parse_approval(get(node).payload) for node in nodes)
+
+
+def approval_page(said: Approval, value: Any) -> bytes:
+    """Return the page of an approval."""
+    rows = [
+        (part.name, code(part.sha256), code(part.commit) if part.commit else "") for part in said.shown.parts
+    ]
+    parts = [
+        f"# Approval of {inline(said.role)}: {inline(verdict(value))}",
+        f"By {inline(str(said.by))}, {iso(said.at)}.",
+        output(value) if isinstance(value, Mapping) else "",
+        quoted(said.reason) if said.reason.strip() else "",
+        f"Of what was shown, with the digest {code(said.digest or said.shown.digest)}:",
+        table(("part", "SHA-256", "commit"), rows),
+    ]
+    return page_of("\n\n".join(filter(None, parts)))
+
+
+def revocation_page(said: Revocation) -> bytes:
+    """Return the page of a revocation."""
+    parts = [
+        f"# Revocation of {said.approval}",
+        f"By {inline(str(said.by))}, {iso(said.at)}.",
+        quoted(said.reason) if said.reason.strip() else "",
+    ]
+    return page_of("\n\n".join(filter(None, parts)))
 
 
 def attempt_page(attempt: Attempt, detail: Node | None, persona: Persona | None = None) -> bytes:

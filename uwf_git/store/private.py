@@ -45,6 +45,8 @@ from uwf_git.git.refs import read_file
 from uwf_git.git.repository import StoreUnwritable
 
 NONCE_VARIABLE = "UWF_NONCE"
+NO_APPROVALS_VARIABLE = "UWF_NO_APPROVALS"
+"""Set for agents, and by whatever acts for one: nobody approves there."""
 _MINE = 0o600  # streams are readable by their user alone, or by those who share the repository
 _READ = 0o755
 MOST = 256 << 20  # bytes of a file that is read: far more than any of ours has

@@ -96,6 +96,17 @@ ATTEMPTS = RefKind(
     told="the failed attempts of {}",
     settle="attempts",
 )
+APPROVALS = RefKind(
+    "refs/uwf/approvals/",
+    "thread",
+    order=85,
+    of_thread=True,
+    records=("approval",),
+    trailer="Uwf-Approval",
+    word="approvals",
+    told="the approvals of {}",
+    settle="approvals",
+)
 PINS = RefKind(
     "refs/uwf/nodes/",
     "node",
@@ -124,6 +135,7 @@ _CORE = (
     PAUSED,
     THREADS,
     ATTEMPTS,
+    APPROVALS,
     PINS,
     PROPOSALS,
     RESUMED,

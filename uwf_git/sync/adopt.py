@@ -133,6 +133,7 @@ class Adoption:
             "fold": self._folded,
             "grow": self._growing,
             "attempts": self._attempts,
+            "approvals": self._approvals,
             "fork": self._fork,
             "pause": self._paused,
             "policy": self._policy,
@@ -397,6 +398,15 @@ class Adoption:
         with self._instance.locks.hold(thread):
             moved = settle_attempts(self._instance, thread, oid)
         yield Adopted(name, Case.BEHIND if moved else Case.AHEAD, thread)
+
+    def _approvals(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
+        thread = layout.thread_of(name)
+        if not self._instance.threads.exists(thread):
+            return  # of a thread that was refused, or deleted there
+        row = self._instance.threads.head(thread).row
+        if self._instance.store.index_commit(oid).start != (row.start or row.node):
+            raise ForeignThread(f"{name} holds approvals of another thread than {thread}", "delete it there")
+        yield from self._growing(name, oid)
 
     def _fork(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
         thread = layout.thread_of(name)

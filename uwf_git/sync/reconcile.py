@@ -37,7 +37,7 @@ from uwf_git.base.errors import StoreDamaged
 from uwf_git.engine.pause import carry
 from uwf_git.format.ids import ThreadId, fork_id
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Commit, Entry, Oid, Person
-from uwf_git.store import layout, ref_kinds
+from uwf_git.store import layout
 from uwf_git.store.history import Head, Relation, relate
 from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.indexing import Store
@@ -355,9 +355,7 @@ def unite(store: Store, ours: Oid, theirs: Oid) -> Oid:
     one, other = repository.commit(first), repository.commit(second)
     tree = repository.united(one.tree, other.tree)
     row = store.index_commit(first)
-    kind = ref_kinds.kind_of_record(row.kind)
-    assert kind is not None
-    text = layout.message(f"{kind.word} {row.name or ''}: two sides", {kind.trailer: row.node})
+    text = layout.united_message(row.kind, row.node, row.name or "")
     nobody, when = Person("uwf", "uwf@localhost"), max(one.time, other.time)
     made = repository.write_commit(tree, [first, second], nobody, text, when, committer=nobody)
     store.index_commit(made)

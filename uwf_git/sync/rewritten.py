@@ -5,7 +5,7 @@ position counts as seen once it was verified and adopted, or pushed from here (`
 
     thread      the head's first parents lead to the head seen, and an archive tag seen is the same, byte for byte
     workflow, crew, baseline    its first parents lead to the version seen
-    suite, attempts             its parents lead to the commit seen
+    suite, attempts, approvals  its parents lead to the commit seen
     fold        each thread in both has the same archive tag, byte for byte, or a later one on more steps: two machines
                 may end a thread, and fold their ends, before they meet
     node, fork  it is the same object
@@ -40,7 +40,7 @@ from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
 from uwf_git.sync.seen import Seen, every
 
-_CONTINUES = ("version", "grow", "attempts")
+_CONTINUES = ("version", "grow", "attempts", "approvals")
 _FIXED = ("replace", "fork")
 """How refs of a kind are settled, if each position continues the one before, and if there is only one."""
 

@@ -10,17 +10,22 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import counted, one_line
+from uwf_git.format.approvals import DIFF
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
 from uwf_git.format.quick_schema import OBJECT_ID
 from uwf_git.store.instance import Instance
+from uwf_git.trust.approvals import STALE
+from uwf_git.verify.approvals import ApprovedDiff
 from uwf_git.verify.findings import Finding
+from uwf_git.workspaces.changes import RAW_BYTES
 from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.options import WORKTREE
 
@@ -84,6 +89,52 @@ def check_code(records: Sequence[RecordedCode], projects: Iterable[Path]) -> Cod
         if not waiting:
             break
     return CodeResult(findings, _notes(waiting))
+
+
+def check_diffs(
+    diffs: Sequence[tuple[ApprovedDiff, ThreadId | None, str]], projects: Iterable[Path]
+) -> list[Finding]:
+    """Compare the diffs that people were shown with those of the projects that have their commits."""
+    findings: list[Finding] = []
+    waiting = list(diffs)
+    known: dict[tuple[str, str], str] = {}
+    for place in projects if waiting else ():
+        elsewhere = []
+        for each in waiting:
+            said = each[0]
+            key = said.base, said.commit
+            if key not in known and (found := _diff_digest(place, *key)):
+                known[key] = found
+            if key not in known:
+                elsewhere.append(each)
+            elif known[key] != said.sha256:
+                message = (
+                    f"approval {said.approval} is of another diff than {said.base[:12]} to {said.commit[:12]}"
+                )
+                findings.append(Finding(STALE, each[1], said.step, said.object, message, each[2]))
+        waiting = elsewhere
+        if not waiting:
+            break
+    return findings
+
+
+def _diff_digest(place: Path, base: str, commit: str) -> str:
+    """Return the SHA-256 of a diff that a person may be shown, "" if its commits are not in a project."""
+    if not place.is_dir() or not (_is_object_id(base) and _is_object_id(commit)):
+        return ""
+    from uwf_git.workspaces.project import Project
+
+    project = Project(place)
+    try:
+        git = project.git(variables=_LOCAL)
+        lines = f"{base}\n{commit}\n".encode("ascii")
+        kinds = project.run("cat-file", "--batch-check=%(objecttype)", stdin=lines, check=False, git=git).out
+        if kinds.split() != [b"commit"] * 2:
+            return ""
+        found = git.run(*DIFF, base, commit, "--", at_most=RAW_BYTES + 1).out
+    except (UwfError, OSError):
+        return ""
+    return sha256(found).hexdigest() if len(found) <= RAW_BYTES else ""
 
 
 def projects_of(instance: Instance, records: Iterable[RecordedCode]) -> Iterator[Path]:

@@ -34,6 +34,10 @@ CODES = {
     "wrong-chain": "a node's start or prev is not that of the commit before",
     "wrong-role": "a step by another role than the workflow called for",
     "not-a-person": "a step of a person's role that names an agent",
+    "approval-forged": "an approval that its person did not give, or nobody who may approve",
+    "approval-stale": "an approval of something else than the step: another head, another output shown, or taken back",
+    "approval-self": "an approval by who made what is judged, where the role excludes them",
+    "approval-missing": "a step with fewer approvals that count than its role asks for",
     "after-end": "a step where the workflow had ended",
     "wrong-persona": "a start in which nobody of the crew speaks, or one of a crew where the workflow is of none",
     "wrong-data": "a start with a file that no menu brings along: its path, format, size or text",
@@ -76,6 +80,7 @@ CODES = {
     # notes: as it should be, and no more can be said
     "coded": "a thread of a code workflow: its code is not run again to confirm its steps",
     "code-elsewhere": "a thread with code that no project on this machine has",
+    "approval-unjudged": "nothing here says whether an approval is an approver's: a key, or a trust policy, is missing",
     "thread-elsewhere": "a thread's branch where the thread's own refs were not fetched",
     "project": "a project's branch: what is its own was not verified",
     "not-checked-out": "files that were left out of the checkout, which nobody reads there",

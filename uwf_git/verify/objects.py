@@ -45,8 +45,8 @@ Row = tuple[bytes, bytes, bytes]
 
 
 class CommitObject(NamedTuple):
-    """A commit. `time` is the committer's, in Unix seconds; `author` a name and an address; `trailers` the
-    declared record."""
+    """A commit. `time` is the committer's, in Unix seconds; `author` and `committer` are a name and an address, the
+    latter "" of a record that was found without its commit; `trailers` the declared record."""
 
     oid: Oid
     tree: bytes
@@ -55,6 +55,7 @@ class CommitObject(NamedTuple):
     message: str
     time: int
     trailers: layout.Trailers | None
+    committer: str
 
 
 class TagObject(NamedTuple):
@@ -150,7 +151,14 @@ class Objects:
             raise Bad("malformed", f"commit {oid} has a time no clock shows", oid)
         trailers = layout.parse_message(message)
         return CommitObject(
-            oid, bytes.fromhex(tree), tuple(parents), author.group(1), message, when, trailers
+            oid,
+            bytes.fromhex(tree),
+            tuple(parents),
+            author.group(1),
+            message,
+            when,
+            trailers,
+            committer.group(1),
         )
 
     def tag(self, oid: Oid) -> TagObject:

@@ -244,7 +244,7 @@ class _BranchCheck:
             self._verifier.nodes,
             self._unique(self._findings),
             self._unique(self._warnings),
-            self._unique(self._notes),
+            self._unique([*self._notes, *self._verifier.unjudged]),
             (),
         )
         subjects = tuple(self._subjects.values())

@@ -28,6 +28,8 @@ from uwf_git.format.node import Node
 from uwf_git.format.types import ANSWER, BUNDLE, END, PERSON, QUESTION, REMARK, RESULT, USER, is_kind
 from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
+from uwf_git.trust.approvals import People
+from uwf_git.verify.approvals import ApprovalChecks
 from uwf_git.verify.crew_starts import check_speaking
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
 from uwf_git.verify.findings import Bad, Listener, Report
@@ -42,10 +44,11 @@ from uwf_git.workflow.moderator import AwaitingAnswer, DecidedByCode, Next, Work
 class Records:
     """Checks commits, parents first."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: Known, people: Callable[[], People]) -> None:
         self._known = known
         self._pages = ThreadPages(known)
         self._definitions: dict[bytes, Definition] = {}
+        self.approvals = ApprovalChecks(known, people)
 
     def check(self, commit: CommitObject, report: Report) -> Record | None:
         """Check a commit and return its record; None if a parent's record is missing, already reported.
@@ -64,6 +67,8 @@ class Records:
             return self._attempt(commit, node, report)
         if kind == "pin":
             return self._pin(commit, node, report)
+        if kind == "approval":
+            return self.approvals.check(commit, node, report, self._check_reached)
         return check_record(self._known, commit, kind, node, report)
 
     def thread_pages(self, record: Record) -> Iterator[Callable[[], bytes]]:
@@ -171,6 +176,7 @@ class Records:
         decided = before.decided
         if decided:
             decided = self._check_turn(made, before, output, detail, here, report)
+            self.approvals.check_step(commit, node, made, before, output, detail, here, report)
         extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
         code = pages.code_of(detail)
         texts = (
@@ -183,7 +189,7 @@ class Records:
         persona = self._known.speaker(before, made.role)
         if made.role != USER:
             self._known.author(commit, made.agent, persona, report)
-        self._check_merge(commit, made, detail, report)
+        self._check_merge(commit, made, detail, before, report)
         answer = answer_in(detail.type, detail.payload) if definition.workflow.needs_answers else None
         context = StepContext(
             node,
@@ -200,7 +206,8 @@ class Records:
         row = step_row(_row(commit, "step", node), before.row, made, output.payload, of_child)
         record = Record(row, commit.tree, step=context, decided=decided, code=code)
         child = pages.child_of(detail, lambda target: self._known.content(here, target))
-        page = pages.PageStep(number, context, detail, child)
+        approvals = pages.approvals_of(detail, lambda target: self._known.content(here, target))
+        page = pages.PageStep(number, context, detail, child, approvals)
         self._known.page(files, name.path, report, *self._pages.of_step(page, told))
         if told:
             self._pages.check(record, before, report)
@@ -264,10 +271,11 @@ class Records:
         if output.type not in allowed:
             report("wrong-output", f"output {made.output} is of type {output.type}, not of {made.role}'s")
 
-    def _check_merge(self, commit: CommitObject, made: Step, detail: Node, report: Report) -> None:
+    def _check_merge(
+        self, commit: CommitObject, made: Step, detail: Node, before: Record, report: Report
+    ) -> None:
         if not is_kind(detail.type, "step"):
-            if len(commit.parents) != 1:
-                report("wrong-parent", "a step has one parent, but for one of a sub-workflow")
+            self.approvals.check_parents(commit, made, detail, before, report)
             return
         if len(commit.parents) != 2:
             report("wrong-parent", "a step of a sub-workflow has that thread as its second parent")
@@ -290,9 +298,10 @@ class Records:
         head: Record,
         known: frozenset[Hash],
         report: Report,
+        others: frozenset[Hash] = frozenset(),
     ) -> dict[Hash, Node]:
-        """Check that a step's or attempt's folder has exactly what its node reaches. Nodes in the head's tree
-        may be omitted; those in `known` must be. Returns the added nodes."""
+        """Check that a step's, attempt's or approval's folder has exactly what its node reaches. Nodes in the
+        head's tree and `others` may be omitted; those in `known` must be. Returns the added nodes."""
         past, definition = self._known.past, self._known.definition(head)
         past.go_to(head, self._known.records)
         left_out = known | {start}
@@ -303,12 +312,12 @@ class Records:
         }
 
         def elsewhere(target: Hash) -> bool:
-            there = target in definition.nodes or target == start or target in past.hashes
+            there = target in definition.nodes or target == start or target in past.hashes or target in others
             return there or target in past.earlier(head, self._known.objects)
 
         reached = self._known.nodes.closure(node, added, elsewhere, report)
         for extra in node_files(files, "").keys() - reached:
-            kind = "step" if path.startswith("steps/") else "attempt"
+            kind = path.partition("/")[0].removesuffix("s")
             name = f"{path}{layout.node_file(extra)}"
             report("extra-file", f"{name} is not what the {kind} adds", path=name)
         return added

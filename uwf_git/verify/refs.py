@@ -20,6 +20,8 @@ from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.indexing import Store
+from uwf_git.trust.approvals import UNJUDGED, People
+from uwf_git.verify.approvals import ApprovedDiff
 from uwf_git.verify.findings import Bad, Finding, Report
 from uwf_git.verify.nodes import NodeRow
 from uwf_git.verify.objects import CommitObject, Objects, TagObject, parse_tag
@@ -62,13 +64,13 @@ class Verifier:
     ) -> None:
         """`blob_limit` is in bytes; `on_commit` is called for each checked commit; `seconds` limits slow
         checks in all, after which commits are unchecked. With `fresh` the store's index is empty and stays
-        so; otherwise verified records are indexed. `known` is a fresh one of the caller's. `threads`, `steps`
-        and `claims` hold the results so far.
+        so; otherwise verified records are indexed. `known` is a fresh one of the caller's. `threads`, `steps`,
+        `claims` and `unjudged` approvals hold the results so far.
         """
         self._store = store
         self._known = known or Known(Objects(store.repository, blob_limit), store, fresh)
         self._objects = self._known.objects
-        self._records = Records(self._known)
+        self._records = Records(self._known, lambda: People(store.repository))
         self._trusted = trusted
         self._on_commit = on_commit
         self._fresh = fresh
@@ -79,6 +81,8 @@ class Verifier:
         self._name = ""
         self.threads: set[str] = set()
         self.claims: list[Claim] = []
+        self.unjudged: list[Finding] = []
+        self.diffs: list[tuple[ApprovedDiff, ThreadId | None, str]] = []
         self.steps = 0
 
     @property
@@ -113,6 +117,13 @@ class Verifier:
                 self._store.index_tag(oid)
             self._take_in(self._tips)
         self._tips = []
+        self.unjudged += [
+            Finding(UNJUDGED, thread, each.step, str(each.commit), each.message, name)
+            for each in self._records.approvals.unjudged
+        ]
+        self._records.approvals.unjudged.clear()
+        self.diffs += [(each, thread, name) for each in self._records.approvals.diffs]
+        self._records.approvals.diffs.clear()
         unique = list(dict.fromkeys(each._replace(thread=each.thread or thread, ref=name) for each in found))
         if len(unique) > MOST:
             more = Finding("too-many", thread, None, str(oid), f"{len(unique) - MOST} more findings", name)

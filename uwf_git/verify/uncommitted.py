@@ -107,7 +107,7 @@ class MadeObjects(Objects):
         """Return the commit of a record; `whole` is the tree that it was found in."""
         oid = Oid(raw=hashlib.sha1(b"record %s %s %s" % (kind.encode(), tree, whole)).digest())
         self.commits.add(oid.raw)
-        return CommitObject(oid, tree, tuple(parents), "", "", 0, layout.Trailers(kind, node))
+        return CommitObject(oid, tree, tuple(parents), "", "", 0, layout.Trailers(kind, node), "")
 
     def is_made(self, oid: str) -> bool:
         """Return whether an id is of something that was made here."""

@@ -15,6 +15,7 @@ from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import own_forks
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
+from uwf_git.verify.approvals import ApprovedDiff
 from uwf_git.verify.code import RecordedCode
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Claim, Verifier
@@ -25,8 +26,9 @@ _LAST = 1 << 30  # place of objects in no transfer
 
 
 class VerifyResult(NamedTuple):
-    """Numbers of threads, steps and nodes; findings, warnings, notes on what could not be checked, and the code
-    of steps and attempts, for `check_code`."""
+    """Numbers of threads, steps and nodes; findings, warnings, notes on what could not be checked, the code
+    of steps and attempts, for `check_code`, and the diffs that were approved, each with its thread and ref, for
+    `check_diffs`."""
 
     threads: int
     steps: int
@@ -35,6 +37,7 @@ class VerifyResult(NamedTuple):
     warnings: tuple[Finding, ...]
     notes: tuple[Finding, ...]
     code: tuple[RecordedCode, ...]
+    diffs: tuple[tuple[ApprovedDiff, ThreadId | None, str], ...] = ()
 
 
 def local_refs(repository: Repository) -> dict[str, Oid | None]:
@@ -92,11 +95,18 @@ def verify_refs(
     heads = _heads(verifier)
     findings.extend(_together(verifier, heads))
     warnings = tuple(_of_heads(verifier, heads.values(), made_up))
-    notes = (*_of_heads(verifier, heads.values(), coded), *newer)
+    notes = (*_of_heads(verifier, heads.values(), coded), *verifier.unjudged, *newer)
     code = tuple(_code(verifier, [*heads.values(), *verifier.claims]))
     store.index.close()
     return VerifyResult(
-        len(verifier.threads), verifier.steps, verifier.nodes, tuple(findings), warnings, notes, code
+        len(verifier.threads),
+        verifier.steps,
+        verifier.nodes,
+        tuple(findings),
+        warnings,
+        notes,
+        code,
+        tuple(verifier.diffs),
     )
 
 

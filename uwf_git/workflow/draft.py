@@ -24,7 +24,10 @@ VERSION = 1
 _WORKSPACES = ("worktree", "folder", "shared")
 _TOP = ("version", "name", "description", "budget", "workspace", "roles", "conditions", "graph")
 _FOR_AGENTS = ("tools", "extractPrompt", "timeout", "retry", "fallback")
-_IN_BOTH_FORMS = (*_FOR_AGENTS, "human", "assignee")
+_FOR_PEOPLE = ("assignee", "approvers", "quorum", "notAuthor", "signed")
+_GATES = ("quorum", "notAuthor", "signed")
+_IN_BOTH_FORMS = (*_FOR_AGENTS, "human", *_FOR_PEOPLE)
+_MOST_APPROVERS = 100
 _RETRY = ("times", "backoff", "on")
 _MOST_TRIES = 100
 _PROMPT_FORM = ("description", "systemPrompt", "outputSchema", *_IN_BOTH_FORMS)
@@ -44,6 +47,19 @@ _UNDER_ITS_NAME = {
     "conditions": "the name of a condition is its key: conditions: {rejected: {expression: …}}",
     "graph": f"where an edge begins is a key: graph: {{{START}: [{{role: writer}}]}}",
 }
+
+
+_ARTICLES = {
+    "assignee": "an assignee",
+    "approvers": "approvers",
+    "quorum": "a quorum",
+    "notAuthor": "notAuthor",
+    "signed": "signed",
+}
+
+
+def _are(number: int) -> str:
+    return "is 1 approver" if number == 1 else f"are {number} approvers"
 
 
 class DraftRole(NamedTuple):
@@ -245,22 +261,79 @@ class _Reader(Fields):
         return self._with_schema(name, role, path, fields, "frontmatter" if by_goal else "outputSchema")
 
     def _human(self, role: dict[str, Any], path: ValuePath, what: str) -> dict[str, Any]:
-        """Return a role's human and assignee."""
+        """Return what a role says of the person who plays it."""
         human = role.get("human")
         if human is not None and not isinstance(human, bool):
             self.wrong_type((*path, "human"), f"{what}: human", "true or false", human)
         if human is not True:
-            if "assignee" in role:
-                message = f"{what} has an assignee, but isn't a human's"
-                self._findings.key_error((*path, "assignee"), "human-role", message, "add human: true")
+            for key in _FOR_PEOPLE:
+                if key in role:
+                    message = f"{what} has {_ARTICLES[key]}, but isn't a human's"
+                    self._findings.key_error((*path, key), "human-role", message, "add human: true")
             return {}
         for key in _FOR_AGENTS:
             if key in role:
                 message = f"{what} is a human's, and {key} is for agents"
                 self._findings.key_error((*path, key), "human-role", message, f"remove {key}, or human")
-        if role.get("assignee") is None:
-            return {"human": True}
-        return {"human": True, "assignee": self.text(role, path, "assignee", what) or ""}
+        found: dict[str, Any] = {"human": True}
+        if role.get("assignee") is not None:
+            found["assignee"] = self.text(role, path, "assignee", what) or ""
+        return found | self._gate(role, path, what)
+
+    def _gate(self, role: dict[str, Any], path: ValuePath, what: str) -> dict[str, Any]:
+        """Return a role's approvers, and what is asked of them."""
+        if role.get("approvers") is None:
+            for key in _GATES:
+                if key in role:
+                    message = f"{what} has {_ARTICLES[key]}, and no approvers"
+                    self._findings.key_error((*path, key), "approvers", message, "approvers: [NAME, …]")
+            return {}
+        names = self.texts(role, path, "approvers", what)
+        if isinstance(role["approvers"], list) and not role["approvers"]:
+            message = f"{what} has no approvers, so nobody may answer"
+            self._findings.error(
+                (*path, "approvers"), "approvers", message, "name people, groups or addresses"
+            )
+        if len(names) > _MOST_APPROVERS:
+            message = f"{what} has {len(names)} approvers, more than {_MOST_APPROVERS}"
+            self._findings.error(
+                (*path, "approvers"), "approvers", message, "name a group of the trust policy"
+            )
+            names = names[:_MOST_APPROVERS]
+        for number, name in enumerate(names):
+            place = (*path, "approvers", number)
+            if not name.strip() or not name.isprintable():
+                self._findings.error(place, "approvers", f"{what}: {name!r} is nobody's name")
+            elif name.casefold() in map(str.casefold, names[:number]):
+                self._findings.error(place, "approvers", f"{what}: {name} is named twice", "leave one out")
+        found: dict[str, Any] = {"approvers": list(dict.fromkeys(names))}
+        quorum = role.get("quorum")
+        if quorum is not None and (type(quorum) is not int or not 0 < quorum <= _MOST_APPROVERS):
+            message = f"{what}: quorum is not a whole number from 1 to {_MOST_APPROVERS}"
+            self._findings.error((*path, "quorum"), "approvers", message, "quorum: 2")
+            quorum = None
+        if quorum is not None and quorum > 1:
+            found["quorum"] = quorum
+        for key in ("notAuthor", "signed"):
+            value = role.get(key)
+            if value is not None and not isinstance(value, bool):
+                self.wrong_type((*path, key), f"{what}: {key}", "true or false", value)
+            if value is True:
+                found[key] = True
+        self._check_quorum(role, path, what, found)
+        return found
+
+    def _check_quorum(self, role: dict[str, Any], path: ValuePath, what: str, found: dict[str, Any]) -> None:
+        people, quorum = found["approvers"], found.get("quorum", 1)
+        if any("@" not in name for name in people):
+            return  # a name may be that of a group
+        if quorum > len(people):
+            message = f"{what}: quorum is {quorum}, and there {_are(len(people))}"
+            self._findings.error((*path, "quorum"), "approvers", message, "name more, or ask for fewer")
+        elif found.get("notAuthor") and quorum == len(people):
+            message = f"{what}: all of its approvers are needed, and none may be the author"
+            hint = "a thread of one of them could never go on: name more"
+            self._findings.warning((*path, "notAuthor"), "approvers", message, hint)
 
     def _trying(self, role: dict[str, Any], path: ValuePath, what: str) -> dict[str, Any]:
         """Return a role's timeout, retry and fallback."""

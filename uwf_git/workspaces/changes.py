@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import RemoteFailed
+from uwf_git.format.approvals import DIFF
 from uwf_git.format.kinds import parse_detail
 from uwf_git.format.types import USER, is_kind
 from uwf_git.workspaces.notes import Notes
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 PATCH_BYTES = 1 << 20
 """Bytes of a patch that are read."""
+
+RAW_BYTES = 64 << 20
+"""Bytes of a raw diff that are read."""
 
 _LOOK_BACK = 20  # steps in which a thread's newest code is looked for
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -112,6 +116,23 @@ def diff_of(project: Project, commit: str, at_most: int) -> bytes:
     """Return the patch of a commit against its first parent, without context, cut after `at_most` bytes."""
     git = project.git(variables=_VARIABLES)
     return git.run(*_DIFF, "-U0", "--root", "--no-commit-id", commit, "--", at_most=at_most).out
+
+
+def raw_diff(instance: Instance, thread: ThreadId | None, code: Revision) -> bytes | None:
+    """Return what an approval's diff is the digest of, None if the commits are not on this machine, or it has more
+    than RAW_BYTES."""
+    from uwf_git.base.errors import WorkspaceFailed
+
+    for project in _projects(instance, thread):
+        try:
+            if not _has(project, code.commit, code.base):
+                continue
+            git = project.git(variables=_VARIABLES)
+            found = git.run(*DIFF, code.base, code.commit, "--", at_most=RAW_BYTES + 1).out
+            return found if len(found) <= RAW_BYTES else None
+        except (WorkspaceFailed, RemoteFailed):  # a shallow or partial clone, or a repository that is gone
+            continue
+    return None
 
 
 def step_code(instance: Instance, detail: Hash) -> Revision | None:

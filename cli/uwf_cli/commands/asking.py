@@ -15,7 +15,7 @@ from uwf_cli.commands.running import emit_outcome
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import ago, iso, who_waits
+from uwf_cli.output import ago, approval_lines, approvals_line, iso, who_waits
 from uwf_cli.selection import Selection, on_each, threads
 from uwf_git.api.listing import ACTIVE, Filters, origins_of
 from uwf_git.base.errors import Usage
@@ -29,18 +29,26 @@ if TYPE_CHECKING:
 
 @command(
     "uwf inbox",
+    "uwf inbox --for me                     without what others must do",
     "uwf inbox --format json | jq -r '.[].command'",
 )
-def inbox(invocation: Invocation) -> None:
+@click.option(
+    "--for",
+    "whom",
+    metavar="NAME",
+    help="Only what this person may do: a name, an address, or me.",
+)
+def inbox(invocation: Invocation, whom: str | None) -> None:
     """List threads waiting for you, oldest first.
 
     A thread waits if it asks a question, has used up its budget, or a person plays its next role: one with
     human: true, or one that uwf-human plays on this machine.
     """
-    from uwf_git.api.inbox import waiting_for_people
+    from uwf_git.api.inbox import waiting_for, waiting_for_people
 
     adopt_news(invocation)
-    found = waiting_for_people(invocation.instance)
+    instance = invocation.instance
+    found = waiting_for_people(instance) if whom is None else waiting_for(instance, whom)
     origins = origins_of(invocation.instance)
     values = [
         {
@@ -68,6 +76,9 @@ def _waits_text(value: Any) -> str:
     room = terminal.width()
     for option in numbered(value["options"]):
         lines.append("    " + (option if room is None else terminal.cut(option, max(room - 4, 1))))
+    if "approvals" in value:
+        for line in approval_lines(value["approvals"]):
+            lines += terminal.wrapped(line, 4)
     if value["reason"] and value["kind"] == "question":
         lines += terminal.wrapped(f"({value['reason']})", 2)
     return "\n".join([*lines, "  " + terminal.style(value["command"], "cyan")]) + "\n"
@@ -102,6 +113,7 @@ def _wanted(value: Any) -> str:
     shell_complete=complete_step,
 )
 @click.option("--other", is_flag=True, help="Accept an answer that is not one of the options.")
+@click.option("--revoke", is_flag=True, help="Take your approval back; -m gives the reason.")
 def answer(
     invocation: Invocation,
     thread: str,
@@ -109,12 +121,16 @@ def answer(
     given: tuple[str, ...],
     asked_by: str | None,
     other: bool,
+    revoke: bool,
 ) -> None:
     """Answer a waiting thread: a role's question, or as the person who plays the next role.
 
     If a question has options, answer with the text or the number of one; the role that asked runs next. For a
     person's role, -f fills in the fields of its output, and -m the only one that is left. Without either, a
     terminal asks for them, below the prompt and the changes.
+
+    If the role has approvers, the answer is an approval: the step is made once enough of them agree. Until then
+    --revoke takes yours back.
     """
     from uwf_git.api.control import answer as give
     from uwf_git.api.inbox import asking, is_persons_turn, newest_or_step
@@ -122,6 +138,9 @@ def answer(
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
+    if revoke:
+        _revoke(invocation, found, message, bool(given or asked_by or other))
+        return
     step_asking = newest_or_step(instance, found, asked_by) if asked_by else None
     fields = _fields(given)
     persons = is_persons_turn(instance, found)
@@ -144,6 +163,19 @@ def answer(
     raise_if_ended_badly(outcome)
 
 
+def _revoke(invocation: Invocation, thread: ThreadId, reason: str | None, has_more: bool) -> None:
+    from uwf_git.api.control import revoke as take_back
+
+    if has_more:
+        raise Usage("--revoke takes a reason only", f"uwf thread answer {thread} --revoke -m REASON")
+    text = resolve.read_stdin("reason") if reason == resolve.STDIN else reason or ""
+    invocation.emit(take_back(invocation.instance, thread, text), _revoked_text)
+
+
+def _revoked_text(value: Any) -> str:
+    return f"took your approval of {value['thread']} back: {approvals_line(value['approvals'])}"
+
+
 def _fields(given: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for each in given:
@@ -156,13 +188,14 @@ def _fields(given: Sequence[str]) -> dict[str, list[str]]:
 
 def _play(invocation: Invocation, thread: ThreadId, asked_by: Hash | None) -> None:
     """Ask for a person's role on the terminal, as `uwf thread step` does."""
-    from uwf_git.api.inbox import require_step
+    from uwf_git.api.inbox import check_may_answer, require_step
     from uwf_git.api.outcome import raise_if_ended_badly
     from uwf_git.api.run import Options
     from uwf_git.api.run import step as make
 
     if asked_by is not None:
         require_step(invocation.instance, thread, asked_by)
+    check_may_answer(invocation.instance, thread)
     outcome = make(invocation.instance, thread, Options())
     emit_outcome(invocation, outcome)
     raise_if_ended_badly(outcome)

@@ -12,7 +12,7 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import as_json, as_yaml, credited, iso, whose
+from uwf_cli.output import approval_lines, as_json, as_yaml, credited, iso, whose
 from uwf_git.base.text import counted, one_line
 from uwf_git.format.types import next_name, role_name
 
@@ -77,6 +77,7 @@ def _state_text(value: Any) -> str:
         ("options", options),
         ("fields", _fields(value.get("fields", ()))),
         ("for", value.get("assignee") or ""),
+        *_approvals(value.get("approvals")),
         ("answer", value.get("command") or ""),
         ("reason", value.get("reason") or ""),
         *_reached(value.get("state")),
@@ -95,6 +96,20 @@ def _state_text(value: Any) -> str:
     if not value["done"]:
         pairs.append(("next", next_name(value["next"] or "")))
     return terminal.fields(pairs)
+
+
+def _approvals(approvals: Any) -> list[tuple[str, str]]:
+    if approvals is None:
+        return []
+    rules = [f"{approvals['quorum']} of {', '.join(approvals['approvers'])}"]
+    rules += ["none who made it"] if approvals["notAuthor"] else []
+    rules += ["signed"] if approvals["signed"] else []
+    return [
+        ("approvers", ", ".join(rules)),
+        ("approved", "\n".join(f"- {line}" for line in approval_lines(approvals))),
+        ("missing", f"{approvals['missing']} of {', '.join(approvals['of'])}"),
+        ("shown", approvals["shown"]["digest"]),
+    ]
 
 
 def _fields(fields: Any) -> str:

@@ -20,7 +20,7 @@ from uwf_cli.detached import DETACH, run_words
 from uwf_cli.exchange import find_thread
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import whose
+from uwf_cli.output import approvals_line, whose
 from uwf_cli.selection import Selection, chosen_threads, threads
 from uwf_git.base.errors import Absent, Invalid, NotFound, Usage, Waiting
 from uwf_git.base.text import counted, numbered
@@ -297,6 +297,8 @@ def outcome_line(value: dict[str, Any]) -> str:
         end = f"{arrow}{terminal.style('stuck', 'red')}: {value['problem']}"
     else:
         end = arrow + str(value["next"] and next_name(value["next"]))
+    if value["role"] is None and "approvals" in value:
+        return f"{approvals_line(value['approvals'])}{end}"
     if value["role"] is None:
         return f"{'no round is left' if value['status'] == 'killed' else 'nothing left to do'}{end}"
     agent = terminal.style(whose(value), "dim")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.text import one_line
 from uwf_git.format.kinds import Detail, TurnRecord, Usage, split_remarks
 from uwf_git.sandbox.quota import Quota
-from uwf_git.store.private import NONCE_VARIABLE
+from uwf_git.store.private import NO_APPROVALS_VARIABLE, NONCE_VARIABLE
 
 if TYPE_CHECKING:
     from uwf_git.config.policy import ToolPolicy
@@ -168,7 +168,8 @@ class Context(NamedTuple):
     def variables(self) -> dict[str, str]:
         """Environment variables that identify this step to a command, and prove it."""
         nonce = self.instance.runs.nonce(self.thread)
-        return {"UWF_THREAD": self.thread, "UWF_ROLE": self.role.name, NONCE_VARIABLE: nonce}
+        own = {"UWF_THREAD": self.thread, "UWF_ROLE": self.role.name, NONCE_VARIABLE: nonce}
+        return own | {NO_APPROVALS_VARIABLE: "1"}
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -87,6 +87,11 @@ class Terminal:
             name = os.ttyname(sys.stdin.fileno())
             descriptor = os.open(name, os.O_RDWR | os.O_NOCTTY)
         except (OSError, ValueError, AttributeError):
+            turn = human_turn(ctx.instance, ctx.instance.threads.head(ctx.thread))
+            if turn is not None and turn.standing is not None:
+                from uwf_git.engine.approving import raise_if_unmet
+
+                raise_if_unmet(turn.standing, ctx.thread)
             # What a step leads to is shown with it.
             asks = f": {one_line(ctx.instruction, 200)}" if ctx.instruction and not ctx.history.steps else ""
             raise Absent(

@@ -225,10 +225,16 @@ def _answered(ctx: Context) -> ThreadId | None:
     # What a child asks that went on since was not seen; it is asked again.
     is_seen = ctx.store.get(head.node).timestamp <= ctx.store.get(steps[-2].hash).timestamp
     if head.archive is None and is_seen and head.row.asks:
-        answer(ctx.instance, head.thread, ctx.instruction or "", other=True)  # it was chosen, or not, here
-    elif head.archive is None and is_seen and human_turn(ctx.instance, head) is not None:
+        text = ctx.instruction or ""
+        answer(ctx.instance, head.thread, text, other=True, passed_on=True)  # it was chosen, or not, here
+    elif (
+        head.archive is None
+        and is_seen
+        and (turn := human_turn(ctx.instance, head)) is not None
+        and turn.standing is None  # what anybody answered here is nobody's approval
+    ):
         with suppress(Usage):  # it is asked again
-            answer(ctx.instance, head.thread, ctx.instruction or "")
+            answer(ctx.instance, head.thread, ctx.instruction or "", passed_on=True)
     _pass_remarks_on(ctx, head.thread)
     ctx.in_session(head.thread)
     return head.thread
@@ -293,7 +299,7 @@ def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -
     head = instance.threads.head(child)
     asked, turn = outlook(instance, head), human_turn(instance, head)
     output: dict[str, Any]
-    if turn is not None and sum(each.required for each in turn.fields) == 1:
+    if turn is not None and turn.standing is None and sum(each.required for each in turn.fields) == 1:
         output = {"$status": SUSPEND, "question": turn.instruction}
         output |= {"options": list(turn.options)} if turn.options else {}
         reason = f"a person plays {turn.role} {where}"

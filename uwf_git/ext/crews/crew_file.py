@@ -18,7 +18,7 @@ from uwf_git.format.findings import Finding, Findings
 from uwf_git.format.ids import name_problem
 from uwf_git.format.personas import Effect, Handler, Member, MenuItem, Persona
 from uwf_git.format.schema import ValuePath
-from uwf_git.format.types import HUMAN_WORKFLOW, OWN, RETRYING_WORKFLOW, workflow_type
+from uwf_git.format.types import OWN, RETRYING_WORKFLOW, WITH_PEOPLE, workflow_type
 from uwf_git.sandbox.mounts import PACKAGE
 from uwf_git.workflow.compile import Compiled, InvalidWorkflow, compile_source
 from uwf_git.workflow.source import Source, parse_source
@@ -280,7 +280,7 @@ class _Reader(Fields):
             self._of_files += [_placed(file, each) for each in error.findings]
             roles = source.data.get("roles") if isinstance(source.data, dict) else None
             return None, roles if isinstance(roles, dict) else None
-        if workflow_type(compiled.payload) in (RETRYING_WORKFLOW, HUMAN_WORKFLOW):
+        if workflow_type(compiled.payload) in (RETRYING_WORKFLOW, *WITH_PEOPLE):
             said = "a crew's workflow has no workspace, timeout, retry, fallback or human", "leave them out"
             self._of_files.append(PackageFinding(file, 1, 1, "not-in-a-crew", *said))
             return None, compiled.workflow.roles

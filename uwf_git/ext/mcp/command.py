@@ -18,6 +18,7 @@ from uwf_cli.output import as_json
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.base.extras import install_hint
 from uwf_git.store.location import ROOT_VARIABLES
+from uwf_git.store.private import NO_APPROVALS_VARIABLE
 
 
 @command(
@@ -51,6 +52,7 @@ def mcp(invocation: Invocation, read_only: bool, cwd: Path | None, print_config:
 
     from uwf_git.ext.mcp.server import serve
 
+    os.environ[NO_APPROVALS_VARIABLE] = "1"  # for the commands that it starts
     if os.environ.get("UWF_DEBUG") != "1":
         logging.getLogger("mcp").setLevel(logging.CRITICAL)
     serve(invocation.location, folder, read_only)

@@ -167,6 +167,9 @@ class _Thread:
             "at": {**dict.fromkeys(_MAY_BE), **at},
             "status": status,
             "turn_of": turn_of,
+            "me": self._or(lambda: instance.store.repository.user.ident, "")
+            if turn_of or status == WAITING
+            else "",
             "head": head,
             "started": self._rows[0] if self._rows and self._rows[0].kind == "start" else None,
             "author": name_of(head.row.author or ""),

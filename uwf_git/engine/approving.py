@@ -1,0 +1,347 @@
+"""A gate: a role with approvers. Their answers are recorded as approvals, each signed by its person, until a quorum
+agrees; then the step is made, by whoever sees that.
+
+A gate's step is made of its approvals alone, so two machines with the same approvals make the same step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import Absent, Invalid, RequirementUnmet
+from uwf_git.base.text import counted, iso
+from uwf_git.engine import budget
+from uwf_git.engine.human_roles import gate_role
+from uwf_git.engine.kit.format import render_frontmatter
+from uwf_git.format.approvals import (
+    Approval,
+    Identity,
+    Revocation,
+    Shown,
+    asked_of,
+    code_before,
+    decision_text,
+    output_before,
+    shown,
+)
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import HUMAN, Detail, Role, Step
+from uwf_git.format.node import hash_of
+from uwf_git.format.types import APPROVAL, STEPNODE, USER
+from uwf_git.git.repository import Oid
+from uwf_git.store.approvals import ApprovalRecord, Approvals, authors_of, now
+from uwf_git.store.history import Head, History, Position
+from uwf_git.store.private import NO_APPROVALS_VARIABLE, NONCE_VARIABLE
+from uwf_git.trust.approvals import COUNTS, Gate, Judgement, People, Tally, authors_among, tally
+from uwf_git.trust.signatures import NONE, Signature
+
+if TYPE_CHECKING:
+    from uwf_git.engine.next_turn import Outlook
+    from uwf_git.store.instance import Instance
+
+_UNSIGNED = Signature(NONE)
+
+
+class Standing(NamedTuple):
+    """How a gate stands. `role` is called in messages."""
+
+    tally: Tally
+    people: People
+    outputs: Mapping[Hash, Any]
+
+    @property
+    def role(self) -> Role:
+        return self.tally.gate.role
+
+    @property
+    def given(self) -> tuple[Judgement, ...]:
+        """The approvals that count, oldest first."""
+        found = [each for each in self.tally.judgements if each.code == COUNTS]
+        return tuple(sorted(found, key=lambda each: each.record.order))
+
+    @property
+    def awaited(self) -> list[str]:
+        """The people of whom approvals may still come."""
+        done = {each.person for each in self.given} | authors_among(self.tally.gate, self.people)
+        names = self.people.listed(self.role.approvers)
+        given = [each.said.by for each in self.given]
+        return [
+            name
+            for name in names
+            if self.people.named(name)[0] not in done
+            and not any(self.people.is_named(name, identity) for identity in given)
+        ]
+
+    def awaits(self, person: str, identity: Identity) -> bool:
+        """Return whether somebody's approval is missing, and may come."""
+        is_one = self.people.is_among(person, identity, self.role.approvers)
+        done = {each.person for each in self.given} | authors_among(self.tally.gate, self.people)
+        return is_one and person not in done
+
+    def as_json(self) -> dict[str, Any]:
+        """Return who may approve, who has, and how many are missing."""
+        return {
+            "approvers": list(self.role.approvers),
+            "quorum": self.role.quorum,
+            "notAuthor": self.role.not_author,
+            "signed": self.role.signed,
+            "shown": self.tally.gate.shown.payload(),
+            "given": [self._given(each) for each in self.tally.judgements],
+            "missing": self.tally.missing,
+            "of": self.awaited,
+        }
+
+    def _given(self, each: Judgement) -> dict[str, Any]:
+        said, signature = each.said, each.signature
+        value: dict[str, Any] = {
+            "approval": each.record.hash,
+            "commit": str(each.record.commit),
+            "by": said.by._asdict(),
+            "person": each.person or None,
+            "decision": decision_text(self.tally.gate.schema, self.outputs[said.output]),
+            "reason": said.reason or None,
+            "at": iso(said.at),
+            "digest": said.digest,
+            "signature": {"state": signature.state, "signer": signature.signer, "key": signature.key},
+            "counts": each.code == COUNTS,
+        }
+        return value if each.code == COUNTS else {**value, "problem": each.code, "why": each.why}
+
+
+def shown_at(instance: Instance, history: History, found: Outlook, with_diff: bool = False) -> Shown:
+    """Return what a person is shown at a head. The diff needs the code on this machine."""
+    code = code_before(history.steps, instance.store.get)
+    diff = None
+    if code is not None and with_diff:
+        from uwf_git.workspaces.changes import raw_diff
+
+        diff = raw_diff(instance, history.thread, code)
+    role = history.workflow.roles.get(found.next or "")
+    asked = asked_of(role, found.instruction) if found.next != USER else ("question", found.question or "")
+    return shown(history.start.prompt, asked, output_before(history.steps), code, diff)
+
+
+def gate_at(instance: Instance, at: Position, found: Outlook) -> Gate | None:
+    """Return the gate at a position, None if the next role has no approvers."""
+    history = at.history
+    role = gate_role(history, found.next)
+    if role is None:
+        return None
+    return Gate(
+        role,
+        instance.store.schema(role.schema).payload,
+        history.workflow.name,
+        history.start_hash,
+        history.prev,
+        shown_at(instance, history, found),
+        _authors(instance, at.head) if role.not_author else (),
+    )
+
+
+def _authors(instance: Instance, head: Head) -> tuple[tuple[Oid, str], ...]:
+    store, workflow = instance.store, instance.registry.workflow
+    return authors_of(
+        head.row,
+        lambda oid: store.index_commit(Oid(raw=oid)),
+        lambda oid: store.repository.commit(Oid(raw=oid)).committer,
+        lambda node, role: role in (roles := workflow(node).roles) and bool(roles[role].approvers),
+    )
+
+
+def standing_at(
+    instance: Instance, at: Position, found: Outlook, people: People | None = None
+) -> Standing | None:
+    """Return how the gate at a position stands, None if there is none."""
+    gate = gate_at(instance, at, found)
+    if gate is None:
+        return None
+    records = Approvals(instance.store).all(at.head.thread)
+    return _standing(instance, at, gate, people or People(instance.store.repository), records)
+
+
+def _with(instance: Instance, at: Position, standing: Standing, record: ApprovalRecord) -> Standing:
+    """Return how a gate stands with one more record."""
+    known = [each for each in Approvals(instance.store).all(at.head.thread) if each.commit != record.commit]
+    return _standing(instance, at, standing.tally.gate, standing.people, [*known, record])
+
+
+def _standing(
+    instance: Instance, at: Position, gate: Gate, people: People, records: Sequence[ApprovalRecord]
+) -> Standing:
+    here = at.history.places
+    records = [
+        each for each in records if not isinstance(each.said, Approval) or _is_at(each.said, gate, here)
+    ]
+    outputs = {
+        each.said.output: instance.store.get(each.said.output).payload
+        for each in records
+        if isinstance(each.said, Approval)
+    }
+    return Standing(tally(gate, records, lambda node: outputs[node], people), people, outputs)
+
+
+def _is_at(said: Approval, gate: Gate, places: frozenset[Hash | None]) -> bool:
+    """Return whether an approval is of this turn: made at the head, or before remarks to it."""
+    return said.start == gate.start and said.role == gate.role.name and said.prev in places
+
+
+def is_met(instance: Instance, head: Head, found: Outlook) -> bool:
+    """Return whether a gate at a head has its approvals."""
+    if Approvals(instance.store).tip(head.thread) is None:
+        return False
+    standing = standing_at(instance, instance.threads.position(head), found)
+    return standing is not None and standing.tally.met is not None
+
+
+def me(instance: Instance) -> Identity:
+    """Return the identity that commits are made with here."""
+    user = instance.store.repository.user
+    return Identity(user.name, user.email)
+
+
+def check_approver(instance: Instance, standing: Standing, thread: ThreadId) -> None:
+    """Raise RequirementUnmet if whoever uses this machine may not answer."""
+    role, by = standing.role, me(instance)
+    if any(instance.environ.get(name) for name in (NO_APPROVALS_VARIABLE, NONCE_VARIABLE)):
+        raise RequirementUnmet(
+            f"an agent cannot approve, and role {role.name} of thread {thread} has approvers",
+            f"a person answers, outside of agents and MCP: uwf thread answer {thread}",
+        )
+    people = standing.people
+    person = people.person(by, _UNSIGNED)
+    may = ", ".join(people.listed(role.approvers))
+    if not people.is_among(person, by, role.approvers):
+        unknown = people.unknown(role.approvers)
+        which = f"; {', '.join(unknown)} may be a group, which needs a trust policy" if unknown else ""
+        raise RequirementUnmet(
+            f"{by} may not answer as {role.name} of thread {thread}", f"who may: {may}{which}"
+        )
+    if role.not_author and person in authors_among(standing.tally.gate, people):
+        raise RequirementUnmet(
+            f"{by} made what {role.name} of thread {thread} judges, and may not approve it",
+            f"who may: {', '.join(name for name in people.listed(role.approvers) if name != person)}",
+        )
+
+
+def approve(
+    instance: Instance, at: Position, found: Outlook, standing: Standing, output: Any, reason: str = ""
+) -> Standing:
+    """Record an answer of the user as an approval, and return how the gate stands then. The caller holds the lock.
+    Moves `refs/uwf/approvals/<ULID>`. Raises RequirementUnmet if it would not count, SigningFailed."""
+    thread, store = at.head.thread, instance.store
+    check_approver(instance, standing, thread)
+    role, by = standing.role, me(instance)
+    if standing.people.must_sign(standing.tally.gate) and not store.repository.config.signs_commits:
+        raise RequirementUnmet(
+            f"approvals of {role.name} in thread {thread} must be signed",
+            "git config --global commit.gpgSign true, and user.signingKey",
+        )
+    reason = instance.without_secrets(reason, "the reason")
+    node = store.put(role.schema, instance.redactor.value(output)[0])
+    said = Approval(
+        at.history.start_hash,
+        at.history.prev,
+        role.name,
+        node,
+        by,
+        shown_at(instance, at.history, found, with_diff=True),
+        now(),
+        reason.strip(),
+    )
+    known = {each.hash for each in Approvals(store).all(thread)}
+    while hash_of(APPROVAL, said.payload()) in known:  # the same answer in the same second
+        said = said._replace(at=said.at + 1)
+
+    def check(record: ApprovalRecord) -> None:
+        made = _with(instance, at, standing, record)
+        judged = next(each for each in made.tally.judgements if each.record.commit == record.commit)
+        if judged.code != COUNTS:
+            raise RequirementUnmet(
+                f"the approval of thread {thread} would not count: {judged.why}", f"uwf thread show {thread}"
+            )
+
+    return _with(instance, at, standing, Approvals(store).record(at, said, check))
+
+
+def take_back(instance: Instance, at: Position, standing: Standing | None, reason: str = "") -> Standing:
+    """Take the user's approval at a gate back, and return how it stands then. The caller holds the lock. Moves
+    `refs/uwf/approvals/<ULID>`. Raises Invalid if the user has none there, RequirementUnmet if it wouldn't count."""
+    thread, by = at.head.thread, me(instance)
+    mine = [each for each in standing.given if _is_mine(standing, each, by)] if standing else []
+    if standing is None or not mine:
+        raise Invalid(
+            f"{by} has no approval in thread {thread} that can be taken back",
+            f"see: uwf thread show {thread}",
+        )
+    text = instance.without_secrets(reason, "the reason").strip()
+    said = Revocation(mine[-1].record.hash, by, now(), text)
+
+    def check(record: ApprovalRecord) -> None:
+        if said.approval in {each.record.hash for each in _with(instance, at, standing, record).given}:
+            raise RequirementUnmet(
+                f"the revocation in thread {thread} would not count",
+                "take an approval back with a key of the person who signed it",
+            )
+
+    return _with(instance, at, standing, Approvals(instance.store).record(at, said, check))
+
+
+def _is_mine(standing: Standing, each: Judgement, by: Identity) -> bool:
+    return each.person == standing.people.person(by, _UNSIGNED)
+
+
+def raise_if_unmet(standing: Standing, thread: ThreadId) -> None:
+    """Raise Absent, with whose approvals are missing, unless a quorum agrees."""
+    if standing.tally.met is not None:
+        return
+    role, more = (
+        standing.role,
+        counted(standing.tally.missing, "more approval" if standing.given else "approval"),
+    )
+    of = ", ".join(standing.awaited) or "people who have answered otherwise"
+    raise Absent(
+        f"thread {thread} waits for {more} at {role.name!r}, of {of}",
+        f"uwf thread answer {thread}; or see: uwf thread show {thread}",
+    )
+
+
+def step_of(instance: Instance, at: Position, found: Outlook, standing: Standing) -> tuple[Hash, Step, Oid]:
+    """Return the StepNode that a quorum agrees on, and the newest of the thread's approvals, which its commit stands
+    on."""
+    side = standing.tally.met
+    assert side is not None
+    thread, store, first = at.head.thread, instance.store, side.approvals[0].said
+    tip = Approvals(store).tip(thread)
+    assert tip is not None
+    told = Detail(
+        answer=render_frontmatter(standing.outputs[first.output], first.reason),
+        instruction=found.instruction,
+        context=at.head.node,
+        budget=budget.pending(instance, thread) or None,
+        approvals=tuple(each.record.hash for each in side.approvals),
+    )
+    instruction, secrets = instance.redactor.text(told.instruction or "")
+    if secrets:
+        told = told._replace(instruction=instruction, redactions=(("instruction", secrets),))
+    with store.registering():
+        detail = store.put(told.type, told.payload())
+        made = Step(at.history.start_hash, at.history.prev, standing.role.name, first.output, detail, HUMAN)
+        return store.put(STEPNODE, made.payload()), made, tip
+
+
+def answered(
+    instance: Instance, history: History, found: Outlook, role: str, output: Hash, reason: str = ""
+) -> Approval:
+    """Return the approval of an answer whose own step is its record: that of a question, or of a person's role
+    without approvers."""
+    return Approval(
+        history.start_hash,
+        history.prev,
+        role,
+        output,
+        me(instance),
+        shown_at(instance, history, found, with_diff=True),
+        now(),
+        instance.redactor.text(reason)[0].strip(),
+    )

@@ -1,0 +1,265 @@
+"""Approvals: what a person was shown before an answer, with its digest, and which answers agree.
+
+    part      a name, and the SHA-256 of the part's bytes
+    digest    the SHA-256 of a line `<name> <sha256>` for each part, in the order of SHOWN_PARTS
+
+The bytes are UTF-8 text for a task, a question and an instruction, the output's JSON as RFC 8785 has it, the
+commit's id for code, and what `git diff-tree` prints for a diff.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import Revision, Role, StepContext, parse_detail, parse_step, split_remarks
+from uwf_git.format.node import Node
+from uwf_git.format.shape import choices, variants
+from uwf_git.format.types import SHOWN_PARTS, is_kind
+
+DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--no-ext-diff", "--no-textconv")
+"""The words of git whose output, with two commits after them, are the bytes of a diff."""
+
+
+class Identity(NamedTuple):
+    """A person, as git's user.name and user.email have it."""
+
+    name: str
+    email: str
+
+    def __str__(self) -> str:
+        return f"{self.name} <{self.email}>"
+
+
+class Part(NamedTuple):
+    """A part of what was shown. `commit` is that of code."""
+
+    name: str
+    sha256: str
+    commit: str = ""
+
+    def payload(self) -> dict[str, str]:
+        value = {"name": self.name, "sha256": self.sha256}
+        return {**value, "commit": self.commit} if self.commit else value
+
+
+class Shown(NamedTuple):
+    """What was shown, by its parts."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def digest(self) -> str:
+        lines = "".join(f"{part.name} {part.sha256}\n" for part in self.parts)
+        return sha256(lines.encode("ascii")).hexdigest()
+
+    @property
+    def without_diff(self) -> tuple[Part, ...]:
+        """The parts that follow from the thread alone."""
+        return tuple(part for part in self.parts if part.name != "diff")
+
+    def payload(self) -> dict[str, Any]:
+        return {"digest": self.digest, "of": [part.payload() for part in self.parts]}
+
+
+class Approval(NamedTuple):
+    """An Approval node. `prev` is the step that was the head, None at the start; `at` is in Unix seconds. The
+    `digest` is the one that the node has."""
+
+    start: Hash
+    prev: Hash | None
+    role: str
+    output: Hash
+    by: Identity
+    shown: Shown
+    at: int
+    reason: str = ""
+    digest: str = ""
+
+    def payload(self) -> dict[str, Any]:
+        value: dict[str, Any] = {
+            "start": self.start,
+            "prev": self.prev,
+            "role": self.role,
+            "output": self.output,
+            "by": self.by._asdict(),
+            "shown": self.shown.payload(),
+            "at": self.at,
+        }
+        return {**value, "reason": self.reason} if self.reason else value
+
+
+class Revocation(NamedTuple):
+    """A Revocation node: its person takes an approval back. `at` is in Unix seconds."""
+
+    approval: Hash
+    by: Identity
+    at: int
+    reason: str = ""
+
+    def payload(self) -> dict[str, Any]:
+        value: dict[str, Any] = {"approval": self.approval, "by": self.by._asdict(), "at": self.at}
+        return {**value, "reason": self.reason} if self.reason else value
+
+
+def parse_approval(payload: Any) -> Approval:
+    """Parse a valid Approval payload."""
+    parts = tuple(
+        Part(part["name"], part["sha256"], part.get("commit", "")) for part in payload["shown"]["of"]
+    )
+    return Approval(
+        Hash(payload["start"]),
+        None if payload["prev"] is None else Hash(payload["prev"]),
+        payload["role"],
+        Hash(payload["output"]),
+        Identity(**payload["by"]),
+        Shown(parts),
+        payload["at"],
+        payload.get("reason", ""),
+        payload["shown"]["digest"],
+    )
+
+
+def parse_revocation(payload: Any) -> Revocation:
+    """Parse a valid Revocation payload."""
+    return Revocation(
+        Hash(payload["approval"]), Identity(**payload["by"]), payload["at"], payload.get("reason", "")
+    )
+
+
+def shown(
+    prompt: str, asked: tuple[str, str], output: Any, code: Revision | None, diff: bytes | None = None
+) -> Shown:
+    """Return what was shown. `asked` is "question" or "instruction", and its text; `output` the payload of the step
+    before, None at the start; `diff` what git said of the code, if its commits were there."""
+    texts: dict[str, bytes] = {"task": _utf8(prompt), asked[0]: _utf8(asked[1])}
+    if output is not None:
+        texts["output"] = canonical(output)
+    if code is not None:
+        texts["code"] = code.commit.encode("ascii", "replace")
+    if code is not None and diff is not None:
+        texts["diff"] = diff
+    return Shown(
+        tuple(
+            Part(
+                name,
+                sha256(texts[name]).hexdigest(),
+                code.commit if code is not None and name == "code" else "",
+            )
+            for name in SHOWN_PARTS
+            if name in texts
+        )
+    )
+
+
+def asked_of(role: Role | None, instruction: str | None) -> tuple[str, str]:
+    """Return what a person is asked who plays a role: the edge's prompt, else what the role is."""
+    if role is None or instruction:
+        return "instruction", instruction or ""
+    return "instruction", role.description.strip() or f"Play the role {role.name}."
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def canonical(value: Any) -> bytes:
+    """Return the JSON of a value as RFC 8785 has it."""
+    return _utf8(_json(value))
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, dict):
+        pairs = sorted(value.items(), key=lambda pair: pair[0].encode("utf-16-be", "surrogatepass"))
+        return "{" + ",".join(f"{_json(key)}:{_json(item)}" for key, item in pairs) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(_json, value)) + "]"
+    if isinstance(value, float):
+        return _number(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _number(value: float) -> str:
+    """Return a number as ECMAScript writes it: the shortest digits that mean it."""
+    if not value:
+        return "0"
+    mantissa, _, power = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    point = int(power or 0) + (len(whole) if whole != "0" else len(digits) - len(fraction))
+    digits = digits.rstrip("0") or "0"
+    sign, count = "-" if value < 0 else "", len(digits)
+    if count <= point <= 21:
+        return f"{sign}{digits}{'0' * (point - count)}"
+    if 0 < point <= 21:
+        return f"{sign}{digits[:point]}.{digits[point:]}"
+    if -6 < point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    rest = f".{digits[1:]}" if count > 1 else ""
+    return f"{sign}{digits[0]}{rest}e{point - 1:+d}"
+
+
+def code_before(steps: Sequence[StepContext], get: Callable[[Hash], Node]) -> Revision | None:
+    """Return the code that steps left: the commit of the newest one with code, and the base of the first. None
+    without any."""
+    newest = next((code for step in reversed(steps) if (code := _code(step.detail, get))), None)
+    if newest is None:
+        return None
+    first = next(code for step in steps if (code := _code(step.detail, get, first=True)))
+    return newest._replace(base=first.base)
+
+
+def _code(detail: Hash, get: Callable[[Hash], Node], first: bool = False) -> Revision | None:
+    content = get(detail)
+    if is_kind(content.type, "detail"):
+        return parse_detail(content.payload).code if "code" in content.payload else None
+    found: Revision | None = None
+    while is_kind(content.type, "step"):  # of a sub-workflow, newest first
+        step = parse_step(content.payload)
+        if (code := _code(step.detail, get, first)) is not None:
+            found = code
+            if not first:
+                return found
+        if step.prev is None:
+            break
+        content = get(step.prev)
+    return found
+
+
+def output_before(steps: Sequence[StepContext]) -> Any:
+    """Return the payload of the newest output that isn't a remark, None without steps."""
+    heard = split_remarks(steps)[0]
+    return heard[-1].output if heard else None
+
+
+def deciding(schema: Any, output: Any) -> Mapping[str, Any]:
+    """Return the fields of an output that decide: those with a list of values, and booleans. If there are none,
+    the whole output decides."""
+    if not isinstance(output, dict):
+        return {"": output}
+    offered: set[str] = set()
+    for variant in variants(schema):
+        offered |= {field.name for field in variant.fields if choices(schema, field.schema) is not None}
+    found = {name: value for name, value in output.items() if name in offered or isinstance(value, bool)}
+    return found or output
+
+
+def decision(schema: Any, output: Any) -> bytes:
+    """Return what is equal for answers that agree."""
+    return canonical(dict(deciding(schema, output)))
+
+
+def decision_text(schema: Any, output: Any) -> str:
+    """Return a decision for people, as `decision: merge`."""
+    found = deciding(schema, output)
+    named = [f"{name}: {_plain(value)}" for name, value in sorted(found.items()) if name]
+    return ", ".join(named) or _plain(output)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else _json(value)

@@ -1,0 +1,521 @@
+"""Checking approvals: each record against its commit and head, and each person's step against its approvals.
+
+Who may approve is asked of the store's trust policy, as for a step that is made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from uwf_git.base.text import one_line
+from uwf_git.format.approvals import (
+    Approval,
+    Revocation,
+    Shown,
+    asked_of,
+    output_before,
+    parse_approval,
+    parse_revocation,
+    shown,
+)
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import REHEARSE, Revision, Role, Step, parse_detail, parse_workflow
+from uwf_git.format.node import Node
+from uwf_git.format.types import PERSON, QUESTION, USER, is_kind
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout, pages
+from uwf_git.store.approvals import (
+    ApprovalLink,
+    ApprovalRecord,
+    authors_of,
+    ident,
+    parse_said,
+    records_up_to,
+)
+from uwf_git.store.index import CommitRow, commit_row
+from uwf_git.trust.approvals import (
+    COUNTS,
+    FORGED,
+    MISSING,
+    STALE,
+    UNJUDGED,
+    Gate,
+    People,
+    judge,
+    same_person,
+    step_problems,
+)
+from uwf_git.verify.findings import Bad, Report
+from uwf_git.verify.nodes import check_page, grown, row_of
+from uwf_git.verify.objects import FILE, FOLDER, CommitObject
+from uwf_git.verify.verified import Known, Record
+from uwf_git.workflow.moderator import AwaitingAnswer, Decision, Next
+
+MOST = 4000  # approvals that a step may stand on
+SKEW = 300  # seconds that a clock may be set back between an answer and its commit
+
+
+class ApprovedDiff(NamedTuple):
+    """What an approval says of the diff of some code that was shown: the SHA-256 of git's words, between commits in
+    hexadecimal. `step` is the step made of it, `object` that one's commit."""
+
+    approval: Hash
+    step: Hash
+    base: str
+    commit: str
+    sha256: str
+    object: str
+
+
+Reached = Callable[..., dict[Hash, Node]]
+"""Checks that a record's folder has what its node reaches, as `Records` does for steps."""
+
+
+class Unjudged(NamedTuple):
+    """An approval of which nothing is known to be wrong: who gave it cannot be told here."""
+
+    step: Hash
+    commit: Oid
+    message: str
+
+
+class ApprovalChecks:
+    """Checks approvals and the steps made of them, parents first. `unjudged` are those that nobody can tell of,
+    `diffs` what was shown of code, which a project may tell of."""
+
+    def __init__(self, known: Known, people: Callable[[], People]) -> None:
+        self._known = known
+        self._make_people = people
+        self._people: People | None = None
+        self._links: dict[Oid, ApprovalLink | None] = {}
+        self._said: dict[Hash, Approval | Revocation] = {}
+        self._gates: dict[tuple[bytes, str], Gate] = {}
+        self._codes: dict[bytes, tuple[Revision | None, str]] = {}
+        self.unjudged: list[Unjudged] = []
+        self.diffs: list[ApprovedDiff] = []
+
+    @property
+    def people(self) -> People:
+        if self._people is None:
+            self._people = self._make_people()
+        return self._people
+
+    # Records
+
+    def check(self, commit: CommitObject, node: Hash, report: Report, reached: Reached) -> Record | None:
+        """Check a commit of `refs/uwf/approvals/`. None if a parent is unreadable. Raises Bad."""
+        if not 1 <= len(commit.parents) <= 2:
+            raise Bad("wrong-parent", "an approval has one parent or two")
+        kinds = ("approval", "start", "step")
+        first = self._known.parent(commit, 0, kinds)
+        last = self._known.parent(commit, len(commit.parents) - 1, kinds)
+        if first is None or last is None:
+            return None
+        if len(commit.parents) == 2 and first.row.kind != "approval":
+            raise Bad("wrong-parent", "the first of an approval's two parents is an approval")
+        if len(commit.parents) == 1 and first.row.kind == "approval":
+            raise Bad("wrong-parent", "the last parent of an approval is the head that it is of")
+        if first.row.start != (last.row.start or last.row.node):
+            report("wrong-chain", "the approval and the one before are of different threads")
+        if last.row.kind == "approval":
+            return self._united(commit, node, first, last, report)
+        before = first if len(commit.parents) == 2 else None
+        return self._approval(commit, node, before, last, report, reached)
+
+    def _approval(
+        self,
+        commit: CommitObject,
+        node: Hash,
+        before: Record | None,
+        head: Record,
+        report: Report,
+        reached: Reached,
+    ) -> Record:
+        known, folders = self._known, layout.approval_folder(node)
+        also = () if before is not None else ((".gitattributes",),)
+        tree = grown(
+            known.objects, commit.tree, before.tree if before is not None else None, folders, report, also
+        )
+        self._check_attributes(commit.tree, report)
+        path = "/".join(folders) + "/"
+        files, here = known.folder(tree, path, node, report)
+        content = here.get(node)
+        if content is None:
+            raise Bad("missing-node", f"node {node} cannot be read")
+        if is_kind(content.type, "approval"):
+            said: Approval | Revocation = parse_approval(content.payload)
+        elif is_kind(content.type, "revocation"):
+            said = parse_revocation(content.payload)
+        else:
+            raise Bad("wrong-kind", f"node {node} is of type {content.type}, no approval")
+        start = head.row.start or head.row.node
+        here = reached(
+            path,
+            files,
+            here,
+            node,
+            start,
+            head,
+            known.definition(head).nodes,
+            report,
+            frozenset([said.approval]) if isinstance(said, Revocation) else frozenset(),
+        )
+        if commit.author != ident(said):
+            report("wrong-author", f"the author is {one_line(commit.author, 120)!r}, who is not its person")
+        record = ApprovalRecord(node, commit.oid, commit.committer, commit.time, said)
+        given = self._given(said, commit.parents[0]) if before is not None else None
+        role = self._check_said(record, given, head, here, report)
+        if isinstance(said, Approval):
+            output = known.content(here, said.output).payload
+            message = layout.approval_message(node, said.role, pages.verdict(output))
+            check_page(known.objects, files, path, report, lambda: pages.approval_page(said, output))
+        else:
+            message = layout.revocation_message(node, said.approval)
+            check_page(known.objects, files, path, report, lambda: pages.revocation_page(said))
+        known.message(commit, report, (message,))
+        row = commit_row(commit.oid, "approval", node, commit.parents, commit.time)
+        return Record(row._replace(start=start, role=role), commit.tree)
+
+    def _check_said(
+        self,
+        record: ApprovalRecord,
+        given: ApprovalRecord | None,
+        head: Record,
+        here: Mapping[Hash, Node],
+        report: Report,
+    ) -> str:
+        said = record.said
+        if isinstance(said, Revocation):
+            if given is None or not isinstance(given.said, Approval):
+                raise Bad("wrong-chain", f"revocation {record.hash} is of no approval before it")
+            if problem := self.people.record_problem(record):
+                report(FORGED, f"revocation {record.hash}: {problem}")
+            elif not same_person(record, given, self.people):
+                report(FORGED, f"{said.by} takes back what {given.said.by} approved")
+            return given.said.role
+        if (said.start, said.prev) != (head.row.start or head.row.node, _prev(head)):
+            report("wrong-chain", f"approval {record.hash} is not of the head {head.row.node}")
+        decision = self._known.decision(head) if head.decided else None
+        workflow = self._known.definition(head).workflow
+        role = workflow.roles.get(said.role)
+        if (
+            role is None
+            or not role.approvers
+            or (decision is not None and not _calls_for(decision, said.role))
+        ):
+            report("wrong-role", f"approval {record.hash} is of {said.role}, which has no approvers next")
+            return said.role
+        output = self._known.content(here, said.output)
+        if output.type != role.schema:
+            report("wrong-output", f"output {said.output} is of type {output.type}, not of {said.role}'s")
+        if isinstance(decision, Next):
+            gate = self._gate(role, decision, head)
+            code, why = judge(gate, record, said, self.people)
+            if code not in (COUNTS, UNJUDGED):
+                report(FORGED if code == STALE else code, f"approval {record.hash}: {why}")
+        return said.role
+
+    def _united(
+        self, commit: CommitObject, node: Hash, first: Record, last: Record, report: Report
+    ) -> Record:
+        objects = self._known.objects
+        sides = [self._folders(each.tree) for each in (first, last)]
+        found = self._folders(commit.tree)
+        self._check_attributes(commit.tree, report)
+        if found.keys() != sides[0].keys() | sides[1].keys():
+            report("changed-file", "the commit does not have the approvals of both its sides, and no others")
+        elif any(oid not in (side.get(name) for side in sides) for name, oid in found.items()):
+            report("changed-file", "the commit changes an approval of its sides")
+        extra = [
+            name for _, name, _ in objects.tree(commit.tree) if name not in (b".gitattributes", b"approvals")
+        ]
+        if extra:
+            report("extra-file", "the commit has more than the approvals of its sides")
+        if node not in (first.row.node, last.row.node):
+            report("wrong-message", f"node {node} is not that of one of the two sides")
+        if commit.author != commit.committer or commit.committer != _NOBODY:
+            report("wrong-author", f"two sides are united by {_NOBODY}")
+        self._known.message(commit, report, (layout.united_message("approval", node),))
+        row = commit_row(commit.oid, "approval", node, commit.parents, commit.time)
+        return Record(row._replace(start=first.row.start, role=first.row.role), commit.tree)
+
+    def _folders(self, tree: bytes) -> dict[bytes, bytes]:
+        row = row_of(self._known.objects, tree, "approvals")
+        if row is None or row[0] != FOLDER:
+            raise Bad("missing-file", "there is no folder of approvals", Oid(raw=tree))
+        return {name: oid for _, name, oid in self._known.objects.tree(row[2])}
+
+    def _check_attributes(self, tree: bytes, report: Report) -> None:
+        row = row_of(self._known.objects, tree, ".gitattributes")
+        if row is None or row[0] != FILE:
+            report("missing-file", "there is no .gitattributes")
+        elif self._known.objects.blob(row[2]) != layout.GITATTRIBUTES:
+            report("wrong-page", ".gitattributes is not the one of the format", Oid(raw=row[2]))
+
+    def _given(self, said: Approval | Revocation, tip: Oid) -> ApprovalRecord | None:
+        """Return the approval that a revocation takes back, which `tip` leads to."""
+        if isinstance(said, Approval):
+            return None
+        return next((each for each in self._records_up_to(tip) if each.hash == said.approval), None)
+
+    def _records_up_to(self, tip: Oid) -> list[ApprovalRecord]:
+        count = 0
+
+        def link(oid: Oid) -> ApprovalLink | None:
+            nonlocal count
+            count += 1
+            if count > MOST:
+                raise Bad("tree-limit", f"a thread has over {MOST} approvals", tip)
+            if oid not in self._links:
+                self._links[oid] = self._link(oid)
+            return self._links[oid]
+
+        return records_up_to(tip, link, self._parsed)
+
+    def _link(self, oid: Oid) -> ApprovalLink | None:
+        row = self._row(oid.raw)
+        if row is None or row.kind != "approval":
+            return None
+        commit = self._known.objects.commit(oid)
+        return ApprovalLink(row.node, commit.parents, commit.committer, commit.time)
+
+    def _parsed(self, node: Hash) -> Approval | Revocation:
+        if node not in self._said:
+            self._said[node] = parse_said(self._known.nodes.get(node))
+        return self._said[node]
+
+    # Steps
+
+    def check_parents(
+        self, commit: CommitObject, made: Step, detail: Node, head: Record, report: Report
+    ) -> None:
+        """Check the parents of a step that no sub-workflow did: at a gate the last of its approvals is the
+        second."""
+        role = self._known.definition(head).workflow.roles.get(made.role)
+        is_gate = role is not None and bool(role.approvers) and bool(_named(detail))
+        if is_gate and not commit.committer:
+            return
+        if len(commit.parents) != (2 if is_gate else 1):
+            which = (
+                "has its approvals as its second"
+                if is_gate
+                else "has one parent, but for one of a sub-workflow"
+            )
+            report("wrong-parent", f"a step of {made.role} {which}")
+        elif is_gate:
+            last = self._known.parent(commit, 1, ("approval",))
+            if last is not None and last.row.start != made.start:
+                report("wrong-parent", "the approvals are of another thread")
+
+    def check_step(
+        self,
+        commit: CommitObject,
+        node: Hash,
+        made: Step,
+        head: Record,
+        output: Node,
+        detail: Node,
+        here: Mapping[Hash, Node],
+        report: Report,
+    ) -> None:
+        """Check who answered in a step, and what they were shown. `head` is the record before."""
+        named, decision = _named(detail), self._known.decision(head) if head.decided else None
+        role = self._known.definition(head).workflow.roles.get(made.role)
+        self._check_rehearsal(made, head, report)
+        if role is not None and role.approvers and isinstance(decision, Next) and decision.role == made.role:
+            if made.agent == REHEARSE or output.type == QUESTION:
+                return
+            self._check_gate(commit, node, made, head, role, decision, named, output, report)
+        elif named:
+            self._check_own(commit, node, made, head, decision, named, here, report)
+
+    def _check_gate(
+        self,
+        commit: CommitObject,
+        node: Hash,
+        made: Step,
+        head: Record,
+        role: Role,
+        decision: Next,
+        named: Sequence[Hash],
+        output: Node,
+        report: Report,
+    ) -> None:
+        if named and not commit.committer:
+            message = f"the commits of the approvals of {role.name} are not here"
+            self.unjudged.append(Unjudged(node, commit.oid, message))
+            return
+        records: list[ApprovalRecord] = []
+        second = self._row(commit.parents[1].raw) if len(commit.parents) == 2 else None
+        if second is not None and second.kind == "approval":
+            records = self._records_up_to(commit.parents[1])
+
+        def payload(target: Hash) -> Any:
+            return self._known.nodes.get(target).payload
+
+        problems = step_problems(
+            self._gate(role, decision, head), records, named, output.payload, payload, self.people
+        )
+        for code, message in problems:
+            if code == UNJUDGED:
+                self.unjudged.append(Unjudged(node, commit.oid, message))
+            else:
+                report(code, message)
+        given = [each.said for each in records if each.hash in named]
+        for name, said in zip((each.hash for each in records if each.hash in named), given, strict=True):
+            if isinstance(said, Approval):
+                self._note_diff(name, node, said, head, commit)
+        if made.output not in {said.output for said in given if isinstance(said, Approval)}:
+            report(FORGED, f"output {made.output} is none that was approved")
+
+    def _note_diff(self, name: Hash, step: Hash, said: Approval, head: Record, commit: CommitObject) -> None:
+        part = next((part for part in said.shown.parts if part.name == "diff"), None)
+        code = self._code(head) if part is not None else None
+        if part is not None and code is not None:
+            self.diffs.append(ApprovedDiff(name, step, code.base, code.commit, part.sha256, str(commit.oid)))
+
+    def _check_own(
+        self,
+        commit: CommitObject,
+        node: Hash,
+        made: Step,
+        head: Record,
+        decision: Decision | str | None,
+        named: Sequence[Hash],
+        here: Mapping[Hash, Node],
+        report: Report,
+    ) -> None:
+        """Check an answer whose record is the step itself."""
+        if len(named) != 1:
+            report(FORGED, f"a step of {made.role} is the answer of one person, and names {len(named)}")
+            return
+        content = self._known.content(here, named[0])
+        if not is_kind(content.type, "approval"):
+            report("wrong-detail", f"the detail names node {named[0]} as an approval, which is none")
+            return
+        said = parse_approval(content.payload)
+        if (said.start, said.prev, said.role, said.output) != (made.start, made.prev, made.role, made.output):
+            report(FORGED, f"approval {named[0]} is of another answer than the step")
+        self._note_diff(named[0], node, said, head, commit)
+        if commit.committer and commit.committer != ident(said):
+            by = one_line(commit.committer, 80)
+            report(FORGED, f"approval {named[0]} says {said.by}, and the step is committed by {by}")
+        if commit.committer and said.at > commit.time + SKEW:
+            report(FORGED, f"approval {named[0]} is of a time after its commit")
+        if said.digest != said.shown.digest:
+            report(FORGED, f"the digest of approval {named[0]} is not that of its parts")
+        if isinstance(decision, Next | AwaitingAnswer):
+            expected = self._shown(head, made.role, decision)
+            if said.shown.without_diff != expected.without_diff:
+                report(STALE, f"{said.by} was shown something else than the thread has there")
+
+    def _check_rehearsal(self, made: Step, head: Record, report: Report) -> None:
+        """Report made-up approvals in a thread that isn't a rehearsal."""
+        workflow = self._known.definition(head).workflow
+        gates = {name for name, role in workflow.roles.items() if role.approvers}
+        if not gates or made.role == USER or made.agent == PERSON:
+            return
+        self._known.past.go_to(head, self._known.records)
+        steps = self._known.past.steps
+        if made.role in gates and made.agent == REHEARSE:
+            if any(step.agent not in (REHEARSE, PERSON) for step in steps):
+                report(MISSING, f"the approvals of {made.role} are made up in a thread that is no rehearsal")
+        elif made.agent != REHEARSE and made.role not in gates:
+            made_up = next((step for step in steps if step.role in gates and step.agent == REHEARSE), None)
+            if made_up is not None:
+                report(MISSING, f"{made.role} goes on from approvals of {made_up.role} that are made up")
+
+    # What was shown
+
+    def _gate(self, role: Role, decision: Next, head: Record) -> Gate:
+        key = head.row.oid, role.name
+        if key not in self._gates:
+            if len(self._gates) >= 1024:
+                self._gates.clear()
+            self._gates[key] = Gate(
+                role,
+                self._known.nodes.get(role.schema).payload,
+                self._known.name_of(head),
+                head.row.start or head.row.node,
+                _prev(head),
+                self._shown(head, role.name, decision),
+                self._authors(head) if role.not_author else (),
+            )
+        return self._gates[key]
+
+    def _shown(self, head: Record, role: str, decision: Next | AwaitingAnswer) -> Shown:
+        known, workflow = self._known, self._known.definition(head).workflow
+        known.past.go_to(head, known.records)
+        start = known.start_of(head.row.start or head.row.node)
+        if isinstance(decision, Next):
+            asked = asked_of(workflow.roles.get(role), decision.instruction)
+        else:
+            asked = "question", decision.question or ""
+        return shown(start.prompt, asked, output_before(known.past.steps), self._code(head))
+
+    def _code(self, head: Record) -> Revision | None:
+        newest, first = self._codes_at(head)
+        return newest._replace(base=first) if newest is not None else None
+
+    def _codes_at(self, head: Record) -> tuple[Revision | None, str]:
+        """Return the newest code up to a head, and the base of the first."""
+        chain: list[Record] = []
+        at: Record | None = head
+        while at is not None and at.row.oid not in self._codes:
+            chain.append(at)
+            parent = at.row.parent if at.row.kind == "step" else None
+            at = self._record(parent) if parent is not None else None
+        state = self._codes[at.row.oid] if at is not None else (None, "")
+        for record in reversed(chain):
+            code, first = self._own_code(record)
+            if code is not None:
+                state = code, state[1] or first
+            self._codes[record.row.oid] = state
+        return state
+
+    def _own_code(self, record: Record) -> tuple[Revision | None, str]:
+        if record.row.merged is not None and (child := self._record(record.row.merged)) is not None:
+            return self._codes_at(child) if child.row.kind == "step" else (None, "")
+        code = record.code
+        if record.trusted and record.step is not None:
+            detail = self._known.nodes.get(record.step.detail)
+            code = parse_detail(detail.payload).code if is_kind(detail.type, "detail") else None
+        return (code, code.base) if code is not None else (None, "")
+
+    def _authors(self, head: Record) -> tuple[tuple[Oid, str], ...]:
+        roles: dict[Hash, frozenset[str]] = {}
+
+        def is_gate(workflow: Hash, role: str) -> bool:
+            if workflow not in roles:
+                found = parse_workflow(self._known.nodes.get(workflow).payload).roles
+                roles[workflow] = frozenset(name for name, each in found.items() if each.approvers)
+            return role in roles[workflow]
+
+        def committer(oid: bytes) -> str:
+            return self._known.objects.commit(Oid(raw=oid)).committer
+
+        return authors_of(head.row, self._row, committer, is_gate)
+
+    def _record(self, oid: bytes) -> Record | None:
+        known = self._known
+        return known.records[oid] if oid in known.records else known.trust(Oid(raw=oid))
+
+    def _row(self, oid: bytes) -> CommitRow | None:
+        record = self._record(oid)
+        return record.row if record is not None else None
+
+
+_NOBODY = "uwf <uwf@localhost>"
+
+
+def _named(detail: Node) -> tuple[Hash, ...]:
+    return parse_detail(detail.payload).approvals if is_kind(detail.type, "detail") else ()
+
+
+def _prev(head: Record) -> Hash | None:
+    return head.row.node if head.row.kind == "step" else None
+
+
+def _calls_for(decision: Decision | str, role: str) -> bool:
+    return isinstance(decision, Next) and decision.role == role
