@@ -34,6 +34,7 @@ OURS = (
     "mcp",
     "traces",
     "importers",
+    "ci",
 )
 ENTRY_POINTS = "uwf.extensions"
 
