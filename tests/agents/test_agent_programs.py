@@ -12,7 +12,7 @@ def test_every_program_is_pinned_to_one_version() -> None:
     for file in PINS.rglob("*"):
         if file.suffix == ".json":
             versions = json.loads(file.read_text())["dependencies"].values()
-            assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in versions)
+            assert all(re.fullmatch(r"\d+\.\d+\.\d+(-beta\.\d+)?", version) for version in versions)
         elif file.is_file():
             assert re.fullmatch(r"[a-z-]+(\[[a-z]+\])?==[0-9.]+\n", file.read_text())
 

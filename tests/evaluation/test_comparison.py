@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from uwf_git.base.junit import ERROR, FAILED, SKIPPED, CaseOutcome, junit
 from uwf_git.ext.evaluation.comparison import (
     LOSS,
     TIE,
@@ -19,7 +20,6 @@ from uwf_git.ext.evaluation.comparison import (
     drop,
     overall,
 )
-from uwf_git.ext.evaluation.junit import ERROR, FAILED, SKIPPED, CaseOutcome, junit
 
 RUNS = st.lists(
     st.builds(

@@ -35,6 +35,7 @@ OURS = (
     "traces",
     "importers",
     "attest",
+    "ci",
 )
 ENTRY_POINTS = "uwf.extensions"
 

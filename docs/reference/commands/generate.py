@@ -31,6 +31,7 @@ PAGES = (
     "costs",
     "evaluation",
     "review",
+    "ci",
     "sharing",
     "nodes",
     "tools",

@@ -23,14 +23,15 @@ from uwf_git.ext.evaluation.commands.running import RunOptions, carried_out, con
 from uwf_git.ext.evaluation.commands.sides import BASELINE, find_side, names_of
 from uwf_git.ext.evaluation.comparison import LOSS, SAME
 from uwf_git.ext.evaluation.records import ERROR
-from uwf_git.ext.evaluation.sides import side_of
+from uwf_git.ext.evaluation.sides import likest, matching, side_of
 from uwf_git.ext.evaluation.suite import Suites
 
 if TYPE_CHECKING:
+    from uwf_git.base.junit import CaseOutcome
     from uwf_git.ext.evaluation.comparison import Drop
-    from uwf_git.ext.evaluation.junit import CaseOutcome
-    from uwf_git.ext.evaluation.records import Result
+    from uwf_git.ext.evaluation.records import Result, SuiteRun
     from uwf_git.ext.evaluation.sides import Side
+    from uwf_git.ext.evaluation.suite import Suite
 
 PASSED, WORSE, UNDECIDED = "passed", "worse", "undecided"
 
@@ -192,8 +193,8 @@ def checked(
 ) -> list[CaseOutcome]:
     """Return the cases for a CI server: failures cause the check's failure, errors leave it undecided.
     `results` have the judgements; `unlike` is why the sides cannot be compared, or ""."""
-    from uwf_git.ext.evaluation.junit import ERROR as UNSURE
-    from uwf_git.ext.evaluation.junit import FAILED, SKIPPED, CaseOutcome
+    from uwf_git.base.junit import ERROR as UNSURE
+    from uwf_git.base.junit import FAILED, SKIPPED, CaseOutcome
 
     reasons: dict[str, list[str]] = {}
     for result in results:
@@ -231,6 +232,7 @@ def checked(
 @command(
     "uwf eval check issues --workflow solve-issue.yaml",
     "uwf eval check issues --max-drop 0.05 --repeat 5 --junit eval.xml",
+    "uwf eval check issues --workflow solve-issue.yaml --recorded",
     "git bisect run uwf eval check issues --workflow solve-issue.yaml",
     cls=_ForBisect,
 )
@@ -262,6 +264,9 @@ def checked(
     help="Exit 125 instead of warning if the baseline had other judges.",
 )
 @click.option(
+    "--recorded", is_flag=True, help="Run nothing: judge the newest recorded run of the workflow's version."
+)
+@click.option(
     "--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write JUnit XML to this file."
 )
 @running
@@ -272,6 +277,7 @@ def check(
     max_case_drop: float | None,
     against: str,
     same_judges: bool,
+    recorded: bool,
     junit: Path | None,
     options: RunOptions,
 ) -> None:
@@ -288,11 +294,15 @@ def check(
     if junit is not None and (junit.is_dir() or not os.access(junit.parent, os.W_OK)):
         raise Invalid(f"cannot write {junit}", "name another file")  # before anybody is paid
     before = suites.read(suite)
-    find_side(invocation, before, against)  # run nothing without a baseline
+    like = find_side(invocation, before, against)  # run nothing without a baseline
     _require_workflow(invocation, options.workflow)
-    done = carried_out(invocation, suite, (), (), options)
-    read = suites.read(suite)
-    now = side_of(read, done.run, names_of(instance, read), done.results, done.untried)
+    if recorded:
+        read = before
+        run, results, now = _recorded(invocation, read, options, like)
+    else:
+        done = carried_out(invocation, suite, (), (), options)
+        read, run, results = suites.read(suite), done.run, done.results
+        now = side_of(read, run, names_of(instance, read), results, done.untried)
     base = find_side(invocation, before, against, like=now)
     # For a changed case without a score, the variation of similar cases is known.
     gone = by_case(base.gone)
@@ -307,16 +317,34 @@ def check(
         invocation.warn(f"the scores may not mean the same: {judges.said}")
     _warn_of_apart(invocation, value, now)
     if junit is not None:
-        from uwf_git.ext.evaluation.junit import junit as written
+        from uwf_git.base.junit import junit as written
 
         about = [("baseline", base.said), ("run", now.said), ("verdict", value["verdict"])]
-        about += [
-            (name, said) for name, said in (("stopped", done.run.stopped), ("judges", judges.said)) if said
-        ]
-        text = written(suite, checked(value, fallen, now, done.results, unlike), about)
+        about += [(name, said) for name, said in (("stopped", run.stopped), ("judges", judges.said)) if said]
+        text = written(suite, checked(value, fallen, now, results, unlike), about)
         write_whole(junit, text.encode("utf-8", "replace"), force=True)
     invocation.emit(value, check_text)
-    raise_unless_passed(value, fallen, base, now, done.results, unlike)
+    raise_unless_passed(value, fallen, base, now, results, unlike)
+
+
+def _recorded(
+    invocation: Invocation, suite: Suite, options: RunOptions, like: Side
+) -> tuple[SuiteRun, Sequence[Result], Side]:
+    """Return the newest run of a version, judged as the other side was if there is one. Raises Undecided."""
+    version = find_version(invocation, options.workflow).hash if options.workflow else None
+    runs = {run.hash: run for run in matching(suite, version, options.agent)}
+    if not runs:
+        chosen = f" --workflow {options.workflow}" if options.workflow else ""
+        raise Undecided(
+            f"suite {suite.name} has no recorded run of this version"
+            if version
+            else f"suite {suite.name} has no recorded run",
+            f"run it where its agents may: uwf eval run {suite.name}{chosen}",
+        )
+    names = names_of(invocation.instance, suite)
+    now = likest((side_of(suite, run, names) for run in runs.values()), like)
+    run = runs[now.run]
+    return run, suite.results(run), now
 
 
 def _warn_of_apart(invocation: Invocation, value: Mapping[str, Any], now: Side) -> None:

@@ -16,13 +16,14 @@ _KIND = {FAILED: "worse", ERROR: "unknown", SKIPPED: "apart"}
 
 class CaseOutcome(NamedTuple):
     """A case. `wrong` is FAILED, ERROR, SKIPPED or ""; `message` is one line, `said` the details; `seconds`
-    are of all its runs."""
+    are of all its runs. `type` is the failure's, by default that of an evaluation."""
 
     name: str
     seconds: float
     wrong: str = ""
     message: str = ""
     said: str = ""
+    type: str = ""
 
 
 def junit(suite: str, cases: Sequence[CaseOutcome], about: Sequence[tuple[str, str]] = ()) -> str:
@@ -50,10 +51,8 @@ def _case(suite: str, case: CaseOutcome) -> list[str]:
         f'    <testcase classname={_quoted(suite)} name={_quoted(case.name)} time="{_seconds(case.seconds)}"'
     )
     if case.wrong:
-        kind = _KIND[case.wrong]
-        inner = (
-            f'<{case.wrong} message={_quoted(case.message)} type="{kind}">{_text(case.said)}</{case.wrong}>'
-        )
+        kind = case.type or _KIND[case.wrong]
+        inner = f"<{case.wrong} message={_quoted(case.message)} type={_quoted(kind)}>{_text(case.said)}</{case.wrong}>"
     elif case.said:
         inner = f"<system-out>{_text(case.said)}</system-out>"
     else:

@@ -1,0 +1,15 @@
+"""Checks on a forge: verified branches, checked workflows, annotations and one comment, in its CI."""
+
+from uwf_git.ext import Command, Extension
+
+EXTENSION = Extension(
+    "ci",
+    commands=(
+        Command(
+            "ci",
+            "uwf_git.ext.ci.tree:ci",
+            "Check published threads and changed workflows in a forge's CI.",
+            "Share",
+        ),
+    ),
+)

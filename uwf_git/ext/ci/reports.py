@@ -1,0 +1,96 @@
+"""Reports for programs: SARIF 2.1.0, GitLab's code quality, JUnit."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from uwf_git.base.junit import ERROR, FAILED, CaseOutcome, junit
+from uwf_git.base.text import one_line
+from uwf_git.base.version import VERSION
+from uwf_git.ext.ci.result import Check, Problem
+
+FALLBACK = "README.md"
+"""The file of problems that are in none: code scanning and code quality take no other."""
+
+_SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_HOME = "https://pypi.org/project/uwf-git/"
+_SEVERITIES = {"error": "critical", "warning": "minor", "note": "info"}
+
+
+def sarif(checks: Iterable[Check]) -> dict[str, Any]:
+    """Return a SARIF log with a result for each problem."""
+    found = [problem for check in checks for problem in check.problems]
+    codes = sorted({each.code for each in found})
+    driver = {
+        "name": "uwf",
+        "version": VERSION,
+        "informationUri": _HOME,
+        "rules": [{"id": code, "shortDescription": {"text": _described(code)}} for code in codes],
+    }
+    results = [
+        {
+            "ruleId": each.code,
+            "ruleIndex": codes.index(each.code),
+            "level": each.level,
+            "message": {"text": each.message},
+            "locations": [_location(each)],
+            "partialFingerprints": {"uwf/v1": _fingerprint(each)},
+        }
+        for each in found
+    ]
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def code_quality(checks: Iterable[Check]) -> list[dict[str, Any]]:
+    """Return GitLab's code quality report; each fingerprint is unique, as GitLab shows only one of equal ones."""
+    found: dict[str, dict[str, Any]] = {}
+    for problem in (problem for check in checks for problem in check.problems):
+        fingerprint = _fingerprint(problem)
+        found[fingerprint] = {
+            "description": problem.message,
+            "check_name": f"uwf/{problem.code}",
+            "fingerprint": fingerprint,
+            "severity": _SEVERITIES[problem.level],
+            "location": {"path": problem.path or FALLBACK, "lines": {"begin": problem.line or 1}},
+        }
+    return list(found.values())
+
+
+def junit_report(checks: Sequence[Check]) -> str:
+    """Return JUnit XML with a case for each check."""
+    return junit("uwf", [_case(check) for check in checks])
+
+
+def _case(check: Check) -> CaseOutcome:
+    lines = [check.summary, *(_line(each) for each in check.problems)]
+    wrong = (ERROR if check.status == 125 else FAILED) if check.status else ""
+    message = check.summary if wrong else ""
+    return CaseOutcome(f"{check.kind} {check.name}", 0.0, wrong, message, "\n".join(lines), "uwf")
+
+
+def _line(problem: Problem) -> str:
+    where = (
+        f"{problem.path}:{problem.line}: " if problem.line else f"{problem.path}: " if problem.path else ""
+    )
+    return f"{where}{problem.level}: {problem.code}: {problem.message}"
+
+
+def _location(problem: Problem) -> dict[str, Any]:
+    uri = quote(problem.path or FALLBACK, errors="surrogateescape")
+    region = {"startLine": problem.line or 1}
+    return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}
+
+
+def _fingerprint(problem: Problem) -> str:
+    parts = (problem.code, problem.path, str(problem.line), problem.message)
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _described(code: str) -> str:
+    from uwf_git.verify.findings import CODES
+
+    return one_line(CODES.get(code, code.replace("-", " ")), 300)

@@ -1,0 +1,141 @@
+"""Recorded scores of a changed workflow against the baselines of its suites.
+
+No agent runs: a CI job of a change must not pay or act for it. So only a suite with results for exactly this version
+can be judged; of another it is said how to get them. Suites and baselines are pulled from the
+job's checkout into a temporary store, which verifies them.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from uwf_cli.invocation import itself
+
+from uwf_git.base.errors import Undecided, UwfError, Worse
+from uwf_git.base.text import one_line
+from uwf_git.ext.ci.checkout import Checkout
+from uwf_git.ext.ci.quotes import block, span
+from uwf_git.ext.ci.result import Check, Problem
+from uwf_git.workflow.compile import Compiled
+
+SUITES, BASELINES = "refs/uwf/evals/", "refs/uwf/baselines/"
+MOST = 20
+"""Suites that one workflow is held against."""
+
+_SECONDS = 300.0
+
+
+def checked_scores(checkout: Checkout, workflows: Mapping[str, Compiled]) -> Iterator[Check]:
+    """Yield a check for each suite with a baseline of one of these workflows, by the path of its file."""
+    suites = {name.removeprefix(SUITES) for name in checkout.branches(SUITES)}
+    names = {name.removeprefix(BASELINES) for name in checkout.branches(BASELINES)} & suites
+    if not names or not workflows:
+        return
+    with tempfile.TemporaryDirectory(prefix="uwf-ci-") as folder:
+        root = Path(folder) / "root"
+        code, _, error = _uwf(root, "clone", str(checkout.git_dir))
+        if code:
+            said = f"the suites cannot be read: {error}"
+            yield Check("suite", "*", UwfError.exit_status, said, (Problem("error", "suites", said),))
+            return
+        _, baselines, _ = _uwf(root, "eval", "baseline", "list")
+        for path, compiled in workflows.items():
+            file = _written(Path(folder), path, compiled)
+            theirs = [each for each in baselines or () if _is_of(root, each, compiled.workflow.name)]
+            for baseline in theirs[:MOST]:
+                yield _checked(root, str(baseline["suite"]), path, file)
+
+
+def _checked(root: Path, suite: str, path: str, file: Path) -> Check:
+    code, value, error = _uwf(root, "eval", "check", suite, "--workflow", str(file), "--recorded")
+    verdict = value.get("verdict") if isinstance(value, dict) else None
+    if code == 0:
+        return Check(
+            "suite", suite, 0, "not worse than its baseline", page=_page(suite, value), value=_kept(value)
+        )
+    if code == Worse.exit_status:
+        problem = Problem("error", Worse.code, error, path, 1)
+        return Check(
+            "suite", suite, code, "worse than its baseline", (problem,), _page(suite, value), _kept(value)
+        )
+    if code == Undecided.exit_status:
+        how = f"uwf eval run {shlex.quote(suite)} --workflow {shlex.quote(path)}\nuwf push"
+        page = f"Suite {span(suite)} was not judged: {span(error, 300)}. No agent runs here; on your machine:"
+        page += f"\n\n{block(how)}"
+        said = "not judged: " + error
+        return Check(
+            "suite", suite, 0, said, (Problem("note", Undecided.code, error, path, 1),), page, _kept(value)
+        )
+    said = error or f"uwf eval check ended with {code} ({verdict})"
+    return Check("suite", suite, UwfError.exit_status, said, (Problem("error", "suites", said, path, 1),))
+
+
+def _uwf(root: Path, *arguments: str) -> tuple[int, Any, str]:
+    """Return the exit status, the JSON and the error of a call of `uwf` on the store of this job."""
+    call = [*itself("json", *arguments), "--root", str(root)]
+    try:
+        done = subprocess.run(
+            call,
+            cwd=root.parent,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Undecided.exit_status, None, f"{arguments[0]} took over {_SECONDS:g} s"
+    return done.returncode, _json(done.stdout), _error(done.stderr)
+
+
+def _json(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _error(text: bytes) -> str:
+    for line in reversed(text.splitlines()):
+        value = _json(line)
+        if isinstance(value, dict) and isinstance(value.get("error"), dict):
+            return one_line(str(value["error"].get("message", "")), 500)
+    return ""
+
+
+def _is_of(root: Path, baseline: Any, workflow: str) -> bool:
+    """Return whether a baseline, as listed, is of a workflow with this name."""
+    if not isinstance(baseline, dict) or "suite" not in baseline:
+        return False
+    said = str(baseline.get("said", ""))
+    return said.partition(" ")[0] == workflow
+
+
+def _written(folder: Path, path: str, compiled: Compiled) -> Path:
+    """Return a copy of a workflow's file, with those that it includes, outside of the checkout."""
+    place = Path(tempfile.mkdtemp(dir=folder))
+    file = place / Path(path).name
+    file.write_bytes(compiled.source.text)
+    for name, data in compiled.source.includes.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(data)
+    return file
+
+
+def _kept(value: Any) -> dict[str, Any]:
+    names = ("verdict", "drop", "worseCases", "unsureCases")
+    return {name: value[name] for name in names if name in value} if isinstance(value, dict) else {}
+
+
+def _page(suite: str, value: Any) -> str:
+    if not isinstance(value, dict):
+        return ""
+    lines = [f"Suite {span(suite)}: {span(str(value.get('verdict', '')))}, of recorded scores."]
+    for each in value.get("worseCases", ())[:MOST]:
+        lines.append(f"- {span(str(each['case']))}: {each['before']:.2f} before, {each['now']:.2f} now")
+    return "\n".join(lines)

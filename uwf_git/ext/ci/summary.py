@@ -1,0 +1,50 @@
+"""The Markdown of a result: a job's summary, and the body of the comment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from uwf_git.ext.ci.quotes import span
+from uwf_git.ext.ci.result import Check, Problem, status_of
+
+LARGEST_SUMMARY = 900_000
+"""Bytes; GitHub takes 1 MiB for each step."""
+
+LARGEST_COMMENT = 60_000
+"""Bytes; GitHub takes 65,536 characters, GitLab 1,000,000, and a variable of the environment holds 128 KiB."""
+
+SHOWN_PROBLEMS = 30
+_LEFT_OUT = "\n\n*The rest is in the job's log.*\n"
+_RESULTS = {0: "passed", 13: "nothing to verify", 125: "undecided"}
+
+
+def markdown(checks: Sequence[Check], at_most: int) -> str:
+    """Return the page of a result, in whole sections of together at most N bytes."""
+    parts = [f"### uwf: {_result(checks)}"]
+    for check in checks:
+        title = f"#### {check.kind.capitalize()} {span(check.name)}"
+        parts.append("\n\n".join(filter(None, (title, check.page or span(check.summary, 300)))))
+    text = ""
+    for number, part in enumerate(parts):
+        grown = f"{text}\n\n{part}" if number else part
+        if len(grown.encode("utf-8", "replace")) > at_most - len(_LEFT_OUT.encode()):
+            return text + _LEFT_OUT
+        text = grown
+    return f"{text}\n"
+
+
+def listed(problems: Sequence[Problem]) -> str:
+    """Return a list of problems, at most SHOWN_PROBLEMS."""
+    lines = []
+    for each in problems[:SHOWN_PROBLEMS]:
+        line = f":{each.line}" if each.line else ""
+        where = f" in {span(each.path + line, 200)}" if each.path else ""
+        lines.append(f"- {span(each.code)}{where}: {span(each.message, 300)}")
+    if len(problems) > SHOWN_PROBLEMS:
+        lines.append(f"- and {len(problems) - SHOWN_PROBLEMS} more, in the log")
+    return "\n".join(lines)
+
+
+def _result(checks: Sequence[Check]) -> str:
+    status = status_of(checks)
+    return _RESULTS.get(status, "failed")

@@ -1,0 +1,189 @@
+"""The verification of a branch, and the front page of its thread.
+
+The page of a comment is made of the commits' messages, which verification compares with the nodes; of a branch that
+isn't what its nodes say, none is shown.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import NamedTuple
+
+from uwf_git.api.check import Report, check_tree
+from uwf_git.base.errors import (
+    NothingToVerify,
+    RequirementUnmet,
+    Rewritten,
+    StoreDamaged,
+    Undecided,
+    UwfError,
+)
+from uwf_git.base.text import counted, one_line
+from uwf_git.ext.ci.checkout import Checkout, Commit, Subject
+from uwf_git.ext.ci.quotes import block, span
+from uwf_git.ext.ci.requirements import unmet
+from uwf_git.ext.ci.result import Check, Problem
+from uwf_git.ext.ci.summary import SHOWN_PROBLEMS, listed
+
+SHOWN_STEPS = 60
+_STATES = {
+    "**Ended**": "ended",
+    "**Failed**": "failed",
+    "**Waits for an answer**": "waits for an answer",
+    "**A conversation**": "a conversation",
+    "**Under way**": "under way",
+}
+_WRONG = {
+    StoreDamaged.exit_status: "Not what it says it is",
+    Rewritten.exit_status: "Its history was rewritten",
+    RequirementUnmet.exit_status: "Not signed as the trust policy requires",
+    Undecided.exit_status: "Not checked to the end",
+}
+_STEP = re.compile(r"([0-9]{4,}) ([^:]*)(?:: (.*))?")
+
+
+class Verified(NamedTuple):
+    """A verified subject. `kind` is that of the record that it ends with, such as `step`, "" if it ends with
+    none; `is_empty`: there is nothing of uwf's in it."""
+
+    check: Check
+    kind: str
+    is_empty: bool = False
+
+
+def verify_subject(checkout: Checkout, subject: Subject) -> Verified:
+    """Verify a subject's commit with its past."""
+    kind = checkout.kind(subject.record)
+    try:
+        report = check_tree(checkout.folder, subject.ref, subject.branch)
+        holds = report.published.subjects if report.published is not None else ()
+        report = report._replace(findings=[*report.findings, *unmet(checkout, subject, holds)])
+    except NothingToVerify:
+        said = "there is nothing to verify"
+        problem = Problem("error", NothingToVerify.code, f"{subject.name}: {said}")
+        page = f"There is nothing of uwf's in {span(subject.name)}."
+        status = NothingToVerify.exit_status
+        return Verified(Check("branch", subject.name, status, said, (problem,), page), kind, True)
+    except UwfError as error:
+        # One branch must not keep the others of a sweep from being checked.
+        said = one_line(error.message, 1000)
+        problem = Problem("error", error.code, said)
+        return Verified(Check("branch", subject.name, error.exit_status, said, (problem,)), kind)
+    problems = _problems(report)
+    found = report.verified
+    counts = [counted(number, what) for number, what in ((found.steps, "step"), (found.nodes, "node"))]
+    wrong = counted(len(report.findings), "finding") if report.findings else "nothing is wrong"
+    value = {"verified": {"threads": found.threads, "steps": found.steps, "nodes": found.nodes}}
+    page = (
+        _wrong(_status(report), problems) if report.findings else _front_page(checkout, subject, kind, report)
+    )
+    parts = [page, *_remarks(report), _locally(subject)]
+    check = Check(
+        "branch",
+        subject.name,
+        _status(report),
+        f"{', '.join(counts)}: {wrong}",
+        problems,
+        "\n\n".join(filter(None, parts)),
+        value,
+    )
+    return Verified(check, kind)
+
+
+def _status(report: Report) -> int:
+    """Return the exit status that `uwf verify` has for a report."""
+    if report.is_damaged:
+        return StoreDamaged.exit_status
+    if report.is_rewritten:
+        return Rewritten.exit_status
+    if report.is_untrusted:
+        return RequirementUnmet.exit_status
+    return Undecided.exit_status if report.findings else 0
+
+
+def _problems(report: Report) -> tuple[Problem, ...]:
+    found = [
+        Problem("error", each.code, one_line(each.message, 1000), each.path, each.line)
+        for each in report.findings
+    ]
+    found += [
+        Problem("warning", each.code, one_line(each.message, 1000)) for each in report.verified.warnings
+    ]
+    found += [Problem("note", each.code, one_line(each.message, 1000)) for each in report.verified.notes]
+    return tuple(found)
+
+
+def _remarks(report: Report) -> list[str]:
+    return [
+        f"{word}: {span(one_line(each.message, 300), 300)}"
+        for word, remarks in (("Warning", report.verified.warnings), ("Note", report.verified.notes))
+        for each in remarks[:SHOWN_PROBLEMS]
+    ]
+
+
+def _wrong(status: int, problems: tuple[Problem, ...]) -> str:
+    errors = [each for each in problems if each.level == "error"]
+    return f"**{_WRONG[status]}**: {counted(len(errors), 'finding')}.\n\n{listed(errors)}"
+
+
+def _front_page(checkout: Checkout, subject: Subject, kind: str, report: Report) -> str:
+    if kind not in ("step", "start"):
+        holds = report.published.subjects if report.published is not None else ()
+        rows = [f"- {each.kind} {span(each.name)}{_length(each.steps)}" for each in holds[:SHOWN_STEPS]]
+        return "\n".join(["**Verified**: every file is what the nodes say.", "", *rows])
+    steps: list[Commit] = []
+    start: Commit | None = None
+    workflow: Commit | None = None
+    for commit in checkout.log(subject.record):
+        record = commit.trailers.kind if commit.trailers else ""
+        if record == "step" and start is None:
+            steps.append(commit)
+        elif record == "start" and start is None:
+            start = commit
+        else:
+            workflow = commit if record == "workflow" else None
+            break
+    lines = [f"**Verified**: {_state(checkout, subject)} after {counted(len(steps), 'step')}."]
+    if start is not None:
+        title = start.subject.partition(": ")[2]
+        lines[0] += f" The task: {span(title)}"
+    if workflow is not None:
+        name = workflow.subject.removeprefix("workflow ").rpartition(" ")[0]
+        version = workflow.trailers.node if workflow.trailers else ""
+        lines.append(f"Workflow {span(name)}, version {span(version)}.")
+    steps.reverse()
+    shown = steps if len(steps) <= SHOWN_STEPS else [*steps[:5], *steps[5 - SHOWN_STEPS :]]
+    rows = [_step(commit) for commit in shown]
+    if len(shown) < len(steps):
+        rows.insert(5, f"- … {len(steps) - len(shown)} more …")
+    return "\n\n".join([*lines, "\n".join(rows)] if rows else lines)
+
+
+def _length(steps: int) -> str:
+    return f", {counted(steps, 'step')}" if steps else ""
+
+
+def _step(commit: Commit) -> str:
+    match = _STEP.fullmatch(commit.subject)
+    number, role, verdict = (
+        (match[1].lstrip("0"), match[2], match[3] or "") if match else ("", commit.subject, "")
+    )
+    said = f": {span(verdict)}" if verdict else ""
+    code = commit.trailer("Uwf-Code")
+    left = f", code {span(code[:12])}" if code else ""
+    return f"- {number} {span(role, 60)}{said} by {span(commit.trailer('Uwf-Agent'), 60)}{left}"
+
+
+def _state(checkout: Checkout, subject: Subject) -> str:
+    page = (checkout.file(subject.record, "README.md") or b"").decode("utf-8", "replace")
+    state = next(iter(page.split("\n\n", 2)[1:2]), "")
+    return next((word for begin, word in _STATES.items() if state.startswith(begin)), "a thread")
+
+
+def _locally(subject: Subject) -> str:
+    if not subject.source:
+        return ""
+    name = f"origin/{subject.source.removeprefix('refs/').removeprefix('heads/')}"
+    fetched = f"git fetch origin {shlex.quote(f'+{subject.source}:refs/remotes/{name}')}"
+    return "On your machine:\n\n" + block(f"{fetched}\nuwf verify {shlex.quote(name)}")
