@@ -121,17 +121,11 @@ def diff_of(project: Project, commit: str, at_most: int) -> bytes:
 def raw_diff(instance: Instance, thread: ThreadId | None, code: Revision) -> bytes | None:
     """Return what an approval's diff is the digest of, None if the commits are not on this machine, or it has more
     than RAW_BYTES."""
-    from uwf_git.base.errors import WorkspaceFailed
-
-    for project in _projects(instance, thread):
-        try:
-            if not _has(project, code.commit, code.base):
-                continue
+    for project in projects_with(instance, thread, code):
+        with suppress(RemoteFailed):  # a shallow or partial clone
             git = project.git(variables=_VARIABLES)
             found = git.run(*DIFF, code.base, code.commit, "--", at_most=RAW_BYTES + 1).out
             return found if len(found) <= RAW_BYTES else None
-        except (WorkspaceFailed, RemoteFailed):  # a shallow or partial clone, or a repository that is gone
-            continue
     return None
 
 
