@@ -6,7 +6,6 @@
 openssl. Exit 0: each word of FILE is in the thread's commits, or signed. 1: something differs, or is not proved.
 """
 import argparse, base64, hashlib, json, pathlib, re, subprocess, sys, tempfile, time
-
 FORMAT, EMPTY = "https://uwf-git.invalid/schemas/audit-report/v1", "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 NODE = r"^:\S+ \S+ \S+ (\S+) \S\t(?:workflow|start|steps/(?:[0-9]+xx/)?[^/\n]+)/nodes/([0-9A-Z]{13})\.json$"
 ID, wrong, unproved = re.compile("[0-9a-f]{40,64}"), [], []
@@ -21,8 +20,7 @@ def git(*words, clone=None):
 def read(oid, kind):
     done = called("git", "--no-replace-objects", "-C", args.clone, "cat-file", kind, oid)
     found = hashlib.sha1(b"%s %d\0%s" % (kind.encode(), len(done.stdout), done.stdout)).hexdigest()
-    text = done.stdout.decode("utf-8", "replace")
-    return text if found == oid else sys.exit(f"{kind} {oid} is not in the clone, or damaged")
+    return done.stdout.decode("utf-8", "replace") if found == oid else sys.exit(f"{kind} {oid} is gone, or damaged")
 
 def made_by(oid, kind):  # of a commit or tag the message, the parents, the time, and who made it
     head, _, text = read(oid, kind).partition("\n\n")
@@ -45,8 +43,7 @@ def signature(oid, kind):  # as git judges it
     return {"state": state, "signer": "", "key": words.get("ERRSIG", words.get("NO_PUBKEY", "")).partition(" ")[0]}
 
 def added(before, after):  # the files of nodes that a commit adds
-    words = ("-c", "core.quotePath=false", "diff-tree", "-r", "--no-renames", before, after)
-    rows = git(*words)[1] if read(after, "commit") else ""
+    rows = read(after, "commit") and git("-c", "core.quotePath=false", "diff-tree", "-r", before, after)[1]
     return {node: blob for blob, node in re.findall(NODE, rows, re.M)}
 def run(head, depth=0):  # a thread's record, and its texts
     chain = [(head, *made_by(head, "commit"))]
@@ -68,7 +65,7 @@ def run(head, depth=0):  # a thread's record, and its texts
         inner = parents[1:] if isinstance(detail, dict) and detail.keys() == step.keys() and depth < 8 else []
         detail = detail if isinstance(detail, dict) and {"answer", "turns", "usage"} <= detail.keys() else {}
         told = {name: detail.get(name) for name in ("durationMs", "model", "session", "usage", "cost", "code")}
-        took, asked = told["durationMs"], detail.get("instruction")
+        took, asked, given = told["durationMs"], detail.get("instruction"), []
         record["steps"].append({
             "number": number, "role": step["role"], "agent": step["agent"], "node": about(text), "commit": at,
             "started": None if took is None else iso(seconds - took // 1000), **told, **made,
@@ -80,11 +77,15 @@ def run(head, depth=0):  # a thread's record, and its texts
             failed, tree, _ = git("rev-parse", "-q", f"{code['commit']}^{{tree}}", clone=args.code)
             if failed or tree.strip() != code["tree"]:
                 (unproved if failed else wrong).append(f"step {number} left code {code}")
-        kind = "answer" if step["role"] == "$USER" else "decision"
-        kind = "remark" if kind == "answer" and isinstance(output, dict) and output.keys() == {"remark"} else kind
+        kind = "remark" if isinstance(output, dict) and output.keys() == {"remark"} else "answer"
+        kind = kind if step["role"] == "$USER" else "decision"
+        for node in detail.get("approvals", ()):
+            log = git("log", "--topo-order", f"--grep=^Uwf-Approval: {node}$", "--format=%H", parents[1])[1].split()
+            said = {"shown": payload(node)["shown"]["digest"], "reason": payload(node).get("reason", "")}
+            given.append({"node": node, "commit": log[-1]} | said | made_by(log[-1], "commit")[3])
         if kind != "decision" or step["agent"] == "uwf-human" or flow["roles"].get(step["role"], {}).get("human"):
             record["approvals"].append({name: record["steps"][-1][name] for name in ("number", "role")} | made
-                                       | {"kind": kind, "on": parents[0]})
+                                       | {"kind": kind, "on": parents[0], "given": given})
     return record, {"prompt": begun["prompt"], "steps": texts}
 
 def end(tag):
@@ -132,8 +133,7 @@ else:
     mark = (report.pop("signature") or "").encode()
     data, record = json.dumps(report, sort_keys=True, separators=(",", ":")).encode(), report["record"]
 thread, head = record["thread"], ID.fullmatch(record["head"])[0]
-if any(git("rev-list", "--objects", "--verify-objects", head)[::2]):
-    sys.exit(f"commit {head} is not in the clone, or damaged")
+any(git("rev-list", "--objects", "--verify-objects", head)[::2]) and sys.exit(f"commit {head} is gone, or damaged")
 refs = git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)")[1]
 tips = re.findall(rf"^(\S*)/{re.escape(thread)} (\S+) ?(\S*)$", refs, re.M)
 unproved += [] if head in sum(tips, ()) else [f"no ref of thread {thread} is at {head}"]

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from approvers import Colleague, at_gate
 from bundle_files import DUET
 from cli_samples import ONE, PAIR, REJECTS_ONCE, scripted, write
 from commands import git
 from conftest import REPOSITORY, Result, Uwf
 from crew_packages import folder, own
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
-from evidence import ADA, Evidence, check_file, cloned, configure, ended_thread, make_key
+from evidence import ADA, Evidence, altered, check_file, cloned, configure, ended_thread, make_key, places
 from in_toto.models.metadata import Metadata
 from jsonschema import Draft202012Validator
 from old_stores import ACTIVE, ENDED, reviewed
@@ -167,6 +168,7 @@ def test_a_predicate_says_who_did_what_by_which_model_and_who_decided(uwf: Uwf, 
     )
     (decision,) = statement["predicate"]["approvals"]
     assert decision == {
+        "given": [],
         **{"number": 2, "role": "gate", "kind": "decision", "by": by, "on": writer["commit"]},
         **{name: gate[name] for name in ("time", "signature")},
     }
@@ -323,6 +325,39 @@ def test_answers_and_remarks_are_approvals_of_their_kind(uwf: Uwf, root: Path, t
     uwf("thread", "say", thread, "-m", "and be brief")
     found = proved(uwf, root, thread, tmp_path)
     assert [(each["number"], each["kind"]) for each in found["approvals"]] == [(2, "answer"), (3, "remark")]
+
+
+def test_a_gate_names_each_approver_what_they_were_shown_and_why(
+    uwf: Uwf, root: Path, tmp_path: Path
+) -> None:
+    thread = at_gate(uwf)
+    Colleague(uwf, "ann").approves(thread)
+    shown = uwf("thread", "show", thread).json["approvals"]["shown"]["digest"]
+    Colleague(uwf, "bob")(
+        "thread", "answer", thread, "-f", "decision=ship", "-f", "note=Fine", "-m", "I read it."
+    )
+    (gate,) = proved(uwf, root, thread, tmp_path)["approvals"]
+    assert (gate["kind"], gate["role"], gate["by"]["name"]) == ("decision", "gate", "bob")
+    told = [(each["by"]["email"], each["shown"], each["reason"], each["signature"]) for each in gate["given"]]
+    assert told == [
+        ("ann@example.invalid", shown, "", None),
+        ("bob@example.invalid", shown, "I read it.", None),
+    ]
+    report = json.loads(Path(tmp_path / f"{thread}.json").read_text())
+    assert (
+        "that ann <ann@example.invalid> approved step 2 is only said by git's configuration"
+        in report["unknown"]
+    )
+    for path in places(report["record"]["approvals"]):
+        forged = {
+            **report,
+            "record": {**report["record"], "approvals": altered(report["record"]["approvals"], path)},
+        }
+        Path("forged.json").write_text(json.dumps(forged))
+        done = check_file(Path("forged.json"), tmp_path / f"{thread}.clone", "--accept-unproved")
+        assert done.returncode == 1, path
+    page = re.sub(r"<[^>]*>", " ", uwf("export", thread, "--audit", "-").out)
+    assert "ann &lt;ann@example.invalid&gt;" in page and ": I read it." in page
 
 
 def test_a_step_of_a_sub_workflow_has_the_steps_that_did_it(uwf: Uwf, root: Path, tmp_path: Path) -> None:

@@ -70,12 +70,13 @@ def _decisions(record: Mapping[str, Any]) -> Iterator[str]:
         (
             f'<a href="#step-{each["number"]}">{each["number"]}</a>',
             text(role_name(each["role"])),
-            text(each["kind"]),
-            _who(each, with_key=False),
-            text(each["time"]),
-            _id(each["on"]),
+            text("approval" if made is not each else each["kind"]),
+            _who(made, with_key=False) + (f": {text(made['reason'])}" if made.get("reason") else ""),
+            text(made["time"]),
+            _id(made.get("shown") or each["on"]),
         )
         for each in record["approvals"]
+        for made in (each["given"] or [each])
     ]
     if not rows:
         yield tag("p", "No person decided anything.", "dim")

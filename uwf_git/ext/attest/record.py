@@ -8,7 +8,7 @@ value.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from uwf_git.format.kinds import parse_detail, parse_start, parse_step
 from uwf_git.format.node import from_blob
 from uwf_git.format.types import is_kind
 from uwf_git.git.objects import Commit, Entry, Oid, parse_tag
+from uwf_git.git.program import Git
 from uwf_git.store import archives
 from uwf_git.store.history import Head, History, ancestry
 from uwf_git.store.index import CommitRow
@@ -52,16 +53,17 @@ class _Records:
         self._instance = instance
         self._store = instance.store
         self._repository = instance.store.repository
-        self._signed: Mapping[Oid, Signature] = {}
+        self._signed: dict[Oid, Signature] = {}
+        self._given: dict[Hash, list[dict[str, Any]]] = {}
+        policy = current(instance)
+        self._allowed = policy.allowed_signers() if policy is not None else None
 
     def thread(self, head: Head) -> dict[str, Any]:
         runs: dict[bytes, _Run] = {}
         self._collect(head.commit, runs)
         tag = self._end_tag(head)
         objects = [Oid(raw=row.oid) for run in runs.values() for row in (run.start, *run.steps)]
-        policy = current(self._instance)
-        allowed = policy.allowed_signers() if policy is not None else None
-        self._signed = signatures(self._repository, [*objects, *([tag] if tag is not None else [])], allowed)
+        self._judge([*objects, *([tag] if tag is not None else [])])
         history = self._instance.threads.history(head)
         return {
             "thread": head.thread,
@@ -162,6 +164,7 @@ class _Records:
         step = parse_step(self._payload(row.node, blobs))
         detail = self._payload(step.detail, blobs)
         told = detail if isinstance(detail, dict) and {"answer", "turns", "usage"} <= detail.keys() else {}
+        self._given[row.node] = self._approved(commit, told, blobs)
         took = told.get("durationMs")
         return {
             "number": number,
@@ -219,8 +222,31 @@ class _Records:
         for number, kind in persons_steps(history):
             step, row = steps[number - 1], run.steps[number - 1]
             shown = {name: step[name] for name in ("number", "role", "by", "time", "signature")}
-            found.append({**shown, "kind": kind, "on": (row.parent or b"").hex()})
+            on, given = (row.parent or b"").hex(), self._given.get(row.node, [])
+            found.append({**shown, "kind": kind, "on": on, "given": given})
         return found
+
+    def _approved(
+        self, commit: Commit, told: Mapping[str, Any], blobs: Mapping[Hash, Oid]
+    ) -> list[dict[str, Any]]:
+        """Return the approvals that a step names, each with its commit, which the step's second parent leads to."""
+        found = []
+        for node in told.get("approvals", ()):
+            oid = self._commit_of_approval(node, commit)
+            approval = self._payload(node, blobs)
+            self._judge([oid])
+            words = {"shown": approval["shown"]["digest"], "reason": approval.get("reason", "")}
+            made = _made(self._repository.commit(oid))
+            signature = self._signature(oid)
+            found.append({"node": node, "commit": str(oid), **made, **words, "signature": signature})
+        return found
+
+    def _commit_of_approval(self, node: Hash, commit: Commit) -> Oid:
+        words = ("log", "--topo-order", "--format=%H", f"--grep=^Uwf-Approval: {node}$")
+        for parent in commit.parents[1:2]:
+            for line in reversed(Git(self._repository.path).run(*words, str(parent)).out.split()):
+                return Oid(hex=line.decode("ascii"))
+        raise StoreDamaged(f"approval {node} is not in the thread's commits", "see: uwf verify")
 
     # The end, and who signed
 
@@ -244,6 +270,9 @@ class _Records:
             "time": iso(tag.time),
             "signature": self._signature(oid),
         }
+
+    def _judge(self, objects: Iterable[Oid]) -> None:
+        self._signed.update(signatures(self._repository, objects, self._allowed))
 
     def _signature(self, oid: Oid) -> dict[str, str] | None:
         found = self._signed[oid]

@@ -118,9 +118,11 @@ def _unknown(made: Mapping[str, Any], found: Report) -> Iterator[str]:
         if names := list(_with_state(made, state)):
             yield f"{says} {', '.join(names)}"
     for each in made["approvals"]:
-        if (each["signature"] or {}).get("state") != GOOD:
-            by = each["by"]
-            yield f"that {by['name']} <{by['email']}> made step {each['number']} is only said by git's configuration"
+        for one in each["given"] or [each]:
+            if (one["signature"] or {}).get("state") != GOOD:
+                who, what = one["by"], "made" if one is each else "approved"
+                said = f"that {who['name']} <{who['email']}> {what} step {each['number']}"
+                yield f"{said} is only said by git's configuration"
     if rehearsed := [str(each["number"]) for each in made["steps"] if each["agent"] == REHEARSE]:
         yield f"{REHEARSE} made up the outputs of steps {', '.join(rehearsed)}"
     yield from (each.message for each in found.verified.notes)
