@@ -83,10 +83,11 @@ def fetch(
 def trusted_first(instance: Instance, pulled: Pulled) -> str:
     """Return the first commit of the trust policy that a pull brought to a store without one, "" if none."""
     from uwf_git.sync.reconcile import Case
-    from uwf_git.trust.policies import remembered
 
     if not any(each.ref == layout.POLICY and each.case == Case.UNKNOWN for each in pulled.adopted):
         return ""
+    from uwf_git.trust.policies import remembered
+
     known = remembered(instance.store.repository)
     return str(known.first) if known is not None else ""
 
