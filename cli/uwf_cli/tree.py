@@ -214,7 +214,7 @@ trust = Group(
         "log": CommandEntry("uwf_cli.commands.trust:log", "List the policy's versions, newest first."),
     },
     examples=("uwf trust init", "uwf trust show --file > trust.yaml", "uwf trust set trust.yaml"),
-    help="Say who the people are, with which keys, and what has to be signed by whom.",
+    help="Say who may sign what, and with which keys.",
 )
 
 uwf = Group(

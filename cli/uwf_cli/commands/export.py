@@ -35,7 +35,7 @@ def _metavar(form: ext.Export) -> str:
     "uwf export 01JK7M --html login.html",
     "uwf export 01JK7M --html login.html --force    write over what is there",
     "uwf export 01JK7M --html - | less              to standard output",
-    "uwf export 01JK7M --audit-json login.json      for auditors, who check it with git",
+    "uwf export 01JK7M --audit-json login.json      for auditors, checked with git",
     "uwf export --json-cas old                      all nodes, as json-cas keeps them",
     "uwf export 01JK7M --json-cas old               those of a thread",
 )
