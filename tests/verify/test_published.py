@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from branches import Clone, Forge, published, thread_of
+from forged import Forger
 
 from uwf_git.api.check import Report, check_tree
 from uwf_git.base.errors import NotFound, NothingToVerify
@@ -349,6 +350,43 @@ def test_objects_that_a_partial_clone_left_out_are_undecided_and_no_damage(forge
     partial = forge.cloned("bare", "--bare", "--filter=blob:none", branch=f"uwf/threads/{head.thread}")
     report = check_tree(partial.folder)
     assert "unchecked" in codes(report) and "damaged" not in codes(report)
+
+
+# Hostile objects
+
+
+def test_trees_that_are_garbage_or_not_there_are_findings_and_no_crash(clone: Clone, head: Head) -> None:
+    forger = Forger(clone.folder / ".git")
+    garbage = forger.write("tree", b"100644 x")
+    nowhere = "1" * 40
+    deep = clone("rev-parse", "HEAD^{tree}")
+    for _ in range(40):
+        deep = forger.rows(("40000", b"steps", deep), ("40000", b"start", deep), ("40000", b"workflow", deep))
+    twice = forger.rows(*[("40000", b"steps", clone("rev-parse", "HEAD:steps"))] * 2)
+    for tree in (garbage, nowhere, deep, twice):
+        for parents in ([], ["HEAD"], ["HEAD", "HEAD~4"]):
+            lines = [f"tree {tree}", *(f"parent {clone('rev-parse', each)}" for each in parents)]
+            person = "<a@example.invalid> 1795848979 +0000"
+            text = "\n".join([*lines, f"author A {person}", f"committer A {person}", "", "x", ""])
+            commit = forger.write("commit", text.encode())
+            if tree in (deep, twice) and not parents:
+                with pytest.raises(NothingToVerify):
+                    check_tree(clone.folder, commit)
+            else:
+                assert check_tree(clone.folder, commit).findings, (tree, parents)
+
+
+def test_nodes_that_are_not_what_their_names_say_are_findings(clone: Clone) -> None:
+    for path in clone("ls-files", "*/nodes/*").splitlines():
+        for content in ("", "{}", "[]", "null", '{"type": 1, "payload": [], "timestamp": -1}', "\x00" * 100):
+            (clone.folder / path).write_text(content)
+            clone("commit", "-qam", "x")
+            clone("checkout", "-q", "--detach")
+            assert codes(check_tree(clone.folder)) >= {"foreign-commit"}, path
+            clone("checkout", "-q", "-")
+            clone("reset", "-q", "--hard", "HEAD~")
+            if "steps/0001" not in path:
+                break
 
 
 # Long threads

@@ -13,7 +13,11 @@ from forged import WORKFLOW, Forger, stepped
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid, Repository
 from uwf_git.store import layout, pages
 from uwf_git.store.history import Head
+from uwf_git.store.index import Overlay
+from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
+from uwf_git.verify.refs import Verifier
+from uwf_git.verify.uncommitted import MadeKnown, MadeObjects, TreeHistory
 from uwf_git.verify.whole import local_refs, verify_refs
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source
@@ -67,6 +71,17 @@ def found(instance: Instance) -> list[str]:
     return [each.code for each in verify_refs(repository, local_refs(repository), 95_000_000).findings]
 
 
+def alone(instance: Instance, head: Head) -> list[str]:
+    """What is wrong with the tree of a thread, without its commits."""
+    repository = Repository(instance.location.git_dir)
+    store = Store(repository, Overlay())
+    known = MadeKnown(MadeObjects(repository), store)
+    checked = TreeHistory(Verifier(store, fresh=True, known=known), known).check(
+        repository.commit(head.commit).tree.raw, head.commit
+    )
+    return [f"{each.code} {each.path}" for each in checked.findings]
+
+
 def test_steps_of_the_first_form_are_sound_and_the_next_step_tells_them_all(
     instance: Instance, thread: Head, uwf: Uwf
 ) -> None:
@@ -74,7 +89,7 @@ def test_steps_of_the_first_form_are_sound_and_the_next_step_tells_them_all(
     old = as_before(instance, grown(instance, thread, 2))
     assert page(instance, "README.md", old.commit) == start
     assert page(instance, "steps/0002-critic/README.md", old.commit) == "A"
-    assert found(instance) == []
+    assert found(instance) == [] and alone(instance, old) == []
 
     uwf("thread", "step", old.thread, "--agent", "uwf-rehearse")
     new = instance.threads.head(old.thread)
@@ -85,7 +100,7 @@ def test_steps_of_the_first_form_are_sound_and_the_next_step_tells_them_all(
         ("3 writer", "Rehearsed title, turn 2"),
     ]
     assert "*Made up by `uwf-rehearse`: 1 of 3 steps.*" in told and "Next: critic." in told
-    assert found(instance) == []
+    assert found(instance) == [] and alone(instance, new) == []
 
     # An earlier version may even go on with it; what it doesn't tell, the next step does.
     again = as_before(instance, grown(instance, new, 1), new.commit)
@@ -93,6 +108,7 @@ def test_steps_of_the_first_form_are_sound_and_the_next_step_tells_them_all(
     last = grown(instance, again, 1)
     assert len(pages.lines_in(page(instance, "README.md", last.commit).encode())) == 5
     assert found(instance) == []
+    assert alone(instance, again) == alone(instance, last) == []
 
 
 def test_a_full_hundred_of_steps_has_a_page_of_its_own(instance: Instance, thread: Head) -> None:
@@ -121,6 +137,7 @@ def test_a_full_hundred_of_steps_has_a_page_of_its_own(instance: Instance, threa
     new = grown(instance, old, 1)
     assert page(instance, "steps/00xx.md", new.commit) == earlier, "made when it was missing"
     assert found(instance) == []
+    assert alone(instance, old) == alone(instance, new) == alone(instance, later) == []
 
 
 def test_a_question_can_not_pass_for_the_list_of_steps(instance: Instance, thread: Head, uwf: Uwf) -> None:

@@ -63,8 +63,10 @@ def _with_folder(checkout: OpenCheckout, commit: Oid, published: Published) -> P
 
     try:
         folder = check_folder(checkout, commit, published.tree, published.mine)
-    except Bad:
-        return published  # the findings are about its tree
+    except Bad as bad:
+        finding = Finding(UNCHECKED, None, None, str(commit), f"the folder was not compared: {bad.message}")
+        found = published.verified
+        return published._replace(verified=found._replace(findings=(*found.findings, finding)))
     found = published.verified
     found = found._replace(findings=(*found.findings, *folder.findings), notes=(*found.notes, *folder.notes))
     return published._replace(verified=found, files=folder.files)

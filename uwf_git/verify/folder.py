@@ -24,7 +24,7 @@ from uwf_git.verify.refs import MOST
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MOST_INDEX = 256 << 20  # bytes of git's list of the index
-_MOST_FILES = 1_000_000  # and folders
+_MOST_FILES = 300_000  # and folders
 _MOST_NAMED = 5  # untracked files that a note names
 _GIT = b".git"
 

@@ -218,10 +218,14 @@ class _BranchCheck:
     def check(self, commit: Oid, heads: Mapping[ThreadId, Iterable[Oid]]) -> Published:
         tip = self._read(commit)
         found = self._survey(commit)
-        for each in found.records.values():
-            self._check_record(each)
-        if commit.raw not in found.records:
-            self._check_foreign(tip, found)
+        try:
+            for each in found.records.values():
+                self._check_record(each)
+            if commit.raw not in found.records:
+                self._check_foreign(tip, found)
+        except Bad as bad:
+            oid = bad.at if isinstance(bad.at, Oid) else commit
+            self._find(bad.code, oid, bad.message, bad.path)
         if not self._subjects and not self._findings:
             hint = "see: git branch --all --list '*uwf/*', and git ls-remote origin 'refs/heads/uwf/*'"
             left = ", and not all of its history was looked at" if found.left or found.absent else ""

@@ -110,7 +110,7 @@ class Verifier:
             self._target(kind, name.removeprefix(prefix), oid, found, report)
         except Bad as bad:
             report(bad.code, bad.message, bad.at, bad.path)
-        except _UNFORESEEN as error:
+        except UNFORESEEN as error:
             report("malformed", f"{type(error).__name__}: {error}", oid)
         if not self._fresh and not found:
             if kind is not None and kind.target == "end":
@@ -404,7 +404,7 @@ class Verifier:
             self._settle(
                 oid, None, (Finding(bad.code, None, None, str(bad.at or oid), bad.message, path=bad.path),)
             )
-        except _UNFORESEEN as error:
+        except UNFORESEEN as error:
             self._settle(oid, None, (Finding("damaged", None, None, str(oid), str(error)),))
 
     def _check(self, commit: CommitObject, entered: tuple[Oid, ...]) -> None:
@@ -429,7 +429,7 @@ class Verifier:
             report("unchecked", self._unchecked(f"commit {commit.oid}"), commit.oid)
         except Bad as bad:
             report(bad.code, bad.message, bad.at, bad.path)
-        except _UNFORESEEN as error:
+        except UNFORESEEN as error:
             report("malformed", f"commit {commit.oid}: {type(error).__name__}: {error}", commit.oid)
         before = [self._found[parent.raw] for parent in entered]
         earlier = before[0] if before else ()
@@ -458,7 +458,7 @@ class _Rows(NamedTuple):
 
 
 # Unforeseen exceptions of libraries are findings too.
-_UNFORESEEN = (
+UNFORESEEN = (
     UwfError,
     ValueError,
     LookupError,

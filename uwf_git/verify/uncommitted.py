@@ -37,7 +37,7 @@ from uwf_git.verify.objects import (
     order_key,
     shown_name,
 )
-from uwf_git.verify.refs import Verifier
+from uwf_git.verify.refs import UNFORESEEN, Verifier
 from uwf_git.verify.thread_pages import files_of
 from uwf_git.verify.verified import Known, Record
 
@@ -240,6 +240,8 @@ class TreeHistory:
                 found += self._verifier.found(commit.oid)
         except Bad as bad:
             report(bad.code, bad.message, bad.at, bad.path)
+        except UNFORESEEN as error:
+            report("malformed", f"tree {Oid(raw=tree)}: {type(error).__name__}: {error}")
         finally:
             self._known.making = False
             self._known.second.clear()
