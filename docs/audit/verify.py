@@ -80,9 +80,9 @@ def run(head, depth=0):  # a thread's record, and its texts
         kind = "remark" if isinstance(output, dict) and output.keys() == {"remark"} else "answer"
         kind = kind if step["role"] == "$USER" else "decision"
         for node in detail.get("approvals", ()):
-            log = git("log", "--topo-order", f"--grep=^Uwf-Approval: {node}$", "--format=%H", parents[1])[1].split()
+            log = git("log", "--format=%H", f"--grep=^Uwf-Approval: {node}$", parents[-1], f"^{parents[0]}")[1].split()
             said = {"shown": payload(node)["shown"]["digest"], "reason": payload(node).get("reason", "")}
-            given.append({"node": node, "commit": log[-1]} | said | made_by(log[-1], "commit")[3])
+            given.append({"node": node, "commit": (log or [at])[-1]} | said | made_by((log or [at])[-1], "commit")[3])
         if kind != "decision" or step["agent"] == "uwf-human" or flow["roles"].get(step["role"], {}).get("human"):
             record["approvals"].append({name: record["steps"][-1][name] for name in ("number", "role")} | made
                                        | {"kind": kind, "on": parents[0], "given": given})

@@ -168,9 +168,13 @@ def test_a_predicate_says_who_did_what_by_which_model_and_who_decided(uwf: Uwf, 
     )
     (decision,) = statement["predicate"]["approvals"]
     assert decision == {
-        "given": [],
         **{"number": 2, "role": "gate", "kind": "decision", "by": by, "on": writer["commit"]},
         **{name: gate[name] for name in ("time", "signature")},
+        "given": decision["given"],
+    }
+    (given,) = decision["given"]
+    assert {name: given[name] for name in ("by", "commit", "signature")} == {
+        name: gate[name] for name in ("by", "commit", "signature")
     }
     end = statement["predicate"]["end"]
     assert (end["status"], end["by"], end["signature"]["state"]) == ("completed", by, "good")

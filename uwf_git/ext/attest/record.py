@@ -164,7 +164,7 @@ class _Records:
         step = parse_step(self._payload(row.node, blobs))
         detail = self._payload(step.detail, blobs)
         told = detail if isinstance(detail, dict) and {"answer", "turns", "usage"} <= detail.keys() else {}
-        self._given[row.node] = self._approved(commit, told, blobs)
+        self._given[row.node] = self._approved(oid, told, blobs)
         took = told.get("durationMs")
         return {
             "number": number,
@@ -226,27 +226,22 @@ class _Records:
             found.append({**shown, "kind": kind, "on": on, "given": given})
         return found
 
-    def _approved(
-        self, commit: Commit, told: Mapping[str, Any], blobs: Mapping[Hash, Oid]
-    ) -> list[dict[str, Any]]:
-        """Return the approvals that a step names, each with its commit, which the step's second parent leads to."""
+    def _approved(self, at: Oid, told: Mapping[str, Any], blobs: Mapping[Hash, Oid]) -> list[dict[str, Any]]:
+        """Return the approvals that the step of a commit names. Those of a role with approvers have commits of their
+        own, which the second parent leads to; another's is the step's."""
         found = []
+        parents = self._repository.commit(at).parents
         for node in told.get("approvals", ()):
-            oid = self._commit_of_approval(node, commit)
+            words = ("log", "--format=%H", f"--grep=^Uwf-Approval: {node}$")
+            said = Git(self._repository.path).run(*words, str(parents[-1]), f"^{parents[0]}").out.split()
+            oid = Oid(hex=said[-1].decode("ascii")) if said else at
             approval = self._payload(node, blobs)
             self._judge([oid])
-            words = {"shown": approval["shown"]["digest"], "reason": approval.get("reason", "")}
+            texts = {"shown": approval["shown"]["digest"], "reason": approval.get("reason", "")}
             made = _made(self._repository.commit(oid))
             signature = self._signature(oid)
-            found.append({"node": node, "commit": str(oid), **made, **words, "signature": signature})
+            found.append({"node": node, "commit": str(oid), **made, **texts, "signature": signature})
         return found
-
-    def _commit_of_approval(self, node: Hash, commit: Commit) -> Oid:
-        words = ("log", "--topo-order", "--format=%H", f"--grep=^Uwf-Approval: {node}$")
-        for parent in commit.parents[1:2]:
-            for line in reversed(Git(self._repository.path).run(*words, str(parent)).out.split()):
-                return Oid(hex=line.decode("ascii"))
-        raise StoreDamaged(f"approval {node} is not in the thread's commits", "see: uwf verify")
 
     # The end, and who signed
 
