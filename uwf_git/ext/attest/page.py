@@ -70,7 +70,7 @@ def _decisions(record: Mapping[str, Any]) -> Iterator[str]:
         (
             f'<a href="#step-{each["number"]}">{each["number"]}</a>',
             text(role_name(each["role"])),
-            text("approval" if made is not each else each["kind"]),
+            text(each["kind"]),
             _who(made, with_key=False) + (f": {text(made['reason'])}" if made.get("reason") else ""),
             text(made["time"]),
             _id(made.get("shown") or each["on"]),
