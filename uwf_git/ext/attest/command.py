@@ -18,7 +18,7 @@ from uwf_git.base.text import counted
 
 @command(
     "uwf attest 01JK7M -o login.intoto.json   signed with the key that signs commits",
-    "uwf attest 01JK7M --statement            the statement alone, for another signer",
+    "uwf attest 01JK7M --statement            the statement alone",
     "uwf attest 01JK7M --agent-trace          which lines of code are a model's",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
