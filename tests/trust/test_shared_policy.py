@@ -78,6 +78,25 @@ def test_a_clone_trusts_the_first_policy_and_says_which(team: Team) -> None:
     machine.is_sound()
 
 
+def test_a_clone_that_names_a_policy_takes_nothing_under_another(team: Team) -> None:
+    first = team.sets()
+    second = team.sets(people="ann bob eve")
+    team.ann("push")
+    clones = iter(range(9))
+
+    def clone(commit: str, check: int = 0) -> SigningMachine:
+        machine = SigningMachine(team._uwf, team.folder / f"pinned-{next(clones)}", team.people["bob"])
+        machine("clone", team.server, "--policy", commit, check=check)
+        return machine
+
+    for commit in (first, second):
+        assert clone(commit)("trust", "show").json["commit"] == second
+    assert not (clone("f" * 40, check=14).root / "store.git").exists()
+    clone("123", check=2)
+    subprocess.run(["git", "--git-dir", team.server, "update-ref", "-d", "refs/uwf/trust/policy"], check=True)
+    assert not (clone(first, check=14).root / "store.git").exists()
+
+
 def test_a_change_is_pulled_and_a_stranger_s_is_refused(team: Team) -> None:
     first = team.sets()
     team.ann("push")

@@ -170,6 +170,13 @@ def reject_rewrite(instance: Instance, exchange: Exchange, name: str) -> list[st
     return reject(instance, exchange.git, exchange.remote, name)
 
 
+def pin_policy(instance: Instance, exchange: Exchange, version: str) -> None:
+    """Follow the policy of a remote, if `version` is one of its commits. Moves and raises as `sync.admission.pin`."""
+    from uwf_git.sync.admission import pin
+
+    pin(instance, exchange.git, exchange.remote, version)
+
+
 # Pushing
 
 

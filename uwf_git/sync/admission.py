@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 
+from uwf_git.base.errors import RequirementUnmet, Usage
+from uwf_git.base.text import one_line
+from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.store import archives, layout, ref_kinds
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
+from uwf_git.store.instance import Instance
+from uwf_git.store.remotes import Remote
+from uwf_git.sync import tracking
 from uwf_git.trust import policies
 from uwf_git.trust.judgement import Requirements, requirements
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.requirements import findings_of
+
+_ASK = "nothing was taken over; compare with who gave you that id"
 
 
 class Admission:
@@ -84,3 +93,21 @@ class Admission:
             elif (row := index.commit(oid)) is not None:
                 pending += [each for each in (row.parent, row.merged) if each is not None]
         return found
+
+
+def pin(instance: Instance, git: Git, remote: Remote, version: str) -> None:
+    """Follow a remote's trust policy, if `version` is one of its commits. Moves `refs/uwf/trust/policy`. Raises
+    RequirementUnmet if the remote has none, another, or an invalid one, Usage if `version` is no commit id."""
+    if not re.fullmatch(r"[0-9a-f]{40}", version):
+        raise Usage(f"{one_line(version, 60)!r} is not the id of a commit", "all 40 digits: uwf trust show")
+    repository = instance.store.repository
+    tip = tracking.list_refs(git, repository, remote).refs.get(layout.POLICY)
+    if tip is None:
+        raise RequirementUnmet(f"{remote.name} has no trust policy, so not {version[:10]}", _ASK)
+    tracking.bring(git, repository, remote.name, [layout.POLICY])
+    for problem in policies.problems(repository, tip):
+        raise RequirementUnmet(f"the trust policy of {remote.name} is refused: {problem.message}", _ASK)
+    if not policies.leads_to(repository, tip, Oid(hex=version)):
+        raise RequirementUnmet(f"the trust policy of {remote.name} does not stand on {version[:10]}", _ASK)
+    repository.put_ref(layout.POLICY, repository.ref(layout.POLICY), tip)
+    policies.remember(repository, tip, remote.name)

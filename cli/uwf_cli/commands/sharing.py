@@ -133,16 +133,26 @@ def pull(invocation: Invocation, words: tuple[str, ...], prunes: bool, yes: bool
 @command(
     "uwf clone git@example.com:team/threads.git",
     "uwf clone /mnt/backup/threads.git --root ~/elsewhere",
+    "uwf clone URL --policy 8f1f0a3b…   if the trust policy has that version",
 )
 @click.argument("url")
+@click.option(
+    "--policy", metavar="COMMIT", help="Refuse a remote whose trust policy does not stand on COMMIT."
+)
 @_VERBOSE
-def clone(invocation: Invocation, url: str, verbose: bool) -> None:
-    """Create a store, add URL as origin, and pull."""
+def clone(invocation: Invocation, url: str, policy: str | None, verbose: bool) -> None:
+    """Create a store, add URL as origin, and pull.
+
+    Without --policy, the first trust policy seen there is followed. Exit 14 if the policy is another one.
+    """
     if invocation.location.here:
         raise Usage(
             "this repository is a store already", "add the remote to it: uwf remote add origin, then uwf pull"
         )
     with api.cloning(invocation.location, url, lambda: invocation.instance) as (remote, is_new):
+        if policy is not None:
+            there = api.Exchange(remote, exchange.git_for(invocation.instance))
+            api.pin_policy(invocation.instance, there, policy)
         _pull(invocation, remote, verbose, is_new=is_new)
 
 
