@@ -283,7 +283,7 @@ def check_tree(
     files: bool = True,
 ) -> Report:
     """Verify a commit of the checkout or repository at a path by what uwf published in it, and with HEAD the `files`
-    of the checkout. `branch` names the one that a detached HEAD is of, as in a checkout for a pull request. No store is
+    of the checkout. `branch` names the one that a detached HEAD or a commit is of, as for a pull request. No store is
     needed, and nothing is written. Raises NothingToVerify, NotFound, Invalid, StoreDamaged."""
     from uwf_git.api.branches import verify_checkout
 

@@ -45,17 +45,18 @@ class OpenCheckout(NamedTuple):
             raise StoreDamaged(f"{self.git_dir} cannot be read: {error.message}", error.hint) from None
 
     def branch(self, revision: str, branch: str = "") -> Branch:
-        """Return the branch that a revision names. HEAD is the one that is checked out, or else maybe a commit that a
-        forge made of `branch`."""
+        """Return the branch that a revision names, and for HEAD the one that is checked out. Another commit may be
+        what a forge made of `branch`."""
+        of = f"{HEADS}{branch.removeprefix(HEADS)}" if branch else ""
         if revision == "HEAD":
             name = self.git("symbolic-ref", "--quiet", "HEAD").out.decode("utf-8", "replace").strip()
             if name.startswith(HEADS):
                 return Branch(revision, name)
-            return Branch(revision, f"{HEADS}{branch.removeprefix(HEADS)}" if branch else "", merged=True)
+            return Branch(revision, of, merged=True)
         for ref in _candidates(revision):
             if self.git("show-ref", "--verify", "--quiet", "--", ref).code == 0:
                 return Branch(revision, _published_as(ref), at=ref)
-        return Branch(revision)
+        return Branch(revision, of, merged=True)
 
     def commit(self, branch: Branch) -> Oid:
         """Return the commit of a branch, tag, id or other revision. Raises NotFound, Invalid."""
