@@ -18,7 +18,7 @@ from uwf_git.verify.whole import VerifyResult, missing_refs
 
 if TYPE_CHECKING:
     from uwf_git.api.branches import VerifiedBranch
-    from uwf_git.trust.signatures import Signed
+    from uwf_git.trust.signatures import SignatureReader, Signed
     from uwf_git.verify.published import Published
 
 
@@ -179,22 +179,30 @@ def verify(instance: Instance, threads: Collection[ThreadId] = ()) -> list[Findi
     return check(instance, threads).findings
 
 
-def with_signatures(instance: Instance, report: Report) -> Report:
-    """Return a report with signatures, as judged with the keys of the trust policy, else the user's; bad ones
-    become findings."""
+def signature_reader(instance: Instance) -> SignatureReader:
+    """Return a reader of signatures with the keys of the trust policy, else the user's."""
     from uwf_git.trust.policies import current
+    from uwf_git.trust.signatures import SignatureReader
+
+    policy = current(instance)
+    return SignatureReader(instance.store.repository, policy.allowed_signers() if policy else None)
+
+
+def with_signatures(instance: Instance, report: Report, read: SignatureReader | None = None) -> Report:
+    """Return a report with signatures; bad ones become findings. `read` as of `signature_reader`, the default."""
     from uwf_git.trust.signatures import signed_records
 
     refs = {name: oid for name, oid in report.refs.items() if oid is not None}
-    policy = current(instance)
-    signed = signed_records(instance.store.repository, refs, policy.allowed_signers() if policy else None)
+    signed = signed_records(refs, read or signature_reader(instance))
     return report._replace(findings=[*report.findings, *_bad(signed)], signed=signed)
 
 
-def with_requirements(instance: Instance, report: Report, require: str | None = None) -> Report:
+def with_requirements(
+    instance: Instance, report: Report, require: str | None = None, read: SignatureReader | None = None
+) -> Report:
     """Return a report with a finding for each record that isn't signed as the trust policy requires, and as
     `require` says: `signed`, or `signed-by=` with names of people and groups, without a policy of git's
-    signers. Raises Usage."""
+    signers. `read` as for `with_signatures`. Raises Usage."""
     if require is None and not has_policy(instance):
         return report
     from uwf_git.store.index import Overlay
@@ -206,17 +214,18 @@ def with_requirements(instance: Instance, report: Report, require: str | None = 
     policy = current(instance)
     store = Store(instance.store.repository, Overlay())
     refs = {name: oid for name, oid in report.refs.items() if oid is not None}
+    read = read or signature_reader(instance)
     judged = []
     if policy is not None and policy.rules:
-        judged += Requirements(store, policy, fresh=True).judge(refs)
+        judged += Requirements(store, policy, read=read).judge(refs)
     if require is not None:
         names = _names_in(require)
         if policy is None:
-            judged += judge_by_git(store, refs, names)
+            judged += judge_by_git(store, refs, read, names)
         else:
             if unknown := [name for name in names if not policy.members([name])]:
                 raise Usage(f"the trust policy has no person or group {unknown[0]!r}", "see: uwf trust show")
-            judged += Requirements(store, with_rule(policy, names), fresh=True).judge(refs)
+            judged += Requirements(store, with_rule(policy, names), read=read).judge(refs)
     return report._replace(findings=[*report.findings, *dict.fromkeys(findings_of(judged))])
 
 

@@ -26,7 +26,7 @@ from uwf_git.trust import policies
 from uwf_git.trust.policy import OF_THREADS, SUBJECTS, Policy, Rule
 from uwf_git.trust.records import UNREADABLE, Record, records
 from uwf_git.trust.seen import Seen, SeenSignature
-from uwf_git.trust.signatures import BAD, EXPIRED, GOOD, NONE, REVOKED, UNKNOWN, Signature, signatures
+from uwf_git.trust.signatures import BAD, EXPIRED, GOOD, NONE, REVOKED, UNKNOWN, Signature, SignatureReader
 
 MET, UNMET, NOT_PROVABLE = "met", "requirement-unmet", "not-provable"
 """Outcomes; all but the first are codes of findings."""
@@ -43,14 +43,18 @@ class Judgement(NamedTuple):
 
 
 class Requirements:
-    """The requirements of a policy for a store's records. `fresh` verifies every signature again."""
+    """The requirements of a policy for a store's records. With `read`, every signature is verified again, by that;
+    else those seen here are known."""
 
-    def __init__(self, store: Store, policy: Policy, now: float | None = None, fresh: bool = False) -> None:
+    def __init__(
+        self, store: Store, policy: Policy, now: float | None = None, read: SignatureReader | None = None
+    ) -> None:
         self._store = store
         self._repository = store.repository
         self.policy = policy
         self._now = time.time() if now is None else now
-        self._fresh = fresh
+        self._fresh = read is not None
+        self._read = read or SignatureReader(store.repository, policy.allowed_signers())
 
     def judge(
         self, refs: Mapping[str, Oid], is_known: Callable[[Oid], bool] = lambda _: False
@@ -146,7 +150,7 @@ class Requirements:
                 for oid, each in ({} if self._fresh else seen).items()
             }
             missing = [oid for oid in objects if oid not in found]
-            new = signatures(self._repository, missing, self.policy.allowed_signers()) if missing else {}
+            new = self._read(missing)
             found |= new
             cache.add(
                 {
@@ -173,11 +177,13 @@ def with_rule(policy: Policy, signers: Iterable[str] = ()) -> Policy:
     return policy._replace(rules=tuple(rules))
 
 
-def judge_by_git(store: Store, refs: Mapping[str, Oid], signers: Sequence[str] = ()) -> list[Judgement]:
+def judge_by_git(
+    store: Store, refs: Mapping[str, Oid], read: SignatureReader, signers: Sequence[str] = ()
+) -> list[Judgement]:
     """Return the judgements of all records by the user's own keys and trust, without a policy: a signature must be
     good, and its signer or address one of these, if there are any."""
     found = records(store, refs)[::-1]
-    verified = signatures(store.repository, [each.object for each in found if each.signed])
+    verified = read([each.object for each in found if each.signed])
     return [_by_git(each, verified.get(each.object, Signature(NONE)), signers) for each in found]
 
 

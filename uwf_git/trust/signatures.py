@@ -54,11 +54,25 @@ class Signed(NamedTuple):
     signature: Signature
 
 
-def signed_records(
-    repository: Repository, refs: Mapping[str, Oid], allowed: bytes | None = None
-) -> list[Signed]:
+class SignatureReader:
+    """Signatures verified by git, each once. `allowed` as for `signatures`."""
+
+    def __init__(self, repository: Repository, allowed: bytes | None = None) -> None:
+        self.repository = repository
+        self._allowed = allowed
+        self._known: dict[Oid, Signature] = {}
+
+    def __call__(self, objects: Iterable[Oid]) -> dict[Oid, Signature]:
+        wanted = list(objects)
+        if new := [oid for oid in wanted if oid not in self._known]:
+            self._known.update(signatures(self.repository, new, self._allowed))
+        return {oid: self._known[oid] for oid in wanted}
+
+
+def signed_records(refs: Mapping[str, Oid], read: SignatureReader) -> list[Signed]:
     """Return every reachable record once, oldest first, with its signature. Unreadable ones are left to
-    `verify`. Folded threads' tags are written again. `allowed` as for `signatures`."""
+    `verify`. Folded threads' tags are written again."""
+    repository = read.repository
     found: dict[Oid, Signed] = {}
     others: list[tuple[str, Oid]] = []
     for ref, oid in sorted(refs.items()):
@@ -67,7 +81,7 @@ def signed_records(
         found.update({each.object: each for each in _records(repository, ref, thread, oid, found, others)})
     for ref, oid in others:
         found.update({each.object: each for each in _records(repository, ref, None, oid, found, [])})
-    states = signatures(repository, found, allowed)
+    states = read(found)
     return [each._replace(signature=states[oid]) for oid, each in found.items()]
 
 
