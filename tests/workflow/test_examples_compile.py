@@ -27,7 +27,7 @@ def example(name: str) -> Workflow:
 def test_the_readme_lists_every_example() -> None:
     listed = re.findall(r"\]\(([\w/-]+\.yaml)\)", (EXAMPLES / "README.md").read_text())
     assert sorted(listed) == [path.relative_to(EXAMPLES).as_posix() for path in FILES]
-    assert len(FILES) == 10
+    assert len(FILES) == 11
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(EXAMPLES).as_posix())

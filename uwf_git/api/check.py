@@ -179,6 +179,17 @@ def verify(instance: Instance, threads: Collection[ThreadId] = ()) -> list[Findi
     return check(instance, threads).findings
 
 
+def with_proofs(instance: Instance, report: Report, signatures: bool, require: str | None) -> Report:
+    """Return a report with signatures, if wanted, and with what is required of them. git verifies each once. Raises
+    Usage."""
+    if not signatures and require is None and not has_policy(instance):
+        return report
+    read = signature_reader(instance)
+    if signatures:
+        report = with_signatures(instance, report, read)
+    return with_requirements(instance, report, require, read)
+
+
 def signature_reader(instance: Instance) -> SignatureReader:
     """Return a reader of signatures with the keys of the trust policy, else the user's."""
     from uwf_git.trust.policies import current

@@ -76,7 +76,7 @@ def verify(
     left undone after a minute of slow ones (git config uwf.maxVerify). Generated outputs of uwf-rehearse, and commits
     that are not in a shallow clone, are a warning. The code of code workflows is not run.
     """
-    from uwf_git.api.check import check, check_tree, signature_reader, with_requirements, with_signatures
+    from uwf_git.api.check import check, check_tree, with_proofs
 
     if (bool(what) + everything + (remote is not None)) > 1:
         raise Usage("threads, branches, --all and --remote exclude each other", "give one of them")
@@ -113,13 +113,8 @@ def verify(
         raise Usage(
             "--require is for threads and definitions, and the branch is called after none", "name its thread"
         )
-    if path is None and report.refs and _has_store(invocation):
-        read = signature_reader(invocation.instance)
-        if signatures:
-            report = with_signatures(invocation.instance, report, read)
-        report = with_requirements(invocation.instance, report, require, read)
-    elif signatures:
-        report = with_signatures(invocation.instance, report)
+    if signatures or (path is None and report.refs and _has_store(invocation)):
+        report = with_proofs(invocation.instance, report, signatures, require)
     invocation.emit(report.to_json(), _text)
     if report.is_damaged:
         raise Exit(StoreDamaged.exit_status)
