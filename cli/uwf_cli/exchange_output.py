@@ -58,11 +58,11 @@ def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
     if verbose:
         lines += [f"pushed   {_short(ref)}" for ref in everything]
     lines += _held(remote, value.get("deletedThere", ()), verbose)
-    refused = [each for each in value["refused"] if not each["deletion"]]
+    refused = [each for each in value["refused"] if by_name or not each["deletion"]]
     lines += [
         f"{terminal.style('refused', 'red')}  {_short(each['ref'])}: {each['reason']}" for each in refused
     ]
-    kept = [each for each in value["refused"] if each["deletion"]]
+    kept = [each for each in value["refused"] if each not in refused]
     paused = [each for each in kept if each["ref"].startswith(layout.PAUSED)]
     kept = [each for each in kept if each not in paused]
     lines += [

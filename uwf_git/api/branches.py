@@ -86,10 +86,14 @@ def verify_in_store(instance: Instance, revision: str, on_commit: _Progress) -> 
 
 
 def _heads(instance: Instance, thread: ThreadId) -> dict[ThreadId, list[Oid]]:
-    """Return the heads of a thread that are known here: ours, and those last seen on remotes."""
+    """Return the heads of a thread that are known here: ours, and those last seen on remotes, unless ours has
+    ended."""
     found: list[Oid] = []
     if instance.threads.exists(thread):
-        found.append(instance.threads.head(thread).commit)
+        head = instance.threads.head(thread)
+        if head.archive is not None:
+            return {thread: [head.commit]}
+        found.append(head.commit)
     for remote in instance.remotes.all():
         found += _tracked_heads(instance, remote, thread)
     return {thread: list(dict.fromkeys(found))} if found else {}
@@ -98,20 +102,21 @@ def _heads(instance: Instance, thread: ThreadId) -> dict[ThreadId, list[Oid]]:
 def _tracked_heads(
     instance: Instance, remote: Remote, thread: ThreadId, among: Collection[str] | None = None
 ) -> list[Oid]:
-    """Return a thread's heads as last seen on a remote, of the refs `among` these names."""
+    """Return a thread's head as last seen on a remote, of the refs `among` these names: its end, if it has one. None
+    that was found rewritten."""
     from uwf_git.git.objects import parse_tag
     from uwf_git.git.repository import TAG
 
     repository = instance.store.repository
-    found: list[Oid] = []
-    for prefix in (layout.THREADS, layout.ARCHIVE):
+    for prefix in (layout.ARCHIVE, layout.THREADS):
         if among is not None and prefix + thread not in among:
             continue
         oid = repository.ref(layout.tracking(remote.name, prefix + thread))
-        if oid is not None and repository.has(oid):
+        rewritten = prefix.replace(layout.NAMESPACE, f"{layout.REWRITTEN}{remote.name}/", 1) + thread
+        if oid is not None and repository.has(oid) and repository.ref(rewritten) != oid:
             kind, data = repository.read(oid)
-            found.append(parse_tag(data).target if kind == TAG else oid)
-    return found
+            return [parse_tag(data).target if kind == TAG else oid]
+    return []
 
 
 def verify_on_remote(

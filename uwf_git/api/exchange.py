@@ -250,13 +250,16 @@ def refs_of_definition(instance: Instance, kind: str, name: str) -> Refs:
     return Refs(meant, {ref for ref in meant if ref.startswith(registered)})
 
 
-def raise_if_rejected(instance: Instance, exchange: Exchange, report: PushReport) -> None:
-    """Raise HeadMoved for a moved ref, or the remote's refusal."""
-    if lost := [each for each in report.rejected if each.lost and not each.deletion]:
+def raise_if_rejected(
+    instance: Instance, exchange: Exchange, report: PushReport, deletes: bool = False
+) -> None:
+    """Raise HeadMoved for a moved ref, or the remote's refusal; of a deletion only if the push `deletes`."""
+    rejected = [each for each in report.rejected if deletes or not each.deletion]
+    if lost := [each for each in rejected if each.lost]:
         from uwf_git.sync.shared_step import explain_loss
 
         raise explain_loss(instance, exchange.git, exchange.remote, lost[0])
-    if refused := [each for each in report.rejected if not each.deletion]:
+    if refused := [each for each in rejected if not each.lost]:
         from uwf_git.sync.push import refusal
 
         raise refusal(exchange.remote, refused)

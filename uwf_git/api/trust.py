@@ -66,6 +66,10 @@ def change(instance: Instance, text: bytes, name: str, accept_existing: bool = F
     if accept_existing:
         text = _accepting(instance, text, name)
     before = policies.current(instance)
+    if before is not None:
+        from uwf_git.trust.judgement import note_signatures
+
+        note_signatures(instance, instance.store.repository.refs(without=layout.REMOTES))
     version = policies.write(instance, text, name)
     changed = before is None or before.commit != str(version.commit)
     return {**_version(version), "changed": changed}

@@ -64,12 +64,14 @@ class Adopted(NamedTuple):
 
 
 class RefusedRef(NamedTuple):
-    """A ref that was not adopted, and why. `later`: it is valid, but a step is running."""
+    """A ref that was not adopted, and why. `later`: it is valid, but a step is running. `replaces`: it stands in place
+    of what was seen there."""
 
     ref: str
     findings: tuple[Finding, ...] = ()
     problem: str = ""
     later: bool = False
+    replaces: bool = False
 
     @property
     def is_unchecked(self) -> bool:

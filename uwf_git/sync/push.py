@@ -24,6 +24,7 @@ from uwf_git.sync import tracking
 from uwf_git.sync.seen import Seen
 from uwf_git.sync.tracking import RemoteListing, list_refs, tracked_among, tracked_refs
 from uwf_git.sync.transfer import FEW, MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
+from uwf_git.trust.ability import has_policy
 
 if TYPE_CHECKING:
     from uwf_git.sync.default_branch import DefaultBranch
@@ -185,6 +186,10 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> PushReport
     pushed, Invalid for an oversized blob before pushing."""
     repository = instance.store.repository
     outgoing = look_through(instance, git, remote, what.updates.values())
+    if has_policy(instance):
+        from uwf_git.trust.judgement import note_signatures
+
+        note_signatures(instance, what.updates)
     updates = {name: oid for name, oid in what.updates.items() if name not in what.replaced}
     here = repository.refs(without=layout.REMOTES) if len(updates) > FEW else {}
     others = here.keys() - updates.keys()

@@ -143,6 +143,8 @@ class Reconciler:
         if mine.commit == head:  # 2
             return ReconcileResult(Case.EQUAL)
         if not relation.ours:  # 3, or 15 if the same steps were committed again
+            if not self._yields and not relation.same_commits:
+                return self._keep_copies(mine.thread, relation)
             self._move(mine, head)
             return ReconcileResult(
                 Case.BEHIND if relation.same_commits and relation.theirs else Case.TWO_COMMITS
@@ -159,6 +161,8 @@ class Reconciler:
         return ReconcileResult(Case.DIVERGED, fork, len(relation.ours), ours=True)
 
     def _ended_there(self, mine: Head, archive: ArchiveRow, relation: Relation) -> ReconcileResult:
+        if not relation.ours and not self._yields and not relation.same_commits:
+            return self._keep_copies(mine.thread, relation, archive)
         if not relation.ours:  # 6, 7
             self._end(mine, archive)
             return ReconcileResult(Case.ENDED_THERE_BEHIND if relation.theirs else Case.ENDED_THERE)
@@ -169,6 +173,14 @@ class Reconciler:
         fork = self._keep_ours(mine, relation)  # 8
         self._end(mine, archive)
         return ReconcileResult(Case.ENDED_THERE_AHEAD, fork, len(relation.ours), ours=True)
+
+    def _keep_copies(
+        self, thread: ThreadId, relation: Relation, archive: ArchiveRow | None = None
+    ) -> ReconcileResult:
+        """A bundle has our steps in other commits: ours stay, and steps beyond them become a fork."""
+        if not relation.theirs:
+            return ReconcileResult(Case.AHEAD)
+        return self._keep_theirs(Case.DIVERGED, thread, relation, archive)
 
     def _ended_here(self, mine: Head, relation: Relation) -> ReconcileResult:
         if not relation.theirs or self._is_kept(mine.thread, relation):  # 9

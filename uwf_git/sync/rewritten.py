@@ -3,7 +3,8 @@
 No command of uwf makes such a ref, since pushes never force; somebody replaced it with plain git, or on the server. A
 position counts as seen once it was verified and adopted, or pushed from here (`sync.seen`). Now continues before if
 
-    thread      the head's first parents lead to the head seen, and an archive tag seen is the same, byte for byte
+    thread      the head's first parents lead to the head seen, and an archive tag seen is the same, byte for byte; an
+                active ref beside it has no copies of the thread's steps in other commits
     workflow, crew, baseline    its first parents lead to the version seen
     suite, attempts, approvals  its parents lead to the commit seen
     fold        each thread in both has the same archive tag, byte for byte, or a later one on more steps: two machines
@@ -172,7 +173,7 @@ class RemoteHistory:
         head = ended or active
         for seen in self.positions(name):
             if tag == seen:
-                return None
+                return self._copies_beside(thread, ended, active) if ended and active else None
             if tag is not None:
                 return self._rewrite(name, thread, seen, tag)
             if head is not None:
@@ -189,6 +190,14 @@ class RemoteHistory:
                     continue  # it was ended there before the steps that others added
                 return self._rewrite(name, thread, seen, head, is_rollback=is_rollback)
         return self._copy_without_signature(thread, head, tag) if head is not None else None
+
+    def _copies_beside(self, thread: ThreadId, end: Oid, active: Oid) -> Rewrite | None:
+        """An active ref beside the end may have steps that others made before they knew of it, but no copies of the
+        thread's own."""
+        relation = relate(self._store, end, active)
+        if relation is None or relation.same_commits:
+            return None
+        return self._rewrite(layout.THREADS + thread, thread, end, active)
 
     def of_ref(self, ref: str, now: Oid) -> Rewrite | None:
         """Compare a ref that is neither a thread's head nor its end."""

@@ -28,7 +28,7 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.program import Git
 from uwf_git.git.repository import COMMIT, Oid
-from uwf_git.store import layout
+from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import relate
 from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
@@ -192,18 +192,20 @@ def moved_by(instance: Instance, remote: Remote, ref: str) -> str:
 def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejected) -> HeadMoved:
     """Return the error for a lost race: who won, and what to do."""
     thread = layout.thread_of(rejected.ref)
-    is_thread = rejected.ref.startswith((layout.THREADS, layout.ARCHIVE, layout.PAUSED))
+    is_thread = layout.is_thread_ref(rejected.ref)
     # If this is impossible, the author stays unknown.
     with contextlib.suppress(RemoteFailed, Busy), instance.locks.exchange(remote.name):
         tracking.fetch(git, instance.store.repository, remote, [thread] if is_thread else None)
     name = rejected.ref
-    if is_thread and instance.store.repository.ref(layout.tracking(remote.name, layout.ARCHIVE + thread)):
+    of_steps = rejected.ref.startswith((layout.THREADS, layout.ARCHIVE, layout.PAUSED))
+    if of_steps and instance.store.repository.ref(layout.tracking(remote.name, layout.ARCHIVE + thread)):
         name = layout.ARCHIVE + thread
     who = moved_by(instance, remote, name)
     kind = layout.word_for(rejected.ref) or "archives of"
     what = f"thread {thread}" if is_thread else f"{kind} {rejected.ref.rpartition('/')[2]}"
-    if name.startswith(layout.PAUSED):
-        what = f"the pause of {what}"
+    kind_of = ref_kinds.kind_of(name)
+    if kind_of is not None and kind_of.told and kind_of.of_thread:
+        what = kind_of.told.format(f"thread {thread}")
     return HeadMoved(
         f"{what} was moved on {remote.name}" + (f" by {who}" if who else " by another user"),
         f"uwf pull {remote.name} keeps both sides, then push again",

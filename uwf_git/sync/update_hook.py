@@ -91,7 +91,19 @@ class Update:
                 self._need(REWRITES, f"the {kind.target} of a thread may not be replaced")
             elif not self._stands_on(new, self._old):
                 self._need(DELETIONS if kind.target == "fold" else REWRITES, _REWRITTEN)
+        if ref.startswith(layout.THREADS):
+            self._not_beside_an_end(ref.removeprefix(layout.THREADS), new)
         self._valid(ref, new)
+
+    def _not_beside_an_end(self, thread: str, new: Oid) -> None:
+        end: Oid | None = self._repository.ref(layout.ARCHIVE + thread)
+        for fold in self._repository.refs(layout.FOLDED).values() if end is None else ():
+            if (entry := archives.read(self._repository, fold).threads.get(ThreadId(thread))) is not None:
+                end = entry.ended.target
+        if end is not None and not self._stands_on(end, new):
+            raise RequirementUnmet(
+                f"thread {thread} has ended here; pull: steps that it lacks become a thread of their own"
+            )
 
     def _valid(self, ref: str, new: Oid) -> None:
         from uwf_git.verify.findings import UNTRUSTED

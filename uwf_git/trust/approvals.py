@@ -311,11 +311,13 @@ def tally(
     authors = authors_among(gate, people)
     revoked = _revoked(records, people)
     judged: list[Judgement] = []
+    taken_back: set[Hash] = set()
     for record in records:
         if not isinstance(record.said, Approval):
             continue
         code, why = _judge(gate, record, record.said, authors, people)
         if code == COUNTS and record.hash in revoked:
+            taken_back.add(record.hash)
             code, why = STALE, f"{record.said.by} took it back at {iso(revoked[record.hash])}"
         signature = people.signature(record.commit)
         person = people.person(record.said.by, signature, record.time)
@@ -324,9 +326,11 @@ def tally(
     for each in sorted(judged, key=lambda each: each.record.order):
         if each.code == COUNTS:
             newest[each.person] = each
+        elif each.record.hash in taken_back:  # which brings no earlier answer back
+            newest.pop(each.person, None)
     judged = [
         each
-        if each.code != COUNTS or newest[each.person].record.commit == each.record.commit
+        if each.code != COUNTS or newest.get(each.person) is each
         else each._replace(code=STALE, why=f"{each.said.by} answered anew")
         for each in judged
     ]

@@ -21,7 +21,10 @@ from typing import NamedTuple
 
 from uwf_git.git.objects import COMMIT, TAG, parse_commit, parse_tag
 from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
+from uwf_git.store.instance import Instance
 from uwf_git.trust import policies
 from uwf_git.trust.policy import OF_THREADS, SUBJECTS, Policy, Rule
 from uwf_git.trust.records import UNREADABLE, Record, records
@@ -162,6 +165,20 @@ class Requirements:
         finally:
             cache.close()
         return found, seen
+
+
+def note_signatures(instance: Instance, refs: Mapping[str, Oid]) -> None:
+    """Record that this store has seen the valid signatures of all records that refs lead to, which proves their age
+    once a key ends. Each is verified once."""
+    if (policy := policies.current(instance)) is None:
+        return
+    store = Store(instance.store.repository, Overlay(instance.store.index))
+    cache = Seen(instance.store.repository.private)
+    try:
+        wanted = {name: oid for name, oid in refs.items() if name != layout.POLICY}
+        Requirements(store, with_rule(policy)).judge(wanted, lambda oid: bool(cache.get([oid])))
+    finally:
+        cache.close()
 
 
 def requirements(store: Store) -> Requirements | None:

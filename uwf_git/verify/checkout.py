@@ -73,17 +73,18 @@ class OpenCheckout(NamedTuple):
         return Oid(hex=oid)
 
     def heads(self, branch: Branch) -> dict[ThreadId, list[Oid]]:
-        """Return the heads that refs of the thread of a branch have, as far as they were fetched."""
+        """Return the head that the refs of the thread of a branch have, as far as they were fetched: its end, if it has
+        one."""
         thread = branch.thread
         if thread is None:
             return {}
-        refs = (layout.THREADS + thread, layout.ARCHIVE + thread)
+        refs = (layout.ARCHIVE + thread, layout.THREADS + thread)
         found = [
             self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
             for ref in refs
         ]
         oids = [done.out.decode("ascii", "replace").strip() for done in found if done.code == 0]
-        return {thread: [Oid(hex=oid) for oid in oids if len(oid) == 40]}
+        return {thread: [Oid(hex=oid) for oid in oids if len(oid) == 40][:1]}
 
 
 def _candidates(name: str) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ def push(
         report = api.send(instance, there, refs or api.refs_of_threads(instance, threads), again)
     exchange.warn_of_large_blobs(invocation, report.large)
     invocation.emit(report.to_json(remote.name), partial(pushed, verbose=verbose, by_name=deletes))
-    api.raise_if_rejected(instance, there, report)
+    api.raise_if_rejected(instance, there, report, deletes)
 
 
 @command(

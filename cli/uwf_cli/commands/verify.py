@@ -207,7 +207,7 @@ def _findings(value: Any) -> str:
     counts = value["verified"]
     always = ("threads", "steps", "nodes")
     done = ", ".join(
-        _count(counts[name], name.removesuffix("s"))
+        _count(counts[name], name.removesuffix("es" if name.endswith("ches") else "s"))
         for name in (*always, *_MORE)
         if name in always or counts.get(name)
     )
@@ -238,7 +238,7 @@ def _findings(value: Any) -> str:
 
 
 def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
+    return f"{number:,} {what}" + ("" if number == 1 else "es" if what.endswith("ch") else "s")
 
 
 class _Progress:
