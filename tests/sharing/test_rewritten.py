@@ -417,7 +417,160 @@ def test_a_mirror_tells_what_its_remote_has_rewritten(pair: Pair, uwf: Uwf, tmp_
         assert [each["code"] for each in found] == ["rewritten"]
 
 
+def forged_fold(pair: Pair, uwf: Uwf, tmp_path: Path) -> tuple[str, Machine]:
+    """Mallory ends the active thread with a step of theirs and folds it; the ref of the fold in their store."""
+    mallory = Machine(uwf, tmp_path / "mallory")
+    mallory("clone", pair.shared)
+    pair.works(pair.ada, "second")
+    pair.ada("push")
+    pair.bob("pull")
+    pair.works(mallory, "lgtm", "done")
+    mallory("gc", "--fold-before", "2100-01-01")
+    [fold] = [ref for ref in mallory.refs() if "/folded/" in ref]
+    return fold, mallory
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["beside-the-head", "instead-of-the-head"])
+def test_a_fold_that_ends_an_active_thread_otherwise_is_told(
+    pair: Pair, uwf: Uwf, tmp_path: Path, gone: bool
+) -> None:
+    fold, mallory = forged_fold(pair, uwf, tmp_path)
+    before = pair.bob.refs()
+    pair.git("push", "-q", str(pair.shared), fold, at=mallory.store)
+    if gone:
+        forces(pair, active(pair), None)
+    assert pair.bob("pull", check=STATUS).json["rewritten"][0]["ref"] == fold
+    assert pair.bob.refs() == before
+    pair.bob("verify", "--remote", "origin", check=STATUS)
+
+
+def test_a_bundle_with_another_fold_leaves_our_threads_as_they_are(
+    pair: Pair, uwf: Uwf, tmp_path: Path
+) -> None:
+    fold, mallory = forged_fold(pair, uwf, tmp_path)
+    before = pair.bob.refs()
+    bundle = tmp_path / "forged.bundle"
+    pair.git("bundle", "create", "-q", str(bundle), fold, at=mallory.store)
+    pair.bob("unbundle", bundle)
+    assert {name: oid for name, oid in pair.bob.refs().items() if name in before} == before
+    assert pair.bob.status(pair.thread) == "idle"
+
+
+def test_a_bundle_of_our_steps_in_other_commits_replaces_none(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signs(pair.ada, tmp_path, monkeypatch)
+    pair.works(pair.ada, "second")
+    before = pair.ada.refs()
+    pair.ada("push")
+    forces(
+        pair,
+        active(pair),
+        again(pair.shared, before[active(pair)], 1, lambda text: by_the_boss(unsigned(text))),
+    )
+    bundle = tmp_path / "forged.bundle"
+    pair.git("bundle", "create", "-q", str(bundle), active(pair))
+    pair.git("remote", "remove", "origin", at=pair.ada.store)
+    pair.ada("unbundle", bundle)
+    assert pair.ada.refs() == before
+
+
+@pytest.mark.parametrize("where", ["archive", "threads"])
+def test_an_end_known_from_a_fold_alone_is_not_replaced(
+    pair: Pair, uwf: Uwf, tmp_path: Path, where: str
+) -> None:
+    tag = ended(pair)
+    pair.ada("gc", "--fold-before", "2100-01-01")
+    pair.ada("push")
+    carol = Machine(uwf, tmp_path / "carol")
+    carol("clone", pair.shared)
+    before = carol.refs()
+    [fold] = [ref for ref in before if "/folded/" in ref]
+    forces(pair, fold, None)
+    head = again(pair.shared, pair.git("rev-parse", f"{tag}^{{commit}}").strip(), 1, by_the_boss)
+    if where == "threads":
+        forces(pair, active(pair), head)
+    else:
+        text = raw(pair.shared, tag).split("\n")
+        forces(pair, archive(pair), written(pair.shared, "\n".join([f"object {head}", *text[1:]]), "tag"))
+    assert carol("pull", check=STATUS).error["code"] == "rewritten"
+    assert carol("thread", "show", pair.thread).json["status"] == "completed"
+    assert pair.git("for-each-ref", active(pair), archive(pair), at=carol.store) in (
+        "",
+        f"{tag} tag\t{archive(pair)}",
+    )
+
+
+def test_copies_of_the_steps_beside_their_end_are_told(pair: Pair) -> None:
+    tag = ended(pair)
+    before = pair.bob.refs()
+    head = again(pair.shared, pair.git("rev-parse", f"{tag}^{{commit}}").strip(), 1, by_the_boss)
+    forces(pair, active(pair), head)
+    is_told(pair, pair.bob, active(pair), before)
+    pair.bob("remote", "reject-rewrite", pair.thread)
+    assert active(pair) not in pair.git("for-each-ref")
+    pair.bob("pull")
+
+
+def test_garbage_in_place_of_an_end_can_be_rejected(pair: Pair) -> None:
+    tag = ended(pair)
+    text = raw(pair.shared, tag).replace("completed", "finished")
+    forces(pair, archive(pair), written(pair.shared, text, "tag"))
+    assert "reject-rewrite" in pair.bob("pull", check=7).error["hint"]
+    pair.bob("remote", "reject-rewrite", pair.thread)
+    assert pair.git("rev-parse", archive(pair)).strip() == tag
+    pair.bob("pull")
+
+
+def test_what_was_accepted_before_is_kept_when_another_rewrite_is_accepted(pair: Pair) -> None:
+    first = pair.bob.refs()[active(pair)]
+    heads = [first]
+    for change in (by_the_boss, a_day_later):
+        heads.append(again(pair.shared, heads[-1], 1, change))
+        forces(pair, active(pair), heads[-1])
+        pair.bob("pull", check=STATUS)
+        pair.bob("remote", "accept-rewrite", pair.thread)
+    kept = pair.git("for-each-ref", "--format=%(objectname)", "refs/uwf/rewritten", at=pair.bob.store)
+    assert set(heads[:2]) <= set(kept.split())
+
+
+@pytest.mark.parametrize("what", ["directory", "pipe"])
+def test_without_the_record_of_what_was_seen_nothing_is_taken(pair: Pair, what: str) -> None:
+    seen = pair.bob.store / "uwf" / "seen" / "origin"
+    seen.unlink()
+    if what == "directory":
+        seen.mkdir()
+    else:
+        os.mkfifo(seen)
+    before = pair.bob.refs()
+    forces(pair, active(pair), again(pair.shared, before[active(pair)], 1, by_the_boss))
+    for _ in range(2):
+        assert "seen" in pair.bob("pull", check=7).error["message"]
+        assert pair.bob.refs() == before
+
+
 # Honest histories
+
+
+def test_a_late_push_beside_an_end_is_no_rewrite(pair: Pair) -> None:
+    pair.works(pair.bob, "late")
+    pair.works(pair.ada, "last", "done")
+    pair.ada("push")
+    pair.bob("push", check=4)
+    assert "rewritten" not in pair.bob("pull").json
+    pair.bob("verify", "--remote", "origin")
+    pair.agree()
+
+
+def test_a_late_push_beside_a_folded_end_is_no_rewrite(pair: Pair) -> None:
+    pair.works(pair.bob, "late")
+    pair.works(pair.ada, "last", "done")
+    pair.ada("gc", "--fold-before", "2100-01-01")
+    pair.ada("push")
+    pair.bob("push", check=None)
+    assert "rewritten" not in pair.bob("pull").json
+    pair.bob("verify", "--remote", "origin")
+    pair.agree()
 
 
 def test_a_race_for_a_step_is_no_rewrite(pair: Pair) -> None:

@@ -365,13 +365,13 @@ def without(repository: Repository, fold: Fold, threads: Collection[ThreadId]) -
 
 def merge(repository: Repository, mine: Oid, theirs: Oid) -> Oid:
     """Merge two folds of the same month: one of the two if it contains the other, else a new commit with both
-    as parents. Moves no ref. Raises StoreDamaged."""
+    as parents. Theirs counts for a thread in both. Moves no ref. Raises StoreDamaged."""
     one, other = read(repository, mine), read(repository, theirs)
     if one.month != other.month:
         raise _damaged(theirs, f"it is a fold of {other.month}, not of {one.month}")
     if theirs in one.chain:
         return mine
-    union = _union(repository, one.threads, other.threads)
+    union = {**one.threads, **other.threads}
     if mine in other.chain or (union == other.threads and one.held <= other.held):
         return theirs
     return _write(repository, one.month, union, [mine, theirs], [])

@@ -263,7 +263,7 @@ class Adoption:
     ) -> Iterator[Adopted | RefusedRef]:
         def settled() -> Iterator[Adopted | RefusedRef]:
             if findings := self._verify(name, oid):
-                yield RefusedRef(name, findings)
+                yield self._refused(name, oid, findings)
             elif self._is_rewritten(name, oid):
                 return
             elif findings := self._untrusted(name, oid):
@@ -272,6 +272,13 @@ class Adoption:
                 yield from settle(name, oid)
 
         return self._guarded(name, settled())
+
+    def _refused(self, name: str, oid: Oid, findings: tuple[Finding, ...]) -> RefusedRef:
+        seen = self._history.positions(name) if self._history is not None else []
+        replaces = bool(seen) and oid not in seen
+        if replaces and self._remote is not None:
+            keep(self._repository, self._remote, {name: oid})
+        return RefusedRef(name, findings, replaces=replaces)
 
     def _is_rewritten(self, name: str, oid: Oid) -> bool:
         return self._history is not None and self._noted(self._history.of_ref(name, oid), {name: oid})
@@ -374,7 +381,7 @@ class Adoption:
         sides = Sides(self._refs.get(layout.THREADS + thread), self._refs.get(layout.ARCHIVE + thread))
         for side, name in ((sides.active, layout.THREADS), (sides.tag, layout.ARCHIVE)):
             if side is not None and (findings := self._verify(name + thread, side)):
-                yield RefusedRef(name + thread, findings)
+                yield self._refused(name + thread, side, findings)
                 return
         sides = self._as_folded(thread, sides)
         if self._is_thread_rewritten(thread, sides):
@@ -534,6 +541,12 @@ class Adoption:
                 if settled.case != Case.EQUAL:
                     yield _adopted(layout.ARCHIVE + thread, thread, settled)
         mine = self._repository.ref(name)
+        if not self._yields and (known := [each for each in theirs.threads if self._has_other(each, theirs)]):
+            rest = archives.without(self._repository, theirs, known)
+            if rest is None:
+                yield Adopted(name, Case.AHEAD)
+                return
+            oid = rest
         merged = archives.merge(self._repository, mine, oid) if mine else oid
         if merged == mine:
             yield Adopted(name, Case.AHEAD)
@@ -545,6 +558,13 @@ class Adoption:
             tracking.agree(self._instance, self._remote, name, oid)
         self._instance.store.sync()
         archives.tidy(self._repository, name.removeprefix(layout.FOLDED))
+
+    def _has_other(self, thread: ThreadId, theirs: archives.Fold) -> bool:
+        """Return whether a thread is here, and not as a fold has it."""
+        row = self._instance.store.folded(thread)
+        if row is not None:
+            return row.tag != theirs.threads[thread].tag.raw
+        return self._instance.threads.exists(thread)
 
     def _goes_on(self, thread: ThreadId, tag: Oid) -> bool:
         if self._repository.ref(layout.THREADS + thread) or self._repository.ref(layout.ARCHIVE + thread):

@@ -16,7 +16,7 @@ from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
 from uwf_git.store.private import read_private, write_private
-from uwf_git.store.remotes import Remote
+from uwf_git.store.remotes import DEFAULT, Remote
 from uwf_git.sync import tracking
 
 if TYPE_CHECKING:
@@ -318,7 +318,8 @@ def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
         what = "what was not checked and" if first.is_unchecked else "invalid data, which"
         raise StoreDamaged(
             f"{pulled.remote} has {what} was left there: {first.ref}: {first.reason}{more}",
-            f"see: uwf verify --remote {pulled.remote}",
+            (_push_back(first, pulled.remote) if first.replaces else "")
+            + f"see: uwf verify --remote {pulled.remote}",
         )
     rewritten = [each for each in pulled.rewrites if not each.is_rollback]
     for each in rewritten:
@@ -332,6 +333,13 @@ def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
             f" {first.reason}{more}",
             f"see: uwf verify --remote {pulled.remote}; uwf trust show",
         )
+
+
+def _push_back(refused: RefusedRef, remote: str) -> str:
+    is_thread = layout.is_thread_ref(refused.ref)
+    name = layout.thread_of(refused.ref) if is_thread else refused.ref.removeprefix(layout.NAMESPACE)
+    where = "" if remote == DEFAULT else f" --remote {remote}"
+    return f"yours is kept; uwf remote reject-rewrite {name}{where} pushes it back; "
 
 
 def raise_if_incomplete(pulled: Pulled) -> None:

@@ -16,7 +16,7 @@ from uwf_git.format.ids import ThreadId, name_problem
 from uwf_git.git.config import ADVISED_BLOB
 from uwf_git.git.program import Git, telling_line
 from uwf_git.git.repository import Oid
-from uwf_git.store import definitions, layout, ref_kinds
+from uwf_git.store import archives, definitions, layout, ref_kinds
 from uwf_git.store.history import Head, parted_from, tagged_commit
 from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
@@ -400,11 +400,21 @@ def _ended_there(
     instance: Instance, listed: RemoteListing, results: Mapping[str, object]
 ) -> dict[str, Rejected]:
     found = {}
-    for name, result in results.items():
+    repository = instance.store.repository
+    pushed = [
+        name
+        for name, result in results.items()
+        if isinstance(result, Pushed) and result.object is not None and name.startswith(layout.THREADS)
+    ]
+    folds = [oid for name, oid in listed.refs.items() if name.startswith(layout.FOLDED)] if pushed else []
+    folded = frozenset[ThreadId]().union(
+        *(archives.names(repository, oid) for oid in folds if repository.has(oid))
+    )
+    for name in pushed:
         thread = layout.thread_of(name)
-        if isinstance(result, Pushed) and result.object is not None and name.startswith(layout.THREADS):
+        if instance.store.folded(thread) is None:
             there = listed.refs.get(layout.ARCHIVE + thread)
-            if there is not None and there != instance.store.repository.ref(layout.ARCHIVE + thread):
+            if thread in folded or (there is not None and there != repository.ref(layout.ARCHIVE + thread)):
                 found[name] = Rejected(name, "the thread was ended there", lost=True)
     return found
 

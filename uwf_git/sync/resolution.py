@@ -41,7 +41,8 @@ def accept(
                 f"look again: uwf pull {remote.name}",
             )
         before = {ref: oid for ref in theirs if (oid := repository.ref(ref)) is not None}
-        rewritten.keep_accepted(repository, remote.name, before)
+        replaced = {ref: oid for ref, oid in before.items() if oid != theirs[ref]}
+        rewritten.keep_accepted(repository, remote.name, replaced)
         for ref in theirs:
             if ref.startswith(layout.FOLDED) and ref in before:
                 _unfold(instance, ref, before[ref], theirs[ref])

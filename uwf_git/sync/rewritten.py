@@ -7,8 +7,7 @@ position counts as seen once it was verified and adopted, or pushed from here (`
                 active ref beside it has no copies of the thread's steps in other commits
     workflow, crew, baseline    its first parents lead to the version seen
     suite, attempts, approvals  its parents lead to the commit seen
-    fold        each thread in both has the same archive tag, byte for byte, or a later one on more steps: two machines
-                may end a thread, and fold their ends, before they meet
+    fold        each thread is as one with the archive tag that the fold has
     node, fork  it is the same object
     pause       always: pauses come and go
     policy      `trust.policies` says
@@ -145,11 +144,16 @@ class RemoteHistory:
         self._tracked = tracked or {}
 
     def positions(self, ref: str) -> list[Oid]:
-        """Return where a ref was seen: one position, two if tracking refs are ahead of the record."""
+        """Return where a ref was seen: by the record, else by a fold, else by a tracking ref."""
         found = [self.seen.get(ref)]
+        thread = layout.thread_of(ref)
+        if ref.startswith(layout.ARCHIVE) and found == [None]:
+            row = self._store.folded(thread)
+            if row is not None and self.seen.get(row.ref) is not None:
+                found = [Oid(raw=row.tag)]
         tracked = self._tracked.get(ref)
-        if tracked is not None and tracked not in found and self._is_adopted(ref, tracked):
-            found.append(tracked)
+        if found == [None] and tracked is not None and self._is_adopted(ref, tracked):
+            found = [tracked]
         return [oid for oid in found if oid is not None]
 
     def _is_adopted(self, ref: str, oid: Oid) -> bool:
@@ -167,13 +171,32 @@ class RemoteHistory:
     # Kinds of refs
 
     def of_thread(self, thread: ThreadId, active: Oid | None, tag: Oid | None) -> Rewrite | None:
-        """Compare a thread's head and archive tag there."""
-        name = layout.ARCHIVE + thread
+        """Compare a thread's head and archive tag there; a tag of a fold there is found."""
+        folded = self._folded_there.get(thread) if tag is None else None
+        if folded is not None:
+            return self._of_end(thread, active, folded.tag, folded.ended.target)
         ended = tagged_commit(self._store, tag) if tag is not None else None
+        return self._of_end(thread, active, tag, ended)
+
+    @cached_property
+    def _folded_there(self) -> Mapping[ThreadId, archives.FoldedThread]:
+        found: dict[ThreadId, archives.FoldedThread] = {}
+        for ref, oid in self._refs.items():
+            if ref.startswith(layout.FOLDED):
+                with suppress(StoreDamaged):  # verification tells of it
+                    found |= archives.read(self._repository, oid).threads
+        return found
+
+    def _of_end(
+        self, thread: ThreadId, active: Oid | None, tag: Oid | None, ended: Oid | None
+    ) -> Rewrite | None:
+        name = layout.ARCHIVE + thread
         head = ended or active
         for seen in self.positions(name):
             if tag == seen:
                 return self._copies_beside(thread, ended, active) if ended and active else None
+            if (folded := self._folded_there.get(thread)) is not None and folded.tag == seen:
+                return None  # the end seen is there still, beside another
             if tag is not None:
                 return self._rewrite(name, thread, seen, tag)
             if head is not None:
@@ -204,45 +227,33 @@ class RemoteHistory:
         kind = ref_kinds.kind_of(ref)
         if kind is None or kind.settle not in ("fold", *_CONTINUES, *_FIXED):
             return None
+        if kind.settle == "fold":
+            return self._of_fold(ref, now)
         for seen in self.positions(ref):
             if seen == now:
-                continue
-            if kind.settle == "fold":
-                if (found := self._of_fold(ref, seen, now)) is not None:
-                    return found
                 continue
             if kind.settle in _FIXED or not self._continues(kind.settle, now, seen):
                 back = kind.settle not in _FIXED and self._continues(kind.settle, seen, now)
                 thread = layout.thread_of(ref) if kind.of_thread else None
                 return self._rewrite(ref, thread, seen, now, is_rollback=back)
-        return self._folded_ends(ref, now) if kind.settle == "fold" else None
+        return None
 
     def _continues(self, settle: str, commit: Oid, earlier: Oid) -> bool:
         return (self._leads_to if settle == "version" else self._contains)(commit, earlier)
 
-    def _of_fold(self, ref: str, seen: Oid, now: Oid) -> Rewrite | None:
-        try:
-            before = archives.read(self._repository, seen).threads
-        except StoreDamaged:
-            return None
-        theirs = archives.read(self._repository, now).threads
-        for thread in before.keys() & theirs.keys():
-            one, other = before[thread], theirs[thread]
-            if one.raw != other.raw and not self._is_later_end(one.ended.target, other.ended.target):
-                return self._rewrite(ref, None, seen, now, _author(one.raw), _author(other.raw))
-        return None
-
-    def _folded_ends(self, ref: str, now: Oid) -> Rewrite | None:
+    def _of_fold(self, ref: str, now: Oid) -> Rewrite | None:
         for thread, entry in archives.read(self._repository, now).threads.items():
-            for seen in self.positions(layout.ARCHIVE + thread):
-                end = tagged_commit(self._store, seen)
-                is_there = seen in (entry.tag, self._refs.get(layout.ARCHIVE + thread))
-                if not is_there and not (end and self._is_later_end(end, entry.ended.target)):
-                    return self._rewrite(ref, None, seen, now, self._author(seen), _author(entry.raw))
+            ours = self._store.folded(thread)
+            if ours is not None and ours.tag == entry.tag.raw:
+                continue
+            if self._refs.get(layout.ARCHIVE + thread) in self.positions(layout.ARCHIVE + thread):
+                continue  # the end seen is there still
+            active = self._refs.get(layout.THREADS + thread)
+            found = self._of_end(thread, active, entry.tag, entry.ended.target)
+            if found is not None and not found.is_rollback:
+                before = self._author(found.seen) or found.before
+                return self._rewrite(ref, None, found.seen, now, before, _author(entry.raw))
         return None
-
-    def _is_later_end(self, end: Oid, other: Oid) -> bool:
-        return end != other and self._leads_to(other, end)
 
     def _copy_without_signature(self, thread: ThreadId, head: Oid, tag: Oid | None) -> Rewrite | None:
         here = self._repository.ref(layout.ARCHIVE + thread)
@@ -373,7 +384,12 @@ def _prefix(remote: str) -> str:
 
 
 def keep(repository: Repository, remote: str, refs: Mapping[str, Oid]) -> None:
-    """Keep what a remote has in place of what was seen. Moves `refs/uwf/rewritten/<remote>/…`."""
+    """Keep what a remote has in place of what was seen, and forget what it had of these threads before. Moves
+    `refs/uwf/rewritten/<remote>/…`."""
+    threads = {layout.thread_of(ref) for ref in refs if layout.is_thread_ref(ref)}
+    for ref in kept(repository, remote).keys() - refs.keys() if threads else ():
+        if layout.is_thread_ref(ref) and layout.thread_of(ref) in threads:
+            drop(repository, remote, [ref])
     for ref, oid in refs.items():
         name = _prefix(remote) + ref.removeprefix(layout.NAMESPACE)
         old = repository.ref(name)
@@ -400,10 +416,15 @@ def drop(repository: Repository, remote: str, refs: Collection[str]) -> None:
 
 
 def keep_accepted(repository: Repository, remote: str, before: Mapping[str, Oid]) -> None:
-    """Keep what was here before a rewrite was accepted. Moves `refs/uwf/rewritten/<remote>/accepted/…`."""
+    """Keep what was here before a rewrite was accepted, beside what was kept by earlier ones. Moves
+    `refs/uwf/rewritten/<remote>/accepted/…`."""
     for ref, oid in before.items():
         name = f"{_prefix(remote)}accepted/{ref.removeprefix(layout.NAMESPACE)}"
-        repository.put_ref(name, repository.ref(name), oid)
+        names = [name, *(f"{name}.{number}" for number in range(2, 100))]
+        kept_there = {each: repository.ref(each) for each in names}
+        if oid not in kept_there.values():
+            free = next(each for each in names if kept_there[each] is None)
+            repository.create_ref(free, oid)
 
 
 def find(instance: Instance, remote: str, name: str) -> dict[str, Oid]:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from uwf_git.base.errors import StoreDamaged
 from uwf_git.git.libgit2 import Oid
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.private import write_private
@@ -42,8 +44,8 @@ class Seen:
     def _read(self) -> dict[str, Oid]:
         if self._refs is None:
             data = b""
-            with suppress(OSError):
-                data = self._path.read_bytes()
+            with suppress(FileNotFoundError):
+                data = _read_regular(self._path)
             rows = _LINE.findall(data)
             self._lines = len(rows)
             self._refs = {
@@ -52,24 +54,39 @@ class Seen:
         return self._refs
 
     def note(self, refs: Mapping[str, Oid]) -> None:
-        """Record positions. What cannot be written is recorded by the next exchange."""
+        """Record positions. Raises StoreUnwritable: without the record, the next exchange could take anything."""
         known = self._read()
         new = {ref: oid for ref, oid in refs.items() if known.get(ref) != oid}
         if not new:
             return
         known.update(new)
         self._lines += len(new)
-        with suppress(OSError, StoreUnwritable):
-            if self._lines > 2 * len(known) + _SLACK or not self._path.exists():
-                write_private(self._path, _text(known))
-                self._lines = len(known)
-            else:
-                with open(self._path, "ab") as file:
-                    file.write(b"\n" + _text(new))  # a torn line of a killed process ends here
+        if self._lines > 2 * len(known) + _SLACK or not self._path.exists():
+            write_private(self._path, _text(known))
+            self._lines = len(known)
+            return
+        try:
+            with open(self._path, "ab") as file:
+                file.write(b"\n" + _text(new))  # a torn line of a killed process ends here
+        except OSError as error:
+            raise StoreUnwritable(
+                f"cannot write {self._path}: {error}", "check permissions and free space"
+            ) from None
 
     def forget(self) -> None:
         self._refs = {}
         self._path.unlink(missing_ok=True)
+
+
+def _read_regular(path: Path) -> bytes:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise StoreDamaged(
+            f"{path} is not a file", "it says what was seen on a remote: restore it, or delete it"
+        )
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StoreDamaged(f"{path} cannot be read: {error.strerror}", "check permissions") from None
 
 
 def _text(refs: Mapping[str, Oid]) -> bytes:
