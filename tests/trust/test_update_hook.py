@@ -168,6 +168,30 @@ def test_history_is_not_rewritten_ends_are_not_replaced_and_nothing_is_deleted(s
     assert "may not be deleted" in served.pushes("", layout.POLICY)
 
 
+def test_an_end_or_a_fold_stands_on_the_head_that_is_there(served: Served) -> None:
+    served.sets(rules="[]")
+    thread, ended = served.ann.starts(), served.ann.starts()
+    served.ann("thread", "kill", ended)
+    served.ann("push")
+    bob = served.machine("bob")
+    bob("clone", served.url)
+    served.ann.steps(thread, "by ann")
+    served.ann("push")
+    bob("thread", "kill", thread)
+    end = f"{layout.ARCHIVE}{thread}"
+    assert "does not stand on its head" in served.pushes(end, end, store=bob.store)
+    git = Forger(bob.store)
+    other = f"{layout.ARCHIVE}{ended}"
+    raw = git("cat-file", "tag", other).encode() + b"\n"
+    git("update-ref", other, git.write("tag", raw.replace(b"tagger ann", b"tagger eve")))
+    git("update-ref", "-d", end)
+    bob("gc", "--fold-before", "2100-01-01")
+    [fold] = [name for name in bob.refs() if name.startswith(layout.FOLDED)]
+    assert "may not be replaced" in served.pushes(fold, fold, store=bob.store)
+    active = f"{layout.THREADS}{ended}"
+    assert "has ended here" in served.pushes(f"{layout.THREADS}{thread}~1", active, store=served.ann.store)
+
+
 def test_the_policy_is_changed_by_its_maintainers_only(served: Served) -> None:
     first = served.sets()
     served.ann("push")

@@ -94,6 +94,23 @@ class Update:
         if ref.startswith(layout.THREADS):
             self._not_beside_an_end(ref.removeprefix(layout.THREADS), new)
         self._valid(ref, new)
+        if ref.startswith(layout.ARCHIVE):
+            self._ends_what_is_here(ref.removeprefix(layout.ARCHIVE), new)
+        elif ref.startswith(layout.FOLDED):
+            for thread, entry in archives.read(self._repository, new).threads.items():
+                self._ends_what_is_here(thread, entry.tag, entry.ended.target)
+
+    def _ends_what_is_here(self, thread: str, tag: Oid, target: Oid | None = None) -> None:
+        active = self._repository.ref(layout.THREADS + thread)
+        if active is not None and not self._stands_on(target or tag, active):
+            self._need(REWRITES, f"the end of thread {thread} does not stand on its head here: pull first")
+        ended = self._repository.ref(layout.ARCHIVE + thread)
+        ends = [ended] if ended is not None else []
+        for fold in self._repository.refs(layout.FOLDED).values():
+            if (entry := archives.read(self._repository, fold).threads.get(ThreadId(thread))) is not None:
+                ends.append(entry.tag)
+        if any(each != tag for each in ends):
+            self._need(REWRITES, f"the end of thread {thread} may not be replaced")
 
     def _not_beside_an_end(self, thread: str, new: Oid) -> None:
         end: Oid | None = self._repository.ref(layout.ARCHIVE + thread)
