@@ -189,7 +189,7 @@ def test_an_end_or_a_fold_stands_on_the_head_that_is_there(served: Served) -> No
     [fold] = [name for name in bob.refs() if name.startswith(layout.FOLDED)]
     assert "may not be replaced" in served.pushes(fold, fold, store=bob.store)
     active = f"{layout.THREADS}{ended}"
-    assert "has ended here" in served.pushes(f"{layout.THREADS}{thread}~1", active, store=served.ann.store)
+    assert "has ended here" in served.pushes(f"{layout.THREADS}{thread}", active)
 
 
 def test_the_policy_is_changed_by_its_maintainers_only(served: Served) -> None:
