@@ -27,7 +27,13 @@ def event(tmp_path: Path, value: object) -> dict[str, str]:
 
 
 def pull(number: object = 7, ref: str = "topic") -> dict[str, object]:
-    return {"pull_request": {"number": number, "head": {"sha": HEAD, "ref": ref}, "base": {"sha": BASE}}}
+    return {
+        "pull_request": {
+            "number": number,
+            "head": {"sha": HEAD, "ref": ref},
+            "base": {"sha": BASE, "ref": "uwf/threads/X"},
+        }
+    }
 
 
 def test_a_pull_request_of_github(tmp_path: Path) -> None:
@@ -35,6 +41,7 @@ def test_a_pull_request_of_github(tmp_path: Path) -> None:
     job = read_job({**ACTIONS, **said, **event(tmp_path, pull())})
     assert (job.forge, job.about, job.number, job.head, job.base) == ("github", CHANGE, 7, HEAD, BASE)
     assert (job.branch, job.repository, job.api) == ("topic", "ann/work", "https://api.example.org")
+    assert job.target == "uwf/threads/X"
 
 
 @pytest.mark.parametrize(
@@ -64,10 +71,12 @@ def test_a_merge_request_of_gitlab() -> None:
             "CI_COMMIT_SHA": HEAD,
             "CI_MERGE_REQUEST_DIFF_BASE_SHA": BASE,
             "CI_MERGE_REQUEST_SOURCE_BRANCH_NAME": "topic",
+            "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "uwf/threads/X",
         }
     )
     assert (job.forge, job.about, job.number, job.head, job.base) == ("gitlab", CHANGE, 7, HEAD, BASE)
     assert (job.repository, job.has_workflow_commands) == ("42", False)
+    assert job.target == "uwf/threads/X"
 
 
 def test_a_branchs_first_push_has_nothing_before() -> None:

@@ -251,3 +251,60 @@ def test_the_comments_commands_verify_the_branch_in_a_clone(forge: Published) ->
     forge.edited("README.md", "Ended", "Failed")
     forge.pull_request(printed("github"), forge.branch, forge.base)
     assert typed().returncode == 7
+
+
+def with_root(forge: Published, tree: str, parents: list[str], branch: str) -> None:
+    """Make a merge with an unrelated root; `parents` come before it."""
+    blob = forge.git("hash-object", "-w", "--stdin", data="x")
+    other = forge.git("mktree", data=f"100644 blob {blob}\tLICENSE\n")
+    root = forge.git("commit-tree", other, "-m", "root")
+    args = [word for parent in (*parents, root) for word in ("-p", parent)]
+    forge.git("update-ref", f"refs/heads/{branch}", forge.git("commit-tree", tree, *args, "-m", "Merge"))
+
+
+@pytest.mark.parametrize("kind", ("github", "gitea"))
+def test_a_change_of_a_published_thread_is_no_projects_for_an_unrelated_root(
+    uwf: Uwf, tmp_path: Path, kind: str
+) -> None:
+    forge = Published(uwf, tmp_path / "forge", kind)
+    head = forge.git("rev-parse", forge.branch)
+    with_root(forge, f"{head}~2^{{tree}}", [head], "drop")
+    ran = forge.pull_request(printed(kind), "drop", forge.branch)
+    assert ran.code == 7, ran.log
+    forge.edited("README.md", "Quote commas", "Approved by the boss")
+    edit = forge.git("rev-parse", forge.branch)
+    forge.git("update-ref", f"refs/heads/{forge.branch}", head)
+    with_root(forge, f"{edit}^{{tree}}", [edit], "fix")
+    ran = forge.pull_request(printed(kind), "fix", forge.branch, number=8)
+    assert ran.code == 7 and "every file" not in ran.summary, ran.log
+
+
+def test_a_comment_on_a_project_does_not_speak_for_its_own_files(forge: Published, tmp_path: Path) -> None:
+    copy = tmp_path / "main"
+    git("clone", "-q", forge.remote, copy, "--branch", forge.branch)
+    git("-C", copy, "checkout", "-q", "--orphan", "main")
+    git("-C", copy, "rm", "-rfq", ".")
+    (copy / "code.py").write_text("print()\n")
+    git("-C", copy, "add", "code.py")
+    git("-C", copy, "commit", "-qm", "mine")
+    git("-C", copy, "push", "-qf", "origin", "main")
+    git("-C", copy, "merge", "-q", "--allow-unrelated-histories", "-m", "merged", f"origin/{forge.branch}")
+    git("-C", copy, "push", "-q", "origin", "main:refs/heads/topic")
+    ran = forge.pull_request(printed("github"), "topic", "main")
+    assert ran.code == 0, ran.log
+    (comment,) = ran.comments
+    assert (
+        "every file" not in comment["text"] and "The project's own files were not verified" in comment["text"]
+    )
+
+
+def test_an_active_ref_beside_the_end_of_a_thread_vouches_for_no_branch(forge: Published) -> None:
+    fork = forge.uwf("thread", "fork", forge.thread, "--at", "1").json["thread"]
+    forge.uwf("thread", "run", fork, "--agent", scripted(REJECTS_ONCE))
+    forge.uwf("push", "origin", fork)
+    forge.uwf("publish", "thread", fork)
+    forged = forge.git("rev-parse", f"refs/heads/uwf/threads/{fork}")
+    for ref in (f"refs/uwf/threads/{forge.thread}", f"refs/heads/{forge.branch}"):
+        forge.git("update-ref", ref, forged)
+    ran = forge.pull_request(printed("github"), forge.branch, forge.base)
+    assert ran.code == 7 and "other-thread" in ran.log, ran.log

@@ -313,3 +313,44 @@ def test_a_server_elsewhere_tells_who_pushes_why_not(transport: str, uwf: Any, h
         Forger(served.ann.store)("update-ref", ref, forged)
         refused = served.ann("push", check=8).error["message"]
         assert f"uwf refuses {ref}: step" in refused and "is not signed" in refused
+
+
+def test_an_edit_of_a_published_definition_is_held_to_its_rule(served: Served) -> None:
+    served.ann("publish", "workflow", "relay")
+    served.sets("[{workflows: '*', signed-by: [ann]}]", more=accepting(served, "refs/uwf/workflows/relay"))
+    served.ann("push")
+    git, branch = Forger(served.ann.store), "refs/heads/uwf/workflows/relay"
+    tip = served.refs()[branch]
+    folder = git.folder(tip)
+    folder["workflow.yaml"] = git.blob(git.read(f"{tip}:workflow.yaml").replace(b"One writes", b"Eve writes"))
+    edit = git("commit-tree", git.tree(folder), "-p", tip, "-m", "fix")
+    said = served.pushes(edit, branch)
+    assert f"uwf refuses {branch}" in said and "workflows *: signed by ann" in said
+    assert f"uwf refuses {branch}" in served.pushes(edit, branch, "--atomic")
+    file = served.folder / "changed.yaml"
+    file.write_text(served.ann.root.with_name("at-ann.yaml").read_text().replace("One writes", "Ann writes"))
+    proposal = served.ann("workflow", "propose", file, "--branch", "change").json["commit"]
+    forged = unsigned(served.ann.store, proposal)
+    assert "is not signed" in served.pushes(forged, branch)
+    merge = git("commit-tree", f"{proposal}^{{tree}}", "-p", tip, "-p", proposal, "-m", "Merge")
+    assert served.pushes(merge, branch) == ""
+    back = git("commit-tree", f"{tip}^{{tree}}", "-p", merge, "-p", tip, "-m", "Merge")
+    assert f"uwf refuses {branch}" in served.pushes(back, branch)
+    served.ann("pull")
+    served.ann("publish", "workflow", "relay")
+
+
+def accepting(served: Served, ref: str) -> str:
+    return f'accepted: ["{served.ann.refs()[ref]}"]\n'
+
+
+def test_an_active_ref_of_an_ended_thread_must_be_in_its_end(served: Served) -> None:
+    thread = served.ann.starts()
+    served.ann.steps(thread)
+    served.ann("thread", "kill", thread)
+    served.ann("push")
+    fork = served.ann("thread", "fork", thread, "--at", "0").json["thread"]
+    served.ann.steps(fork, "otherwise")
+    ref = f"{layout.THREADS}{thread}"
+    assert "has ended here" in served.pushes(f"{layout.THREADS}{fork}", ref)
+    assert ref not in served.refs()

@@ -243,3 +243,26 @@ def test_a_branch_is_verified_by_the_command_of_a_process_of_its_own(
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["verified"]["steps"] == 5
+
+
+def test_an_active_ref_beside_the_end_of_a_thread_vouches_for_no_branch(
+    uwf: Uwf, forge: Forge, ended: str, tmp_path: Path
+) -> None:
+    fork = uwf("thread", "fork", ended, "--at", "2").json["thread"]
+    approval = json.dumps({"approved": True, "comments": "lgtm"})
+    uwf("thread", "step", fork, "--agent", f"uwf-exec echo '{approval}'")
+    uwf("push")
+    uwf("publish", "thread", fork)
+    branch = f"uwf/threads/{ended}"
+    forged = forge("rev-parse", f"refs/heads/uwf/threads/{fork}")
+    for ref in (f"refs/uwf/threads/{ended}", f"refs/heads/{branch}"):
+        forge("update-ref", ref, forged)
+    assert "other-thread" in codes(uwf("verify", "--remote", "origin", check=7).json)
+    other = {"UWF_STORAGE_ROOT": str(tmp_path / "other")}
+    uwf("clone", forge.folder, env=other, check=None)
+    assert "other-thread" in codes(uwf("verify", "--remote", "origin", env=other, check=7).json)
+    uwf("pull", env=other, check=None)
+    assert "other-thread" in codes(uwf("verify", "--remote", "origin", env=other, check=7).json)
+    clone = forge.cloned("ci", branch=branch)
+    clone("fetch", "-q", "origin", "+refs/uwf/*:refs/uwf/*")
+    assert codes(uwf("verify", ".", cwd=clone.folder, check=7).json) == {"other-thread"}

@@ -505,3 +505,36 @@ def test_a_branch_of_a_definition_that_holds_a_thread_is_named(clone: Clone) -> 
     clone("branch", "uwf/threads/01ARZ3NDEKTSV4RRFFQ69G5FAV", "HEAD~4")
     clone("branch", "uwf/workflows/other", "HEAD~5")
     assert codes(check_tree(clone.folder, "uwf/workflows/other")) == {"wrong-name"}
+
+
+# Unrelated roots
+
+
+def unrelated_root(clone: Clone) -> str:
+    blob = clone("hash-object", "-w", "--stdin", data=b"x")
+    tree = clone("mktree", data=f"100644 blob {blob}\tLICENSE\n".encode())
+    return clone("commit-tree", tree, "-m", "root")
+
+
+def test_an_edit_is_named_though_an_unrelated_root_was_merged_on_top(clone: Clone) -> None:
+    clone("checkout", "-q", "-b", "fix")
+    clone.edits("README.md", "tides", "dunes")
+    edit = clone.commits()
+    root = unrelated_root(clone)
+    for parents in ((edit, root), (root, edit)):
+        args = [word for parent in parents for word in ("-p", parent)]
+        clone("reset", "-q", "--hard", clone("commit-tree", "HEAD^{tree}", *args, "-m", "Merge"))
+        if parents[0] == edit:
+            assert {"wrong-page", "foreign-commit"} <= codes(check_tree(clone.folder))
+        base = clone("branch", "-r", "--list", "origin/uwf/threads/*").strip().removeprefix("origin/")
+        assert {"wrong-page", "foreign-commit"} <= codes(check_tree(clone.folder, target=base))
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_steps_taken_out_are_named_though_an_unrelated_root_was_merged(clone: Clone, is_first: bool) -> None:
+    parents = ["-p", clone("rev-parse", "HEAD"), "-p", unrelated_root(clone)]
+    if is_first:
+        parents = parents[2:] + parents[:2]
+    clone("checkout", "-q", "-b", "fix")
+    clone("reset", "-q", "--hard", clone("commit-tree", "HEAD~2^{tree}", *parents, "-m", "Merge"))
+    assert "changed-file" in codes(check_tree(clone.folder))

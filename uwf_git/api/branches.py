@@ -41,15 +41,17 @@ class RemoteBranches(NamedTuple):
 
 
 def verify_checkout(
-    path: Path, revision: str, branch: str, on_commit: _Progress, files: bool
+    path: Path, revision: str, branch: str, on_commit: _Progress, files: bool, target: str = ""
 ) -> VerifiedBranch:
-    """Verify a commit of the checkout or repository at a path, and with HEAD its `files`. Nothing is
-    written. Raises as `check.check_tree`."""
+    """Verify a commit of the checkout or repository at a path, and with HEAD its `files`. `target` names the branch
+    that it is to be merged into. Nothing is written. Raises as `check.check_tree`."""
     from uwf_git.verify.checkout import open_checkout
-    from uwf_git.verify.published import verify_branch
+    from uwf_git.verify.published import HEADS, verify_branch
 
     checkout = open_checkout(path)
     found = checkout.branch(revision, branch)
+    if target:
+        found = found._replace(target=HEADS + target.removeprefix(HEADS))
     commit = checkout.commit(found)
     published = verify_branch(checkout.repository, commit, found, checkout.heads(found), on_commit)
     if files and revision == "HEAD" and checkout.top is not None:
@@ -183,6 +185,11 @@ def _without_stale(instance: Instance, remote: Remote, result: RemoteBranches) -
         layout.thread_of(name)
         for name, oid in listed.items()
         if repository.ref(layout.tracking(remote.name, name)) != oid
+    }
+    moved -= {  # an end stays, whatever active ref is beside it
+        layout.thread_of(name)
+        for name, oid in listed.items()
+        if name.startswith(layout.ARCHIVE) and repository.ref(layout.tracking(remote.name, name)) == oid
     }
 
     def judged(finding: Finding) -> Finding:

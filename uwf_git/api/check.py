@@ -301,13 +301,15 @@ def check_tree(
     branch: str = "",
     on_commit: Callable[[], None] = lambda: None,
     files: bool = True,
+    target: str = "",
 ) -> Report:
     """Verify a commit of the checkout or repository at a path by what uwf published in it, and with HEAD the `files`
-    of the checkout. `branch` names the one that a detached HEAD or a commit is of, as for a pull request. No store is
-    needed, and nothing is written. Raises NothingToVerify, NotFound, Invalid, StoreDamaged."""
+    of the checkout. `branch` names the one that a detached HEAD or a commit is of, as for a pull request, and
+    `target` the one that it is to be merged into. No store is needed, and nothing is written. Raises NothingToVerify,
+    NotFound, Invalid, StoreDamaged."""
     from uwf_git.api.branches import verify_checkout
 
-    return _of_branch(verify_checkout(path, revision, branch, on_commit, files))
+    return _of_branch(verify_checkout(path, revision, branch, on_commit, files, target))
 
 
 def check_branch(instance: Instance, name: str, on_commit: Callable[[], None] = lambda: None) -> Report:

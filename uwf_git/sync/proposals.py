@@ -8,7 +8,9 @@
 A proposal is a version commit on top of the registered one, without the registry's ref. Accepting it moves
 `refs/uwf/workflows/<name>` or `refs/uwf/crews/<name>`. A merge, squash or edit on a forge is not a valid
 version commit: then one is made of its definition, with the forge's commit as second parent and its author
-and time, so that every machine makes the same commit.
+and time, so that every machine makes the same commit. If a rule of the trust policy is about the
+definition, a pull only does so for content that already meets it: else the user would sign what they
+have not looked at.
 """
 
 from __future__ import annotations
@@ -16,7 +18,15 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
+from uwf_git.base.errors import (
+    HeadMoved,
+    Invalid,
+    NotFound,
+    RequirementUnmet,
+    StoreDamaged,
+    Usage,
+    UwfError,
+)
 from uwf_git.base.text import nearest
 from uwf_git.format.ids import Hash
 from uwf_git.git.program import Git
@@ -39,6 +49,7 @@ from uwf_git.sync.publish import (
 )
 from uwf_git.sync.tracking import bring
 from uwf_git.sync.untrusted_versions import (
+    MOST_VERSIONS,
     defined_in,
     findings_in,
     holds_code,
@@ -46,7 +57,7 @@ from uwf_git.sync.untrusted_versions import (
     same_version,
     version_below,
 )
-from uwf_git.trust.ability import unmet
+from uwf_git.trust.ability import has_policy, unmet
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
@@ -98,7 +109,8 @@ class Accepted(NamedTuple):
 
 class AdoptionResult(NamedTuple):
     """The result for a published definition that moved on a remote: `accepted`, or a `problem`: HeadMoved if
-    it was changed here too, Invalid or StoreDamaged for bad data."""
+    it was changed here too, RequirementUnmet if somebody has to accept it, Invalid or StoreDamaged for bad
+    data."""
 
     kind: str
     name: str
@@ -220,11 +232,13 @@ def take_merged(instance: Instance, remote: str) -> list[AdoptionResult]:
 
 
 class _Messages(NamedTuple):
-    """Messages: the thing adopted, and the hints for a conflict and for errors in a definition."""
+    """Messages: the thing adopted, and the hints for a conflict, for errors in a definition and, of a pull,
+    for a requirement that is not met."""
 
     what: str
     again: str
     correct: str
+    review: str = ""
 
 
 def _of_proposal(branch: str, kind: str, remote: Remote | None) -> _Messages:
@@ -244,16 +258,21 @@ def _of_published(repository: Repository, remote: str, kind: str, name: str, sou
     correct = "correct it on the branch"
     if kind == "workflow" and holds_code(repository, source):
         correct = f"change the file elsewhere: {row.propose} --remote {remote}"
+    branch = short(row.branches) + name
+    accept = f"{row.commands} accept {shlex.quote(branch)} --remote {remote}"
     return _Messages(
-        f"branch {short(row.branches)}{name} of {remote}",
+        f"branch {branch} of {remote}",
         f"see it: {shown_by(repository, source)}; put both changes into one {row.made_of}, then: {row.put} && {ours}",
         f"{correct}, or put back the version from here: {ours}",
+        f"see it: {shown_by(repository, source)}; to sign it as yours: {accept}",
     )
 
 
 def _take(
-    instance: Instance, git: Git, source: Oid, kind: str, wording: _Messages, name: str | None = None
+    instance: Instance, git: Git, source: Oid, kind: str, wording: _Messages, pulled: str | None = None
 ) -> Accepted:
+    """Register a commit's definition. `pulled` is the name that a pull found it under, None if the user
+    accepts it."""
     repository, registry = instance.store.repository, versions_of(instance.store, kind)
     # Until it is known to be sound, nothing of it reaches the index.
     trial = versions_of(Store(repository, Overlay(instance.store.index)), kind)
@@ -261,11 +280,9 @@ def _take(
     if found != kind:
         raise Invalid(f"{wording.what} holds a {found}, not a {kind}", wording.correct)
     definition = defined_in(repository, source, wording.what, wording.correct)
-    if name is not None and registry.name_of(definition) != name:
-        raise Invalid(
-            f"{wording.what} defines {kind} {registry.name_of(definition)!r}, not {name!r}", wording.correct
-        )
     name = registry.name_of(definition)
+    if pulled is not None and name != pulled:
+        raise Invalid(f"{wording.what} defines {kind} {name!r}, not {pulled!r}", wording.correct)
     registered = repository.ref(registry.prefix + name)
     if registered is not None and is_ancestor(git, source, registered):
         return Accepted(registry.current(name), "unchanged", str(registered), str(source))
@@ -281,10 +298,53 @@ def _take(
         assert registered is not None
         if not _same_content(git, repository, registered, source, trial.tree(definition)):
             raise HeadMoved(f"{kind} {name!r} was changed since {wording.what} was made", wording.again)
+    if pulled is not None and registered is not None:
+        _raise_if_unreviewed(instance, git, trial, definition, registered, source, wording)
     first = registered or version_below(trial, instance, source, name)
     commit = _version_of(instance, registry, definition, first, source, wording)
     version = registry.move(name, registered, commit)
     return Accepted(version, "merged", str(registered) if registered else None, str(source))
+
+
+def _has_rules(instance: Instance, kind: str, name: str) -> bool:
+    if not has_policy(instance):
+        return False
+    from uwf_git.trust import policies
+    from uwf_git.trust.records import SUBJECT_OF
+
+    policy = policies.current(instance)
+    return policy is not None and bool(policy.rules_for(SUBJECT_OF.get(kind, kind), name))
+
+
+def _raise_if_unreviewed(
+    instance: Instance,
+    git: Git,
+    trial: Versions[Defined],
+    definition: Defined,
+    registered: Oid,
+    source: Oid,
+    wording: _Messages,
+) -> None:
+    """Raise RequirementUnmet if a rule of the trust policy is about a definition, and what `source` has of it
+    is neither the registered content nor that of a version merged there that meets the rule."""
+    kind, name = trial.kind, trial.name_of(definition)
+    if not _has_rules(instance, kind, name):
+        return
+    repository, tree = instance.store.repository, trial.tree(definition)
+    if same_version(repository, repository.commit(registered).tree, tree):
+        return
+    listed = git.run("rev-list", f"--max-count={MOST_VERSIONS}", str(source), f"^{registered}", "--")
+    for oid in (Oid(hex=line) for line in listed.out.decode("ascii").split()):
+        if (
+            same_version(repository, repository.commit(oid).tree, tree)
+            and is_version(trial, instance, oid, name)
+            and not unmet(instance, kind, name, oid)
+        ):
+            return
+    instance.store.before_record(kind, name, "")
+    raise RequirementUnmet(
+        f"{wording.what} has a change of {kind} {name!r} that does not meet the trust policy", wording.review
+    )
 
 
 def _version_of(

@@ -2,9 +2,9 @@
 repository. `main` is what the hook calls, with the name, the old and the new object of a ref.
 
 Refused are: names that no kind of refs has; what `verify` finds invalid; records that don't meet the policy; policies
-that nobody signed whom the one before names; another end for an ended thread; and, unless the policy allows it,
-deletions and rewritten history. What uwf deletes by itself, such as the active ref of an ended thread, may go once
-what replaces it is there. Any failure refuses.
+that nobody signed whom the one before names; edits of published definitions that don't meet a rule about them; another
+end for an ended thread; and, unless the policy allows it, deletions and rewritten history. What uwf deletes by itself,
+such as the active ref of an ended thread, may go once what replaces it is there. Any failure refuses.
 
 A push of many refs is judged at once by `judge_push`, before git takes its objects, since a process for each ref takes
 long. It only notes what is admitted; the hook judges the others one by one.
@@ -30,12 +30,14 @@ from uwf_git.store.private import write_private
 from uwf_git.sync.admission import Admission
 from uwf_git.trust import policies
 from uwf_git.trust.policy import DELETIONS, REWRITES
+from uwf_git.trust.records import SUBJECT_OF
 
 _NONE = "0" * 40
 _THREADS = layout.BRANCHES + "threads/"
 _WORK = layout.BRANCHES + "work/"
 _FLEETS = "refs/uwf/fleets/"
 _LARGEST_MARK = 10_000  # bytes of a fleet's mark
+_MOST_MERGES = 20  # merges of merges that are looked through for the version that they took
 _KEPT = 3600.0  # seconds for which verdicts are kept; a push may take long
 _REWRITTEN = "it may not be rewritten: the new history does not contain the old one"
 
@@ -47,8 +49,8 @@ class Update:
         self._store = store
         self._repository = store.repository
         self._ref, self._old, self._new = ref, old, new
-        policy = policies.current(self._repository)
-        self._allow = policy.allow if policy is not None else frozenset()
+        self._policy = policies.current(self._repository)
+        self._allow = self._policy.allow if self._policy is not None else frozenset()
 
     def check(self) -> None:
         """Raise RequirementUnmet for what the policy refuses, StoreDamaged or Invalid for anything else that may
@@ -82,6 +84,34 @@ class Update:
         thread = self._ref.removeprefix(_THREADS)
         if self._ref.startswith(_THREADS) and is_thread_id(thread):
             self._valid(layout.THREADS + thread, self._new)
+        for kind, row in ref_kinds.versioned().items():
+            if self._ref.startswith(row.branches):
+                self._definition(kind, row.prefix, self._ref.removeprefix(row.branches), self._new)
+
+    def _definition(self, kind: str, prefix: str, name: str, new: Oid) -> None:
+        """Hold the branch of a definition to the rules about it."""
+        rules = self._policy.rules_for(SUBJECT_OF.get(kind, kind), name) if self._policy is not None else ()
+        if not rules:
+            return
+        try:
+            self._valid(prefix + name, self._version_in(new))
+        except UwfError as error:
+            raise RequirementUnmet(f"the trust policy wants {rules[0]}: {error.message}") from None
+
+    def _version_in(self, commit: Oid) -> Oid:
+        """Return the new commit whose tree a merge took, else the commit."""
+        found = self._repository.commit(commit)
+        for _ in range(_MOST_MERGES):
+            if layout.parse_message(found.message) is not None or len(found.parents) < 2:
+                break
+            for parent in found.parents:
+                is_new = self._old is None or not self._stands_on(self._old, parent)
+                if is_new and self._repository.commit(parent).tree == found.tree:
+                    commit, found = parent, self._repository.commit(parent)
+                    break
+            else:
+                break
+        return commit
 
     def _record(self, ref: str, new: Oid) -> None:
         kind = ref_kinds.kind_of(ref)

@@ -10,8 +10,9 @@ records are foreign:
     an edit of a definition's source                    what a proposal may be: a warning
     any other                                           a finding
 
-A branch is a project's if it comes from a commit that holds nothing of uwf's, and isn't named as ours are. Its own
-commits and files are its own; those of uwf in it are verified.
+A branch is a project's if its first parents lead to a commit that holds nothing of uwf's, and neither it nor the branch
+that it is to be merged into is named as ours are. Its own commits and files are its own; those of uwf in it are
+verified, and steps that were merged into it must still be there.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from uwf_git.verify.verified import Record
 from uwf_git.verify.whole import VerifyResult, coded, made_up
 
 HEADS = "refs/heads/"
+_WORK = layout.BRANCHES + "work/"  # the code of worktrees
 _MOST_TREES = 20  # trees of foreign commits that are checked, besides the newest
 _MOST_PATHS = 20  # changed paths that a message names
 _MOST_CHANGED = 10_000  # entries of trees that are compared for a message
@@ -63,12 +65,13 @@ _LONG_WAY = 100_000  # commits of a thread that are walked to find a branch's
 class Branch(NamedTuple):
     """What is verified: a `name` for messages, and the branch's full name, "" for a commit of none. With `merged`, the
     commit may be what a forge would make of the branch, as in a checkout for a pull request. `at` is the ref here that
-    leads to it, "" for none."""
+    leads to it, "" for none. `target` is the full name of the branch that it is to be merged into, "" if unknown."""
 
     name: str
     ref: str = ""
     merged: bool = False
     at: str = ""
+    target: str = ""
 
     @property
     def purpose(self) -> str:
@@ -94,6 +97,11 @@ class Branch(NamedTuple):
         if kind is not None:
             return kind.prefix + self.ref.removeprefix(kind.branches)
         return layout.THREADS + self.thread if self.thread is not None else self.ref or f"{HEADS}{self.name}"
+
+    @property
+    def is_into_ours(self) -> bool:
+        """Whether it is to be merged into a branch of a thread or definition."""
+        return self.target.startswith(layout.BRANCHES) and not self.target.startswith(_WORK)
 
     @property
     def _is_ours(self) -> bool:
@@ -162,12 +170,11 @@ class ForeignCommit(NamedTuple):
 
 class _Survey(NamedTuple):
     """The commits of a branch that are no records, newest first, and the first records below them. `absent` are parents
-    that are not here. `roots` are the foreign commits without parents. `left` says whether some were not looked at."""
+    that are not here. `left` says whether some were not looked at."""
 
     foreign: Mapping[bytes, ForeignCommit]
     records: Mapping[bytes, CommitObject]
     absent: frozenset[bytes]
-    roots: tuple[ForeignCommit, ...]
     left: bool
 
 
@@ -281,12 +288,11 @@ class _BranchCheck:
         foreign: dict[bytes, ForeignCommit] = {}
         records: dict[bytes, CommitObject] = {}
         absent: set[bytes] = set()
-        roots: list[ForeignCommit] = []
         pending, seen = [tip], {tip.raw}
         until = time.monotonic() + self._seconds
         for oid in pending:  # grows while it is walked
             if len(foreign) % 1000 == 999 and time.monotonic() > until:
-                return _Survey(foreign, records, frozenset(absent), tuple(roots), True)
+                return _Survey(foreign, records, frozenset(absent), True)
             if not self._repository.has(oid):
                 absent.add(oid.raw)
                 continue
@@ -298,13 +304,11 @@ class _BranchCheck:
             if oid in self._shallow:
                 absent.update(parent.raw for parent in each.parents)
                 continue
-            if not each.parents:
-                roots.append(each)
             for parent in each.parents:
                 if parent.raw not in seen:
                     seen.add(parent.raw)
                     pending.append(parent)
-        return _Survey(foreign, records, frozenset(absent), tuple(roots), False)
+        return _Survey(foreign, records, frozenset(absent), False)
 
     def _record(self, oid: Oid) -> CommitObject | None:
         """Return a commit that is a record, None for others, such as a squash that has the trailers of one."""
@@ -438,8 +442,7 @@ class _BranchCheck:
             self._findings += whole.findings
             if whole.record is not None and not whole.findings:
                 self._add(whole.record, tip.oid, "nodes")
-        if not is_projects:
-            self._check_lost(tip, whole)
+        self._check_lost(tip, whole)
         if whole is not None and is_projects and whole.kind == THREAD:
             self._note_page(tip, whole)
         if not is_projects:
@@ -449,11 +452,14 @@ class _BranchCheck:
 
     def _is_projects(self, tip: ForeignCommit, found: _Survey) -> bool:
         """Return whether the branch is a project's, with something of uwf's in it."""
-        if self._branch.purpose:
+        if self._branch.purpose or self._branch.is_into_ours:
             return False
-        if any(not kind_of_tree(self._objects, root.tree) for root in found.roots):
-            return True
-        if not found.absent:
+        first = tip
+        while first.parents and first.oid not in self._shallow and first.parents[0].raw in found.foreign:
+            first = found.foreign[first.parents[0].raw]
+        if not first.parents:
+            return not kind_of_tree(self._objects, first.tree)
+        if first.parents[0].raw in found.records or not found.absent:
             return False
         row = row_of(self._objects, tip.tree, ATTRIBUTES)
         return row is None or row != self._objects.attributes

@@ -33,7 +33,7 @@ _LOCAL = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_
 class Subject(NamedTuple):
     """A revision to check. `name` is for people, `ref` for git, `branch` the published name; `record` is the
     commit that the source ends with, which is not the `revision` if the forge merged it, and `base` the commit
-    before; "" if there is none here. `source` is the ref to fetch it by."""
+    before; "" if there is none here. `source` is the ref to fetch it by, `target` the branch to merge it into."""
 
     name: str
     ref: str
@@ -42,6 +42,7 @@ class Subject(NamedTuple):
     base: str
     branch: str = ""
     source: str = ""
+    target: str = ""
 
 
 class Commit(NamedTuple):
@@ -172,10 +173,10 @@ class Checkout:
         name, source = job.branch or f"#{job.number}", f"refs/{kind}/{job.number}/head"
         # Of a merge that the forge made, the first parent is the target.
         if len(parents) == 2 and parents[1] == job.head:
-            return Subject(name, "HEAD", revision, job.head, parents[0], job.branch, source)
+            return Subject(name, "HEAD", revision, job.head, parents[0], job.branch, source, job.target)
         tip = self.commit(job.base) if job.base else ""
         base = (self.merge_base(tip, revision) or tip) if tip else ""
-        return Subject(name, "HEAD", revision, revision, base, job.branch, source)
+        return Subject(name, "HEAD", revision, revision, base, job.branch, source, job.target)
 
     def _fetched(self, revision: str, branch: str) -> str:
         found = self.commit(revision)

@@ -31,7 +31,8 @@ _GITLAB_SOURCES = {"merge_request_event": CHANGE, "push": BRANCH, "web": BRANCH,
 
 class Job(NamedTuple):
     """A job. `number` is that of the pull or merge request. `head` and `base` are commits as the forge names
-    them, "" if it doesn't; `branch` is the source's name, of a sweep the only one to check, "" for all.
+    them, "" if it doesn't; `branch` is the source's name, of a sweep the only one to check, "" for all; `target` is
+    the branch that a change is to be merged into.
     `repository` is OWNER/NAME, on GitLab a project's number; `api` is the address of the REST API."""
 
     forge: str
@@ -42,6 +43,7 @@ class Job(NamedTuple):
     branch: str = ""
     repository: str = ""
     api: str = ""
+    target: str = ""
 
     @property
     def has_workflow_commands(self) -> bool:
@@ -95,6 +97,7 @@ def _actions(forge: str, environment: Mapping[str, str]) -> Job:
             head=_oid(head.get("sha")),
             base=_oid(base.get("sha")),
             branch=named_branch(head.get("ref")),
+            target=named_branch(base.get("ref") or environment.get("GITHUB_BASE_REF")),
         )
     if job.about == BRANCH:
         return job._replace(
@@ -126,6 +129,7 @@ def _gitlab(environment: Mapping[str, str]) -> Job:
             head=_oid(head),
             base=_oid(environment.get("CI_MERGE_REQUEST_DIFF_BASE_SHA")),
             branch=named_branch(environment.get("CI_MERGE_REQUEST_SOURCE_BRANCH_NAME")),
+            target=named_branch(environment.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME")),
         )
     return job._replace(
         head=_oid(environment.get("CI_COMMIT_SHA")),

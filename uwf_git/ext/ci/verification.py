@@ -40,6 +40,7 @@ _WRONG = {
     RequirementUnmet.exit_status: "Not signed as the trust policy requires",
     Undecided.exit_status: "Not checked to the end",
 }
+_OF_PROJECT = "uwf's files are what the nodes say. The project's own files were not verified."
 _STEP = re.compile(r"([0-9]{4,}) ([^:]*)(?:: (.*))?")
 
 
@@ -56,7 +57,7 @@ def verify_subject(checkout: Checkout, subject: Subject) -> Verified:
     """Verify a subject's commit with its past."""
     kind = checkout.kind(subject.record)
     try:
-        report = check_tree(checkout.folder, subject.ref, subject.branch)
+        report = check_tree(checkout.folder, subject.ref, subject.branch, target=subject.target)
         holds = report.published.subjects if report.published is not None else ()
         report = report._replace(findings=[*report.findings, *unmet(checkout, subject, holds)])
     except NothingToVerify:
@@ -131,7 +132,9 @@ def _front_page(checkout: Checkout, subject: Subject, kind: str, report: Report)
     if kind not in ("step", "start"):
         holds = report.published.subjects if report.published is not None else ()
         rows = [f"- {each.kind} {span(each.name)}{_length(each.steps)}" for each in holds[:SHOWN_STEPS]]
-        return "\n".join(["**Verified**: every file is what the nodes say.", "", *rows])
+        is_projects = report.published is not None and report.published.mine is not None
+        what = _OF_PROJECT if is_projects else "every file is what the nodes say."
+        return "\n".join([f"**Verified**: {what}", "", *rows])
     steps: list[Commit] = []
     start: Commit | None = None
     workflow: Commit | None = None
