@@ -126,7 +126,7 @@ class ForgedApprovals:
             output,
             by,
             gate.shown,
-            1_790_000_000,
+            at.head.row.time,
             digest=gate.shown.digest,
         )
 

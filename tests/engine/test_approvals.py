@@ -138,6 +138,29 @@ def test_an_approval_is_taken_back_until_the_step_is_made(uwf: Uwf, people: dict
     assert uwf("verify").json["findings"] == []
 
 
+@pytest.mark.parametrize("first", ["ship", "stop"])
+def test_no_revocation_brings_an_earlier_answer_back(
+    uwf: Uwf, people: dict[str, Colleague], first: str
+) -> None:
+    thread = at_gate(uwf)
+    people["ann"].approves(thread, first)
+    people["ann"].approves(thread, "stop")
+    people["ann"]("thread", "answer", thread, "--revoke")
+    stand = approvals(uwf, thread)
+    assert stand["missing"] == 2 and not any(each["counts"] for each in stand["given"])
+    assert people["bob"].approves(thread, first).json["status"] == "waiting"
+    assert uwf("verify").json["findings"] == []
+
+
+def test_one_name_under_two_addresses_is_one_approver(uwf: Uwf, people: dict[str, Colleague]) -> None:
+    thread = at_gate(uwf, release("[ann, bob]"))
+    people["ann"].approves(thread)
+    elsewhere = {f"GIT_{who}_EMAIL": "ann@home.invalid" for who in ("AUTHOR", "COMMITTER")}
+    assert people["ann"].approves(thread, env=elsewhere).json["status"] == "waiting"
+    assert (approvals(uwf, thread)["missing"], approvals(uwf, thread)["of"]) == (1, ["bob"])
+    assert uwf("verify").json["findings"] == []
+
+
 def test_whoever_made_what_is_judged_does_not_approve_it(uwf: Uwf, people: dict[str, Colleague]) -> None:
     thread = at_gate(uwf, release(APPROVERS.replace("carol", "dora"), notAuthor=True))
     refused = people["dora"].approves(thread, check=14).error

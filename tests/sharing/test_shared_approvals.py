@@ -244,6 +244,85 @@ def test_an_approval_stays_one_when_its_person_leaves_and_not_if_the_key_was_sto
     assert "the key of bob did not count" in found[0]["message"]
 
 
+def test_the_approval_of_somebody_who_was_removed_counts_for_no_open_gate(uwf: Uwf, tmp_path: Path) -> None:
+    team = Team(uwf, tmp_path, release("[reviewers]", signed=True))
+    people = {name: team.machines[name].signer for name in NAMES}
+    _trusts(team.ann, trust_file(people, more="groups: {reviewers: [ann, bob, carol]}\n"))
+    team.share("ann", *NAMES)
+    team.approves("bob")
+    team.share("bob", *NAMES)
+    _later(team.ann)
+    _trusts(team.ann, trust_file(people, more="groups: {reviewers: [ann, carol]}\n"))
+    assert team.approves("ann").json["status"] == "waiting"
+    team.share("ann", *NAMES)
+    assert team.approves("carol").json["status"] == "completed"
+    assert team.carol("verify").json["findings"] == []
+
+
+def test_an_author_is_who_signed_under_whatever_address(uwf: Uwf, tmp_path: Path) -> None:
+    team = Team(uwf, tmp_path, release("[bob, carol]", quorum=1, notAuthor=True))
+    _trusts(team.ann, trust_file({name: team.machines[name].signer for name in NAMES}))
+    team.share("ann", *NAMES)
+    config = team.bob.signer.config
+    honest = config.read_text()
+    config.write_text(honest.replace("bob@example.invalid", "robert@example.invalid"))
+    thread = team.bob.starts("v2", "release")
+    team.bob("thread", "step", thread, "--agent", BUILDS)
+    config.write_text(honest)
+    refused = team.bob("thread", "answer", thread, "-f", "decision=ship", check=14).error["message"]
+    assert "made what gate" in refused
+
+
+def test_with_a_policy_an_unsigned_approval_of_somebody_with_a_key_counts_for_nothing(
+    uwf: Uwf, tmp_path: Path
+) -> None:
+    team = Team(uwf, tmp_path, release("[ann, bob]"))
+    _trusts(team.ann, trust_file({name: team.machines[name].signer for name in NAMES}))
+    team.share("ann", *NAMES)
+    _later(team.ann)
+    team.bob.signer.signs(commits=False)
+    assert "must be signed" in team.approves("bob", check=14).error["message"]
+    forged = ForgedApprovals(_opened(team.carol), team.thread)
+    at = int(time.time())
+    for name in ("ann", "bob"):
+        forged.commit(forged.honest(name)._replace(at=at), name)
+    assert not any(each["counts"] for each in team.shown("carol")["approvals"]["given"])
+    found = team.carol("verify", check=7).json["findings"]
+    assert {each["code"] for each in found} == {"approval-forged"}
+
+
+def test_approvals_from_before_a_rule_are_accepted_with_the_rest(uwf: Uwf, tmp_path: Path) -> None:
+    team = Team(uwf, tmp_path, release())
+    team.bob.signer.signs(commits=False)
+    team.approves("bob")
+    team.share("bob", *NAMES)
+    team.approves("ann")
+    team.share("ann", *NAMES)
+    _later(team.ann)
+    people = {name: team.machines[name].signer for name in NAMES}
+    file = tmp_path / "trust.yaml"
+    file.write_text(trust_file(people, rules='[{threads: "*", require: signed}]'))
+    team.ann("trust", "set", file, "--accept-existing")
+    assert team.ann("verify").json["findings"] == []
+    team.share("ann", *NAMES)
+    assert team.bob("verify").json["findings"] == []
+
+
+@pytest.mark.parametrize("principal", ["joann@example.invalid", "ann"])
+def test_a_signer_counts_for_exactly_their_address(uwf: Uwf, tmp_path: Path, principal: str) -> None:
+    team = Team(uwf, tmp_path, release("[ann@example.invalid]", quorum=1, signed=True))
+    signer = team.dora.signer
+    allowed = tmp_path / "allowed"
+    allowed.write_text(f"{principal} {signer.public}\n")
+    signer.config.write_text(
+        signer.config.read_text().replace("= dora", "= ann")
+        + f'[gpg "ssh"]\n\tallowedSignersFile = {allowed}\n'
+    )
+    assert f"signed by {principal}" in team.approves("dora", check=14).error["message"]
+    allowed.write_text(f"ann@example.invalid {signer.public}\n")
+    assert team.approves("dora").json["status"] == "completed"
+
+
 def _later(machine: SigningMachine) -> None:
     """Waits for the next second, so that a version of the policy is later than what was approved under the last."""
     began = int(time.time())

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from approvers import APPROVERS, Colleague, ForgedApprovals, at_gate, release
+from approvers import APPROVERS, BUILDS, Colleague, ForgedApprovals, at_gate, release
 from cli_samples import GATE, write
 from commands import git
 from conftest import Uwf
 
 from uwf_git.engine import approving
 from uwf_git.format.approvals import Approval, Identity, Part, Shown
+from uwf_git.store import layout
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import locate
 
@@ -52,6 +54,7 @@ FIELDS: dict[str, tuple[Callable[[Approval], Approval], dict[str, Any], str]] = 
     "by-address": (_by("ann", "bob"), {"committer": "ann"}, "is committed by"),
     "no-approver": (_by("eve", "eve"), {}, "none of the approvers"),
     "time": (_same, {"when": 1_780_000_000}, "is committed at"),
+    "early": (lambda said: said._replace(at=said.at - 1), {}, "and the head that it is of is of"),
     "shown": (_other_digest, {}, "was shown something else"),
     "digest": (_same, {"payload": {"shown": _SHOWN}}, "digest"),
 }
@@ -155,6 +158,29 @@ def test_an_approval_of_an_earlier_head_does_not_count_for_a_later_one(
     assert codes(uwf) == set()  # they were honest once
     forged.step(nodes, said[0].output)
     assert codes(uwf) == {"approval-stale", "approval-missing"}
+
+
+def test_an_approval_of_another_thread_with_the_same_start_counts_for_nothing(uwf: Uwf) -> None:
+    text = release(quorum=1).replace("$START: [{ role: builder }]", "$START: [{ role: gate }]")
+    text = text.replace("    - { role: $END }", "    - { role: builder }")
+    text = text.replace('builder: [{ role: gate, prompt: "Ship {{ text }}?" }]', "builder: [{ role: $END }]")
+    uwf("workflow", "put", write("release.yaml", text))
+    first = str(uwf("thread", "start", "release", "-p", "v1").json["thread"])
+    began = int(time.time())
+    while int(time.time()) <= began:  # starts of the same second may be one commit
+        time.sleep(0.05)
+    second = str(uwf("thread", "start", "release", "-p", "v1").json["thread"])
+    Colleague(uwf, "ann").approves(first)
+    instance = Instance(locate(None, os.environ, Path.cwd()))
+    tip = instance.store.repository.ref(layout.APPROVALS + first)
+    assert tip is not None
+    instance.store.repository.put_ref(layout.APPROVALS + second, None, tip)
+    uwf("thread", "step", second, "--agent", BUILDS, check=None)
+    assert uwf("thread", "steps", second).json == []
+    forged = ForgedApprovals(instance, second)
+    forged.step([forged.node_of(tip)], forged.honest("ann").output)
+    assert "approved at another commit" in messages(uwf)
+    assert {"approval-stale", "approval-missing"} <= codes(uwf)
 
 
 def test_made_up_approvals_are_found_in_a_thread_that_is_no_rehearsal(

@@ -63,21 +63,22 @@ class Standing(NamedTuple):
     @property
     def awaited(self) -> list[str]:
         """The people of whom approvals may still come."""
-        done = {each.person for each in self.given} | authors_among(self.tally.gate, self.people)
+        done = {each.person for each in self.given} | {each.entry for each in self.given}
+        done |= authors_among(self.tally.gate, self.people)
         names = self.people.listed(self.role.approvers)
         given = [each.said.by for each in self.given]
         return [
             name
             for name in names
-            if self.people.named(name)[0] not in done
+            if done.isdisjoint((name, self.people.named(name)[0]))
             and not any(self.people.is_named(name, identity) for identity in given)
         ]
 
     def awaits(self, person: str, identity: Identity) -> bool:
         """Return whether somebody's approval is missing, and may come."""
-        is_one = self.people.is_among(person, identity, self.role.approvers)
-        done = {each.person for each in self.given} | authors_among(self.tally.gate, self.people)
-        return is_one and person not in done
+        entry = self.people.entry(person, identity, self.role.approvers)
+        done = {each.entry for each in self.given} | authors_among(self.tally.gate, self.people)
+        return bool(entry) and done.isdisjoint((entry, person))
 
     def as_json(self) -> dict[str, Any]:
         """Return who may approve, who has, and how many are missing."""
@@ -132,6 +133,7 @@ def gate_at(instance: Instance, at: Position, found: Outlook) -> Gate | None:
         role,
         instance.store.schema(role.schema).payload,
         history.workflow.name,
+        at.head.commit,
         history.start_hash,
         history.prev,
         shown_at(instance, history, found),
@@ -232,7 +234,7 @@ def approve(
     thread, store = at.head.thread, instance.store
     check_approver(instance, standing, thread)
     role, by = standing.role, me(instance)
-    if standing.people.must_sign(standing.tally.gate) and not store.repository.config.signs_commits:
+    if standing.people.must_sign(standing.tally.gate, by) and not store.repository.config.signs_commits:
         raise RequirementUnmet(
             f"approvals of {role.name} in thread {thread} must be signed",
             "git config --global commit.gpgSign true, and user.signingKey",
@@ -246,7 +248,7 @@ def approve(
         node,
         by,
         shown_at(instance, at.history, found, with_diff=True),
-        now(),
+        max(now(), at.head.row.time),  # the clock that made the head may be ahead
         reason.strip(),
     )
     known = {each.hash for each in Approvals(store).all(thread)}

@@ -32,14 +32,17 @@ _TRIES = 10
 
 
 class ApprovalRecord(NamedTuple):
-    """A recorded Approval or Revocation: its node, its commit, and the committer and Unix time of that. `depth` is
-    the number of commits on the longest way from it to the first."""
+    """A recorded Approval or Revocation: its node, its commit, and the committer and Unix time of that. `head` is the
+    head commit that it is bound to, `since` that one's Unix time; `depth` the number of commits on the longest way
+    from it to the first."""
 
     hash: Hash
     commit: Oid
     committer: str
     time: int
     said: Approval | Revocation
+    head: Oid
+    since: int
     depth: int = 0
 
     @property
@@ -49,12 +52,14 @@ class ApprovalRecord(NamedTuple):
 
 
 class ApprovalLink(NamedTuple):
-    """A commit on `refs/uwf/approvals/`: its node, its parents, its committer and Unix time."""
+    """A commit on `refs/uwf/approvals/`: its node, its parents, its committer and Unix time, and the Unix time of its
+    last parent."""
 
     node: Hash
     parents: tuple[Oid, ...]
     committer: str
     time: int
+    since: int
 
 
 def parse_said(content: Node) -> Approval | Revocation:
@@ -90,7 +95,16 @@ def records_up_to(
         links[oid][1].extend(before)
         depths[oid] = 1 + max((depths[each] for each in before), default=-1)
     records = [
-        ApprovalRecord(found.node, oid, found.committer, found.time, said_of(found.node), depths[oid])
+        ApprovalRecord(
+            found.node,
+            oid,
+            found.committer,
+            found.time,
+            said_of(found.node),
+            found.parents[-1],
+            found.since,
+            depths[oid],
+        )
         for oid, (found, before) in links.items()
         if len(before) < 2
     ]
@@ -121,7 +135,8 @@ class Approvals:
             if row.kind != "approval":
                 return None
             commit = self._repository.commit(oid)
-            return ApprovalLink(row.node, commit.parents, commit.committer, commit.time)
+            since = self._store.index_commit(commit.parents[-1]).time
+            return ApprovalLink(row.node, commit.parents, commit.committer, commit.time, since)
 
         return records_up_to(tip, link, lambda node: parse_said(self._store.get(node)))
 
@@ -144,7 +159,9 @@ class Approvals:
             made = self._repository.commit(commit)
             before = self.up_to(tip) if tip is not None else []
             depth = 1 + max((each.depth for each in before), default=-1)
-            record = ApprovalRecord(node, commit, made.committer, made.time, said, depth)
+            record = ApprovalRecord(
+                node, commit, made.committer, made.time, said, head.commit, head.row.time, depth
+            )
             check(record)
             try:
                 self._repository.put_ref(ref, tip, commit)

@@ -163,7 +163,9 @@ class ApprovalChecks:
         )
         if commit.author != ident(said):
             report("wrong-author", f"the author is {one_line(commit.author, 120)!r}, who is not its person")
-        record = ApprovalRecord(node, commit.oid, commit.committer, commit.time, said)
+        record = ApprovalRecord(
+            node, commit.oid, commit.committer, commit.time, said, commit.parents[-1], head.row.time
+        )
         given = self._given(said, commit.parents[0]) if before is not None else None
         role = self._check_said(record, given, head, here, report)
         if isinstance(said, Approval):
@@ -278,7 +280,9 @@ class ApprovalChecks:
         if row is None or row.kind != "approval":
             return None
         commit = self._known.objects.commit(oid)
-        return ApprovalLink(row.node, commit.parents, commit.committer, commit.time)
+        last = self._row(commit.parents[-1].raw)
+        since = last.time if last is not None else 0
+        return ApprovalLink(row.node, commit.parents, commit.committer, commit.time, since)
 
     def _parsed(self, node: Hash) -> Approval | Revocation:
         if node not in self._said:
@@ -437,6 +441,7 @@ class ApprovalChecks:
                 role,
                 self._known.nodes.get(role.schema).payload,
                 self._known.name_of(head),
+                Oid(raw=head.row.oid),
                 head.row.start or head.row.node,
                 _prev(head),
                 self._shown(head, role.name, decision),
