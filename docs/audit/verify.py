@@ -28,20 +28,21 @@ def made_by(oid, kind):  # of a commit or tag the message, the parents, the time
     mark = signature(oid, kind) if "\ngpgsig " in head or "\n-----BEGIN " in "\n" + text else None
     made = {"by": {"name": name, "email": email}, "time": iso(int(at)), "signature": mark}
     return text, re.findall(r"^parent (\S+)$", head, re.M), int(at), made
-
-def signature(oid, kind):  # as git judges it
+def signature(oid, kind):  # as git judges it; behind its first line ssh-keygen prints the signer's text
     failed, _, said = git("verify-" + kind, "--raw", oid)
-    if ssh := re.search(r'^Good "git" signature (?:for (.+) )?with \S+ key (\S+)', said, re.M):
-        return {"state": "good" if ssh[1] and not failed else "unknown", "signer": ssh[1] or "", "key": ssh[2]}
-    words = dict(re.findall(r"^\[GNUPG:\] (\S+) ?(.*)", said, re.M))
-    good = "unknown" if {"TRUST_UNDEFINED", "TRUST_NEVER"} & words.keys() else "good"
+    begin = "-----BEGIN (SSH SIGNATURE|PGP SIGNATURE|PGP MESSAGE|SIGNED MESSAGE)-----"
+    marks = re.findall(("^gpgsig " if kind == "commit" else "^") + begin, read(oid, kind), re.M) or ["SSH"]
+    if marks[0 if kind == "commit" else -1].startswith("SSH"):
+        good = re.match(r'Good "git" signature (?:for (.+) )?with \S+ key (\S+)\n', said) or {1: "", 2: ""}
+        state = "good" if good[1] and not failed else "bad" if said.startswith("Could not verify") else "unknown"
+        return {"state": state, "signer": good[1] if state == "good" else "", "key": good[2]}
+    words = dict(rows := re.findall(r"^\[GNUPG:\] (\S+) ?(.*)", said, re.M))
+    good = "unknown" if failed or {"TRUST_UNDEFINED", "TRUST_NEVER"} & words.keys() else "good"
     states = {"BADSIG": "bad", "REVKEYSIG": "revoked", "EXPKEYSIG": "expired", "EXPSIG": "expired", "GOODSIG": good}
-    for word in filter(words.get, states):
-        key, _, signer = words[word].partition(" ")
-        return {"state": states[word], "signer": signer, "key": words.get("VALIDSIG", key).partition(" ")[0]}
-    state = "bad" if re.search("incorrect signature|Signature verification failed", said) else "unknown"
-    return {"state": state, "signer": "", "key": words.get("ERRSIG", words.get("NO_PUBKEY", "")).partition(" ")[0]}
-
+    found = [word for word, _ in rows if word in states or word == "ERRSIG"]
+    key, _, signer = words[found[0]].partition(" ") if len(found) == 1 else ("", "", "")
+    state, key = states.get(found[0], "unknown") if key else "unknown", words.get("VALIDSIG", key).partition(" ")[0]
+    return {"state": state, "signer": "" if "ERRSIG" in found else signer, "key": key}
 def added(before, after):  # the files of nodes that a commit adds
     rows = read(after, "commit") and git("-c", "core.quotePath=false", "diff-tree", "-r", before, after)[1]
     return {node: blob for blob, node in re.findall(NODE, rows, re.M)}
@@ -87,7 +88,6 @@ def run(head, depth=0):  # a thread's record, and its texts
             record["approvals"].append({name: record["steps"][-1][name] for name in ("number", "role")} | made
                                        | {"kind": kind, "on": parents[0], "given": given})
     return record, {"prompt": begun["prompt"], "steps": texts}
-
 def end(tag):
     text, _, _, made = made_by(tag, "tag")
     status, _, reason = text.partition("\n-----BEGIN ")[0].strip("\n").partition(": ")

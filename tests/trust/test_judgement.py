@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import crew_packages
 import pytest
 from cli_samples import GATE, ONE
-from signers import Signer, SigningMachine
+from signers import Signer, SigningMachine, trust_file
 
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
 from uwf_git.trust.judgement import MET, NOT_PROVABLE, UNMET, Judgement, Requirements
-from uwf_git.trust.policy import OF_THREADS, SUBJECTS, parse
+from uwf_git.trust.policy import OF_THREADS, SUBJECTS, fingerprint_of, parse
 from uwf_git.trust.records import step_of
 from uwf_git.trust.seen import Seen
 
@@ -150,19 +152,53 @@ def test_a_store_that_saw_it_too_late_proves_nothing(store: Store_) -> None:
     )  # it is seen since then, which is after the end
 
 
-def test_a_record_on_top_that_another_key_signed_proves_its_age(store: Store_) -> None:
+@pytest.mark.parametrize("entered", ["before", "after"])
+def test_a_record_on_top_proves_its_age_if_the_policy_had_its_key_by_then(
+    entered: str, store: Store_
+) -> None:
     (store.folder / "gate.yaml").write_text(GATE)
     store.machine("workflow", "put", store.folder / "gate.yaml")
     thread = str(store.machine("thread", "start", "gated", "-p", "Announce it").json["thread"])
     store.steps(thread)
     store.machine.signer = store.people["ann"]
+    text = trust_file(store.people)
+    (store.folder / "trust.yaml").write_text(text)
+    if entered == "before":
+        store.machine("trust", "set", store.folder / "trust.yaml")
     store.machine("thread", "answer", thread, "-f", "decision=send")
+    if entered == "after":
+        time.sleep(1.1)
+        store.machine("trust", "set", store.folder / "trust.yaml")
     ends = "{ssh: KEY, until: 2050-01-01}"
-    assert {each.outcome for each in store.judge(ends, now=FAR)} == {MET}
+    found = {each.outcome for each in store.judge(ends, now=FAR) if each.person == "bob"}
+    assert found == {MET if entered == "before" else NOT_PROVABLE}
     # Ann's answer is later than that: it proves that the step is older than her answer, and no more.
     soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 3600))
     early = store.judge(f"{{ssh: KEY, from: 2001-01-01, until: '{soon}'}}", now=FAR)
     assert {each.outcome for each in early if each.person == "bob"} == {UNMET}
+
+
+def test_the_signer_s_own_later_records_prove_no_age(store: Store_) -> None:
+    (store.folder / "trust.yaml").write_text(trust_file(store.people, maintainers="bob"))
+    store.machine("trust", "set", store.folder / "trust.yaml")
+    store.fills()
+    assert store.outcomes("{ssh: KEY, until: 2050-01-01}", now=FAR) == every(NOT_PROVABLE)
+
+
+def test_a_signature_that_an_older_version_noted_is_verified_again_and_keeps_its_time(store: Store_) -> None:
+    store.fills()
+    ends = "{ssh: KEY, until: 2050-01-01}"
+    assert store.outcomes(ends) == every(MET)
+    path = store.machine.store / "uwf" / "signatures.db"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE seen SET fingerprint = 'forged'")
+        db.execute("PRAGMA user_version = 1")
+    assert store.outcomes(ends, now=FAR) == every(MET)
+    cache = Seen(store.machine.store / "uwf")
+    found = cache.get([each.record.object for each in store.judge(ends, now=FAR)])
+    cache.close()
+    assert {each.fingerprint for each in found.values()} == {fingerprint_of(store.people["bob"].public)}
+    assert all(each.since < FAR for each in found.values())
 
 
 def test_a_signature_is_verified_once_and_its_policy_each_time(store: Store_) -> None:

@@ -73,6 +73,12 @@ def raise_if_unable(instance: Instance, subject: str, name: str, of: tuple[str, 
     owned = next(each for each in policy.people[who].keys if each.fingerprint in key.fingerprints)
     if now < owned.since or (owned.end is not None and now >= owned.end):
         raise RequirementUnmet(f"{what}, and your key {owned.fingerprint} is not valid now", ask)
+    user = repository.user
+    if policy.has_address_of_another(user.ident, who):
+        raise RequirementUnmet(
+            f"{what}, and your key is that of {who}, but you commit as {user.ident}",
+            "use your own address: git config user.email",
+        )
     for rule in rules:
         if rule.signers and who not in policy.members(rule.signers):
             raise RequirementUnmet(f"the trust policy wants {rule}, and you are {who}", _instead(rule))

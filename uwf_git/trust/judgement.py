@@ -1,24 +1,27 @@
 """Judging records by a policy: met, unmet with the reason, or not provable.
 
-A signature counts if it is valid and its key belongs, by the policy, to a person whom the rule names. The times of a
-key need care, since the date of a commit is a claim of its maker:
+A signature counts if it is valid and its key belongs, by the policy, to a person whom the rule names. The committer or
+tagger may not have the address of another person of the policy. The times of a key need care, since the date of a
+commit is a claim of its maker:
 
 - before `from`, and from `until` or `revoked` on, a signature doesn't count.
 - Until then it counts, as long as the key's end has not come.
 - Once it has come, the date proves nothing: a thief of the key can write an old one. The signature counts if it is
-  provably older than the end: a record that counts, dated before the end, stands on it, or this store saw the
-  signature before the end. Otherwise it is `not provable`.
+  provably older than the end: this store saw it, or a record that stands on it, before the end; or another person
+  vouches for it. Otherwise it is `not provable`.
+- Another person vouches by a record that counts, stands on it and is dated before the end, signed with a key that has
+  not ended and that the policy had at that date. Two people who act together can still write an old date.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
+from uwf_git.base.text import one_line
 from uwf_git.git.objects import COMMIT, TAG, parse_commit, parse_tag
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -26,10 +29,15 @@ from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
 from uwf_git.trust import policies
-from uwf_git.trust.policy import OF_THREADS, SUBJECTS, Policy, Rule
+from uwf_git.trust.policy import OF_THREADS, SSH, SUBJECTS, Key, Policy, Rule
 from uwf_git.trust.records import UNREADABLE, Record, records
 from uwf_git.trust.seen import Seen, SeenSignature
 from uwf_git.trust.signatures import BAD, EXPIRED, GOOD, NONE, REVOKED, UNKNOWN, Signature, SignatureReader
+
+_STORE = ""  # in proofs: this store, not a person
+
+Proofs = dict[str, float]
+"""Times before which a record was made, by the person who vouches for it; `_STORE` is this store."""
 
 MET, UNMET, NOT_PROVABLE = "met", "requirement-unmet", "not-provable"
 """Outcomes; all but the first are codes of findings."""
@@ -70,16 +78,19 @@ class Requirements:
         # Records without a rule may prove the age of those that they stand on.
         wanted = [each.object for each in found if each.signed] if any(rules.values()) else []
         verified, seen = self._verified(wanted)
-        proofs: dict[Oid, float] = {}  # the earliest time of the records that stand on one and count
+        proofs: dict[Oid, Proofs] = {}
         judged = []
         for record in _above_first(found):
-            standing = proofs.get(record.object, math.inf)
+            standing = proofs.pop(record.object, {})
             signature = verified.get(record.object, Signature(NONE))
             outcome, reason, person = self._of(record, signature, standing, seen)
-            if outcome == MET:
-                standing = min(standing, record.time)
-            for below in record.below:
-                proofs[below] = min(proofs.get(below, math.inf), standing)
+            if self._has_ended_keys:
+                if record.object in seen:
+                    _add(standing, {_STORE: seen[record.object].since})
+                if outcome == MET and self._vouches(record, signature):
+                    _add(standing, {person: record.time})
+                for below in record.below:
+                    _add(proofs.setdefault(below, {}), standing)
             for rule in rules[record.object]:
                 if outcome == MET and rule.signers and person not in self.policy.members(rule.signers):
                     outcome, reason = UNMET, f"signed by {person}, and not by {_among(rule)}"
@@ -107,15 +118,41 @@ class Requirements:
                     pending += parse_commit(data).parents
         return found
 
+    @cached_property
+    def _has_ended_keys(self) -> bool:
+        return any(self._has_ended(key) for person in self.policy.people.values() for key in person.keys)
+
+    def _has_ended(self, key: Key) -> bool:
+        return key.end is not None and self._now >= key.end
+
+    @cached_property
+    def _entered(self) -> dict[tuple[str, str], int]:
+        """The times of the first stored policies that name the keys, by person and fingerprint."""
+        commit = self.policy.commit
+        tip = Oid(hex=commit) if commit else policies.in_force(self._repository)
+        found: dict[tuple[str, str], int] = {}
+        for version in reversed(policies.history(self._repository, tip) if tip is not None else []):
+            for person in version.policy.people.values():
+                for key in person.keys:
+                    found.setdefault((person.name, key.fingerprint), version.time)
+        return found
+
+    def _vouches(self, record: Record, signature: Signature) -> bool:
+        """Return whether the date of a record that counts proves the age of those below, if others signed them."""
+        owned = self.policy.key_of(signature)
+        if owned is None or self._has_ended(owned[1]) or signature.state in (EXPIRED, REVOKED):
+            return False
+        entered = self._entered.get((owned[0], owned[1].fingerprint))
+        return entered is not None and record.time >= entered
+
     def _of(
         self,
         record: Record,
         signature: Signature,
-        older: float,
+        proofs: Proofs,
         seen: Mapping[Oid, SeenSignature],
     ) -> tuple[str, str, str]:
-        """Return the outcome as to signature and key, the reason and the signer. `older` is a time before which the
-        record was made, infinite if none is known."""
+        """Return the outcome as to signature and key, the reason and the signer."""
         if signature.state in (NONE, BAD):
             reason = "not signed" if signature.state == NONE else "signed, but the signature is bad"
             return UNMET, reason, ""
@@ -125,15 +162,19 @@ class Requirements:
             named = f"key {by}, which is not in the policy" if by else "a key that git doesn't know"
             return UNMET, f"signed with {named}", ""
         person, key = owned
+        if key.kind == SSH and signature.state != GOOD:
+            return UNMET, "signed with a key that git doesn't know", ""
+        if self.policy.has_address_of_another(record.maker, person):
+            return UNMET, f"signed by {person}, and committed as {one_line(record.maker, 100)}", person
         since = seen[record.object].since if record.object in seen else None
         if record.time < key.since:
             return UNMET, f"signed by {person} before the key was valid", person
         word = "revoked" if key.revoked is not None and key.revoked == key.end else "expired"
         if key.end is not None and record.time >= key.end:
             return UNMET, f"signed by {person} with a key that was {word}", person
-        if key.end is not None and self._now >= key.end:
-            end = key.end
-            if not older < end and not (since is not None and since < end):
+        if key.end is not None and self._has_ended(key):
+            times = [at for by, at in proofs.items() if by != person] + ([since] if since is not None else [])
+            if not any(at < key.end for at in times):
                 reason = f"signed by {person} with a key that is {word}, and may be younger than it says"
                 return NOT_PROVABLE, reason, person
         elif signature.state in (EXPIRED, REVOKED) and since is None:
@@ -151,6 +192,7 @@ class Requirements:
             found = {
                 oid: Signature(GOOD, "", each.fingerprint, each.fingerprint, each.primary)
                 for oid, each in ({} if self._fresh else seen).items()
+                if each.fingerprint
             }
             missing = [oid for oid in objects if oid not in found]
             new = self._read(missing)
@@ -159,7 +201,9 @@ class Requirements:
                 {
                     oid: SeenSignature(each.fingerprint, each.primary, int(self._now))
                     for oid, each in new.items()
-                    if oid not in seen and each.fingerprint and each.state in (GOOD, UNKNOWN)
+                    if (oid not in seen or not seen[oid].fingerprint)
+                    and each.fingerprint
+                    and each.state in (GOOD, UNKNOWN)
                 }
             )
         finally:
@@ -224,6 +268,11 @@ def _of_subject(subject: str) -> frozenset[str]:
 
 def _among(rule: Rule) -> str:
     return " or ".join(rule.signers)
+
+
+def _add(proofs: Proofs, more: Proofs) -> None:
+    for by, at in more.items():
+        proofs[by] = min(proofs.get(by, at), at)
 
 
 def _above_first(found: Sequence[Record]) -> list[Record]:

@@ -142,14 +142,29 @@ class Policy(NamedTuple):
         return owned[0] if owned else None
 
     def key_of(self, signature: Signature) -> tuple[str, Key] | None:
-        """Return the person and key of a signature's fingerprint. git knows fingerprints of valid signatures
-        only, of keys that have expired since too."""
+        """Return the person and key of a valid signature, by its fingerprint. The key may be untrusted by gpg, or have
+        ended since."""
+        from uwf_git.trust.signatures import VALID
+
+        if signature.state not in VALID:
+            return None
         for fingerprint in (signature.fingerprint, signature.primary):
             for person in self.people.values():
                 for key in person.keys:
                     if fingerprint and key.fingerprint == fingerprint:
                         return person.name, key
         return None
+
+    def has_address_of_another(self, maker: str, person: str) -> bool:
+        """Return whether a committer or tagger, `NAME <EMAIL>`, has an address that belongs to others, and not to a
+        person."""
+        addresses = set(_EMAIL.findall(maker.casefold()))
+        owners = {
+            each.name
+            for each in self.people.values()
+            if not addresses.isdisjoint(map(str.casefold, each.emails))
+        }
+        return bool(owners) and person not in owners
 
     def members(self, names: Iterable[str]) -> frozenset[str]:
         """Return the people among names of people and groups, and in these groups."""

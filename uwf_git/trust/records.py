@@ -30,7 +30,8 @@ UNREADABLE = (UwfError, ValueError, LookupError, TypeError, OverflowError)
 class Record(NamedTuple):
     """A record. `subject`, `name` and `of` are those that `Rule.applies` takes. `ref` is one that leads to it,
     `thread` whose it is; `node` a commit's node; `time` what its maker says, in Unix seconds; `below` the commits that
-    it stands on; `signed` whether it has a signature, valid or not."""
+    it stands on; `signed` whether it has a signature, valid or not; `maker` is its committer or tagger, `NAME <EMAIL>`.
+    """
 
     object: Oid
     subject: str
@@ -42,6 +43,7 @@ class Record(NamedTuple):
     time: int
     below: tuple[Oid, ...]
     signed: bool
+    maker: str = ""
 
     @property
     def word(self) -> str:
@@ -128,7 +130,17 @@ class _Walk:
         owner = thread if is_of_thread else None
         return [
             Record(
-                oid, subject, row.name or "", of, ref, owner, row.node, commit.time, below, is_signed(data)
+                oid,
+                subject,
+                row.name or "",
+                of,
+                ref,
+                owner,
+                row.node,
+                commit.time,
+                below,
+                is_signed(data),
+                commit.committer,
             )
         ]
 
@@ -149,7 +161,17 @@ class _Walk:
         tag = parse_tag(data)
         name = self._store.index_commit(tag.target).name or ""
         return Record(
-            oid, "threads", name, (ENDS,), ref, thread, None, tag.time, (tag.target,), is_signed(data)
+            oid,
+            "threads",
+            name,
+            (ENDS,),
+            ref,
+            thread,
+            None,
+            tag.time,
+            (tag.target,),
+            is_signed(data),
+            tag.tagger,
         )
 
     def _folded(self, oid: Oid, ref: str) -> list[Record]:

@@ -14,7 +14,7 @@ from uwf_git.git.sqlite_cache import SqliteCache
 
 class SeenSignature(NamedTuple):
     """A valid signature: the fingerprints of its key and primary key, and the Unix time since when it is known
-    here."""
+    here. Without a fingerprint it is to be verified again: another version of the table carried its time only."""
 
     fingerprint: str
     primary: str
@@ -24,7 +24,7 @@ class SeenSignature(NamedTuple):
 class Seen(SqliteCache):
     """The signatures seen, in `<git dir>/uwf/signatures.db`. If it is lost, they are verified again."""
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     tables: ClassVar[str] = """
         CREATE TABLE seen (
             oid BLOB PRIMARY KEY, fingerprint TEXT NOT NULL, main TEXT NOT NULL, since INTEGER NOT NULL
@@ -46,10 +46,19 @@ class Seen(SqliteCache):
         if rows:
             with self.transaction():
                 for row in rows:
-                    self._run("INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)", row)
+                    self._run(
+                        "INSERT INTO seen VALUES (?, ?, ?, ?) ON CONFLICT (oid) DO UPDATE"
+                        " SET fingerprint = excluded.fingerprint, main = excluded.main",
+                        row,
+                    )
 
     def _carried(self, db: sqlite3.Connection) -> Mapping[str, bytes]:
-        return {}
+        try:
+            rows = db.execute("SELECT oid, since FROM seen").fetchall()
+        except sqlite3.Error:
+            return {}
+        return {bytes(oid).hex(): str(since).encode() for oid, since in rows}
 
     def _carry(self, db: sqlite3.Connection, carried: Mapping[str, bytes]) -> None:
-        pass
+        rows = [(bytes.fromhex(oid), int(since)) for oid, since in carried.items()]
+        db.executemany("INSERT OR IGNORE INTO seen VALUES (?, '', '', ?)", rows)

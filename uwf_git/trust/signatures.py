@@ -1,7 +1,13 @@
-"""Signatures of commits and tags, as judged by git with the user's keys and trust."""
+"""Signatures of commits and tags, as judged by git with the user's keys and trust.
+
+ssh-keygen prints text that the signer chose, newlines included. So the armour says which program speaks, of ssh-keygen
+the first line counts and nothing else, and status words of GnuPG count for its own signatures only.
+"""
 
 from __future__ import annotations
 
+import base64
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +33,26 @@ _STATES = {
     "R": REVOKED,
     "N": NONE,
 }
+VALID = (GOOD, UNKNOWN, EXPIRED, REVOKED)
+"""The states in which a fingerprint is that of the key that signed: the signature is valid, whatever the key is."""
+
+# The armours that git knows. It takes a tag's signature from the last such line.
+_ARMOUR = re.compile(
+    rb"^-----BEGIN (?:PGP SIGNATURE|PGP MESSAGE|SIGNED MESSAGE|SSH SIGNATURE)-----", re.MULTILINE
+)
+_SSH_BEGIN, _SSH_END = b"-----BEGIN SSH SIGNATURE-----", b"\n-----END SSH SIGNATURE-----"
+_HEADER = re.compile(rb"^gpgsig (.*(?:\n .*)*)", re.MULTILINE)
+_SSH_HASHES = (b"sha256", b"sha512")
+_SSH_GOOD = re.compile(r'Good "git" signature (?:for (.+) )?with \S+ key (\S+)')
+_GPG_STATES = {
+    "BADSIG": BAD,
+    "ERRSIG": UNKNOWN,
+    "REVKEYSIG": REVOKED,
+    "EXPKEYSIG": EXPIRED,
+    "EXPSIG": EXPIRED,
+    "GOODSIG": GOOD,
+}
+"""The states by GnuPG's words, of which a signature has one."""
 
 
 class Signature(NamedTuple):
@@ -158,10 +184,15 @@ def _signatures(
         kind, data = repository.read(oid)
         if not is_signed(data):
             found[oid] = Signature(NONE)
+            continue
+        armoured = _armoured(kind, data)
+        is_ssh = armoured.startswith(_SSH_BEGIN)
+        if is_ssh and _ssh_hash(armoured) not in _SSH_HASHES:
+            found[oid] = Signature(BAD)
         elif kind == COMMIT:
             commits.append(oid)
         else:
-            found[oid] = _tag_signature(repository, oid, settings)
+            found[oid] = _tag_signature(repository, oid, settings, is_ssh)
     found.update(_commit_signatures(repository, commits, settings))
     return found
 
@@ -180,47 +211,66 @@ def _commit_signatures(
         oid, state, signer, key, fingerprint, primary = (row.split("\0") + [""] * 5)[:6]
         # git says N, none, also of a signature that no key is known for.
         found = UNKNOWN if state == "N" else _STATES.get(state, UNKNOWN)
+        if state in "BEN":  # not valid
+            fingerprint = primary = ""
         yield Oid(hex=oid), Signature(found, signer, key, fingerprint, primary)
 
 
-def _tag_signature(repository: Repository, tag: Oid, settings: Sequence[str]) -> Signature:
+def _armoured(kind: int, data: bytes) -> bytes:
+    """Return the signature that git verifies, b"" if it finds none."""
+    if kind == COMMIT:
+        headers = _HEADER.findall(data.partition(b"\n\n")[0])
+        return b"\n".join(headers).replace(b"\n ", b"\n")
+    starts = [match.start() for match in _ARMOUR.finditer(data)]
+    return data[starts[-1] :] if starts else b""
+
+
+def _ssh_hash(armoured: bytes) -> bytes:
+    """Return the name of the hash in an SSHSIG (OpenSSH's PROTOCOL.sshsig), b"" if it is malformed."""
+    encoded, end, _ = armoured.removeprefix(_SSH_BEGIN).partition(_SSH_END)
+    try:
+        blob = base64.b64decode(b"".join(encoded.split()), validate=True)
+    except ValueError:
+        return b""
+    if not end or not blob.startswith(b"SSHSIG"):
+        return b""
+    value, at = b"", len(b"SSHSIG") + 4  # behind the version
+    for _field in ("public key", "namespace", "reserved", "hash"):
+        length = int.from_bytes(blob[at : at + 4], "big")
+        value, at = blob[at + 4 : at + 4 + length], at + 4 + length
+    return value if at <= len(blob) else b""
+
+
+def _tag_signature(repository: Repository, tag: Oid, settings: Sequence[str], is_ssh: bool) -> Signature:
     git = Git(repository.path, variables=repository.variables)
     done = git.run(*settings, "verify-tag", "--raw", str(tag), check=False)
-    words = {}
-    for line in done.err.splitlines():
-        if line.startswith("[GNUPG:] "):
-            name, _, rest = line.removeprefix("[GNUPG:] ").partition(" ")
-            words[name] = rest
-    if words:
-        return _from_gpg(words)
-    return _from_ssh(done.err, done.code)
+    return (_from_ssh if is_ssh else _from_gpg)(done.err, done.code)
 
 
-def _from_gpg(words: dict[str, str]) -> Signature:
+def _from_gpg(said: str, code: int) -> Signature:
+    rows = [
+        line.removeprefix("[GNUPG:] ").partition(" ")[::2]
+        for line in said.split("\n")
+        if line.startswith("[GNUPG:] ")
+    ]
+    words = dict(rows)
+    names = [name for name, _ in rows if name in _GPG_STATES]
+    if len(names) != 1:  # git calls several signatures in one unknown, too
+        return Signature(UNKNOWN, key=words.get("NO_PUBKEY", ""))
+    key, _, signer = words[names[0]].partition(" ")
+    state = _GPG_STATES[names[0]]
+    if names[0] in ("BADSIG", "ERRSIG"):
+        return Signature(state, signer if state == BAD else "", key)
+    if state == GOOD and (code or {"TRUST_UNDEFINED", "TRUST_NEVER"} & words.keys()):
+        state = UNKNOWN
     valid = words.get("VALIDSIG", "").split(" ")
-    fingerprint, primary = valid[0], valid[9] if len(valid) > 9 else ""
-    for name, state in (
-        ("BADSIG", BAD),
-        ("REVKEYSIG", REVOKED),
-        ("EXPKEYSIG", EXPIRED),
-        ("EXPSIG", EXPIRED),
-        ("GOODSIG", GOOD),
-    ):
-        if name in words:
-            key, _, signer = words[name].partition(" ")
-            if state == GOOD and {"TRUST_UNDEFINED", "TRUST_NEVER"} & words.keys():
-                state = UNKNOWN
-            return Signature(state, signer, key, fingerprint, primary)
-    return Signature(UNKNOWN, key=words.get("ERRSIG", words.get("NO_PUBKEY", "")).partition(" ")[0])
+    return Signature(state, signer, key, valid[0], valid[9] if len(valid) > 9 else "")
 
 
 def _from_ssh(said: str, code: int) -> Signature:
-    for line in said.splitlines():
-        if line.startswith('Good "git" signature'):
-            before, _, key = line.rpartition(" key ")
-            _, for_, rest = before.partition(" for ")
-            signer = rest.rpartition(" with ")[0] if for_ else ""
-            return Signature(GOOD if for_ and code == 0 else UNKNOWN, signer, key, key)
-        if "incorrect signature" in line or "Signature verification failed" in line:
-            return Signature(BAD)
-    return Signature(UNKNOWN)
+    """Read the first line. The fingerprint of a key that is not among the signers is not vouched for."""
+    first = said.partition("\n")[0]
+    if match := _SSH_GOOD.fullmatch(first):
+        signer, key = match[1] or "", match[2]
+        return Signature(GOOD, signer, key, key) if signer and code == 0 else Signature(UNKNOWN, "", key)
+    return Signature(BAD if first.startswith("Could not verify signature") else UNKNOWN)
