@@ -16,7 +16,7 @@ from uwf_git.format.ids import ThreadId, name_problem
 from uwf_git.git.config import ADVISED_BLOB
 from uwf_git.git.program import Git, telling_line
 from uwf_git.git.repository import Oid
-from uwf_git.store import archives, definitions, layout, ref_kinds
+from uwf_git.store import definitions, layout, ref_kinds
 from uwf_git.store.history import Head, parted_from, tagged_commit
 from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
@@ -407,9 +407,11 @@ def _ended_there(
         if isinstance(result, Pushed) and result.object is not None and name.startswith(layout.THREADS)
     ]
     folds = [oid for name, oid in listed.refs.items() if name.startswith(layout.FOLDED)] if pushed else []
-    folded = frozenset[ThreadId]().union(
-        *(archives.names(repository, oid) for oid in folds if repository.has(oid))
-    )
+    folded: frozenset[ThreadId] = frozenset()
+    if folds:
+        from uwf_git.store import archives
+
+        folded = folded.union(*(archives.names(repository, oid) for oid in folds if repository.has(oid)))
     for name in pushed:
         thread = layout.thread_of(name)
         if instance.store.folded(thread) is None:

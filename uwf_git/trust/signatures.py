@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -168,6 +167,8 @@ def signatures(
     the ssh signers to know, instead of those of the user's configuration. Raises StoreDamaged for an unreadable
     object."""
     if allowed is not None:
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix="uwf-signers-") as folder:
             file = Path(folder) / "allowed_signers"
             file.write_bytes(allowed)
