@@ -114,8 +114,8 @@ def _tracked_heads(
         if among is not None and prefix + thread not in among:
             continue
         oid = repository.ref(layout.tracking(remote.name, prefix + thread))
-        rewritten = prefix.replace(layout.NAMESPACE, f"{layout.REWRITTEN}{remote.name}/", 1) + thread
-        if oid is not None and repository.has(oid) and repository.ref(rewritten) != oid:
+        rewritten = repository.ref(layout.rewritten(remote.name, prefix + thread))
+        if oid is not None and repository.has(oid) and rewritten != oid:
             kind, data = repository.read(oid)
             return [parse_tag(data).target if kind == TAG else oid]
     return []

@@ -169,6 +169,11 @@ def tracking(remote: str, name: str) -> str:
     return f"{REMOTES}{remote}/{name.removeprefix(NAMESPACE)}"
 
 
+def rewritten(remote: str, name: str) -> str:
+    """Return the ref that keeps what a remote has in place of what was seen of a ref."""
+    return f"{REWRITTEN}{remote}/{name.removeprefix(NAMESPACE)}"
+
+
 def tracked(remote: str, name: str) -> str:
     """The inverse of `tracking`."""
     rest = name.removeprefix(f"{REMOTES}{remote}/")

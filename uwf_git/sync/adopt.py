@@ -274,8 +274,8 @@ class Adoption:
         return self._guarded(name, settled())
 
     def _refused(self, name: str, oid: Oid, findings: tuple[Finding, ...]) -> RefusedRef:
-        seen = self._history.positions(name) if self._history is not None else []
-        replaces = bool(seen) and oid not in seen
+        seen = self._history.position(name) if self._history is not None else None
+        replaces = seen is not None and oid != seen
         if replaces and self._remote is not None:
             keep(self._repository, self._remote, {name: oid})
         return RefusedRef(name, findings, replaces=replaces)

@@ -358,9 +358,9 @@ def settle_attempts(instance: Instance, thread: ThreadId, theirs: Oid) -> bool:
 def unite(store: Store, ours: Oid, theirs: Oid) -> Oid:
     """Return a commit with all of two growing histories, such as a suite's: one of them if it contains the
     other, else a new one with both as parents, the same on every machine. Moves no ref."""
-    if _goes_on(store, ours, theirs):
+    if goes_on(store, ours, theirs):
         return ours
-    if _goes_on(store, theirs, ours):
+    if goes_on(store, theirs, ours):
         return theirs
     repository = store.repository
     first, second = sorted((ours, theirs), key=str)
@@ -374,7 +374,8 @@ def unite(store: Store, ours: Oid, theirs: Oid) -> Oid:
     return made
 
 
-def _goes_on(store: Store, commit: Oid, earlier: Oid) -> bool:
+def goes_on(store: Store, commit: Oid, earlier: Oid) -> bool:
+    """Return whether records of the same kind lead from a commit to an earlier one, or it is that."""
     kind = store.index_commit(commit).kind
     pending, seen = [commit], {commit}
     while pending:

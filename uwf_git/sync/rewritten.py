@@ -23,21 +23,21 @@ is signed and was shared with any remote and theirs is unsigned: that is a copy 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, Rewritten, StoreDamaged, UwfError
-from uwf_git.base.text import one_line
+from uwf_git.base.text import iso, one_line
 from uwf_git.format.ids import ThreadId
-from uwf_git.git.objects import is_signed, parse_commit, parse_tag
+from uwf_git.git.objects import LATEST, is_signed, parse_commit, parse_tag
 from uwf_git.git.repository import COMMIT, TAG, Oid, Repository
 from uwf_git.store import archives, layout, ref_kinds
 from uwf_git.store.history import ancestry, relate, tagged_commit
 from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
+from uwf_git.sync.reconcile import goes_on
 from uwf_git.sync.seen import Seen, every
 
 _CONTINUES = ("version", "grow", "attempts", "approvals")
@@ -56,11 +56,7 @@ class Author(NamedTuple):
         return {"by": self.name, "at": self.time, "signed": self.is_signed}
 
     def __str__(self) -> str:
-        try:
-            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.time))
-        except (ValueError, OverflowError, OSError):
-            when = "an impossible time"
-        return one_line(f"{self.name or 'nobody'}, {when}{'' if self.is_signed else ', unsigned'}", 200)
+        return f"{self.name or 'nobody'}, {iso(self.time)}{'' if self.is_signed else ', unsigned'}"
 
 
 class Rewrite(NamedTuple):
@@ -136,37 +132,33 @@ class RemoteHistory:
     def __init__(
         self, store: Store, remote: str, refs: Mapping[str, Oid], tracked: Mapping[str, Oid] | None = None
     ) -> None:
-        self.seen = Seen(store.repository.private, remote)
+        self._seen = Seen(store.repository.private, remote)
         self._store = store
         self._repository = store.repository
         self._remote = remote
         self._refs = refs
         self._tracked = tracked or {}
 
-    def positions(self, ref: str) -> list[Oid]:
-        """Return where a ref was seen: by the record, else by a fold, else by a tracking ref."""
-        found = [self.seen.get(ref)]
-        thread = layout.thread_of(ref)
-        if ref.startswith(layout.ARCHIVE) and found == [None]:
-            row = self._store.folded(thread)
-            if row is not None and self.seen.get(row.ref) is not None:
-                found = [Oid(raw=row.tag)]
+    def position(self, ref: str) -> Oid | None:
+        """Return where a ref was seen: by the record, else by a fold, else by a tracking ref that leads to adopted
+        history."""
+        if (found := self._seen.get(ref)) is not None:
+            return found
+        if ref.startswith(layout.ARCHIVE):
+            row = self._store.folded(layout.thread_of(ref))
+            if row is not None and self._seen.get(row.ref) is not None:
+                return Oid(raw=row.tag)
         tracked = self._tracked.get(ref)
-        if found == [None] and tracked is not None and self._is_adopted(ref, tracked):
-            found = [tracked]
-        return [oid for oid in found if oid is not None]
+        return tracked if tracked is not None and self._is_adopted(ref, tracked) else None
 
     def _is_adopted(self, ref: str, oid: Oid) -> bool:
-        here = self._repository.ref(ref)
-        if here == oid:
-            return True
-        head = self._head(layout.thread_of(ref)) if ref.startswith(layout.THREADS) else here
         kind = ref_kinds.kind_of(ref)
-        return (
-            head is not None
-            and (ref.startswith(layout.THREADS) or (kind is not None and kind.settle == "version"))
-            and self._leads_to(head, oid)
-        )
+        if ref.startswith(layout.THREADS):
+            head = self._head(layout.thread_of(ref))
+        else:
+            head = self._repository.ref(ref)
+        goes_on = kind is not None and kind.settle in ("thread", "version")
+        return head is not None and (head == oid or (goes_on and self._leads_to(head, oid)))
 
     # Kinds of refs
 
@@ -190,29 +182,32 @@ class RemoteHistory:
     def _of_end(
         self, thread: ThreadId, active: Oid | None, tag: Oid | None, ended: Oid | None
     ) -> Rewrite | None:
-        name = layout.ARCHIVE + thread
         head = ended or active
-        for seen in self.positions(name):
-            if tag == seen:
-                return self._copies_beside(thread, ended, active) if ended and active else None
-            if (folded := self._folded_there.get(thread)) is not None and folded.tag == seen:
-                return None  # the end seen is there still, beside another
-            if tag is not None:
-                return self._rewrite(name, thread, seen, tag)
-            if head is not None:
-                end = tagged_commit(self._store, seen)
-                if end is None or not (self._leads_to(head, end) or self._leads_to(end, head)):
-                    return self._rewrite(layout.THREADS + thread, thread, end or seen, head)
-                return self._rewrite(layout.THREADS + thread, thread, end, head, is_rollback=True)
-        name = layout.THREADS + thread
-        for seen in self.positions(name) if head is not None else ():
-            assert head is not None
-            if not self._leads_to(head, seen):
-                is_rollback = self._leads_to(seen, head)
-                if is_rollback and tag is not None:
-                    continue  # it was ended there before the steps that others added
-                return self._rewrite(name, thread, seen, head, is_rollback=is_rollback)
-        return self._copy_without_signature(thread, head, tag) if head is not None else None
+        if head is None:
+            return None
+        seen = self.position(layout.ARCHIVE + thread)
+        if seen is not None:
+            return self._of_seen_end(thread, seen, active, tag, ended)
+        seen = self.position(layout.THREADS + thread)
+        if seen is not None and not self._leads_to(head, seen):
+            is_rollback = self._leads_to(seen, head)
+            # It may have ended there before the steps that others added.
+            if not (is_rollback and tag is not None):
+                return self._rewrite(layout.THREADS + thread, thread, seen, head, is_rollback=is_rollback)
+        return self._copy_without_signature(thread, head, tag)
+
+    def _of_seen_end(
+        self, thread: ThreadId, seen: Oid, active: Oid | None, tag: Oid | None, ended: Oid | None
+    ) -> Rewrite | None:
+        if tag == seen:
+            return self._copies_beside(thread, ended, active) if ended and active else None
+        if (folded := self._folded_there.get(thread)) is not None and folded.tag == seen:
+            return None  # the end seen is there still, beside another
+        if tag is not None or active is None:
+            return self._rewrite(layout.ARCHIVE + thread, thread, seen, tag) if tag else None
+        end = tagged_commit(self._store, seen)
+        is_rollback = end is not None and (self._leads_to(active, end) or self._leads_to(end, active))
+        return self._rewrite(layout.THREADS + thread, thread, end or seen, active, is_rollback=is_rollback)
 
     def _copies_beside(self, thread: ThreadId, end: Oid, active: Oid) -> Rewrite | None:
         """An active ref beside the end may have steps that others made before they knew of it, but no copies of the
@@ -229,24 +224,24 @@ class RemoteHistory:
             return None
         if kind.settle == "fold":
             return self._of_fold(ref, now)
-        for seen in self.positions(ref):
-            if seen == now:
-                continue
-            if kind.settle in _FIXED or not self._continues(kind.settle, now, seen):
-                back = kind.settle not in _FIXED and self._continues(kind.settle, seen, now)
-                thread = layout.thread_of(ref) if kind.of_thread else None
-                return self._rewrite(ref, thread, seen, now, is_rollback=back)
-        return None
+        seen = self.position(ref)
+        if seen is None or seen == now or self._continues(kind.settle, now, seen):
+            return None
+        thread = layout.thread_of(ref) if kind.of_thread else None
+        return self._rewrite(ref, thread, seen, now, is_rollback=self._continues(kind.settle, seen, now))
 
     def _continues(self, settle: str, commit: Oid, earlier: Oid) -> bool:
-        return (self._leads_to if settle == "version" else self._contains)(commit, earlier)
+        if settle in _FIXED:
+            return False
+        return self._leads_to(commit, earlier) if settle == "version" else self._contains(commit, earlier)
 
     def _of_fold(self, ref: str, now: Oid) -> Rewrite | None:
         for thread, entry in archives.read(self._repository, now).threads.items():
             ours = self._store.folded(thread)
             if ours is not None and ours.tag == entry.tag.raw:
                 continue
-            if self._refs.get(layout.ARCHIVE + thread) in self.positions(layout.ARCHIVE + thread):
+            there = self._refs.get(layout.ARCHIVE + thread)
+            if there is not None and there == self.position(layout.ARCHIVE + thread):
                 continue  # the end seen is there still
             active = self._refs.get(layout.THREADS + thread)
             found = self._of_end(thread, active, entry.tag, entry.ended.target)
@@ -308,18 +303,10 @@ class RemoteHistory:
             return False
 
     def _contains(self, commit: Oid, earlier: Oid) -> bool:
-        pending, known = [commit], {commit}
         try:
-            while pending:
-                at = pending.pop()
-                if at == earlier:
-                    return True
-                more = [each for each in self._repository.commit(at).parents if each not in known]
-                known.update(more)
-                pending += more
+            return goes_on(self._store, commit, earlier)
         except (StoreDamaged, LookupError):
             return False
-        return False
 
     def _rewrite(
         self,
@@ -372,6 +359,8 @@ def _author(data: bytes) -> Author | None:
             tag = parse_tag(data)
             return Author(one_line(tag.tagger, 120), tag.time, is_signed(data))
         commit = parse_commit(data)
+        if not 0 <= commit.time <= LATEST:
+            return None
         return Author(one_line(commit.committer, 120), commit.time, is_signed(data))
     return None
 
@@ -391,7 +380,7 @@ def keep(repository: Repository, remote: str, refs: Mapping[str, Oid]) -> None:
         if layout.is_thread_ref(ref) and layout.thread_of(ref) in threads:
             drop(repository, remote, [ref])
     for ref, oid in refs.items():
-        name = _prefix(remote) + ref.removeprefix(layout.NAMESPACE)
+        name = layout.rewritten(remote, ref)
         old = repository.ref(name)
         if old != oid:
             repository.put_ref(name, old, oid)
@@ -410,7 +399,7 @@ def kept(repository: Repository, remote: str) -> dict[str, Oid]:
 def drop(repository: Repository, remote: str, refs: Collection[str]) -> None:
     """Delete what is kept of a remote's refs."""
     for ref in refs:
-        name = _prefix(remote) + ref.removeprefix(layout.NAMESPACE)
+        name = layout.rewritten(remote, ref)
         if (oid := repository.ref(name)) is not None:
             repository.delete_ref(name, oid)
 

@@ -34,12 +34,8 @@ class Seen:
         self._lines = 0
 
     def get(self, ref: str) -> Oid | None:
-        return self.refs.get(ref)
-
-    @property
-    def refs(self) -> Mapping[str, Oid]:
-        """The positions by the remote's names of the refs; empty if the file is missing."""
-        return self._read()
+        """Return where a ref was seen, by the remote's name of it."""
+        return self._read().get(ref)
 
     def _read(self) -> dict[str, Oid]:
         if self._refs is None:
@@ -72,10 +68,6 @@ class Seen:
             raise StoreUnwritable(
                 f"cannot write {self._path}: {error}", "check permissions and free space"
             ) from None
-
-    def forget(self) -> None:
-        self._refs = {}
-        self._path.unlink(missing_ok=True)
 
 
 def _read_regular(path: Path) -> bytes:
