@@ -19,7 +19,7 @@ from uwf_git.store.indexing import Store
 from uwf_git.trust.judgement import MET, NOT_PROVABLE, UNMET, Judgement, Requirements
 from uwf_git.trust.policy import OF_THREADS, SUBJECTS, fingerprint_of, parse
 from uwf_git.trust.records import step_of
-from uwf_git.trust.seen import Seen
+from uwf_git.trust.seen_signatures import SeenSignatures
 
 KINDS = (*SUBJECTS[1:], *OF_THREADS)
 ALL = "[" + ", ".join(f"{{{each}: '*', require: signed}}" for each in SUBJECTS) + "]"
@@ -194,7 +194,7 @@ def test_a_signature_that_an_older_version_noted_is_verified_again_and_keeps_its
         db.execute("UPDATE seen SET fingerprint = 'forged'")
         db.execute("PRAGMA user_version = 1")
     assert store.outcomes(ends, now=FAR) == every(MET)
-    cache = Seen(store.machine.store / "uwf")
+    cache = SeenSignatures(store.machine.store / "uwf")
     found = cache.get([each.record.object for each in store.judge(ends, now=FAR)])
     cache.close()
     assert {each.fingerprint for each in found.values()} == {fingerprint_of(store.people["bob"].public)}
@@ -205,7 +205,7 @@ def test_a_signature_is_verified_once_and_its_policy_each_time(store: Store_) ->
     store.fills()
     store.outcomes("KEY")
     objects = [each.record.object for each in store.judge("KEY")]
-    seen = Seen(store.machine.store / "uwf").get(objects)
+    seen = SeenSignatures(store.machine.store / "uwf").get(objects)
     assert len(seen) == len(objects)
     assert store.outcomes("{ssh: KEY, revoked: always}") == every(UNMET)
     assert store.outcomes() == every(UNMET)

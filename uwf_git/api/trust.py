@@ -101,8 +101,8 @@ def _unsigned_approvals(instance: Instance, policy: Policy, refs: Mapping[str, O
     """Return the newest approvals of threads whose answers must be signed, if some are not, nor accepted."""
     from uwf_git.git.objects import is_signed
     from uwf_git.store.approvals import Approvals
-    from uwf_git.trust.approvals import accepted_by
     from uwf_git.trust.policy import ANSWERS
+    from uwf_git.trust.records import accepted_by
 
     store, found = instance.store, set()
     accepted = accepted_by(policy, store.repository)

@@ -17,14 +17,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import SigningFailed, UwfError
+from uwf_git.base.errors import SigningFailed
 from uwf_git.base.text import counted, iso, one_line
 from uwf_git.format.approvals import Approval, Identity, Part, Revocation, Shown, decision
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Role
-from uwf_git.git.objects import COMMIT, TAG, is_signed, parse_commit, parse_tag
+from uwf_git.git.objects import is_signed
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store.approvals import ApprovalRecord, ident
+from uwf_git.trust.records import accepted_by
 from uwf_git.trust.signatures import BAD, EXPIRED, GOOD, NONE, UNKNOWN, Signature, signatures
 
 if TYPE_CHECKING:
@@ -341,24 +342,6 @@ def _signs_for(signer: str, by: Identity, gate: Gate | None) -> bool:
     if gate is None or not gate.role.signed:
         return not signer or signer == by.name
     return signer == by.name and signer in gate.role.approvers
-
-
-def accepted_by(policy: Policy, repository: Repository) -> set[Oid]:
-    """Return the tags and commits here that a policy accepts, and those that they stand on."""
-    found: set[Oid] = set()
-    pending = [Oid(hex=each) for each in policy.accepted]
-    while pending:
-        oid = pending.pop()
-        if oid in found:
-            continue
-        with suppress(UwfError, ValueError, LookupError):  # it may not be here
-            kind, data = repository.read(oid)
-            found.add(oid)
-            if kind == TAG:
-                pending.append(parse_tag(data).target)
-            elif kind == COMMIT:
-                pending += parse_commit(data).parents
-    return found
 
 
 def record_problem(record: ApprovalRecord) -> str:

@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
 from uwf_git.base.text import one_line
-from uwf_git.git.objects import COMMIT, TAG, parse_commit, parse_tag
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.index import Overlay
@@ -30,8 +28,8 @@ from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
 from uwf_git.trust import policies
 from uwf_git.trust.policy import OF_THREADS, SSH, SUBJECTS, Key, Policy, Rule
-from uwf_git.trust.records import UNREADABLE, Record, records
-from uwf_git.trust.seen import Seen, SeenSignature
+from uwf_git.trust.records import Record, accepted_by, records
+from uwf_git.trust.seen_signatures import SeenSignature, SeenSignatures
 from uwf_git.trust.signatures import BAD, EXPIRED, GOOD, NONE, REVOKED, UNKNOWN, Signature, SignatureReader
 
 _STORE = ""  # in proofs: this store, not a person
@@ -73,7 +71,7 @@ class Requirements:
         """Return the judgements of all records under rules that refs lead to, oldest first, without known ones and
         those below. Signatures are verified by git with the policy's keys."""
         accepted = self._accepted
-        found = records(self._store, refs, lambda oid: oid.raw in accepted or is_known(oid))
+        found = records(self._store, refs, lambda oid: oid in accepted or is_known(oid))
         rules = {each.object: self.policy.rules_for(each.subject, each.name, each.of) for each in found}
         # Records without a rule may prove the age of those that they stand on.
         wanted = [each.object for each in found if each.signed] if any(rules.values()) else []
@@ -101,22 +99,8 @@ class Requirements:
         return judged[::-1]
 
     @cached_property
-    def _accepted(self) -> set[bytes]:
-        """The records that the policy accepts, and all that they stand on."""
-        found: set[bytes] = set()
-        pending = [Oid(hex=each) for each in self.policy.accepted]
-        while pending:
-            oid = pending.pop()
-            if oid.raw in found:
-                continue
-            found.add(oid.raw)
-            with suppress(*UNREADABLE):  # it may not be here
-                kind, data = self._repository.read(oid)
-                if kind == TAG:
-                    pending.append(parse_tag(data).target)
-                elif kind == COMMIT:
-                    pending += parse_commit(data).parents
-        return found
+    def _accepted(self) -> set[Oid]:
+        return accepted_by(self.policy, self._repository)
 
     @cached_property
     def _has_ended_keys(self) -> bool:
@@ -186,7 +170,7 @@ class Requirements:
     def _verified(self, objects: Sequence[Oid]) -> tuple[dict[Oid, Signature], dict[Oid, SeenSignature]]:
         if not objects:
             return {}, {}
-        cache = Seen(self._repository.private)
+        cache = SeenSignatures(self._repository.private)
         try:
             seen = cache.get(objects)
             found = {
@@ -217,7 +201,7 @@ def note_signatures(instance: Instance, refs: Mapping[str, Oid]) -> None:
     if (policy := policies.current(instance)) is None:
         return
     store = Store(instance.store.repository, Overlay(instance.store.index))
-    cache = Seen(instance.store.repository.private)
+    cache = SeenSignatures(instance.store.repository.private)
     try:
         wanted = {name: oid for name, oid in refs.items() if name != layout.POLICY}
         Requirements(store, with_rule(policy)).judge(wanted, lambda oid: bool(cache.get([oid])))

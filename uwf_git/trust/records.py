@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.kinds import HUMAN, parse_workflow
 from uwf_git.format.types import USER
-from uwf_git.git.objects import is_signed, parse_tag
-from uwf_git.git.repository import COMMIT, TAG, Oid
+from uwf_git.git.objects import is_signed, parse_commit, parse_tag
+from uwf_git.git.repository import COMMIT, TAG, Oid, Repository
 from uwf_git.store import archives, layout, ref_kinds
 from uwf_git.store.index import CommitRow
 from uwf_git.store.indexing import Store
-from uwf_git.trust.policy import ANSWERS, ENDS, STARTS, STEPS
+from uwf_git.trust.policy import ANSWERS, ENDS, STARTS, STEPS, Policy
 
 SUBJECT_OF = {"workflow": "workflows", "crew": "crews", "suite": "suites", "baseline": "baselines"}
 """The subject of a rule, by the kind of record of a version."""
@@ -68,6 +69,25 @@ def step_of(role: str, agent: str, is_persons: bool) -> tuple[str, ...]:
     if role == USER or is_persons:
         return (ANSWERS,)
     return (STEPS, ANSWERS) if agent == HUMAN else (STEPS,)
+
+
+def accepted_by(policy: Policy, repository: Repository) -> set[Oid]:
+    """Return the tags and commits that a policy accepts, and those that they stand on. A tag may be in a fold only, and
+    no object."""
+    found: set[Oid] = set()
+    pending = [Oid(hex=each) for each in policy.accepted]
+    while pending:
+        oid = pending.pop()
+        if oid in found:
+            continue
+        found.add(oid)
+        with suppress(*UNREADABLE):  # it may not be here
+            kind, data = repository.read(oid)
+            if kind == TAG:
+                pending.append(parse_tag(data).target)
+            elif kind == COMMIT:
+                pending += parse_commit(data).parents
+    return found
 
 
 class _Walk:

@@ -21,7 +21,7 @@ class SeenSignature(NamedTuple):
     since: int
 
 
-class Seen(SqliteCache):
+class SeenSignatures(SqliteCache):
     """The signatures seen, in `<git dir>/uwf/signatures.db`. If it is lost, they are verified again."""
 
     version: ClassVar[int] = 2
