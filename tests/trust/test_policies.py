@@ -12,6 +12,7 @@ from signers import Signer, trust_file
 from workflows import opened
 
 from uwf_git.base.errors import RequirementUnmet, SigningFailed
+from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
@@ -43,7 +44,7 @@ class Team:
         return trust_file(people, maintainers, rules, more).encode()
 
     def sets(self, text: bytes) -> Oid:
-        return policies.write(self.instance, text).commit
+        return policies.write(self.instance, text)
 
     def forges(
         self, name: str, text: bytes, *parents: Oid, when: int | None = None, shown: bytes | None = None
@@ -94,7 +95,7 @@ def test_a_policy_is_its_maintainer_s_file_and_its_page(team: Team) -> None:
     assert policy is not None and policy.commit == str(commit)
     assert policies.current(team.repository) == policy
     assert policies.text_of(team.repository, commit) == text
-    assert policies.history(team.repository, commit)[0].signer == "ann"
+    assert policies.signer_of(team.repository, commit) == "ann"
 
 
 def test_a_maintainer_changes_it_and_nobody_else(team: Team) -> None:
@@ -112,8 +113,26 @@ def test_a_maintainer_changes_it_and_nobody_else(team: Team) -> None:
         team.sets(team.text())
     team.use("bob")
     third = team.sets(team.text(maintainers="ann"))
-    assert [each.commit for each in policies.history(team.repository, third)] == [third, second, first]
-    assert [each.signer for each in policies.history(team.repository, third)] == ["bob", "ann", "ann"]
+    versions = policies.lineage(team.repository, third)
+    assert versions == [third, second, first]
+    assert [policies.signer_of(team.repository, each) for each in versions] == ["bob", "ann", "ann"]
+
+
+def test_the_history_of_a_valid_policy_is_read_without_starting_git(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = team.sets(team.text())
+    second = team.sets(team.text("ann"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Git, "run", lambda *_, **__: pytest.fail("git was started"))
+        versions = policies.history(team.repository, second)
+        with pytest.raises(pytest.fail.Exception):  # as whoever verifies a signature does
+            policies.signer_of(team.repository, second)
+    assert [(each.commit, set(each.policy.people)) for each in versions] == [
+        (second, {"ann"}),
+        (first, {"ann", "bob"}),
+    ]
+    assert [each.time for each in versions] == [team.repository.commit(oid).time for oid in (second, first)]
 
 
 def test_the_first_is_signed_by_a_maintainer_of_its_own(team: Team) -> None:

@@ -16,7 +16,6 @@ from uwf_git.trust import policies
 from uwf_git.trust.policy import SUBJECTS, Rule
 
 if TYPE_CHECKING:
-    from uwf_git.trust.policies import PolicyVersion
     from uwf_git.trust.policy import Policy
 
 _RULES = """\
@@ -34,11 +33,11 @@ _RULES = """\
 def show(instance: Instance) -> dict[str, Any]:
     """Return the policy in force as JSON: the first and the current commit, who signed it and when, and what it
     says. `you` is the user's name in it, None if their key is not in it. Raises NotFound without a policy."""
-    policy, version = _current(instance)
+    policy = _current(instance)
     known = policies.remembered(instance.store.repository)
     value = {
-        "first": str(known.first) if known is not None else version.commit,
-        **_version(version),
+        "first": str(known.first) if known is not None else policy.commit,
+        **_version(instance, Oid(hex=policy.commit)),
         "you": _me(instance, policy),
         **policy.to_json(),
     }
@@ -50,14 +49,14 @@ def show(instance: Instance) -> dict[str, Any]:
 
 def file(instance: Instance) -> str:
     """Return the trust file in force, as written. Raises NotFound."""
-    _, version = _current(instance)
-    return policies.text_of(instance.store.repository, version.commit).decode("utf-8")
+    commit = Oid(hex=_current(instance).commit)
+    return policies.text_of(instance.store.repository, commit).decode("utf-8")
 
 
 def log(instance: Instance) -> list[dict[str, Any]]:
     """Return the policy's versions, newest first. Raises NotFound."""
-    _, version = _current(instance)
-    return [_version(each) for each in policies.history(instance.store.repository, version.commit)]
+    tip = Oid(hex=_current(instance).commit)
+    return [_version(instance, each) for each in policies.lineage(instance.store.repository, tip)]
 
 
 def change(instance: Instance, text: bytes, name: str, accept_existing: bool = False) -> dict[str, Any]:
@@ -70,9 +69,9 @@ def change(instance: Instance, text: bytes, name: str, accept_existing: bool = F
         from uwf_git.trust.judgement import note_signatures
 
         note_signatures(instance, instance.store.repository.refs(without=layout.REMOTES))
-    version = policies.write(instance, text, name)
-    changed = before is None or before.commit != str(version.commit)
-    return {**_version(version), "changed": changed}
+    commit = policies.write(instance, text, name)
+    changed = before is None or before.commit != str(commit)
+    return {**_version(instance, commit), "changed": changed}
 
 
 def _accepting(instance: Instance, text: bytes, name: str) -> bytes:
@@ -138,7 +137,7 @@ def begin(instance: Instance, name: str | None = None) -> dict[str, Any]:
     return {**change(instance, text.encode(), "trust.yaml"), "name": called}
 
 
-def _current(instance: Instance) -> tuple[Policy, PolicyVersion]:
+def _current(instance: Instance) -> Policy:
     repository = instance.store.repository
     policy = policies.current(instance)
     if policy is None:
@@ -146,11 +145,13 @@ def _current(instance: Instance) -> tuple[Policy, PolicyVersion]:
         if ref is not None and (found := policies.problems(repository, ref)):
             raise NotFound(f"no trust policy counts here: {found[0].message}", "see: uwf verify")
         raise NotFound("there is no trust policy", "make one: uwf trust init")
-    return policy, policies.history(repository, Oid(hex=policy.commit))[0]
+    return policy
 
 
-def _version(version: PolicyVersion) -> dict[str, Any]:
-    return {"commit": str(version.commit), "signer": version.signer, "time": iso(version.time)}
+def _version(instance: Instance, commit: Oid) -> dict[str, Any]:
+    repository = instance.store.repository
+    signer, when = policies.signer_of(repository, commit), repository.commit(commit).time
+    return {"commit": str(commit), "signer": signer, "time": iso(when)}
 
 
 def _me(instance: Instance, policy: Policy) -> str | None:

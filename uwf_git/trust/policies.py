@@ -45,11 +45,10 @@ class Problem(NamedTuple):
 
 
 class PolicyVersion(NamedTuple):
-    """A version of the policy, with the person who signed it and the Unix time that they say."""
+    """A version of the policy, with the Unix time that its signer says."""
 
     commit: Oid
     policy: Policy
-    signer: str
     time: int
 
 
@@ -106,7 +105,7 @@ def remember(repository: Repository, commit: Oid, remote: str | None = None) -> 
     shared = dict(known.shared) if known is not None else {}
     if remote is not None:
         shared[remote] = commit
-    found = Remembered(_lineage(repository, commit)[-1], commit, shared)
+    found = Remembered(lineage(repository, commit)[-1], commit, shared)
     lines = [f"{found.first} {found.newest}", *(f"{name} {oid}" for name, oid in sorted(shared.items()))]
     write_private(repository.private / "policy", "\n".join(lines).encode() + b"\n", synced=True)
     return found
@@ -116,7 +115,7 @@ def was_rolled_back(repository: Repository, commit: Oid, remote: str) -> bool:
     """Return whether a remote that has this policy now had a newer one."""
     known = remembered(repository)
     seen = known.shared.get(remote) if known is not None else None
-    return seen is not None and seen != commit and commit in _lineage(repository, seen)
+    return seen is not None and seen != commit and commit in lineage(repository, seen)
 
 
 def _oid(text: str) -> Oid:
@@ -138,20 +137,22 @@ def text_of(repository: Repository, commit: Oid) -> bytes:
 
 
 def history(repository: Repository, tip: Oid) -> list[PolicyVersion]:
-    """Return the versions up to a valid one, newest first."""
+    """Return the versions up to a valid one, newest first. No signature is verified again."""
+    return [
+        PolicyVersion(oid, read(repository, oid), repository.commit(oid).time)
+        for oid in lineage(repository, tip)
+    ]
+
+
+def signer_of(repository: Repository, commit: Oid) -> str:
+    """Return the person who signed a valid version, as the one before names them, or the first one itself. Starts
+    git."""
     from uwf_git.trust.signatures import signatures
 
-    found: list[PolicyVersion] = []
-    chain = _lineage(repository, tip)[::-1]
-    before: Policy | None = None
-    for oid in chain:
-        policy = read(repository, oid)
-        signature = signatures(repository, [oid], (before or policy).allowed_signers())[oid]
-        owned = (before or policy).key_of(signature)
-        when = repository.commit(oid).time
-        found.append(PolicyVersion(oid, policy, owned[0] if owned else "", when))
-        before = policy
-    return found[::-1]
+    parents = repository.commit(commit).parents
+    judge = read(repository, parents[0] if parents else commit)
+    owned = judge.key_of(signatures(repository, [commit], judge.allowed_signers())[commit])
+    return owned[0] if owned else ""
 
 
 def problems(repository: Repository, tip: Oid, now: float | None = None) -> list[Problem]:
@@ -162,24 +163,24 @@ def problems(repository: Repository, tip: Oid, now: float | None = None) -> list
     if known is not None and known.newest == tip:
         return []
     try:
-        lineage = _lineage(repository, tip)
-        ours = _lineage(repository, known.newest) if known is not None else []
+        theirs = lineage(repository, tip)
+        ours = lineage(repository, known.newest) if known is not None else []
     except UwfError as error:
         return [Problem(INVALID, error.message, tip)]
     if known is None:
-        return list(_found(repository, lineage[::-1], None, now))
+        return list(_found(repository, theirs[::-1], None, now))
     if tip in ours and tip != repository.ref(layout.POLICY):
         return []
     shared = set(known.shared.values())
     base = next((each for each in ours if each in shared), known.newest) if shared else known.newest
-    if tip in ours or base not in lineage:
+    if tip in ours or base not in theirs:
         what = (
             "was rolled back to an older one"
             if tip in ours
             else "was replaced by one that doesn't stand on it"
         )
         return [Problem(REPLACED, f"the trust policy {str(known.newest)[:10]} {what}, {str(tip)[:10]}", tip)]
-    return list(_found(repository, lineage[: lineage.index(base)][::-1], base, now))
+    return list(_found(repository, theirs[: theirs.index(base)][::-1], base, now))
 
 
 def _found(
@@ -252,10 +253,10 @@ def _misshapen(repository: Repository, oid: Oid, policy: Policy) -> Iterator[Pro
 
 def leads_to(repository: Repository, tip: Oid, commit: Oid) -> bool:
     """Return whether a version stands on another, or is it."""
-    return commit in _lineage(repository, tip)
+    return commit in lineage(repository, tip)
 
 
-def _lineage(repository: Repository, tip: Oid) -> list[Oid]:
+def lineage(repository: Repository, tip: Oid) -> list[Oid]:
     """Return a chain's commits, newest first. Raises Invalid, StoreDamaged."""
     found = [tip]
     while True:
@@ -269,9 +270,10 @@ def _lineage(repository: Repository, tip: Oid) -> list[Oid]:
         found.append(parents[0])
 
 
-def write(instance: Instance, text: bytes, file: str = FILE) -> PolicyVersion:
-    """Make a text the policy, signed by the user, who must be a maintainer. Moves the ref. Raises InvalidPolicy,
-    InvalidYaml, Invalid if no maintainer has a valid key, RequirementUnmet, SigningFailed, HeadMoved."""
+def write(instance: Instance, text: bytes, file: str = FILE) -> Oid:
+    """Make a text the policy, signed by the user, who must be a maintainer, and return its commit. Moves
+    `refs/uwf/trust/policy`. Raises InvalidPolicy, InvalidYaml, Invalid if no maintainer has a valid key,
+    RequirementUnmet, SigningFailed, HeadMoved."""
     from uwf_git.base.errors import RequirementUnmet
 
     repository = instance.store.repository
@@ -286,7 +288,7 @@ def write(instance: Instance, text: bytes, file: str = FILE) -> PolicyVersion:
     files: dict[str, bytes | Oid] = {FILE: text, _PAGE: page(policy)}
     tree = repository.write_folder(files)
     if before is not None and repository.commit(before).tree == tree:
-        return history(repository, before)[0]
+        return before
     parents = [before] if before is not None else []
     commit = repository.write_signed_commit(tree, parents, f"{_SUBJECT}\n")
     if found := problems(repository, commit):
@@ -295,7 +297,7 @@ def write(instance: Instance, text: bytes, file: str = FILE) -> PolicyVersion:
     repository.put_ref(layout.POLICY, ref, commit)
     instance.store.sync()
     remember(repository, commit)
-    return history(repository, commit)[0]
+    return commit
 
 
 def raise_if_missing(repository: Repository) -> None:
