@@ -15,8 +15,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 from uwf_git.base.errors import Invalid, RequirementUnmet, StoreDamaged, UwfError
@@ -25,6 +26,7 @@ from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.objects import BLOB, COMMIT, TAG, id_of
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import archives, layout, ref_kinds
+from uwf_git.store.archives import FoldedThread
 from uwf_git.store.indexing import Store
 from uwf_git.store.private import write_private
 from uwf_git.sync.admission import Admission
@@ -134,23 +136,33 @@ class Update:
         active = self._repository.ref(layout.THREADS + thread)
         if active is not None and not self._stands_on(target or tag, active):
             self._need(REWRITES, f"the end of thread {thread} does not stand on its head here: pull first")
-        ended = self._repository.ref(layout.ARCHIVE + thread)
-        ends = [ended] if ended is not None else []
-        for fold in self._repository.refs(layout.FOLDED).values():
-            if (entry := archives.read(self._repository, fold).threads.get(ThreadId(thread))) is not None:
-                ends.append(entry.tag)
-        if any(each != tag for each in ends):
+        if any(end != tag for end, _ in self._ends(thread)):
             self._need(REWRITES, f"the end of thread {thread} may not be replaced")
 
     def _not_beside_an_end(self, thread: str, new: Oid) -> None:
-        end: Oid | None = self._repository.ref(layout.ARCHIVE + thread)
-        for fold in self._repository.refs(layout.FOLDED).values() if end is None else ():
-            if (entry := archives.read(self._repository, fold).threads.get(ThreadId(thread))) is not None:
-                end = entry.ended.target
-        if end is not None and not self._stands_on(end, new):
+        end = next(self._ends(thread), None)
+        if end is not None and not self._stands_on(end[1], new):
             raise RequirementUnmet(
                 f"thread {thread} has ended here; pull: steps that it lacks become a thread of their own"
             )
+
+    def _ends(self, thread: str) -> Iterator[tuple[Oid, Oid]]:
+        """Yield the tag of each end of a thread here, and an object that stands on its last step: the tag itself, or,
+        since a fold's tags are no objects, the commit."""
+        tag = self._repository.ref(layout.ARCHIVE + thread)
+        if tag is not None:
+            yield tag, tag
+        for entry in self._folded.get(ThreadId(thread), ()):
+            yield entry.tag, entry.ended.target
+
+    @cached_property
+    def _folded(self) -> Mapping[ThreadId, Sequence[FoldedThread]]:
+        """The threads in folds here, each in one as a rule."""
+        found: dict[ThreadId, list[FoldedThread]] = {}
+        for fold in self._repository.refs(layout.FOLDED).values():
+            for thread, entry in archives.read(self._repository, fold).threads.items():
+                found.setdefault(thread, []).append(entry)
+        return found
 
     def _valid(self, ref: str, new: Oid) -> None:
         from uwf_git.verify.findings import UNTRUSTED
@@ -176,18 +188,13 @@ class Update:
 
     def _is_superseded(self) -> bool:
         """Return whether another ref here has what this one leads to, as an end has of an active thread."""
-        old, name = self._old, self._ref.rpartition("/")[2]
+        old, thread = self._old, self._ref.rpartition("/")[2]
         assert old is not None
         if not layout.is_thread_ref(self._ref):
             return False
         if self._ref.startswith(layout.THREADS):
-            tag = self._repository.ref(layout.ARCHIVE + name)
-            if tag is not None and self._stands_on(tag, old):
-                return True
-        for fold in self._repository.refs(layout.FOLDED).values():
-            entry = archives.read(self._repository, fold).threads.get(ThreadId(name))
-            if entry is None:
-                continue
+            return any(self._stands_on(last, old) for _, last in self._ends(thread))
+        for entry in self._folded.get(ThreadId(thread), ()):
             if self._ref.startswith(layout.FORKS):
                 return entry.fork is not None and id_of(TAG, entry.fork) == old
             if self._ref.startswith(layout.ARCHIVE):
