@@ -21,7 +21,7 @@ def waiting_for(instance: Instance, whom: str) -> list[Waits]:
     """Return the waiting threads that a person may do something about: those that name them, by an assignee or as
     an approver whose approval is missing, and those that name nobody. `whom` is a name or an address, or `me`: the
     git identity, and the person of the trust policy whose key signs here."""
-    from uwf_git.trust.approvals import People
+    from uwf_git.trust.people import People
 
     people = People(instance.store.repository)
     person, identity = people.me() if whom == ME else people.named(whom)

@@ -33,14 +33,12 @@ from uwf_git.git.repository import Oid
 from uwf_git.store.approvals import ApprovalRecord, Approvals, authors_of, now
 from uwf_git.store.history import Head, History, Position
 from uwf_git.store.private import NO_APPROVALS_VARIABLE, NONCE_VARIABLE
-from uwf_git.trust.approvals import COUNTS, Gate, Judgement, People, Tally, authors_among, tally
-from uwf_git.trust.signatures import NONE, Signature
+from uwf_git.trust.approvals import COUNTS, Gate, JudgedApproval, Tally, authors_among, must_sign, tally
+from uwf_git.trust.people import People
 
 if TYPE_CHECKING:
     from uwf_git.engine.next_turn import Outlook
     from uwf_git.store.instance import Instance
-
-_UNSIGNED = Signature(NONE)
 
 
 class Standing(NamedTuple):
@@ -55,7 +53,7 @@ class Standing(NamedTuple):
         return self.tally.gate.role
 
     @property
-    def given(self) -> tuple[Judgement, ...]:
+    def given(self) -> tuple[JudgedApproval, ...]:
         """The approvals that count, oldest first."""
         found = [each for each in self.tally.judgements if each.code == COUNTS]
         return tuple(sorted(found, key=lambda each: each.record.order))
@@ -93,7 +91,7 @@ class Standing(NamedTuple):
             "of": self.awaited,
         }
 
-    def _given(self, each: Judgement) -> dict[str, Any]:
+    def _given(self, each: JudgedApproval) -> dict[str, Any]:
         said, signature = each.said, each.signature
         value: dict[str, Any] = {
             "approval": each.record.hash,
@@ -211,7 +209,7 @@ def check_approver(instance: Instance, standing: Standing, thread: ThreadId) -> 
             f"a person answers, outside of agents and MCP: uwf thread answer {thread}",
         )
     people = standing.people
-    person = people.person(by, _UNSIGNED)
+    person = people.person(by)
     may = ", ".join(people.listed(role.approvers))
     if not people.is_among(person, by, role.approvers):
         unknown = people.unknown(role.approvers)
@@ -234,7 +232,7 @@ def approve(
     thread, store = at.head.thread, instance.store
     check_approver(instance, standing, thread)
     role, by = standing.role, me(instance)
-    if standing.people.must_sign(standing.tally.gate, by) and not store.repository.config.signs_commits:
+    if must_sign(standing.tally.gate, by, standing.people) and not store.repository.config.signs_commits:
         raise RequirementUnmet(
             f"approvals of {role.name} in thread {thread} must be signed",
             "git config --global commit.gpgSign true, and user.signingKey",
@@ -289,8 +287,8 @@ def take_back(instance: Instance, at: Position, standing: Standing | None, reaso
     return _with(instance, at, standing, Approvals(instance.store).record(at, said, check))
 
 
-def _is_mine(standing: Standing, each: Judgement, by: Identity) -> bool:
-    return each.person == standing.people.person(by, _UNSIGNED)
+def _is_mine(standing: Standing, each: JudgedApproval, by: Identity) -> bool:
+    return each.person == standing.people.person(by)
 
 
 def raise_if_unmet(standing: Standing, thread: ThreadId) -> None:

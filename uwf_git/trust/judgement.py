@@ -30,7 +30,17 @@ from uwf_git.trust import policies
 from uwf_git.trust.policy import OF_THREADS, SSH, SUBJECTS, Key, Policy, Rule
 from uwf_git.trust.records import Record, accepted_by, records
 from uwf_git.trust.seen_signatures import SeenSignature, SeenSignatures
-from uwf_git.trust.signatures import BAD, EXPIRED, GOOD, NONE, REVOKED, UNKNOWN, Signature, SignatureReader
+from uwf_git.trust.signatures import (
+    BAD,
+    EXPIRED,
+    GOOD,
+    NONE,
+    REVOKED,
+    UNKNOWN,
+    UNSIGNED,
+    Signature,
+    SignatureReader,
+)
 
 _STORE = ""  # in proofs: this store, not a person
 
@@ -80,7 +90,7 @@ class Requirements:
         judged = []
         for record in _above_first(found):
             standing = proofs.pop(record.object, {})
-            signature = verified.get(record.object, Signature(NONE))
+            signature = verified.get(record.object, UNSIGNED)
             outcome, reason, person = self._of(record, signature, standing, seen)
             if self._has_ended_keys:
                 if record.object in seen:
@@ -229,7 +239,7 @@ def judge_by_git(
     good, and its signer or address one of these, if there are any."""
     found = records(store, refs)[::-1]
     verified = read([each.object for each in found if each.signed])
-    return [_by_git(each, verified.get(each.object, Signature(NONE)), signers) for each in found]
+    return [_by_git(each, verified.get(each.object, UNSIGNED), signers) for each in found]
 
 
 def _by_git(record: Record, signature: Signature, signers: Sequence[str]) -> Judgement:

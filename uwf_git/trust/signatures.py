@@ -66,6 +66,9 @@ class Signature(NamedTuple):
     primary: str = ""
 
 
+UNSIGNED = Signature(NONE)
+
+
 class Signed(NamedTuple):
     """A record that may be signed. `ref` is the first ref by name that leads to it. `kind` is a commit's
     (workflow, start, step, attempt, pin, fold) or a tag's (archive, fork, pause); `node` is a commit's node.
@@ -130,7 +133,7 @@ def _records(
                 pointing = ref_kinds.kind_of(ref)
                 target = pointing.target if pointing is not None else ""
                 tag_kind = target if target in ("fork", "pause") else "archive"
-                found[at] = Signed(ref, belongs, tag_kind, None, at, Signature(NONE))
+                found[at] = Signed(ref, belongs, tag_kind, None, at, UNSIGNED)
                 pending.append((parse_tag(data).target, belongs))
             elif kind == COMMIT:
                 commit = parse_commit(data)
@@ -140,7 +143,7 @@ def _records(
                 # A version belongs to no thread, though threads depend on it.
                 refs = ref_kinds.kind_of_record(what)
                 of = None if refs is not None and refs.branches else belongs
-                found[at] = Signed(ref, of, what, record.node if record else None, at, Signature(NONE))
+                found[at] = Signed(ref, of, what, record.node if record else None, at, UNSIGNED)
                 tags = _folded_tags(repository, at) if folded and at == oid else []
                 same = commit.parents[:1] if what == "step" else commit.parents
                 others += [(ref, parent) for parent in commit.parents[len(same) :]]
@@ -184,7 +187,7 @@ def _signatures(
     for oid in dict.fromkeys(objects):
         kind, data = repository.read(oid)
         if not is_signed(data):
-            found[oid] = Signature(NONE)
+            found[oid] = UNSIGNED
             continue
         armoured = _armoured(kind, data)
         is_ssh = armoured.startswith(_SSH_BEGIN)

@@ -41,11 +41,12 @@ from uwf_git.trust.approvals import (
     STALE,
     UNJUDGED,
     Gate,
-    People,
     judge,
+    person_problem,
     same_person,
     step_problems,
 )
+from uwf_git.trust.people import People
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.nodes import check_page, grown, row_of
 from uwf_git.verify.objects import FILE, FOLDER, CommitObject
@@ -191,7 +192,7 @@ class ApprovalChecks:
         if isinstance(said, Revocation):
             if given is None or not isinstance(given.said, Approval):
                 raise Bad("wrong-chain", f"revocation {record.hash} is of no approval before it")
-            if problem := self.people.record_problem(record):
+            if problem := person_problem(record, self.people):
                 report(FORGED, f"revocation {record.hash}: {problem}")
             elif not same_person(record, given, self.people):
                 report(FORGED, f"{said.by} takes back what {given.said.by} approved")

@@ -28,7 +28,7 @@ from uwf_git.format.node import Node
 from uwf_git.format.types import ANSWER, BUNDLE, END, PERSON, QUESTION, REMARK, RESULT, USER, is_kind
 from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
-from uwf_git.trust.approvals import People
+from uwf_git.trust.people import People
 from uwf_git.verify.approvals import ApprovalChecks
 from uwf_git.verify.crew_starts import check_speaking
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all

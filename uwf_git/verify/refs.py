@@ -20,7 +20,8 @@ from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.indexing import Store
-from uwf_git.trust.approvals import UNJUDGED, People
+from uwf_git.trust.approvals import UNJUDGED
+from uwf_git.trust.people import People
 from uwf_git.verify.approvals import ApprovedDiff
 from uwf_git.verify.findings import Bad, Finding, Report
 from uwf_git.verify.nodes import NodeRow
