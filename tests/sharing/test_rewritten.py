@@ -444,6 +444,23 @@ def test_a_fold_that_ends_an_active_thread_otherwise_is_told(
     pair.bob("verify", "--remote", "origin", check=STATUS)
 
 
+@pytest.mark.parametrize("where", ["head", "fold"])
+def test_a_rewrite_is_told_again_though_nothing_was_recorded_before(
+    pair: Pair, uwf: Uwf, tmp_path: Path, where: str
+) -> None:
+    fold, mallory = forged_fold(pair, uwf, tmp_path)
+    (pair.bob.store / "uwf" / "seen" / "origin").unlink()  # as in a store of an earlier version
+    before = pair.bob.refs()
+    if where == "head":
+        forces(pair, active(pair), again(pair.shared, before[active(pair)], 1, by_the_boss))
+    else:
+        pair.git("push", "-q", str(pair.shared), fold, at=mallory.store)
+        forces(pair, active(pair), None)
+    for _ in range(2):
+        assert pair.bob("pull", check=STATUS).json["rewritten"]
+        assert pair.bob.refs() == before
+
+
 def test_a_bundle_with_another_fold_leaves_our_threads_as_they_are(
     pair: Pair, uwf: Uwf, tmp_path: Path
 ) -> None:

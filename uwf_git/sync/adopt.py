@@ -201,6 +201,11 @@ class Adoption:
                     self._instance.store.index_commit(oid)
 
     @property
+    def positions(self) -> dict[str, Oid]:
+        """Where the remote's refs were seen before, of those compared."""
+        return self._history.positions if self._history is not None else {}
+
+    @property
     def steps(self) -> int:
         return self._trial.steps if "_trial" in self.__dict__ else 0
 

@@ -30,13 +30,14 @@ _PATIENCE = 2.0  # seconds; a remote may take a minute and longer for an exchang
 _WHOLE = (layout.THREADS, layout.ARCHIVE)
 
 
-class _Taken(NamedTuple):
+class _AdoptionReport(NamedTuple):
     """The result of an adoption."""
 
     adopted: tuple[Adopted, ...] = ()
     refused: tuple[RefusedRef, ...] = ()
     steps: int = 0
     rewrites: tuple[Rewrite, ...] = ()
+    positions: Mapping[str, Oid] = {}
 
 
 class Pulled(NamedTuple):
@@ -116,32 +117,32 @@ def _take_over(
         tracked = tracking.tracked_refs(repository, remote.name)
     elif tracked is None:
         tracked = tracking.tracked_among(repository, remote.name, listed.refs)
-    taken = _adopt(instance, remote.name, tracked, listed.refs, whole, on_verified, fetched.before)
+    report = _adopt(instance, remote.name, tracked, listed.refs, whole, on_verified, fetched.before)
     resumed = tracking.resumed_there(instance, remote, listed.refs, fetched.gone)
     changed = [_resumed(name) for name in resumed]
     gone = tracking.note(instance, remote, listed.refs, fetched.gone)
     changed += [_deleted(name) for name in gone]
     merged = _merged(instance, remote, listed) if whole else ()
     if whole:
-        _remember(instance, remote, None if fetched.gone else tracked, taken)
+        _remember(instance, remote, None if fetched.gone else tracked, report)
     else:
         _note_seen(
-            instance, remote.name, {name: tracked[name] for name in listed.refs if name in tracked}, taken
+            instance, remote.name, {name: tracked[name] for name in listed.refs if name in tracked}, report
         )
     # Unknown prefixes may belong to a later version; unknown names within shared ones are invalid.
     shared = layout.shared()
     strange = [name for name in listed.strange if not name.startswith(shared)]
     misnamed = [name for name in listed.strange if name.startswith(shared)]
-    refused = (*taken.refused, *map(_misnamed, misnamed))
+    refused = (*report.refused, *map(_misnamed, misnamed))
     return Pulled(
         *(
             remote.name,
-            (*taken.adopted, *changed),
+            (*report.adopted, *changed),
             refused,
             tuple(strange),
             merged,
-            taken.steps,
-            taken.rewrites,
+            report.steps,
+            report.rewrites,
         )
     )
 
@@ -168,10 +169,10 @@ def adopt_fetched(instance: Instance) -> list[Pulled]:
             continue
         with contextlib.suppress(Busy), instance.locks.exchange(name, _PATIENCE):
             tracked = tracking.tracked_refs(instance.store.repository, name)
-            taken = _adopt(instance, name, tracked)
-            _remember(instance, remote, tracked, taken)
+            report = _adopt(instance, name, tracked)
+            _remember(instance, remote, tracked, report)
             found.append(
-                Pulled(name, taken.adopted, taken.refused, steps=taken.steps, rewrites=taken.rewrites)
+                Pulled(name, report.adopted, report.refused, steps=report.steps, rewrites=report.rewrites)
             )
     return found
 
@@ -184,7 +185,7 @@ def _adopt(
     whole: bool = True,
     on_verified: Callable[[int, int], None] | None = None,
     before: Mapping[str, Oid] | None = None,
-) -> _Taken:
+) -> _AdoptionReport:
     refs = {
         name: oid
         for name, oid in tracked.items()
@@ -200,20 +201,20 @@ def _adopt(
     else:
         here = {name: oid for name in refs if (oid := repository.ref(name)) is not None}
     if refs.items() <= here.items():
-        return _Taken()
+        return _AdoptionReport()
     from uwf_git.sync.adopt import Adoption
 
     adoption = Adoption(instance, refs, on_verified=on_verified, remote=remote, tracked=before)
     adopted, refused = adoption.run(here, whole)
-    return _Taken(adopted, refused, adoption.steps, tuple(adoption.rewrites))
+    return _AdoptionReport(adopted, refused, adoption.steps, tuple(adoption.rewrites), adoption.positions)
 
 
-def _note_seen(instance: Instance, remote: str, tracked: Mapping[str, Oid], taken: _Taken) -> None:
+def _note_seen(instance: Instance, remote: str, tracked: Mapping[str, Oid], report: _AdoptionReport) -> None:
     """Record the positions of verified refs. Those that are rewritten or rolled back stay where they were seen."""
     from uwf_git.sync.seen import Seen
 
-    wrong = {each.ref for each in taken.refused if not each.later} | {each.ref for each in taken.rewrites}
-    threads = {each.thread for each in taken.rewrites if each.thread}
+    wrong = {each.ref for each in report.refused if not each.later} | {each.ref for each in report.rewrites}
+    threads = {each.thread for each in report.rewrites if each.thread}
     seen = Seen(instance.store.repository.private, remote)
     new = {
         name: oid
@@ -229,14 +230,14 @@ def _note_seen(instance: Instance, remote: str, tracked: Mapping[str, Oid], take
     else:
         here = {thread for thread in of_threads if instance.threads.exists(thread)}
     # Refs of removed threads were not verified.
-    known = here - threads
+    adopted = here - threads
     new = {
         name: oid
         for name, oid in new.items()
-        if not layout.is_thread_ref(name) or layout.thread_of(name) in known
+        if not layout.is_thread_ref(name) or layout.thread_of(name) in adopted
     }
     # A rewrite is found again by the next exchange, though tracking refs have moved to it.
-    seen.note({**new, **{each.ref: each.seen for each in taken.rewrites}})
+    seen.note({**report.positions, **new})
 
 
 def _resumed(name: str) -> Adopted:
@@ -271,12 +272,14 @@ def _remotes_with_news(instance: Instance) -> list[str]:
     ]
 
 
-def _remember(instance: Instance, remote: Remote, tracked: Mapping[str, Oid] | None, taken: _Taken) -> None:
+def _remember(
+    instance: Instance, remote: Remote, tracked: Mapping[str, Oid] | None, report: _AdoptionReport
+) -> None:
     refs = tracking.tracked_refs(instance.store.repository, remote.name) if tracked is None else tracked
     state = _state(refs)
     if _read(instance, remote.name) == state:
         return
-    _note_seen(instance, remote.name, refs, taken)
+    _note_seen(instance, remote.name, refs, report)
     # If this cannot be written, list the remote again next time.
     with contextlib.suppress(StoreUnwritable):
         write_private(_pulled(instance, remote.name), f"{state}\n".encode("ascii"))

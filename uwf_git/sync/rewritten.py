@@ -138,10 +138,21 @@ class RemoteHistory:
         self._remote = remote
         self._refs = refs
         self._tracked = tracked or {}
+        self._positions: dict[str, Oid | None] = {}
 
     def position(self, ref: str) -> Oid | None:
         """Return where a ref was seen: by the record, else by a fold, else by a tracking ref that leads to adopted
         history."""
+        if ref not in self._positions:
+            self._positions[ref] = self._position(ref)
+        return self._positions[ref]
+
+    @property
+    def positions(self) -> dict[str, Oid]:
+        """The positions that refs were compared with."""
+        return {ref: oid for ref, oid in self._positions.items() if oid is not None}
+
+    def _position(self, ref: str) -> Oid | None:
         if (found := self._seen.get(ref)) is not None:
             return found
         if ref.startswith(layout.ARCHIVE):
