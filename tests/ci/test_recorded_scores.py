@@ -11,6 +11,12 @@ from commands import git
 from conftest import EXAMPLES, Uwf
 from forge_jobs import Forge, Ran
 
+from uwf_git.ext.ci import scores
+from uwf_git.ext.ci.checkout import Checkout
+from uwf_git.ext.ci.result import status_of
+from uwf_git.workflow.compile import compile_source
+from uwf_git.workflow.source import read_source
+
 FOLDER = EXAMPLES / "evaluation"
 CAREFUL = "not only the summary,\n      and run the tests."
 PYTHON = shlex.quote(sys.executable)
@@ -88,3 +94,35 @@ def test_nothing_runs_for_recorded_scores(project: Project) -> None:
     project.uwf(
         "eval", "check", "issues", "--workflow", project.file, "--recorded", "--agent", "other", check=125
     )
+
+
+@pytest.mark.parametrize(
+    ("failing", "code", "baselines", "status"),
+    (
+        ("clone", 7, 1, 1),
+        ("baseline", 3, 1, 1),
+        ("check", 124, 1, 1),
+        ("", 0, 1, 0),
+        ("", 0, scores.MOST + 1, 125),
+    ),
+)
+def test_scores_that_were_not_looked_at_are_no_green_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, code: int, baselines: int, status: int
+) -> None:
+    names = [f"suite{number}" for number in range(baselines)]
+
+    def answers(_root: Path, *arguments: str) -> tuple[int, object, str]:
+        if failing in arguments:
+            return code, None, "it failed"
+        listed = [{"suite": name, "said": "solve-issue X"} for name in names]
+        return 0, listed if "list" in arguments else {"verdict": "passed"}, ""
+
+    git("init", "-q", tmp_path)
+    git("-C", tmp_path, "commit", "-q", "--allow-empty", "-m", "One")
+    for name in names:
+        for prefix in (scores.SUITES, scores.BASELINES):
+            git("-C", tmp_path, "update-ref", prefix + name, "HEAD")
+    monkeypatch.setattr(scores, "_uwf", answers)
+    compiled = compile_source(read_source(EXAMPLES / "solve-issue.yaml"))
+    checks = list(scores.checked_scores(Checkout(tmp_path), {".workflows/solve-issue.yaml": compiled}))
+    assert status_of(checks) == status and checks

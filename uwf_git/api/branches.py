@@ -15,8 +15,9 @@ from uwf_git.verify.findings import UNCHECKED, Finding
 
 if TYPE_CHECKING:
     from uwf_git.store.remotes import Remote
+    from uwf_git.verify.branch_names import Branch
     from uwf_git.verify.checkout import OpenCheckout
-    from uwf_git.verify.published import Branch, Published
+    from uwf_git.verify.published import Published
 
 _Progress = Callable[[], None]
 
@@ -45,8 +46,9 @@ def verify_checkout(
 ) -> VerifiedBranch:
     """Verify a commit of the checkout or repository at a path, and with HEAD its `files`. `target` names the branch
     that it is to be merged into. Nothing is written. Raises as `check.check_tree`."""
+    from uwf_git.verify.branch_names import HEADS
     from uwf_git.verify.checkout import open_checkout
-    from uwf_git.verify.published import HEADS, verify_branch
+    from uwf_git.verify.published import verify_branch
 
     checkout = open_checkout(path)
     found = checkout.branch(revision, branch)
@@ -64,7 +66,7 @@ def _with_folder(checkout: OpenCheckout, commit: Oid, published: Published) -> P
     from uwf_git.verify.folder import check_folder
 
     try:
-        folder = check_folder(checkout, commit, published.tree, published.mine)
+        folder = check_folder(checkout, commit, published.tree, published.own_names)
     except Bad as bad:
         finding = Finding(UNCHECKED, None, None, str(commit), f"the folder was not compared: {bad.message}")
         found = published.verified
@@ -129,7 +131,8 @@ def verify_on_remote(
     from uwf_git.api.exchange import git_for
     from uwf_git.sync.publish import HEADS, is_listed_whole, remote_branches
     from uwf_git.sync.tracking import bring
-    from uwf_git.verify.published import Branch, verify_branch
+    from uwf_git.verify.branch_names import Branch
+    from uwf_git.verify.published import verify_branch
 
     git, repository = git_for(instance), instance.store.repository
     try:

@@ -6,7 +6,14 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import NothingToVerify, Usage
+from uwf_git.base.errors import (
+    NothingToVerify,
+    RequirementUnmet,
+    Rewritten,
+    StoreDamaged,
+    Undecided,
+    Usage,
+)
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -44,14 +51,16 @@ class Report(NamedTuple):
         return any(finding.code not in others for finding in self.findings)
 
     @property
-    def is_rewritten(self) -> bool:
-        """Whether a remote has other history than was seen there."""
-        return any(finding.code in REWRITTEN for finding in self.findings)
-
-    @property
-    def is_untrusted(self) -> bool:
-        """Whether something is not signed as required."""
-        return any(finding.code in UNTRUSTED for finding in self.findings)
+    def exit_status(self) -> int:
+        """The exit status of `uwf verify`: that of the most serious finding, 0 without findings."""
+        codes = {finding.code for finding in self.findings}
+        if self.is_damaged:
+            return StoreDamaged.exit_status
+        if codes & {*REWRITTEN}:
+            return Rewritten.exit_status
+        if codes & UNTRUSTED:
+            return RequirementUnmet.exit_status
+        return Undecided.exit_status if codes else 0
 
     def to_json(self) -> dict[str, Any]:
         found = self.verified
@@ -321,5 +330,5 @@ def check_branch(instance: Instance, name: str, on_commit: Callable[[], None] = 
 
 def _of_branch(found: VerifiedBranch) -> Report:
     verified = found.published.verified
-    refs = {found.branch.shown: found.commit}
+    refs = {found.branch.shown_ref: found.commit}
     return Report(refs, verified, list(verified.findings), published=found.published)

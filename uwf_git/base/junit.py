@@ -9,20 +9,18 @@ from xml.sax.saxutils import escape, quoteattr
 from uwf_git.base.text import for_xml
 
 FAILED, ERROR, SKIPPED = "failure", "error", "skipped"
-"""What is wrong with a case: it is worse than it may be, nobody knows how it is, or it wasn't compared."""
-
-_KIND = {FAILED: "worse", ERROR: "unknown", SKIPPED: "apart"}
+"""The outcomes of a case besides success, by their elements: it failed, could not be decided, or was skipped."""
 
 
 class CaseOutcome(NamedTuple):
-    """A case. `wrong` is FAILED, ERROR, SKIPPED or ""; `message` is one line, `said` the details; `seconds`
-    are of all its runs. `type` is the failure's, by default that of an evaluation."""
+    """A case. `wrong` is FAILED, ERROR, SKIPPED or ""; `message` is one line; `seconds` are of all its runs.
+    `type` is that of the failure, by default its element."""
 
     name: str
     seconds: float
     wrong: str = ""
     message: str = ""
-    said: str = ""
+    details: str = ""
     type: str = ""
 
 
@@ -51,10 +49,10 @@ def _case(suite: str, case: CaseOutcome) -> list[str]:
         f'    <testcase classname={_quoted(suite)} name={_quoted(case.name)} time="{_seconds(case.seconds)}"'
     )
     if case.wrong:
-        kind = case.type or _KIND[case.wrong]
-        inner = f"<{case.wrong} message={_quoted(case.message)} type={_quoted(kind)}>{_text(case.said)}</{case.wrong}>"
-    elif case.said:
-        inner = f"<system-out>{_text(case.said)}</system-out>"
+        opened = f"{case.wrong} message={_quoted(case.message)} type={_quoted(case.type or case.wrong)}"
+        inner = f"<{opened}>{_text(case.details)}</{case.wrong}>"
+    elif case.details:
+        inner = f"<system-out>{_text(case.details)}</system-out>"
     else:
         return [f"{opening}/>"]
     return [f"{opening}>", f"      {inner}", "    </testcase>"]

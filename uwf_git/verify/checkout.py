@@ -18,7 +18,7 @@ from uwf_git.git.program import CallResult, Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.git.worktree import folders_beside
 from uwf_git.store import layout
-from uwf_git.verify.published import HEADS, Branch
+from uwf_git.verify.branch_names import HEADS, Branch
 from uwf_git.workspaces.project import checkout_around
 
 # A partial clone must not fetch: git knows the first variable since 2.44; without it, the second makes the fetch fail.

@@ -14,15 +14,7 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.base.errors import (
-    NotFound,
-    RequirementUnmet,
-    Rewritten,
-    StoreDamaged,
-    Undecided,
-    Usage,
-    UwfError,
-)
+from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.base.text import counted, one_line
 
 if TYPE_CHECKING:
@@ -116,14 +108,8 @@ def verify(
     if signatures or (path is None and report.refs and _has_store(invocation)):
         report = with_proofs(invocation.instance, report, signatures, require)
     invocation.emit(report.to_json(), _text)
-    if report.is_damaged:
-        raise Exit(StoreDamaged.exit_status)
-    if report.is_rewritten:
-        raise Exit(Rewritten.exit_status)
-    if report.is_untrusted:
-        raise Exit(RequirementUnmet.exit_status)
-    if report.findings:
-        raise Exit(Undecided.exit_status)
+    if status := report.exit_status:
+        raise Exit(status)
     if strict and report.verified.warnings:
         raise Exit(UwfError.exit_status)
 

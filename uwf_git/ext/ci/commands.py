@@ -17,7 +17,7 @@ from uwf_cli.files import write_whole
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json
 
-from uwf_git.base.errors import Invalid, NotFound, UwfError, failure_of
+from uwf_git.base.errors import Invalid, NotFound, NothingToVerify, UwfError, failure_of
 from uwf_git.ext.ci.job import FORGES
 
 if TYPE_CHECKING:
@@ -139,7 +139,8 @@ def _checks(job: Job, folder: Path) -> list[Check]:
         found += its if job.about == CHANGE else [_in_branch(each, subject.name) for each in its]
     if not subjects:
         said = "there is no published branch"
-        found.append(Check("branch", "uwf/*", 13, said, (Problem("error", "nothing_to_verify", said),)))
+        problem = Problem("error", NothingToVerify.code, said)
+        found.append(Check("branch", "uwf/*", NothingToVerify.exit_status, said, (problem,)))
     return found
 
 
@@ -147,7 +148,7 @@ def _in_branch(check: Check, branch: str) -> Check:
     """Return a check of a branch, with the places of its problems in their messages."""
     problems = []
     for each in check.problems:
-        where = f"{each.path}:{each.line}: " if each.line else f"{each.path}: " if each.path else ""
+        where = f"{each.place}: " if each.path else ""
         problems.append(each._replace(message=f"{branch}: {where}{each.message}", path="", line=0))
     name = f"{branch}:{check.name}" if check.kind == "workflow" else check.name
     return check._replace(name=name, problems=tuple(problems))
@@ -184,9 +185,7 @@ def _text(checks: Sequence[Check]) -> str:
     lines = []
     for each in checks:
         lines.append(f"{each.kind} {each.name}: {each.summary}")
-        for problem in each.problems:
-            where = f"{problem.path}:{problem.line}: " if problem.path else ""
-            lines.append(f"  {where}{problem.level}: {problem.code}: {problem.message}")
+        lines += [f"  {problem.text}" for problem in each.problems]
     return "\n".join(lines) + "\n"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from uwf_git.base.errors import Undecided
 from uwf_git.base.junit import ERROR, FAILED, CaseOutcome, junit
 from uwf_git.base.text import one_line
 from uwf_git.base.version import VERSION
@@ -66,17 +67,10 @@ def junit_report(checks: Sequence[Check]) -> str:
 
 
 def _case(check: Check) -> CaseOutcome:
-    lines = [check.summary, *(_line(each) for each in check.problems)]
-    wrong = (ERROR if check.status == 125 else FAILED) if check.status else ""
+    lines = [check.summary, *(each.text for each in check.problems)]
+    wrong = (ERROR if check.status == Undecided.exit_status else FAILED) if check.status else ""
     message = check.summary if wrong else ""
     return CaseOutcome(f"{check.kind} {check.name}", 0.0, wrong, message, "\n".join(lines), "uwf")
-
-
-def _line(problem: Problem) -> str:
-    where = (
-        f"{problem.path}:{problem.line}: " if problem.line else f"{problem.path}: " if problem.path else ""
-    )
-    return f"{where}{problem.level}: {problem.code}: {problem.message}"
 
 
 def _location(problem: Problem) -> dict[str, Any]:

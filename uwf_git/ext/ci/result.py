@@ -37,6 +37,17 @@ class Problem(NamedTuple):
     path: str = ""
     line: int = 0
 
+    @property
+    def place(self) -> str:
+        """`path:line`, the path alone if the line is unknown, "" without a path."""
+        return f"{self.path}:{self.line}" if self.path and self.line else self.path
+
+    @property
+    def text(self) -> str:
+        """One line for logs: place, level, code and message."""
+        where = f"{self.place}: " if self.path else ""
+        return f"{where}{self.level}: {self.code}: {self.message}"
+
 
 class Check(NamedTuple):
     """A checked thing. `kind` is `branch`, `workflow` or `suite`; `status` is its exit status; `summary` one

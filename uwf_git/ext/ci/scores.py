@@ -17,7 +17,7 @@ from typing import Any
 
 from uwf_cli.invocation import itself
 
-from uwf_git.base.errors import Undecided, UwfError, Worse
+from uwf_git.base.errors import TimedOut, Undecided, UwfError, Worse
 from uwf_git.base.text import one_line
 from uwf_git.ext.ci.checkout import Checkout
 from uwf_git.ext.ci.quotes import block, span
@@ -40,16 +40,23 @@ def checked_scores(checkout: Checkout, workflows: Mapping[str, Compiled]) -> Ite
     with tempfile.TemporaryDirectory(prefix="uwf-ci-") as folder:
         root = Path(folder) / "root"
         code, _, error = _uwf(root, "clone", str(checkout.git_dir))
+        baselines: Any = None
+        if not code:
+            code, baselines, error = _uwf(root, "eval", "baseline", "list")
         if code:
             said = f"the suites cannot be read: {error}"
             yield Check("suite", "*", UwfError.exit_status, said, (Problem("error", "suites", said),))
             return
-        _, baselines, _ = _uwf(root, "eval", "baseline", "list")
         for path, compiled in workflows.items():
             file = _written(Path(folder), path, compiled)
             theirs = [each for each in baselines or () if _is_of(root, each, compiled.workflow.name)]
             for baseline in theirs[:MOST]:
                 yield _checked(root, str(baseline["suite"]), path, file)
+            if len(theirs) > MOST:
+                left = f"{len(theirs) - MOST} more suites have a baseline of {path}"
+                yield Check(
+                    "suite", "*", Undecided.exit_status, left, (Problem("error", "unchecked", left, path, 1),)
+                )
 
 
 def _checked(root: Path, suite: str, path: str, file: Path) -> Check:
@@ -89,7 +96,8 @@ def _uwf(root: Path, *arguments: str) -> tuple[int, Any, str]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Undecided.exit_status, None, f"{arguments[0]} took over {_SECONDS:g} s"
+        # Not undecided, which would pass as a version without a recorded run.
+        return TimedOut.exit_status, None, f"uwf {arguments[0]} took over {_SECONDS:g} s"
     return done.returncode, _json(done.stdout), _error(done.stderr)
 
 

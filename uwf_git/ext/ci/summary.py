@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from uwf_git.base.errors import NothingToVerify, Undecided
 from uwf_git.ext.ci.quotes import span
 from uwf_git.ext.ci.result import Check, Problem, status_of
 
@@ -15,7 +16,11 @@ LARGEST_COMMENT = 60_000
 
 SHOWN_PROBLEMS = 30
 _LEFT_OUT = "\n\n*The rest is in the job's log.*\n"
-_RESULTS = {0: "passed", 13: "nothing to verify", 125: "undecided"}
+_RESULTS = {
+    0: "passed",
+    NothingToVerify.exit_status: "nothing to verify",
+    Undecided.exit_status: "undecided",
+}
 
 
 def markdown(checks: Sequence[Check], at_most: int) -> str:
@@ -37,8 +42,7 @@ def listed(problems: Sequence[Problem]) -> str:
     """Return a list of problems, at most SHOWN_PROBLEMS."""
     lines = []
     for each in problems[:SHOWN_PROBLEMS]:
-        line = f":{each.line}" if each.line else ""
-        where = f" in {span(each.path + line, 200)}" if each.path else ""
+        where = f" in {span(each.place, 200)}" if each.path else ""
         lines.append(f"- {span(each.code)}{where}: {span(each.message, 300)}")
     if len(problems) > SHOWN_PROBLEMS:
         lines.append(f"- and {len(problems) - SHOWN_PROBLEMS} more, in the log")

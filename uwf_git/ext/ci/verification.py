@@ -77,30 +77,21 @@ def verify_subject(checkout: Checkout, subject: Subject) -> Verified:
     wrong = counted(len(report.findings), "finding") if report.findings else "nothing is wrong"
     value = {"verified": {"threads": found.threads, "steps": found.steps, "nodes": found.nodes}}
     page = (
-        _wrong(_status(report), problems) if report.findings else _front_page(checkout, subject, kind, report)
+        _wrong(report.exit_status, problems)
+        if report.findings
+        else _front_page(checkout, subject, kind, report)
     )
     parts = [page, *_remarks(report), _locally(subject)]
     check = Check(
         "branch",
         subject.name,
-        _status(report),
+        report.exit_status,
         f"{', '.join(counts)}: {wrong}",
         problems,
         "\n\n".join(filter(None, parts)),
         value,
     )
     return Verified(check, kind)
-
-
-def _status(report: Report) -> int:
-    """Return the exit status that `uwf verify` has for a report."""
-    if report.is_damaged:
-        return StoreDamaged.exit_status
-    if report.is_rewritten:
-        return Rewritten.exit_status
-    if report.is_untrusted:
-        return RequirementUnmet.exit_status
-    return Undecided.exit_status if report.findings else 0
 
 
 def _problems(report: Report) -> tuple[Problem, ...]:
@@ -132,7 +123,7 @@ def _front_page(checkout: Checkout, subject: Subject, kind: str, report: Report)
     if kind not in ("step", "start"):
         holds = report.published.subjects if report.published is not None else ()
         rows = [f"- {each.kind} {span(each.name)}{_length(each.steps)}" for each in holds[:SHOWN_STEPS]]
-        is_projects = report.published is not None and report.published.mine is not None
+        is_projects = report.published is not None and report.published.own_names is not None
         what = _OF_PROJECT if is_projects else "every file is what the nodes say."
         return "\n".join([f"**Verified**: {what}", "", *rows])
     steps: list[Commit] = []

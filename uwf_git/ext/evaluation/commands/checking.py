@@ -196,6 +196,7 @@ def checked(
     from uwf_git.base.junit import ERROR as UNSURE
     from uwf_git.base.junit import FAILED, SKIPPED, CaseOutcome
 
+    types = {FAILED: "worse", UNSURE: "unknown", SKIPPED: "apart", "": ""}
     reasons: dict[str, list[str]] = {}
     for result in results:
         why = [f"{score.judge.name}: {score.reason}" for score in result.scores if score.reason]
@@ -218,14 +219,15 @@ def checked(
             wrong = UNSURE
         else:
             wrong = ""
-        found.append(CaseOutcome(case, seconds, wrong, (unlike or said) if wrong else "", whole))
+        message = (unlike or said) if wrong else ""
+        found.append(CaseOutcome(case, seconds, wrong, message, whole, types[wrong]))
     apart = dict.fromkeys(value["gone"], "it counts no longer")
     apart |= dict.fromkeys(value["onlyB"], "it is not in the baseline")
-    found += [CaseOutcome(case, 0.0, SKIPPED, said, said) for case, said in apart.items()]
+    found += [CaseOutcome(case, 0.0, SKIPPED, said, said, types[SKIPPED]) for case, said in apart.items()]
     unsure = UNSURE if value["verdict"] == UNDECIDED else SKIPPED
     for case in sorted({*value["missing"], *now.unknown}):
         said = f"no score: {now.unknown.get(case, 'it was not run')}"
-        found.append(CaseOutcome(case, 0.0, unsure, said, said))
+        found.append(CaseOutcome(case, 0.0, unsure, said, said, types[unsure]))
     return sorted(found, key=lambda each: each.name)
 
 
