@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import pytest
 from commands import git
 from conftest import Uwf
-from evidence import CODING, Evidence, make_project
+from evidence import Evidence, coded_thread
 
 AGENT = """\
 import subprocess
@@ -20,7 +18,7 @@ from uwf_git.kit import Context, Reply, create_agent
 
 def run(ctx: Context) -> Reply:
     subprocess.run(["sh", "-c", SCRIPT], cwd=ctx.cwd, check=True)
-    return Reply('---\\ntext: "done"\\n---\\n', "s", model=MODEL)
+    return Reply('---\\ntext: "done"\\n---\\n', "s", model="acme-1")
 
 create_agent("uwf-odd", run).main()
 """
@@ -30,17 +28,9 @@ def traced(uwf: Uwf, thread: str) -> list[dict[str, Any]]:
     return list(uwf("attest", thread, "--agent-trace").lines)
 
 
-def worked(uwf: Uwf, folder: Path, script: str, model: str | None = "acme-1") -> str:
+def worked(uwf: Uwf, folder: Path, script: str) -> str:
     """A thread in whose worktree an agent ran a script."""
-    folder.mkdir(exist_ok=True)
-    project = make_project(folder / "project")
-    (folder / "coding.yaml").write_text(CODING)
-    (folder / "agent.py").write_text(f"SCRIPT = {script!r}\nMODEL = {model!r}\n{AGENT}")
-    uwf("workflow", "put", folder / "coding.yaml")
-    where = f"worktree:{project}"
-    thread = str(uwf("thread", "start", "coding", "-p", "x", "--workspace", where).json["thread"])
-    uwf("thread", "step", thread, "--agent", f"{sys.executable} {folder / 'agent.py'}", cwd=project)
-    return thread
+    return coded_thread(uwf, folder, f"SCRIPT = {script!r}\n{AGENT}")
 
 
 def blamed(project: Path, revision: str, path: str) -> list[str]:
@@ -122,22 +112,10 @@ def test_what_an_agent_only_fetched_or_merged_is_not_a_models(uwf: Uwf, tmp_path
     assert found == {"old.py": {"type": "unknown"}, "new.py": {"type": "ai", "model_id": "acme-1"}}
 
 
-@pytest.mark.parametrize(
-    ("agent", "type_"),
-    [('uwf-exec sh -c \'echo x > new.py; echo "{\\"text\\": \\"done\\"}"\'', "unknown")],
-)
-def test_a_command_without_a_model_is_of_unknown_origin(
-    uwf: Uwf, tmp_path: Path, agent: str, type_: str
-) -> None:
-    project = make_project(tmp_path / "project")
-    (tmp_path / "coding.yaml").write_text(CODING)
-    uwf("workflow", "put", tmp_path / "coding.yaml")
-    thread = str(
-        uwf("thread", "start", "coding", "-p", "x", "--workspace", f"worktree:{project}").json["thread"]
-    )
-    uwf("thread", "step", thread, "--agent", agent, cwd=project)
-    (record,) = traced(uwf, thread)
-    assert record["files"][0]["conversations"][0]["contributor"] == {"type": type_}
+def test_a_command_without_a_model_is_of_unknown_origin(uwf: Uwf, tmp_path: Path) -> None:
+    agent = 'uwf-exec sh -c \'echo x > new.py; echo "{\\"text\\": \\"done\\"}"\''
+    (record,) = traced(uwf, coded_thread(uwf, tmp_path, agent))
+    assert record["files"][0]["conversations"][0]["contributor"] == {"type": "unknown"}
 
 
 def test_code_that_is_not_here_is_named_and_left_out(uwf: Uwf, evidence: Evidence) -> None:

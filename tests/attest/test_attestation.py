@@ -180,9 +180,7 @@ def test_a_predicate_says_who_did_what_by_which_model_and_who_decided(uwf: Uwf, 
     assert (end["status"], end["by"], end["signature"]["state"]) == ("completed", by, "good")
 
 
-def test_a_key_of_an_agent_signs_without_its_file(
-    uwf: Uwf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key_agent: str
-) -> None:
+def test_a_key_of_an_agent_signs_without_its_file(uwf: Uwf, tmp_path: Path, key_agent: str) -> None:
     for number, kind in enumerate((("ed25519",), ("ecdsa", "-b", "384"), ("rsa", "-b", "2048"))):
         key = make_key(tmp_path / f"keys{number}", *kind)
         subprocess.run(["ssh-add", "-q", str(key)], check=True)
@@ -348,10 +346,7 @@ def test_a_gate_names_each_approver_what_they_were_shown_and_why(
         ("bob@example.invalid", shown, "I read it.", None),
     ]
     report = json.loads(Path(tmp_path / f"{thread}.json").read_text())
-    assert (
-        "that ann <ann@example.invalid> approved step 2 is only said by git's configuration"
-        in report["unknown"]
-    )
+    assert "only git's configuration says that ann <ann@example.invalid> approved step 2" in report["unknown"]
     for path in places(report["record"]["approvals"]):
         forged = {
             **report,
@@ -378,7 +373,7 @@ def test_a_step_of_a_sub_workflow_has_the_steps_that_did_it(uwf: Uwf, root: Path
     assert step["child"]["workflow"]["name"] == "one" and [
         each["role"] for each in step["child"]["steps"]
     ] == ["r"]
-    _, statement = None, json.loads(uwf("attest", thread, "--statement").out)
+    statement = json.loads(uwf("attest", thread, "--statement").out)
     names = [each["name"].rpartition("/")[0] for each in statement["subject"]]
     assert names == ["1/output", "1/1/output"]
 
@@ -433,7 +428,6 @@ def test_a_folded_thread_is_attested(uwf: Uwf, root: Path, tmp_path: Path) -> No
 
 def test_a_damaged_thread_is_refused(uwf: Uwf, root: Path, evidence: Evidence) -> None:
     store = root / "store.git"
-    blob = git("--git-dir", store, "rev-parse", f"refs/uwf/archive/{evidence.thread}:start/README.md")
     commit = git("--git-dir", store, "cat-file", "commit", f"refs/uwf/archive/{evidence.thread}^{{commit}}")
     tree = git("--git-dir", store, "ls-tree", commit.split()[1]).replace("README.md", "README.txt")
     forged = git("--git-dir", store, "mktree", data=tree + "\n")
@@ -449,7 +443,6 @@ def test_a_damaged_thread_is_refused(uwf: Uwf, root: Path, evidence: Evidence) -
     )
     git("--git-dir", store, "update-ref", "-d", f"refs/uwf/archive/{evidence.thread}")
     git("--git-dir", store, "update-ref", f"refs/uwf/threads/{evidence.thread}", made)
-    assert blob
     done = uwf("attest", evidence.thread, "-o", "thread.json", check=7)
     assert f"thread {evidence.thread} is damaged" in done.error["message"]
     assert not Path("thread.json").exists()
@@ -470,7 +463,7 @@ def test_a_bad_signature_is_refused_and_told_in_a_report(uwf: Uwf, root: Path, e
     report = json.loads(Path("report.json").read_text())
     assert report["verification"]["findings"][0]["code"] == "bad-signature"
     assert report["record"]["steps"][-1]["signature"]["state"] == "bad"
-    assert any("the signature is not the key's of step 2" in each for each in report["unknown"])
+    assert "signed with a bad signature: step 2" in report["unknown"]
 
 
 def test_a_secret_that_became_known_later_is_never_published(

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from commands import git
 from conftest import Uwf
-from evidence import CODING, WRITER, make_project
+from evidence import coded_thread
 
 
 def trailers(uwf: Uwf, folder: Path, *remotes: str) -> dict[str, str]:
     """The trailers of a step's code commit in a store with these remotes."""
-    project = make_project(folder / "project")
-    (folder / "coding.yaml").write_text(CODING)
-    (folder / "writer.py").write_text(WRITER)
-    uwf("workflow", "put", folder / "coding.yaml")
     for name, url in zip(("origin", "backup"), remotes, strict=False):
         uwf("remote", "add", name, url)
-    thread = str(
-        uwf("thread", "start", "coding", "-p", "x", "--workspace", f"worktree:{project}").json["thread"]
-    )
-    uwf("thread", "step", thread, "--agent", f"{sys.executable} {folder / 'writer.py'}", cwd=project)
+    thread = coded_thread(uwf, folder)
     assert uwf("verify", thread).json["findings"] == []
-    said = git("-C", project, "log", "-1", "--format=%(trailers:only,unfold)", f"uwf/work/{thread}")
+    said = git(
+        "-C", folder / "project", "log", "-1", "--format=%(trailers:only,unfold)", f"uwf/work/{thread}"
+    )
     found = dict(line.split(": ", 1) for line in said.splitlines() if line)
     assert found["Uwf-Thread"] == thread and found["Uwf-Number"] == "1"
     return found

@@ -80,17 +80,24 @@ def make_project(folder: Path) -> Path:
     return folder
 
 
-def ended_thread(uwf: Uwf, folder: Path) -> str:
-    """A thread of CODING in a worktree of `folder/project`, which a person has ended."""
+def coded_thread(uwf: Uwf, folder: Path, agent: str = WRITER) -> str:
+    """A thread of CODING in a worktree of `folder/project` after a step by an agent: its command, or its source."""
     project = make_project(folder / "project")
     (folder / "coding.yaml").write_text(CODING)
-    (folder / "writer.py").write_text(WRITER)
     uwf("workflow", "put", folder / "coding.yaml")
-    thread = str(
-        uwf("thread", "start", "coding", "-p", "a shop", "--workspace", f"worktree:{project}").json["thread"]
-    )
-    uwf("thread", "step", thread, "--agent", f"{sys.executable} {folder / 'writer.py'}", cwd=project)
-    uwf("thread", "answer", thread, "-m", "merge", cwd=project)
+    if "\n" in agent:
+        (folder / "agent.py").write_text(agent)
+        agent = f"{sys.executable} {folder / 'agent.py'}"
+    where = f"worktree:{project}"
+    thread = str(uwf("thread", "start", "coding", "-p", "a shop", "--workspace", where).json["thread"])
+    uwf("thread", "step", thread, "--agent", agent, cwd=project)
+    return thread
+
+
+def ended_thread(uwf: Uwf, folder: Path) -> str:
+    """A thread of CODING in a worktree of `folder/project`, which a person has ended."""
+    thread = coded_thread(uwf, folder)
+    uwf("thread", "answer", thread, "-m", "merge", cwd=folder / "project")
     return thread
 
 

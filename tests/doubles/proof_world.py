@@ -103,6 +103,14 @@ class ProofWorld:
         machine("clone", self.shared)
         return machine
 
+    def without_policy(self, signs: bool = False) -> SigningMachine:
+        """Mallory's clone, in which no policy is in the way, and with `signs` her own key signs."""
+        machine = self.mallory()
+        self.git("update-ref", "-d", "refs/uwf/trust/policy", at=machine.store)
+        (machine.store / "uwf" / "policy").unlink(missing_ok=True)
+        machine.signer.signs(commits=signs)
+        return machine
+
     # git
 
     def git(self, *args: str, at: Path | None = None, data: str | None = None) -> str:
@@ -134,21 +142,20 @@ class ProofWorld:
 
     # Forging
 
-    def recommit(self, change: Change, steps: int = 1, at: int = 0) -> None:
-        """Make the last commits of both threads again, with a change of the raw text of the last `steps`, but for the
-        `at` newest; tags follow."""
-        head = self.again(self.ref(self.active), change, steps, at)
-        self.put(self.active, head)
-        self.retarget(self.again(self.ref(f"{self.archive}^{{commit}}"), change, steps, at))
+    def recommit(self, change: Change, steps: int = 1) -> None:
+        """Make the last `steps` commits of both threads again, with a change of their raw text; the tag follows."""
+        self.put(self.active, self.again(self.ref(self.active), change, steps))
+        self.retarget(self.again(self.ref(f"{self.archive}^{{commit}}"), change, steps))
 
-    def again(self, head: str, change: Change, steps: int, at: int = 0) -> str:
-        listed = self.git("rev-list", "--first-parent", f"-{steps + at}", head).split()
+    def again(self, head: str, change: Change, steps: int) -> str:
+        """Make the last `steps` commits of a head again, with a change of their raw text; the new head."""
         parent = ""
-        for place, oid in enumerate(reversed(listed)):
+        for oid in reversed(self.git("rev-list", "--first-parent", f"-{steps}", head).split()):
             text = self.raw(oid)
             if parent:
                 text = re.sub(r"^parent .*$", f"parent {parent}", text, count=1, flags=re.MULTILINE)
-            parent = self.written(change(text) if place < steps else text)
+            parent = self.written(change(text))
+        assert parent != head
         return parent
 
     def retarget(self, head: str) -> None:
@@ -199,6 +206,11 @@ class ProofWorld:
 def works(who: SigningMachine, thread: str, text: str, **more: str) -> None:
     agent = f"""uwf-exec echo '{{"text": "{text}"}}'"""
     who("thread", "step", thread, "--agent", agent, env=more)
+
+
+def named(name: str) -> dict[str, str]:
+    """The environment in which git commits in a person's name."""
+    return {"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": f"{name}@example.invalid"}
 
 
 # Changes of a commit's or tag's raw text

@@ -52,6 +52,7 @@ REMOTES = ref_kinds.REMOTES.prefix
 REWRITTEN = ref_kinds.REWRITTEN.prefix
 # A remote's published branches; those of registered versions are tracked.
 BRANCHES = "refs/heads/uwf/"
+THREAD_BRANCHES = BRANCHES + "threads/"
 
 # Other source files of a workflow's version; for a crew, the whole package.
 INCLUDED = "workflow/include/"

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from uwf_git.store.versions import Versions
 
 HEADS = "refs/heads/"
-THREAD_BRANCHES = layout.BRANCHES + "threads/"
 BASES = layout.BRANCHES + "base/"
 PROPOSED = layout.BRANCHES + "proposals/"
 LONGEST_NAME = 200
@@ -73,7 +72,7 @@ def publish_thread(
     """Push a thread's head to `refs/heads/uwf/threads/<ULID>` or the branch `name`, and its base. Raises
     HeadMoved if the branch has other commits, RemoteFailed, Invalid for a bad name."""
     head = instance.threads.head(thread)
-    branch, base_branch = _names(instance, THREAD_BRANCHES + thread, BASES + thread, name)
+    branch, base_branch = _names(instance, layout.THREAD_BRANCHES + thread, BASES + thread, name)
     another = f"uwf publish thread {thread} --as BRANCH --remote {remote.name}"
     base = base_of(instance, thread)
     return publish_branch(instance, git, remote, branch, head.commit, base_branch, base, another)
@@ -256,7 +255,7 @@ def _published_as(instance: Instance, what: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     try:
         thread = instance.threads.find(what)
-        found.append((THREAD_BRANCHES + thread, BASES + thread))
+        found.append((layout.THREAD_BRANCHES + thread, BASES + thread))
     except (NotFound, Usage):
         pass
     repository = instance.store.repository
@@ -265,8 +264,8 @@ def _published_as(instance: Instance, what: str) -> list[tuple[str, str]]:
             found.append(_branches_of(kind, what))
     name = branch_name(what)
     found.append((PROPOSED + name, ""))
-    if name.startswith(short(THREAD_BRANCHES)):
-        found.append((HEADS + name, BASES + name.removeprefix(short(THREAD_BRANCHES))))
+    if name.startswith(short(layout.THREAD_BRANCHES)):
+        found.append((HEADS + name, BASES + name.removeprefix(short(layout.THREAD_BRANCHES))))
     for kind in ref_kinds.versioned().values():
         if name.startswith(short(kind.branches)):
             found.append(_branches_of(kind, name.removeprefix(short(kind.branches))))

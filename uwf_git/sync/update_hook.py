@@ -35,7 +35,6 @@ from uwf_git.trust.policy import DELETIONS, REWRITES
 from uwf_git.trust.records import SUBJECT_OF
 
 _NONE = "0" * 40
-_THREADS = layout.BRANCHES + "threads/"
 _WORK = layout.BRANCHES + "work/"
 _FLEETS = "refs/uwf/fleets/"
 _LARGEST_MARK = 10_000  # bytes of a fleet's mark
@@ -83,8 +82,8 @@ class Update:
             return
         if self._old is not None and not self._stands_on(self._new, self._old):
             self._need(REWRITES, _REWRITTEN)
-        thread = self._ref.removeprefix(_THREADS)
-        if self._ref.startswith(_THREADS) and is_thread_id(thread):
+        thread = self._ref.removeprefix(layout.THREAD_BRANCHES)
+        if self._ref.startswith(layout.THREAD_BRANCHES) and is_thread_id(thread):
             self._valid(layout.THREADS + thread, self._new)
         for kind, row in ref_kinds.versioned().items():
             if self._ref.startswith(row.branches):

@@ -119,7 +119,7 @@ def diff_of(project: Project, commit: str, at_most: int) -> bytes:
 
 
 def raw_diff(instance: Instance, thread: ThreadId | None, code: Revision) -> bytes | None:
-    """Return what an approval's diff is the digest of, None if the commits are not on this machine, or it has more
+    """Return the raw diff whose digest an approval has, None if the commits are not on this machine, or it is larger
     than RAW_BYTES."""
     for project in projects_with(instance, thread, code):
         with suppress(RemoteFailed):  # a shallow or partial clone

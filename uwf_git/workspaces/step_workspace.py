@@ -305,22 +305,14 @@ def workspace_of(instance: Instance, at: Position, cwd: Path | None = None) -> S
 
 
 def logs_url(instance: Instance, thread: ThreadId) -> str:
-    """Return the address of the page that `uwf publish thread` makes of a thread on the default remote, "" if
-    that is not on a known forge, or the address holds a secret. It has no name and password."""
-    with suppress(UwfError):
-        url = instance.remotes.get(None).url
-        shown = pages(
-            url,
-            f"{layout.BRANCHES.removeprefix('refs/heads/')}threads/{thread}",
-            None,
-            instance.config.forges,
-        )
-        if (
-            shown is not None
-            and len(shown.branch) <= _LONGEST_URL
-            and not instance.redactor.first(shown.branch)
-        ):
-            return shown.branch
+    """Return the URL of the page that `uwf publish thread` makes of a thread on the default remote, without name and
+    password; "" if the remote is not on a known forge, or the URL is too long or holds a secret."""
+    branch = layout.THREAD_BRANCHES.removeprefix("refs/heads/") + thread
+    with suppress(UwfError):  # there is no such remote
+        shown = pages(instance.remotes.get(None).url, branch, None, instance.config.forges)
+        url = shown.branch if shown is not None else ""
+        if len(url) <= _LONGEST_URL and not instance.redactor.first(url):
+            return url
     return ""
 
 

@@ -38,20 +38,19 @@ def attest(
     """Attest what a thread did: a signed in-toto statement.
 
     Its subjects are the commits of code and the outputs; its predicate has steps, agents, models, approvals and
-    signers. The envelope is DSSE, and verified by cosign, in-toto and ssh-keygen or gpg. The thread is verified first.
-    It needs the extra attest for SSH keys.
+    signers. The envelope is DSSE. SSH keys make raw signatures, as in-toto and cosign read them, and need the extra
+    attest; others sign as for git. The thread is verified first.
     """
     if statement and traced:
         raise Usage("--statement and --agent-trace exclude each other", "give one of them")
     from uwf_git.ext.attest import agent_trace
+    from uwf_git.ext.attest import statement as in_toto
     from uwf_git.ext.attest.report import attested, refuse_secrets
-    from uwf_git.ext.attest.statement import canonical, envelope
-    from uwf_git.ext.attest.statement import statement as stated
 
     instance = invocation.instance
     head = instance.threads.head(find_thread(invocation, thread))
     record = attested(instance, head)
-    told = {}
+    public = {}
     if traced:
         records, missing = agent_trace.records(instance, record)
         refuse_secrets(instance, head, records)
@@ -60,16 +59,17 @@ def attest(
                 f"not on this machine, and left out: the code of {', '.join(each[:12] for each in missing)}"
             )
         text = "".join(f"{as_json(each, compact=True)}\n" for each in records)
-        said = counted(len(records), "record")
+        size = counted(len(records), "record")
     else:
-        value = stated(record)
-        said = counted(len(value["subject"]), "subject")
-        text = canonical(value).decode("ascii") + "\n"
+        value = in_toto.statement(record)
+        size = counted(len(value["subject"]), "subject")
+        payload = in_toto.canonical(value)
+        text = payload.decode("ascii") + "\n"
         if not statement:
-            parts, key = envelope(instance.store.repository, canonical(value))
+            parts, key = in_toto.envelope(instance.store.repository, payload)
             text = as_json(parts) + "\n"
             if key is not None:
-                told = {"keyid": key.id, "publicKey": key.pem}
+                public = {"keyid": key.id, "publicKey": key.pem}
             elif instance.store.repository.config.value("gpg.format") == "ssh":
                 invocation.warn(
                     "this key's signature is for ssh-keygen alone: cosign and in-toto cannot verify it"
@@ -78,4 +78,6 @@ def attest(
         invocation.write(text)
         return
     write_whole(out, text.encode("utf-8"), force)
-    invocation.emit({"thread": head.thread, "file": str(out), **told}, lambda each: f"{each['file']}: {said}")
+    invocation.emit(
+        {"thread": head.thread, "file": str(out), **public}, lambda value: f"{value['file']}: {size}"
+    )

@@ -30,10 +30,10 @@ def report(invocation: Invocation, threads: tuple[str, ...], file: Path, force: 
 
 
 def _report(invocation: Invocation, name: str) -> dict[str, Any]:
-    from uwf_git.ext.attest.report import report as made
+    from uwf_git.ext.attest.report import report as audit_report
 
     instance = invocation.instance
-    return made(instance, instance.threads.head(find_thread(invocation, name)))
+    return audit_report(instance, instance.threads.head(find_thread(invocation, name)))
 
 
 def _write(invocation: Invocation, value: dict[str, Any], text: str, file: Path, force: bool) -> None:
@@ -43,14 +43,14 @@ def _write(invocation: Invocation, value: dict[str, Any], text: str, file: Path,
     else:
         data = text.encode("utf-8")
         write_whole(file, data, force)
-        told = {
+        written = {
             "thread": value["record"]["thread"],
             "file": str(file),
             "bytes": len(data),
             "findings": len(findings),
             "signed": value["signature"] is not None,
         }
-        invocation.emit(told, lambda each: f"{each['file']}: {each['bytes']:,} bytes")
+        invocation.emit(written, lambda each: f"{each['file']}: {each['bytes']:,} bytes")
     for each in findings:
         invocation.warn(f"{each['code']}: {each['message']}")
     if any(each["code"] != UNCHECKED for each in findings):

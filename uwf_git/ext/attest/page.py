@@ -65,7 +65,7 @@ def _verification(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _decisions(record: Mapping[str, Any]) -> Iterator[str]:
-    yield tag("h2", "Who decided")
+    yield tag("h2", "Decisions")
     rows = [
         (
             f'<a href="#step-{each["number"]}">{each["number"]}</a>',
@@ -79,9 +79,9 @@ def _decisions(record: Mapping[str, Any]) -> Iterator[str]:
         for made in (each["given"] or [each])
     ]
     if not rows:
-        yield tag("p", "No person decided anything.", "dim")
+        yield tag("p", "No person made a decision.", "dim")
         return
-    yield table(("step", "role", "what", "who", "when", "having seen"), rows)
+    yield table(("step", "role", "kind", "by", "time", "shown"), rows)
 
 
 def _steps(record: Mapping[str, Any], texts: Mapping[str, Any]) -> Iterator[str]:
@@ -91,8 +91,8 @@ def _steps(record: Mapping[str, Any], texts: Mapping[str, Any]) -> Iterator[str]
         parts = [tag("h3", f"{step['number']} {text(role_name(step['role']))}")]
         parts.append(tag("dl", "".join(tag("dt", name) + tag("dd", each) for name, each in facts), "facts"))
         if said["instruction"]:
-            parts.append(tag("h4", "What was asked") + markdown(said["instruction"], breaks=True))
-        parts.append(tag("h4", "What was answered") + bounded(said["output"]))
+            parts.append(tag("h4", "Prompt") + markdown(said["instruction"], breaks=True))
+        parts.append(tag("h4", "Output") + bounded(said["output"]))
         yield tag("article", "".join(parts), id_=f"step-{step['number']}")
 
 
@@ -114,7 +114,7 @@ def _facts(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _unknown(report: Mapping[str, Any]) -> Iterator[str]:
-    yield tag("h2", "What is not known")
+    yield tag("h2", "Limits of the evidence")
     yield tag("ul", "".join(tag("li", text(each)) for each in report["unknown"]))
     yield tag(
         "footer",

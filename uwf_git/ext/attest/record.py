@@ -25,6 +25,7 @@ from uwf_git.store import archives
 from uwf_git.store.history import Head, History, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
+from uwf_git.trust.approvals import identity_of
 from uwf_git.trust.policies import current
 from uwf_git.trust.signatures import NONE, Signature, signatures
 
@@ -261,7 +262,7 @@ class _Records:
             "status": status,
             "reason": reason,
             "tag": str(oid),
-            "by": _person(tag.tagger),
+            "by": identity_of(tag.tagger)._asdict(),
             "time": iso(tag.time),
             "signature": self._signature(oid),
         }
@@ -277,12 +278,7 @@ class _Records:
 
 
 def _made(commit: Commit) -> dict[str, Any]:
-    return {"by": _person(commit.committer), "time": iso(commit.time)}
-
-
-def _person(ident: str) -> dict[str, str]:
-    name, _, email = ident.removesuffix(">").rpartition(" <")
-    return {"name": name, "email": email}
+    return {"by": identity_of(commit.committer)._asdict(), "time": iso(commit.time)}
 
 
 def _digest(text: Any) -> str | None:

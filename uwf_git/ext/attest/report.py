@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from uwf_git.api.check import Report, check, with_signatures
+from uwf_git.api.check import UNCHECKED, Report, check, with_signatures
 from uwf_git.base.errors import HeadMoved, Invalid, StoreDamaged, Undecided
 from uwf_git.base.text import iso
 from uwf_git.base.version import VERSION
@@ -33,7 +33,7 @@ def attested(instance: Instance, head: Head) -> dict[str, Any]:
     for one without steps or with a secret."""
     found = _verified(instance, head)
     if found.is_damaged:
-        first = next(each for each in found.findings if each.code != "unchecked")
+        first = next(each for each in found.findings if each.code != UNCHECKED)
         raise StoreDamaged(
             f"thread {head.thread} is damaged: {first.message}", f"see: uwf verify {head.thread} --signatures"
         )
@@ -109,22 +109,23 @@ def _verification(found: Report) -> dict[str, Any]:
 
 def _unknown(made: Mapping[str, Any], found: Report) -> Iterator[str]:
     for state, says in (
-        ("", "nobody signed"),
-        ("unknown", "the signer is not known here of"),
-        ("expired", "the signer's key has expired of"),
-        ("revoked", "the signer's key is revoked of"),
-        ("bad", "the signature is not the key's of"),
+        ("", "not signed"),
+        ("unknown", "signed with a key that is not known here"),
+        ("expired", "signed with a key that has expired"),
+        ("revoked", "signed with a key that is revoked"),
+        ("bad", "signed with a bad signature"),
     ):
         if names := list(_with_state(made, state)):
-            yield f"{says} {', '.join(names)}"
+            yield f"{says}: {', '.join(names)}"
     for each in made["approvals"]:
         for one in each["given"] or [each]:
             if (one["signature"] or {}).get("state") != GOOD:
                 who, what = one["by"], "made" if one is each else "approved"
-                said = f"that {who['name']} <{who['email']}> {what} step {each['number']}"
-                yield f"{said} is only said by git's configuration"
+                yield (
+                    f"only git's configuration says that {who['name']} <{who['email']}> {what} step {each['number']}"
+                )
     if rehearsed := [str(each["number"]) for each in made["steps"] if each["agent"] == REHEARSE]:
-        yield f"{REHEARSE} made up the outputs of steps {', '.join(rehearsed)}"
+        yield f"{REHEARSE} generated the outputs of steps {', '.join(rehearsed)}"
     yield from (each.message for each in found.verified.notes)
     yield _CLAIMED
     yield _CLOCKS
