@@ -11,7 +11,6 @@ from uwf_git.base.errors import SigningFailed
 from uwf_git.format.approvals import Identity
 from uwf_git.git.objects import is_signed
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.trust.records import accepted_by
 from uwf_git.trust.signatures import EXPIRED, GOOD, NONE, UNKNOWN, UNSIGNED, Signature, signatures
 
 if TYPE_CHECKING:
@@ -94,6 +93,8 @@ class People:
 
     @cached_property
     def _accepted(self) -> set[Oid]:
+        from uwf_git.trust.records import accepted_by
+
         return accepted_by(self.policy, self._repository) if self.policy is not None else set()
 
     def me(self) -> tuple[str, Identity]:
