@@ -25,7 +25,7 @@ from uwf_git.store import archives
 from uwf_git.store.history import Head, History, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
-from uwf_git.trust.approvals import identity_of
+from uwf_git.trust.people import identity_of
 from uwf_git.trust.policies import current
 from uwf_git.trust.signatures import NONE, Signature, signatures
 
