@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,10 +13,12 @@ from uwf_git.engine.retrying import FOREVER as FOREVER
 from uwf_git.engine.retrying import PATIENCE as PATIENCE
 from uwf_git.engine.step import Outcome as Outcome
 from uwf_git.format.ids import ThreadId
+from uwf_git.format.types import FORK
 from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange
+    from uwf_git.api.fan_out import Branches, RunBranches
     from uwf_git.engine.kit.agent import Agent
 
 
@@ -54,12 +57,14 @@ def run(
     most: int | None = None,
     again: Callable[[UwfError], bool] = lambda _error: False,
     make: Callable[[Instance, ThreadId, Options], Outcome] = step,
+    branches: RunBranches | None = None,
 ) -> Iterator[Outcome]:
     """Run until the thread ends, `most` steps are made, or the caller stops; yield each outcome.
 
     `following` returns the options before each step, None to stop. `again` decides after an error whether to
     continue; otherwise it is raised. `make` replaces `step`. A waiting or paused thread shows in the next
-    step's error.
+    step's error. After a fork `branches` runs its branches, by default one after another; of theirs, only the join is
+    yielded.
     """
     with instance.keeping():
         made = 0
@@ -68,7 +73,10 @@ def run(
             if options is None:
                 return
             try:
-                outcome = make(instance, thread, options)
+                if _is_at_fork(instance, thread):
+                    outcome = _joined(instance, thread, options, make, branches, following)
+                else:
+                    outcome = make(instance, thread, options)
             except UwfError as error:
                 if not again(error):
                     raise
@@ -77,3 +85,44 @@ def run(
             yield outcome
             if outcome.done:
                 return
+
+
+def _is_at_fork(instance: Instance, thread: ThreadId) -> bool:
+    head = instance.threads.head(thread)
+    return head.archive is None and head.row.role == FORK
+
+
+def _joined(
+    instance: Instance,
+    thread: ThreadId,
+    options: Options,
+    make: Callable[[Instance, ThreadId, Options], Outcome],
+    branches: RunBranches | None,
+    following: Callable[[], Options | None],
+) -> Outcome:
+    """Run the branches of a thread and return the outcome of their join, whoever made it."""
+    from uwf_git.api.fan_out import raise_if_stopped, waits_for_branches
+
+    engine.begin_branches(instance, thread)
+    if (left := waits_for_branches(instance, thread)) is not None:
+        (branches or _in_turn(following))(instance, thread, left)
+        raise_if_stopped(instance, thread)
+    if _is_at_fork(instance, thread):
+        return make(instance, thread, options)
+    return engine.outcome_at(instance, thread)
+
+
+def _in_turn(following: Callable[[], Options | None]) -> RunBranches:
+    """Return what runs branches one after another in this process."""
+
+    def run_branches(instance: Instance, thread: ThreadId, branches: Branches) -> None:
+        from uwf_git.api.fan_out import waits_for_branches
+
+        for branch in branches.open:
+            if waits_for_branches(instance, thread) is None:
+                return
+            with suppress(UwfError):
+                for _ in run(instance, branch.thread, following):
+                    pass
+
+    return run_branches

@@ -17,7 +17,7 @@ from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.next_turn import Outlook as Outlook
 from uwf_git.engine.pause import is_paused
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.types import BUNDLE, END, USER
+from uwf_git.format.types import BUNDLE, END, FORK, JOIN, USER
 from uwf_git.store.history import Head, History
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import DamagedThread
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from uwf_git.engine.kit.agent import Agent
 
 IDLE, RUNNING, PAUSED, WAITING, FAILED = "idle", "running", "paused", "waiting", "failed"
-COMPLETED, KILLED, CORRUPT = "completed", "killed", "corrupt"
-STATUSES = (IDLE, RUNNING, PAUSED, WAITING, FAILED, COMPLETED, KILLED, CORRUPT)
+JOINING, COMPLETED, KILLED, CORRUPT = "joining", "completed", "killed", "corrupt"
+STATUSES = (IDLE, RUNNING, PAUSED, WAITING, FAILED, JOINING, COMPLETED, KILLED, CORRUPT)
 
 NO_QUESTION = "It waits for you, and asks no question."
 
@@ -97,7 +97,14 @@ def _stuck(error: UwfError) -> Outlook:
 
 
 def _decided(history: History) -> Outlook:
-    from uwf_git.workflow.moderator import AwaitingAnswer, DecidedByCode, Next, decide
+    from uwf_git.workflow.moderator import (
+        AwaitingAnswer,
+        AwaitingBranches,
+        DecidedByCode,
+        FansOut,
+        Next,
+        decide,
+    )
 
     decision = decide(history.workflow, history.start, history.steps)
     if isinstance(decision, Next):
@@ -112,6 +119,8 @@ def _decided(history: History) -> Outlook:
         )
     if isinstance(decision, DecidedByCode):
         return Outlook(BUNDLE)
+    if isinstance(decision, FansOut | AwaitingBranches):
+        return Outlook(FORK if isinstance(decision, FansOut) else JOIN)
     return Outlook(END, reason=decision.reason or None, failed=decision.failed)
 
 
@@ -175,11 +184,14 @@ def resting(
     people: HumanRoles | None = None,
 ) -> str:
     """Return the status of a thread without a process. A paused thread may also ask or have failed. A
-    conversation at rest is idle; a thread is waiting if a person plays its next role."""
+    conversation at rest is idle; a thread is waiting if a person plays its next role, and joining while branches of
+    it run."""
     if head.archive:
         return head.archive.status if head.archive.status in (COMPLETED, FAILED) else KILLED
     if head.thread in paused if paused is not None else is_paused(instance, head.thread):
         return PAUSED
+    if head.row.role == FORK:
+        return JOINING
     if standing or (head.row.asks and not at_rest(instance, head)):
         return WAITING
     if persons_role(instance, head, people):

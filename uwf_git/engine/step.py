@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -70,6 +70,7 @@ from uwf_git.engine.status import (
     resting,
     standing_of,
 )
+from uwf_git.format.fan_out import JOINED_WITHOUT
 from uwf_git.format.ids import Hash, ThreadId, fork_id
 from uwf_git.format.kinds import FAILED as NO_CAUSE
 from uwf_git.format.kinds import (
@@ -87,15 +88,27 @@ from uwf_git.format.kinds import (
     parse_step,
     persona_value,
 )
-from uwf_git.format.types import APPROVAL, END, FAIL, PERSON, STEPNODE, USER, WITH_CODE, is_kind
+from uwf_git.format.types import (
+    APPROVAL,
+    END,
+    FAIL,
+    FORK,
+    JOIN,
+    PERSON,
+    STEPNODE,
+    USER,
+    WITH_CODE,
+    is_kind,
+)
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.sandbox.programs import avoid
 from uwf_git.store.history import Head, Position
 from uwf_git.store.indexing import pins, unpin
 from uwf_git.store.instance import Instance
+from uwf_git.store.locks import PROBE_SECONDS
 from uwf_git.store.maintenance import maintain
 from uwf_git.store.private import KILL, PAUSE, AgentReport, EngineOrder
-from uwf_git.store.threads import ConcurrentCommit
+from uwf_git.store.threads import ConcurrentCommit, branch_of
 from uwf_git.trust.ability import ENDS, raise_if_unable, raise_if_unable_to_step
 from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.shared_folder import sharing
@@ -196,6 +209,7 @@ def step(
         except AgentFailed as error:
             wait = pause_before_retry(instance, thread, patience)
             if wait is None:
+                _drop_branch(instance, thread, error)
                 run_outcome_hook(instance, thread, FAILED)
                 raise
             instance.warn(told(thread, wait, error.message))
@@ -214,12 +228,18 @@ def step_without_hooks(
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
     files: str = "",
+    joining: bool = False,
+    wait: float = PROBE_SECONDS,
 ) -> Outcome:
-    typed = typed_answer(instance, thread, agent)
+    """Make a step as `step`, without hooks and other tries. With `joining`, only a join is made, if another process
+    lets go of the thread within `wait` seconds."""
+    typed = None if joining else typed_answer(instance, thread, agent)
     with log.about(thread=thread, role=None), contextlib.ExitStack() as stack:
         with telling_loss(typed):
-            lock = stack.enter_context(instance.locks.hold(thread))
+            lock = stack.enter_context(instance.locks.hold(thread, wait=wait))
             at = instance.threads.position(instance.threads.active_head(thread))
+            if joining and at.head.row.role != FORK:
+                raise HeadMoved(f"thread {thread} is joined already")
             if typed is not None and typed.head != at.head.node:
                 raise moved_on(thread, at.head.node, typed.head)
         log.debug(
@@ -242,6 +262,7 @@ def step_without_hooks(
             location=found.location,
             problem=found.problem,
         )
+        _raise_if_joined(instance, at)
         if found.next in (USER, None) and at_rest(instance, at.head):
             raise Waiting(f"in conversation {thread} it is your turn", f"uwf chat --resume {thread}")
         raise_if_stuck(found, thread)
@@ -259,6 +280,8 @@ def step_without_hooks(
         else:
             by = typed.agent if typed is not None else agent
             outcome = take_turn(instance, at, found, lock, by, cwd, on_stderr, files)
+    if outcome.done:
+        _tell_parents(instance, outcome.position.head)
     maintain(instance.store.repository, shared=instance.location.here)
     return outcome
 
@@ -277,6 +300,8 @@ def take_turn(
     """Make the step of the next role, `found` at `at`, and end the thread at `$END`. The caller holds the `lock`.
     A person's answer is the user's if it `is_mine`. Moves and raises as `step`."""
     role, thread = None, at.head.thread
+    if found.next in (FORK, JOIN):
+        return _fanned_out(instance, at, found)
     if (standing_here := _gate(instance, at, found, agent)) is not None:
         from uwf_git.engine.approving import raise_if_unmet
 
@@ -305,6 +330,93 @@ def take_turn(
     return outcome_of(instance, at, found, role)
 
 
+def _fanned_out(instance: Instance, at: Position, found: Outlook) -> Outcome:
+    """Fork or join, and end the thread if that ends it."""
+    from uwf_git.engine import fan_out
+
+    if found.next == FORK:
+        at = append_step(instance, at, *fan_out.fork(instance, at))
+        fan_out.begin_branches(instance, at)
+        return outcome_of(instance, at, outlook(instance, *at), FORK)
+    fan_out.begin_branches(instance, at)  # those that a killed process did not begin
+    left = [each.thread for each in fan_out.branches_at(instance, at.head).open]
+    node, made, tips = fan_out.join(instance, at)
+    at = append_step(instance, at, node, made, merged=tips)
+    found = outlook(instance, *at)
+    if found.next == END:
+        at = at._replace(head=_end(instance, at.head, *_ending(found)))
+    if left:
+        _end_left(instance, left)
+    return outcome_of(instance, at, found, JOIN)
+
+
+def begin_branches(instance: Instance, thread: ThreadId) -> None:
+    """Begin the branches of a fork that a killed process did not begin."""
+    from uwf_git.engine import fan_out
+
+    with instance.locks.hold(thread, wait=_PATIENCE):
+        head = instance.threads.active_head(thread)
+        if head.row.role == FORK:
+            fan_out.begin_branches(instance, instance.threads.position(head))
+
+
+def outcome_at(instance: Instance, thread: ThreadId) -> Outcome:
+    """Return the outcome of a thread's last step, which another process made."""
+    at = instance.threads.position(instance.threads.head(thread))
+    found = Outlook(END) if at.head.archive is not None else outlook(instance, *at)
+    return outcome_of(instance, at, found, at.history.steps[-1].role)
+
+
+def _raise_if_joined(instance: Instance, at: Position) -> None:
+    """End a branch that its parent was joined without, and raise Killed."""
+    if at.history.start.branch is None:
+        return
+    from uwf_git.engine.fan_out import is_joined
+
+    if is_joined(instance, at.head):
+        head = _end(instance, at.head, KILLED, JOINED_WITHOUT)
+        raise Killed(
+            f"branch {head.thread} ended, its fork is {JOINED_WITHOUT} it", instance.threads.way_on(head)
+        )
+
+
+def _drop_branch(instance: Instance, thread: ThreadId, error: AgentFailed) -> None:
+    """End a branch whose step failed, if its fork wants no other try."""
+    with contextlib.suppress(UwfError):
+        head = instance.threads.active_head(thread)
+        if head.row.start is None or branch_of(instance.store, head.row.start) is None:
+            return
+        from uwf_git.engine.fan_out import ends_at_failure
+
+        if not ends_at_failure(instance, head):
+            return
+        with instance.locks.hold(thread, wait=_PATIENCE):
+            ended = _end(instance, instance.threads.active_head(thread), FAILED, error.message)
+        _tell_parents(instance, ended)
+
+
+def _tell_parents(instance: Instance, head: Head) -> None:
+    """Join the threads that waited for a branch that has ended, if it was the last that they need. No lock of theirs is
+    held here."""
+    if head.row.start is None or branch_of(instance.store, head.row.start) is None:
+        return
+    from uwf_git.engine.fan_out import is_joinable, parents_of
+
+    for parent in parents_of(instance, head):
+        try:
+            if is_joinable(instance, instance.threads.active_head(parent)):
+                step_without_hooks(instance, parent, joining=True, wait=_PATIENCE)
+        except (Busy, HeadMoved, Waiting, Invalid) as error:
+            log.info("W6S2H8ND", "leaves the join to another: {why}", thread=parent, why=error.message)
+
+
+def _end_left(instance: Instance, branches: Sequence[ThreadId]) -> None:
+    """End branches that a join left out. One that runs on another machine ends with its next step."""
+    for thread in branches:
+        with contextlib.suppress(UwfError):
+            kill(instance, thread, JOINED_WITHOUT)
+
+
 def approved(
     instance: Instance, at: Position, found: Outlook, standing: Standing, output: Any, reason: str = ""
 ) -> Outcome:
@@ -328,7 +440,7 @@ def _completed(instance: Instance, at: Position, found: Outlook, standing: Stand
     if held is not None and held.reached is not None:
         raise budget.waiting(at.head.thread, held)
     node, made, tip = step_of(instance, at, found, standing)
-    at = append_step(instance, at, node, made, merge=tip)
+    at = append_step(instance, at, node, made, merged=(tip,))
     instance.runs.clear(at.head.thread)
     found = outlook(instance, *at)
     if found.next == END:
@@ -392,6 +504,8 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
             head = _end(instance, head, KILLED, reason)
     finally:
         instance.runs.clear_interrupt(thread)
+    if reason != JOINED_WITHOUT:
+        _tell_parents(instance, head)
     run_outcome_hook(instance, thread, KILLED)
     return head
 
@@ -450,7 +564,12 @@ def outcome_of(instance: Instance, at: Position, found: Outlook, role: str | Non
 
 
 def append_step(
-    instance: Instance, at: Position, node: Hash, made: Step, merge: Oid | None = None, begins: bool = False
+    instance: Instance,
+    at: Position,
+    node: Hash,
+    made: Step,
+    merged: Sequence[Oid] = (),
+    begins: bool = False,
 ) -> Position:
     """Commit a checked StepNode and return the new position. If a push moved the thread meanwhile, the step
     becomes a new thread, named by HeadMoved. `begins` creates the thread."""
@@ -464,8 +583,10 @@ def append_step(
     extraction = detail.extraction if detail else ""
     with instance.store.together():  # until one of the two refs leads to the step
         try:
-            head = instance.threads.append(at.head, node, known, merge, extraction, then, begins)
+            head = instance.threads.append(at.head, node, known, merged, extraction, then, begins)
         except ConcurrentCommit as outrun:
+            if made.role == JOIN and (same := instance.threads.head(thread)).node == node:
+                return at.after(same, context)  # another process joined the same
             fork = fork_id(thread, node)
             log.warning(
                 "5DWWCJD5",
@@ -485,6 +606,8 @@ def append_step(
         budget.settle(instance, thread, detail.budget)
     return at.after(head, context)
 
+
+_PATIENCE = 5.0  # seconds for another process to let go of a thread
 
 # With these, a step that is whole may be committed another time.
 _PASSING = (
@@ -547,7 +670,7 @@ class _Run:
                 "E5R67H14", "step {step} is accepted", step=made.step, agent=step.agent, output=step.output
             )
             node, step = self._with_person(*self._with_code(made.step, step))
-            after = append_step(instance, self._at, node, step, merge)
+            after = append_step(instance, self._at, node, step, (merge,) if merge else ())
         except (AgentFailed, NotFound) as error:
             self._raise_if_interrupted(made)
             raise self._failed(made, error) from None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import one_line
+from uwf_git.format.edges import Transition, parse_edges
+from uwf_git.format.fan_out import Branch, parse_branch
 from uwf_git.format.ids import Hash, is_hash
 from uwf_git.format.types import (
     APPROVED_DETAIL,
@@ -15,7 +17,6 @@ from uwf_git.format.types import (
     CODE_ATTEMPT,
     CODE_DETAIL,
     CREW_DEFINITION,
-    DEFAULT_STATUS,
     DEFINITIONS,
     DETAIL,
     KEPT_DETAIL,
@@ -123,20 +124,6 @@ class Condition(NamedTuple):
     expression: str
 
 
-class Transition(NamedTuple):
-    """An edge, taken if the last output has its `status`, or if its `condition` holds; with neither it is the
-    fallback. `prompt` and `location` are Liquid templates. In a package it has a `label`, and maybe a `text`
-    on when to take it."""
-
-    role: str
-    condition: str | None = None
-    status: str | None = None
-    prompt: str | None = None
-    location: str | None = None
-    label: str = ""
-    text: str = ""
-
-
 class Code(NamedTuple):
     """A code workflow's file. `language` is javascript or python; `id` the XXH64 of its bytes; `sha256` is
     for trust. `max_rounds` is the default limit on a thread's steps."""
@@ -179,7 +166,21 @@ class Workflow(NamedTuple):
     @property
     def step_fields(self) -> tuple[str, ...]:
         """The fields of a step that conditions may use besides role, output, detail and agent."""
-        return step_fields(" ".join(condition.expression for condition in self.conditions.values()))
+        items = (edge.fan_out.items for edge in self.edges if edge.fan_out is not None)
+        expressions = (
+            *(condition.expression for condition in self.conditions.values()),
+            *(each for each in items if isinstance(each, str)),
+        )
+        return step_fields(" ".join(expressions))
+
+    @property
+    def edges(self) -> Iterator[Transition]:
+        """All edges of the graph, each followed by those of its join."""
+        for edges in self.graph.values():
+            for edge in edges:
+                yield edge
+                if edge.fan_out is not None:
+                    yield from edge.fan_out.join
 
     def is_persons(self, role: str) -> bool:
         """Return whether a person plays a role; False for one that the workflow doesn't have."""
@@ -198,8 +199,7 @@ class Workflow(NamedTuple):
     @property
     def needs_answers(self) -> bool:
         """Whether decisions or prompts depend on agents' answers besides their outputs."""
-        edges = (edge for edges in self.graph.values() for edge in edges)
-        templates = (text for edge in edges for text in (edge.prompt, edge.location) if text)
+        templates = (text for edge in self.edges for text in (edge.prompt, edge.location) if text)
         return any(BODY in text for text in templates) or CONTENT in self.step_fields
 
     @property
@@ -217,7 +217,7 @@ class Workflow(NamedTuple):
 class Start(NamedTuple):
     """A StartNode. `budget` is this thread's own; `max_rounds` is for code workflows. In a crew, `persona` is
     the default's id, and `data` a file from the menu: `path`, `format` (json, yaml, csv, xml or text), the
-    beginning of its `text`, and `size` in bytes."""
+    beginning of its `text`, and `size` in bytes. `branch` is set if the thread is a branch of another."""
 
     workflow: Hash
     prompt: str
@@ -225,6 +225,7 @@ class Start(NamedTuple):
     max_rounds: int | None = None
     persona: str = ""
     data: Mapping[str, Any] | None = None
+    branch: Branch | None = None
 
 
 class Step(NamedTuple):
@@ -457,7 +458,7 @@ def parse_workflow(payload: Any) -> Workflow:
                 name: Condition(name, item["description"], item["expression"])
                 for name, item in payload.get("conditions", {}).items()
             },
-            graph={source: _parse_edges(edges) for source, edges in payload["graph"].items()},
+            graph={source: parse_edges(edges) for source, edges in payload["graph"].items()},
             budget=payload.get("budget"),
             workspace=payload.get("workspace", ""),
             code=_parse_code(payload) if "file" in payload else None,
@@ -522,31 +523,9 @@ def _parse_node(node: Any) -> PackageNode:
     return PackageNode(node["type"], node["file"], node.get("title", ""), *paths)
 
 
-def _parse_edges(edges: Any) -> tuple[Transition, ...]:
-    if isinstance(edges, list):
-        return tuple(_parse_edge(edge, edge["condition"], None) for edge in edges)
-    # The default comes last whatever its place: a status that is named always wins.
-    named = [_parse_edge(edge, None, status) for status, edge in edges.items() if status != DEFAULT_STATUS]
-    if DEFAULT_STATUS in edges:
-        named.append(_parse_edge(edges[DEFAULT_STATUS], None, None))
-    return tuple(named)
-
-
-def _parse_edge(edge: Any, condition: str | None, status: str | None) -> Transition:
-    return Transition(
-        edge["role"],
-        condition,
-        status,
-        edge.get("prompt"),
-        edge.get("location"),
-        edge.get("label", ""),
-        edge.get("text", ""),
-    )
-
-
 def parse_start(payload: Any) -> Start:
     """Parse a StartNode's payload. Raises Invalid."""
-    may_have = {"budget", "maxRounds", "persona", "data"}
+    may_have = {"budget", "maxRounds", "persona", "data", "branch"}
     if (
         not isinstance(payload, dict)
         or payload.keys() - may_have != {"workflow", "prompt"}
@@ -556,9 +535,11 @@ def parse_start(payload: Any) -> Start:
         or not isinstance(payload.get("maxRounds", 1), int)
         or not isinstance(payload.get("persona", ""), str)
         or not isinstance(payload.get("data", {}), dict)
+        or not isinstance(payload.get("branch", {}), dict)
     ):
         raise Invalid(
-            "not a StartNode: it has a workflow (a hash), a prompt (text), and maybe a budget, maxRounds, persona, data"
+            "not a StartNode: it has a workflow (a hash), a prompt (text), and maybe a budget, maxRounds, persona,"
+            " data, branch"
         )
     return Start(
         Hash(payload["workflow"]),
@@ -567,6 +548,7 @@ def parse_start(payload: Any) -> Start:
         payload.get("maxRounds"),
         payload.get("persona", ""),
         payload.get("data"),
+        parse_branch(payload["branch"]) if "branch" in payload else None,
     )
 
 

@@ -33,6 +33,9 @@ END = "$END"
 FAIL = "$FAIL"
 """The end of a thread that did not reach its goal."""
 ENDS = END, FAIL
+FORK, JOIN = "$FORK", "$JOIN"
+"""The roles of the steps that begin and join branches. An edge to `$FORK` fans out."""
+UWF = "uwf"  # the agent of these steps
 USER = "$USER"
 PERSON = "human"  # the agent of a step of $USER
 SUSPEND = "$SUSPEND"
@@ -76,10 +79,14 @@ _ROLE_TOOLS = record(
 
 
 def _workflow_schema(
-    title: str, in_role: dict[str, Any], besides: dict[str, Any], in_edge: Mapping[str, Any] = {}
+    title: str,
+    in_role: dict[str, Any],
+    besides: dict[str, Any],
+    in_edge: Mapping[str, Any] = {},
+    target: Mapping[str, Any] = _TARGET,
 ) -> dict[str, Any]:
     """`in_role`, `besides` and `in_edge` are additions to the first version's role, workflow and conditional
-    edge."""
+    edge; `target` is an edge by status."""
     role = record("Role", {"description": STRING, "systemPrompt": STRING, "outputSchema": REF, **in_role})
     role_with_a_procedure = record(
         "Role with a procedure",
@@ -104,7 +111,7 @@ def _workflow_schema(
             "description": STRING,
             "roles": map_of({"anyOf": [role, role_with_a_procedure]}),
             "conditions": map_of(record("Condition", {"description": STRING, "expression": STRING})),
-            "graph": map_of({"anyOf": [list_of(transition), map_of(_TARGET)]}),
+            "graph": map_of({"anyOf": [list_of(transition), map_of(target)]}),
             **besides,
         },
     )
@@ -151,23 +158,54 @@ HUMAN_WORKFLOW = builtin(
         _IN_RETRYING,
     ),
 )
-APPROVED_WORKFLOW = builtin(
-    "1DPT7EAMK3HCH",
-    _workflow_schema(
-        "Workflow7",
-        {
-            **_IN_RETRYING_ROLE,
-            "human?": {"const": True, "description": "A person plays the role, never an agent."},
-            "assignee?": {**STRING, "description": "Who is asked to play it."},
-            "approvers?": {
-                **list_of(STRING, minItems=1),
-                "description": "Who may answer: people, groups, addresses. Without it, anybody.",
-            },
-            "quorum?": {**POSITIVE, "description": "How many of them must agree. 1 if missing."},
-            "notAuthor?": {"const": True, "description": "Who made what is judged may not answer."},
-            "signed?": {"const": True, "description": "An unsigned approval doesn't count."},
+_IN_APPROVED_ROLE = {
+    **_IN_RETRYING_ROLE,
+    "human?": {"const": True, "description": "A person plays the role, never an agent."},
+    "assignee?": {**STRING, "description": "Who is asked to play it."},
+    "approvers?": {
+        **list_of(STRING, minItems=1),
+        "description": "Who may answer: people, groups, addresses. Without it, anybody.",
+    },
+    "quorum?": {**POSITIVE, "description": "How many of them must agree. 1 if missing."},
+    "notAuthor?": {"const": True, "description": "Who made what is judged may not answer."},
+    "signed?": {"const": True, "description": "An unsigned approval doesn't count."},
+}
+APPROVED_WORKFLOW = builtin("1DPT7EAMK3HCH", _workflow_schema("Workflow7", _IN_APPROVED_ROLE, _IN_RETRYING))
+
+_NEED = {
+    "anyOf": [{"enum": ["all", "first"]}, POSITIVE, {**STRING, "pattern": "^(100|[1-9][0-9]?)%$"}],
+    "description": "How many branches must complete. All, if missing: then a join waits until all have ended.",
+}
+_FIXED_BRANCH = record("Fixed branch", {"role?": STRING, "workflow?": STRING, "prompt?": STRING})
+_FAN_OUT = record(
+    "Fan-out",
+    {
+        "items?": {
+            "anyOf": [STRING, {"type": "array"}],
+            "description": "An expression to an array, or the items.",
         },
+        "branches?": {**list_of(_FIXED_BRANCH, minItems=1), "description": "Instead of items."},
+        "name?": {**STRING, "description": "What the item is called in templates. `item` if missing."},
+        "role?": {**STRING, "description": "The role that branches begin at."},
+        "workflow?": {**STRING, "description": "The name of the workflow that branches are of."},
+        "atOnce?": {**POSITIVE, "description": "How many branches may run at the same time."},
+        "max?": {**POSITIVE, "description": "How many items there may be."},
+        "need?": _NEED,
+        "onFailure?": {"enum": ["wait", "drop", "fail"]},
+        "onConflict?": {**STRING, "description": "ask, fail, or the role that resolves conflicts of code."},
+        "join": list_of(
+            record("Join edge", {"role": STRING, "condition": NULLABLE_STRING, "prompt?": STRING}), minItems=1
+        ),
+    },
+)
+FANNING_WORKFLOW = builtin(
+    "266XJ8HWW0QCM",
+    _workflow_schema(
+        "Workflow8",
+        _IN_APPROVED_ROLE,
         _IN_RETRYING,
+        {"fanOut?": _FAN_OUT},
+        record("Target", {"role": STRING, "prompt?": STRING, "location?": STRING, "fanOut?": _FAN_OUT}),
     ),
 )
 
@@ -340,6 +378,75 @@ CREW_START = builtin(
                 "description": "Who does what the workflow leaves to nobody in particular.",
             },
             "data?": _DATA,
+        },
+    ),
+)
+_NODE_HASH = {**STRING, "pattern": "^[0-9A-F][0-9A-HJKMNP-TV-Z]{12}$"}
+_BRANCH = record(
+    "Branch",
+    {
+        "fork": {
+            **_NODE_HASH,
+            "description": "The StepNode of its fork, which its commit's second parent records.",
+        },
+        "index": COUNT,
+        "name": {**STRING, "description": "What the item is called in templates."},
+        "item": True,
+        "role?": {**STRING, "description": "The role that it begins at."},
+        "until?": {**STRINGS, "description": "An edge to one of these roles ends it."},
+    },
+)
+BRANCH_START = builtin(
+    "AWHARK9S6J9VN", record("StartNode5", {**_START, "budget?": BUDGET, "branch": _BRANCH})
+)
+FORK_OUTPUT = builtin(
+    "6KBYDTEZMZ4NR",
+    record(
+        "Fork",
+        {
+            "summary": {**STRING, "description": "In words, for people."},
+            "source": {**STRING, "description": "The role whose edge fans out."},
+            "edge": {**COUNT, "description": "The index of that edge."},
+            "name": STRING,
+            "items": {"type": "array"},
+            "branches": {
+                **list_of(record("Forked branch", {"workflow": _NODE_HASH, "role?": STRING})),
+                "description": "The branch of each item, or one for all.",
+            },
+            "until": STRINGS,
+            "need": {
+                "anyOf": [{"const": "all"}, COUNT],
+                "description": "How many branches must complete; all: until all have ended.",
+            },
+            "onFailure": {"enum": ["wait", "drop", "fail"]},
+            "onConflict": STRING,
+            "atOnce?": POSITIVE,
+            "budget?": {**BUDGET, "description": "Each branch's share of the thread's limits."},
+        },
+    ),
+)
+JOIN_OUTPUT = builtin(
+    "FXVK8NT4JS8K5",
+    record(
+        "Join",
+        {
+            "summary": {**STRING, "description": "In words, for people."},
+            "branches": list_of(
+                record(
+                    "Joined branch",
+                    {
+                        "status": {"enum": ["completed", "failed", "killed", "left"]},
+                        "thread": STRING,
+                        "step": {
+                            "anyOf": [_NODE_HASH, {"type": "null"}],
+                            "description": "Its last StepNode.",
+                        },
+                        "output": True,
+                        "reason?": {**STRING, "description": "Why it failed or was killed."},
+                    },
+                ),
+                description="By index.",
+            ),
         },
     ),
 )
@@ -646,12 +753,13 @@ _KINDS: dict[str, frozenset[Hash]] = {
             RETRYING_WORKFLOW,
             HUMAN_WORKFLOW,
             APPROVED_WORKFLOW,
+            FANNING_WORKFLOW,
             CREW_WORKFLOW,
             CODE,
         }
     ),
     "crew": frozenset({CREW}),
-    "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START, CREW_START}),
+    "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START, CREW_START, BRANCH_START}),
     "step": frozenset({STEPNODE}),
     "detail": frozenset({FIRST_DETAIL, DETAIL, CODE_DETAIL, KEPT_DETAIL, APPROVED_DETAIL, IMPORTED_DETAIL}),
     "approval": frozenset({APPROVAL}),
@@ -671,15 +779,17 @@ MAY_LIMIT = (
     LIMITED_START,
     ROUNDS_START,
     CREW_START,
+    BRANCH_START,
     LIMITED_WORKFLOW,
     EXTRACTING_WORKFLOW,
     RETRYING_WORKFLOW,
     HUMAN_WORKFLOW,
     APPROVED_WORKFLOW,
+    FANNING_WORKFLOW,
     CREW_WORKFLOW,
     CODE,
 )
-WITH_PEOPLE = HUMAN_WORKFLOW, APPROVED_WORKFLOW
+WITH_PEOPLE = HUMAN_WORKFLOW, APPROVED_WORKFLOW, FANNING_WORKFLOW
 """The types of Workflow nodes that may have roles of people."""
 """The types of StartNodes and Workflow nodes that may have a budget."""
 
@@ -701,6 +811,11 @@ def workflow_type(payload: Any) -> Hash:
         return CODE
     if "crew" in payload:
         return CREW_WORKFLOW
+    edges = payload["graph"].values()
+    if any(
+        "fanOut" in edge for each in edges for edge in (each if isinstance(each, list) else each.values())
+    ):
+        return FANNING_WORKFLOW
     in_roles = {key for role in payload["roles"].values() for key in role}
     if in_roles & {"approvers", "quorum", "notAuthor", "signed"}:
         return APPROVED_WORKFLOW
@@ -720,11 +835,15 @@ def start_node(
     max_rounds: int | None = None,
     persona: str = "",
     data: Mapping[str, Any] | None = None,
+    branch: Mapping[str, Any] | None = None,
 ) -> tuple[Hash, Any]:
-    """Return the type and payload of a StartNode. `persona` and `data` are for crews."""
+    """Return the type and payload of a StartNode. `persona` and `data` are for crews; `branch` is the payload of a
+    branch."""
     payload: dict[str, Any] = {"workflow": workflow, "prompt": prompt}
     if budget:
         payload["budget"] = dict(budget)
+    if branch is not None:
+        return BRANCH_START, {**payload, "branch": dict(branch)}
     if persona:
         return CREW_START, {**payload, "persona": persona, **({"data": dict(data)} if data else {})}
     if max_rounds is not None:

@@ -29,12 +29,12 @@ from typing import Any, NamedTuple
 
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import REHEARSE, Start, Step, asks_human, remark_in, title_of
-from uwf_git.format.types import USER
+from uwf_git.format.types import JOIN, USER
 from uwf_git.git.repository import Oid
 from uwf_git.git.sqlite_cache import SqliteCache
 from uwf_git.store import layout
 
-VERSION = 11
+VERSION = 12
 _VARIABLES = 900  # variables that every SQLite accepts in one statement
 
 _TABLES = """
@@ -47,6 +47,7 @@ CREATE TABLE commits (
     resumed BLOB
 ) WITHOUT ROWID;
 CREATE INDEX commits_by_node ON commits (node);
+CREATE INDEX joins ON commits (parent) WHERE role = '$JOIN';
 CREATE TABLE archives (oid BLOB PRIMARY KEY, target BLOB, status TEXT, reason TEXT, time INTEGER) WITHOUT ROWID;
 CREATE TABLE folded (
     thread TEXT, ref TEXT, tag BLOB NOT NULL, attempts BLOB, fork BLOB, problem TEXT, PRIMARY KEY (thread, ref)
@@ -67,13 +68,18 @@ _GAPS = (
 class CommitRow(NamedTuple):
     """The record of a commit.
 
-    kind        workflow, crew, start, step, attempt, pin or suite node        the hash that it is about
-    number      the step's number in its thread, from 1 asks        whether its output asks a person time
-    Unix seconds title       the first line of the prompt, or of the text that resumed the thread author
-    who started the thread: name and address rehearsed   number of generated steps up to here, by uwf-rehearse
-    or by a sub-workflow merged      the second parent: of a step the last commit of its sub-workflow, of a
-    start the head of the conversation or run before it nested      the last step with a sub-workflow up to
-    here resumed     the commit of the end that the thread was last resumed from
+    kind        workflow, crew, start, step, attempt, pin, suite, approval or part
+    node        the hash that it is about
+    number      the step's number in its thread, from 1
+    asks        whether its output asks a person
+    time        Unix seconds
+    title       the first line of the prompt, or of the text that resumed the thread
+    author      who started the thread: name and address
+    rehearsed   number of generated steps up to here, by uwf-rehearse, a sub-workflow or branches
+    merged      the second parent: of a step the last commit of its sub-workflow, of a start the head of the
+                conversation or run before it, or the fork that it is a branch of
+    nested      the last step with a sub-workflow up to here
+    resumed     the commit of the end that the thread was last resumed from
 
     For a version of a workflow or crew, only `node` and `name` are set.
     """
@@ -112,10 +118,10 @@ def start_row(row: CommitRow, start: Start, name: str, author: str) -> CommitRow
     return row._replace(start=row.node, workflow=start.workflow, name=name, title=title, author=author)
 
 
-def is_generated(agent: str, child: CommitRow | None) -> bool:
-    """Return whether a step was generated: by its agent, or in its sub-workflow's thread, whose last commit
-    is `child`."""
-    return agent == REHEARSE or (child is not None and child.rehearsed > 0)
+def is_generated(agent: str, children: Iterable[CommitRow | None]) -> bool:
+    """Return whether a step was generated: by its agent, or in the threads that it stands for, whose last commits are
+    `children`."""
+    return agent == REHEARSE or any(child is not None and child.rehearsed > 0 for child in children)
 
 
 def title_after(before: CommitRow, role: str, output: Any) -> str | None:
@@ -128,12 +134,14 @@ def _goes_on(before: CommitRow, role: str, output: Any) -> bool:
 
 
 def step_row(
-    row: CommitRow, before: CommitRow, step: Step, output: Any, child: CommitRow | None = None
+    row: CommitRow, before: CommitRow, step: Step, output: Any, others: Sequence[CommitRow | None] = ()
 ) -> CommitRow:
-    """Return the row of a step's commit, from that of the commit before. `child` is the row of its second
-    parent, which is a sub-workflow's last commit, or the last of its approvals."""
-    if child is not None and child.kind != "step":
-        row, child = row._replace(merged=None), None
+    """Return the row of a step's commit, from that of the commit before. `others` are the rows of its other parents: a
+    sub-workflow's last commit, or the last of its approvals; of a join the last commits of its branches."""
+    if step.role == JOIN or any(other is not None and other.kind != "step" for other in others):
+        row = row._replace(merged=None)
+    if step.role != JOIN:
+        others = [other for other in others if other is not None and other.kind == "step"]
     return row._replace(
         start=step.start,
         workflow=before.workflow,
@@ -143,7 +151,7 @@ def step_row(
         role=step.role,
         agent=step.agent,
         number=before.number + 1,
-        rehearsed=before.rehearsed + is_generated(step.agent, child),
+        rehearsed=before.rehearsed + is_generated(step.agent, others),
         asks=asks_human(output),
         nested=row.oid if row.merged else before.nested,
         resumed=before.oid if _goes_on(before, step.role, output) else before.resumed,
@@ -285,6 +293,11 @@ class Index(SqliteCache):
     def commits_of(self, node: str) -> list[CommitRow]:
         """Return the commits about a node, oldest first."""
         rows = self._run("SELECT * FROM commits WHERE node = ? ORDER BY time, oid", (node,))
+        return [CommitRow(*row) for row in rows]
+
+    def joins_of(self, fork: bytes) -> list[CommitRow]:
+        """Return the commits of the joins of a fork's commit."""
+        rows = self._run("SELECT * FROM commits WHERE parent = ? AND role = '$JOIN'", (fork,))
         return [CommitRow(*row) for row in rows]
 
     def add_commit(self, row: CommitRow) -> None:

@@ -324,7 +324,7 @@ class Store(NodeStore):
         """Index a step's commit just made of known nodes, without reading its tree."""
         if self.index.has_lost:  # of the nodes perhaps, so they are read
             return self.index_commit(oid)
-        row = self._step_row(commit_row(oid, "step", node, parents, when), before)
+        row = self._step_row(commit_row(oid, "step", node, parents, when), before, parents[1:])
         self.index.add_commit(row)
         return row
 
@@ -395,7 +395,10 @@ class Store(NodeStore):
             before = self.index.commit(row.parent) if row.parent else None
             if before is None:
                 raise StoreDamaged(f"commit {oid} of step {node} has no parent")
-            return self._step_row(row, before)
+            return self._step_row(row, before, parents[1:])
+        if kind == "part":
+            rows = (self.index.commit(parent.raw) for parent in parents)
+            return row._replace(rehearsed=sum(each.rehearsed for each in rows if each is not None))
         if kind == "attempt":
             attempt = parse_attempt(payload)
             return row._replace(start=attempt.start, role=attempt.role)
@@ -410,10 +413,10 @@ class Store(NodeStore):
         approval = payload if "start" in payload else self.get(payload["approval"]).payload
         return row._replace(start=approval["start"], role=approval["role"])
 
-    def _step_row(self, row: CommitRow, before: CommitRow) -> CommitRow:
+    def _step_row(self, row: CommitRow, before: CommitRow, others: Sequence[Oid]) -> CommitRow:
         step = parse_step(self.get(row.node).payload)
-        child = self.index.commit(row.merged) if row.merged else None
-        return step_row(row, before, step, self.get(step.output).payload, child)
+        rows = [self.index.commit(other.raw) for other in others]
+        return step_row(row, before, step, self.get(step.output).payload, rows)
 
 
 def pin(store: Store, node: Hash) -> Oid:

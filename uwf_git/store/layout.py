@@ -299,6 +299,11 @@ def step_message(
     )
 
 
+def part_message(fork: Hash, number: int) -> str:
+    """Return the message of a commit that gathers branches of a fork for their join."""
+    return message(f"{number} branches of fork {fork}", {"Uwf-Part": fork})
+
+
 def agent_author(agent: str, persona: Persona | None = None) -> Person:
     """Return the author of an agent's step, with its persona: `Ada (uwf-claude-code)`."""
     spoke = persona and persona._replace(name=one_line(persona.name, 60))

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
+from uwf_git.format.fan_out import Branch, branch_id
 from uwf_git.format.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id, time_of
 from uwf_git.format.kinds import SUBWORKFLOW, StepContext, parse_start, parse_step, parse_workflow, title_of
-from uwf_git.format.types import END, USER, start_node
+from uwf_git.format.types import BRANCH_START, END, USER, start_node
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
@@ -31,6 +32,8 @@ from uwf_git.store.indexing import Store
 from uwf_git.store.nodes import UnionSet
 from uwf_git.store.private import Sessions
 
+MOST_PARENTS = 499
+"""The branches that a commit may join, besides its first parent."""
 NEWEST = "@"
 """What stands for the newest thread."""
 
@@ -233,7 +236,9 @@ class Threads(Histories):
     def origin(self, thread: ThreadId) -> Oid | None:
         """Return the head of the conversation or run that a thread was started from, else None."""
         start = next(row for row in ancestry(self._store, self.head(thread).commit) if row.kind == "start")
-        return None if start.merged is None else Oid(raw=start.merged)
+        if start.merged is None or branch_of(self._store, start.node) is not None:
+            return None
+        return Oid(raw=start.merged)
 
     def ending_with(self, last: Hash | Oid) -> ThreadId | None:
         """Return the thread that ends with this step or commit, such as a sub-workflow's; the oldest, since
@@ -338,6 +343,52 @@ class Threads(Histories):
         parents = [version, origin] if origin else [version]
         return self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
 
+    def begin_branches(
+        self, fork: Oid, versions: Mapping[int, Oid], nodes: Mapping[int, tuple[Hash, Any]]
+    ) -> list[ThreadId]:
+        """Begin branches of a fork's commit, by their indexes, with one write: each of a workflow's version, by the
+        type and payload of its StartNode. Makes `refs/uwf/threads/<id>` for each of which there is none; returns the
+        ids."""
+        when = self._repository.commit(fork).time
+        with self._store.together():
+            self._store.store_drafts()
+            made = {}
+            for position, (type_hash, payload) in nodes.items():
+                node = self._store.put(type_hash, payload)
+                made[branch_id(str(fork), when, position)] = self._begin(
+                    versions[position], node, origin=fork
+                )
+            self._store.list_new()
+            with self._store.index.transaction():
+                for commit in made.values():
+                    self._store.index_commit(commit)
+            refs = {layout.THREADS + thread: commit for thread, commit in made.items()}
+            created = self._repository.create_refs(refs)
+            with self._store.index.transaction():
+                for name in created:
+                    self._store.moved(name, refs[name], refs[name])
+        log.info("9B4T2XKE", "begins {count} branches of {fork}", count=len(created), fork=fork)
+        return [layout.thread_of(name) for name in refs if name in created]
+
+    def gathered(self, fork: Hash, tips: Sequence[Oid]) -> tuple[Oid, ...]:
+        """Return the parents that join the last commits of a fork's branches, by index: these, or for more than
+        MOST_PARENTS commits that have as many of them as parents."""
+        parts = list(tips)
+        empty = self._repository.write_folder({})
+        while len(parts) > MOST_PARENTS:
+            pieces = [parts[at : at + MOST_PARENTS] for at in range(0, len(parts), MOST_PARENTS)]
+            parts = [
+                self._repository.write_commit(
+                    empty, piece, self._repository.user, layout.part_message(fork, len(piece))
+                )
+                for piece in pieces
+            ]
+        if len(parts) < len(tips):
+            self._store.list_new()
+            for part in parts:
+                self._store.index_commit(part)
+        return tuple(parts)
+
     def part(self, thread: ThreadId, fork: ThreadId, base: Oid, head: Oid) -> None:
         """Make one side of a divergence a thread: `refs/uwf/forks/<fork>`, a tag on the last shared commit,
         then `refs/uwf/threads/<fork>`. Raises HeadMoved if that thread exists with other content."""
@@ -367,7 +418,7 @@ class Threads(Histories):
         head: Head,
         node: Hash,
         known: Set[Hash],
-        merge: Oid | None = None,
+        merged: Sequence[Oid] = (),
         extraction: str = "",
         then: str | None = None,
         begins: bool = False,
@@ -375,7 +426,7 @@ class Threads(Histories):
         """Record a StepNode as the thread's next step: its folder, its line on the thread's page, its commit,
         then the ref by compare-and-swap.
 
-        `known` are the StepNodes of the history; `merge` becomes the second parent; `then` is the next role,
+        `known` are the StepNodes of the history; `merged` become the other parents; `then` is the next role,
         $END or $FAIL, if known. With `begins` the step is the first of a new thread on a shared past. Raises
         Outrun, leaving the ref, if another step was first; NotFound for missing nodes.
         """
@@ -384,7 +435,7 @@ class Threads(Histories):
             tree = self._repository.root(head.commit)
             start = parse_step(self._store.get(node).payload).start
             files = self._store.files(node, UnionSet(self.workflow_nodes(tree), known, {start}))
-            made = self._made(head, node, files, merge, extraction, then)
+            made = self._made(head, node, files, merged, extraction, then)
             try:
                 if begins:
                     self._repository.create_ref(layout.THREADS + head.thread, made.commit)
@@ -420,7 +471,7 @@ class Threads(Histories):
     ) -> Head:
         """Return the head after a StepNode whose folder has these files; otherwise as `append`. Touches no
         ref."""
-        made = self._made(head, node, files, merge, extraction, then, stamp)
+        made = self._made(head, node, files, (merge,) if merge else (), extraction, then, stamp)
         return head._replace(commit=made.commit, row=self._store.record(*made, head.row))
 
     def _made(
@@ -428,7 +479,7 @@ class Threads(Histories):
         head: Head,
         node: Hash,
         files: Mapping[str, bytes | Oid],
-        merge: Oid | None,
+        merged: Sequence[Oid],
         extraction: str,
         then: str | None,
         stamp: Stamp | None = None,
@@ -446,18 +497,18 @@ class Threads(Histories):
         approvals = pages.approvals_of(detail, self._store.get)
         page = pages.step_page(pages.PageStep(number, made, detail, child, approvals))
         folder = self._repository.write_folder({**files, "README.md": page})
-        tree = self._with_step(tree, head, made, folder, then, merge)
+        tree = self._with_step(tree, head, made, folder, then, merged)
         verdict = pages.verdict(output)
         code = left.commit if (left := pages.code_of(detail)) else ""
         text = layout.step_message(number, node, step.role, step.agent, verdict, extraction, code)
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
         author = by if step.role == USER else layout.agent_author(step.agent, persona)
-        parents = (head.commit, merge) if merge else (head.commit,)
+        parents = (head.commit, *merged)
         commit = self._repository.write_commit(tree, parents, author, text, when, committer=stamp and by)
         return UnreferencedStep(commit, node, parents, when)
 
     def _with_step(
-        self, tree: Oid, head: Head, made: StepContext, folder: Oid, then: str | None, merge: Oid | None
+        self, tree: Oid, head: Head, made: StepContext, folder: Oid, then: str | None, merged: Sequence[Oid]
     ) -> Oid:
         from uwf_git.store import pages
 
@@ -491,8 +542,8 @@ class Threads(Histories):
         ]
         if past:
             steps = repository.with_entries(steps, *past)
-        child = self._store.index.commit(merge.raw) if merge else None
-        rehearsed = row.rehearsed + is_generated(made.agent, child)
+        others = [self._store.index.commit(other.raw) for other in merged]
+        rehearsed = row.rehearsed + is_generated(made.agent, others)
         title = title_after(row, made.role, made.output) or ""
         standing = pages.PageState(title, row.name or "", number, rehearsed, made, then)
         page = repository.write_blob(pages.thread_page(standing, of(hundred)))
@@ -555,6 +606,14 @@ class Threads(Histories):
         if current is not None:
             with contextlib.suppress(HeadMoved):
                 self._repository.delete_ref(ref, current)
+
+
+def branch_of(store: Store, start: Hash) -> Branch | None:
+    """Return the branch that a StartNode begins, None for a thread that is none."""
+    known = store.index.node(start)
+    if known is None or known[0] != BRANCH_START:
+        return None
+    return parse_start(store.get(start).payload).branch
 
 
 def fork_hint(head: Head) -> str:

@@ -281,7 +281,7 @@ def _step(store: Store, head: Head, node: Hash) -> None:
     merge = threads.commit_of(made.detail) if is_kind(detail.type, "step") else None
     extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
     then = decide_at(history.after(threads.context(node, history.workflow))).next
-    threads.append(head, node, known, merge, extraction, then)
+    threads.append(head, node, known, (merge,) if merge else (), extraction, then)
 
 
 class _Imagined(Repository):

@@ -25,7 +25,19 @@ from uwf_git.format.kinds import (
     title_of,
 )
 from uwf_git.format.node import Node
-from uwf_git.format.types import ANSWER, BUNDLE, END, PERSON, QUESTION, REMARK, RESULT, USER, is_kind
+from uwf_git.format.types import (
+    ANSWER,
+    BUNDLE,
+    END,
+    FORK,
+    JOIN,
+    PERSON,
+    QUESTION,
+    REMARK,
+    RESULT,
+    USER,
+    is_kind,
+)
 from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
 from uwf_git.trust.people import People
@@ -38,7 +50,14 @@ from uwf_git.verify.objects import CommitObject
 from uwf_git.verify.thread_pages import ThreadPages, files_of
 from uwf_git.verify.verified import Known, Record
 from uwf_git.verify.versions import check_record
-from uwf_git.workflow.moderator import AwaitingAnswer, DecidedByCode, Next, WorkflowEnded
+from uwf_git.workflow.moderator import (
+    AwaitingAnswer,
+    AwaitingBranches,
+    DecidedByCode,
+    FansOut,
+    Next,
+    WorkflowEnded,
+)
 
 
 class Records:
@@ -201,9 +220,9 @@ class Records:
             content.timestamp,
             persona,
         )
-        last = self._known.records.get(commit.parents[1].raw) if len(commit.parents) == 2 else None
-        of_child = last.row if last is not None else None
-        row = step_row(_row(commit, "step", node), before.row, made, output.payload, of_child)
+        others = [self._known.records.get(parent.raw) for parent in commit.parents[1:]]
+        rows = [other.row if other is not None else None for other in others]
+        row = step_row(_row(commit, "step", node), before.row, made, output.payload, rows)
         record = Record(row, commit.tree, step=context, decided=decided, code=code)
         child = pages.child_of(detail, lambda target: self._known.content(here, target))
         approvals = pages.approvals_of(detail, lambda target: self._known.content(here, target))
@@ -240,7 +259,15 @@ class Records:
             self._known.check_detail(detail, here, None, before, report)
             return True
         else:
-            role = USER if isinstance(decision, AwaitingAnswer) else decision.role
+            role = (
+                USER
+                if isinstance(decision, AwaitingAnswer)
+                else FORK
+                if isinstance(decision, FansOut)
+                else JOIN
+                if isinstance(decision, AwaitingBranches)
+                else decision.role
+            )
             if made.role != role:
                 report("wrong-role", f"{made.role} made the step that the workflow called {role} for")
                 return True

@@ -12,14 +12,18 @@ from typing import Any
 
 from uwf_git.base.text import one_line
 from uwf_git.format.document import InvalidYaml
+from uwf_git.format.fan_out import ASK, DEEPEST, ON_CONFLICT
 from uwf_git.format.findings import Finding, Findings
 from uwf_git.format.kinds import BODY
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.shape import named
-from uwf_git.format.types import DEFAULT_STATUS, END, ENDS, FAIL, NEW, RESUME, START, SUSPEND, USER
+from uwf_git.format.types import DEFAULT_STATUS, END, ENDS, FAIL, JOIN, NEW, RESUME, START, SUSPEND, USER
+from uwf_git.workflow.branch_bodies import Body, bodies_of, nesting
 from uwf_git.workflow.common_mistakes import expression_hint, is_expression, means_end, means_start
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
 from uwf_git.workflow.expression import check_expression
+from uwf_git.workflow.fan_out import check_items, items_expression, join_name
+from uwf_git.workflow.fan_out_source import DraftFanOut
 from uwf_git.workflow.moderator import can_end, reachable
 from uwf_git.workflow.role_schemas import HUMAN, Answers, answers_of, schema_problems
 from uwf_git.workflow.source import Source, read_source
@@ -99,6 +103,7 @@ class _Checker:
         # Names that could mean anything: skip findings about roles that they may reach.
         self._unclear = False
         self._unclear_condition = False
+        self._bodies: list[Body] = bodies_of(draft)
 
     def run(self) -> None:
         self._schemas()
@@ -106,16 +111,86 @@ class _Checker:
         for source, edges in self._draft.graph.items():
             if not self._source(source, edges) and source not in self._suggest:
                 continue
-            for edge in edges.edges:
+            for number, edge in enumerate(edges.edges):
                 self._target(edge)
                 self._templates(source, edge, edges)
+                if edge.fan_out is not None:
+                    self._fan_out(source, number, edge.fan_out)
             taken = self._by_status(source, edges) if edges.by_status else self._by_condition(source, edges)
-            targets = {self._suggest.get(edge.role, edge.role) for edge in taken}
+            targets = {self._suggest.get(role, role) for edge in taken for role in edge.targets}
             if any(target not in ENDS and target not in self._draft.declared for target in targets):
                 targets.add(END)  # an edge that leads nowhere known could be the way out
             live.setdefault(self._suggest.get(source, source), set()).update(targets)
+        for body in self._bodies:
+            self._body(body, live)
         self._conditions()
         self._graph(live)
+
+    def _fan_out(self, source: str, number: int, fan_out: DraftFanOut) -> None:
+        """Check the expression, the prompts and the join of a fan-out."""
+        if fan_out.expression is not None:
+            path = (*fan_out.path, "each")
+            if (reason := check_items(fan_out.expression)) is not None:
+                hint = expression_hint(fan_out.expression)
+                self._findings.error(path, "bad-expression", f'graph: each of "{source}": {reason}', hint)
+            else:
+                self._doubts_in(fan_out.expression, path, source)
+        conflict = fan_out.payload.get("onConflict", ASK)
+        if conflict not in ON_CONFLICT and conflict not in self._draft.declared:
+            hint = self._findings.nearest(conflict, [*self._draft.declared, *ON_CONFLICT])
+            message = f'onConflict "{conflict}" is neither {" nor ".join(ON_CONFLICT)} nor a role'
+            self._findings.error((*fan_out.path, "onConflict"), "unknown-role", message, hint)
+        joined = [
+            DraftEdge(each.path, each.role, each.role_path, each.condition, prompt=each.prompt)
+            for each in fan_out.join
+        ]
+        name = join_name(source, number)
+        for edge in joined:
+            self._target(edge)
+            self._templates(name, edge, DraftEdges(fan_out.path, False, joined, True))
+        self._by_condition(name, DraftEdges((*fan_out.path, "join"), False, joined, True))
+
+    def _doubts_in(self, expression: str, path: ValuePath, source: str) -> None:
+        from uwf_git.workflow.type_check import doubts
+
+        schemas = {role: answers.schema for role, answers in self._answers.items()}
+        told = expression.replace("$last()", "steps[-1].output")
+        for code, message, hint in doubts(
+            items_expression(told), schemas, self._draft.declared, [self._suggest.get(source, source)]
+        ):
+            self._findings.warning(path, code, f"each: {message}", hint)
+
+    def _body(self, body: Body, live: dict[str, set[str]]) -> None:
+        """Check that branches are entered by their fork alone and cannot come to the role that forks. Roles without
+        edges end them."""
+        for role in body.roles:
+            if role not in self._draft.graph and role in self._draft.declared:
+                live.setdefault(role, set()).add(END)
+        if body.source in body.roles:
+            self._findings.error(
+                (*body.fan_out.path, "join"),
+                "branch-without-exit",
+                f'a branch of "{body.source}" can come to "{body.source}" itself, which would fork again',
+                "let its last role lead to a role of join, or leave out its edges",
+            )
+            return
+        if (depth := nesting(body, self._bodies)) > DEEPEST:
+            message = f"fan-outs are within each other {depth} levels deep, more than {DEEPEST}"
+            self._findings.error(body.fan_out.path, "deep-fan-out", message)
+        for source, edges in self._draft.graph.items():
+            if source in body.roles:
+                continue
+            for edge in edges.edges:
+                into = [role for role in edge.targets if role in body.roles]
+                if edge.fan_out is not None:
+                    into = [role for role in edge.fan_out.ends if role in body.roles]
+                if into:
+                    self._findings.error(
+                        edge.role_path,
+                        "entered-branch",
+                        f'"{source}" leads to "{into[0]}", which is part of the branches of "{body.source}"',
+                        "a branch is entered by its fork alone: give it a role of its own",
+                    )
 
     def _schemas(self) -> None:
         for role in self._draft.roles.values():
@@ -151,7 +226,18 @@ class _Checker:
         return True
 
     def _target(self, edge: DraftEdge) -> None:
-        role = edge.role
+        if edge.fan_out is None:
+            self._named(edge.role, edge.role_path)
+            return
+        for branch in edge.fan_out.branches:
+            if branch.role in ENDS:
+                message = f"a branch cannot begin at {branch.role}"
+                self._findings.error(branch.path, "unknown-role", message, "name the role that it begins at")
+            elif branch.role:
+                self._named(branch.role, branch.path)
+
+    def _named(self, role: str, path: ValuePath) -> None:
+        """Check that an edge leads to a role, or to an end."""
         if role in ENDS or role in self._draft.declared or "roles" in self._draft.missing:
             return
         if means_end(role):
@@ -168,7 +254,7 @@ class _Checker:
         else:
             known = [] if role.startswith("$") else self._draft.declared
             hint = self._findings.nearest(role, [*known, END, FAIL])
-        self._findings.error(edge.role_path, "unknown-role", message, hint)
+        self._findings.error(path, "unknown-role", message, hint)
 
     def _means(self, name: str, known: list[str]) -> None:
         if (meant := self._findings.closest(name, known)) is not None:
@@ -178,12 +264,16 @@ class _Checker:
 
     def _templates(self, source: str, edge: DraftEdge, edges: DraftEdges) -> None:
         prompt = "reason" if edge.role_path[-1] == "end" else "prompt"
-        for key, template in ((prompt, edge.prompt), ("location", edge.location)):
+        given = [((*edge.path, prompt), edge.prompt), ((*edge.path, "location"), edge.location)]
+        if edge.fan_out is not None:
+            own = {branch.prompt_path: branch.prompt for branch in edge.fan_out.branches}
+            given += [(path, text) for path, text in own.items() if path != (*edge.path, prompt)]
+        for path, template in given:
             if template is None:
                 continue
             from uwf_git.workflow.template import check_template, needs, variables_of
 
-            path = (*edge.path, key)
+            key = path[-1]
             if (reason := check_template(template)) is not None:
                 self._findings.error(path, "bad-template", f"{key} is not a template: {reason}")
                 continue
@@ -208,6 +298,10 @@ class _Checker:
             message = f"{used} the start doesn't have: it prints nothing"
             self._findings.warning(path, "unknown-variable", message, hint)
             return
+        if source.startswith(JOIN):
+            message = f"{used} a join doesn't have"
+            self._findings.error(path, "unknown-variable", message, "it has branches, by index")
+            return
         answers = self._answers[source]
         fields = answers.fields(status)
         name, known = ".".join(variable), [*fields, BODY, *known]
@@ -222,17 +316,29 @@ class _Checker:
             variable[0] == "start" and (len(variable) == 1 or variable[1] in _START_VARIABLES)
         ):
             return True
+        if variable[0] in self._item_names(source, edge):
+            return True
+        if source.startswith(JOIN):
+            return variable[0] in ("branches", BODY)
         if source == START:
             return variable[0] == "prompt"
         answers = self._answers.get(source)
         # Without a schema that could be read, its own finding says enough.
         return variable == (BODY,) or answers is None or answers.has(variable, edge.status)
 
+    def _item_names(self, source: str, edge: DraftEdge) -> set[str]:
+        """Return what an edge's templates have of an item: in a fan-out, and in its branches."""
+        around = [body.fan_out for body in self._bodies if source in body.roles]
+        around += [edge.fan_out] if edge.fan_out is not None else []
+        return {name for each in around for name in (each.payload.get("name", "item"), "index")}
+
     def _may_lack(
         self, source: str, edge: DraftEdge, edges: DraftEdges, variable: tuple[str, ...]
     ) -> tuple[str, ...]:
         answers = self._answers.get(source)
         if answers is None or variable[:1] in ((), ("start",), (BODY,)):
+            return ()
+        if variable[0] in self._item_names(source, edge):
             return ()
         named = [each.status for each in edges.edges if each.status is not None]
         return answers.may_lack(variable, edge.status, named if edges.by_status else None)

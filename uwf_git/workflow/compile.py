@@ -194,6 +194,17 @@ def _payload(draft: Draft, schemas: dict[Hash, Any]) -> dict[str, Any]:
     }
 
 
-def _target(edge: DraftEdge) -> dict[str, str]:
+def _target(edge: DraftEdge) -> dict[str, Any]:
     texts = {"role": edge.role, "prompt": edge.prompt, "location": edge.location}
-    return {key: text for key, text in texts.items() if text is not None}
+    target: dict[str, Any] = {key: text for key, text in texts.items() if text is not None}
+    if edge.fan_out is not None:
+        join = [
+            {
+                "role": each.role,
+                "condition": each.condition,
+                **({} if each.prompt is None else {"prompt": each.prompt}),
+            }
+            for each in edge.fan_out.join
+        ]
+        target["fanOut"] = {**edge.fan_out.payload, "join": join}
+    return target

@@ -12,8 +12,9 @@ from typing import Any
 
 from uwf_git.base.markdown import code, inline, paragraphs, table
 from uwf_git.base.text import counted, printable, shortened
+from uwf_git.format.edges import Transition
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import COMPLETE, Code, Origin, Role, Transition, Workflow
+from uwf_git.format.kinds import COMPLETE, Code, Origin, Role, Workflow
 from uwf_git.format.types import END, FAIL, NEW, START
 
 OTHERWISE = "otherwise"

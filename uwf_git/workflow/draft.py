@@ -16,8 +16,10 @@ from uwf_git.format.findings import Findings
 from uwf_git.format.ids import name_problem
 from uwf_git.format.kinds import CAUSES
 from uwf_git.format.schema import ValuePath
-from uwf_git.format.types import DEFAULT_STATUS, END, FAIL, NEW, START
+from uwf_git.format.types import DEFAULT_STATUS, END, FAIL, FORK, NEW, START
+from uwf_git.workflow import fan_out_source
 from uwf_git.workflow.common_mistakes import key_hint, means_start, suggest_key
+from uwf_git.workflow.fan_out_source import DraftFanOut, read_fan_out
 
 VERSION = 1
 
@@ -58,6 +60,10 @@ _ARTICLES = {
 }
 
 
+def _fans_out(value: Any) -> bool:
+    return isinstance(value, dict) and "each" in value
+
+
 def _are(number: int) -> str:
     return "is 1 approver" if number == 1 else f"are {number} approvers"
 
@@ -83,7 +89,7 @@ class DraftCondition(NamedTuple):
 
 
 class DraftEdge(NamedTuple):
-    """An edge in either form. Without condition and status it is the fallback."""
+    """An edge in either form. Without condition and status it is the fallback. With a `fan_out` its role is `$FORK`."""
 
     path: ValuePath
     role: str
@@ -92,6 +98,12 @@ class DraftEdge(NamedTuple):
     status: str | None = None
     prompt: str | None = None
     location: str | None = None
+    fan_out: DraftFanOut | None = None
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The roles that it leads to; of a fan-out those of its branches, then those of its join."""
+        return (self.role,) if self.fan_out is None else (*self.fan_out.roles, *self.fan_out.ends)
 
 
 class DraftEdges(NamedTuple):
@@ -483,7 +495,8 @@ class _Reader(Fields):
             else f"graph: a transition of {START}"
         )
         hint = f"write {{role: {one_line(value, 40)}}}" if isinstance(value, str) else ""
-        edge = self.mapping(value, path, what, _TRANSITION, "edge", hint=hint)
+        known = fan_out_source.KEYS if _fans_out(value) else _TRANSITION
+        edge = self.mapping(value, path, what, known, "edge", hint=hint)
         if edge is None:
             return None
         condition = edge.get("condition")
@@ -500,7 +513,9 @@ class _Reader(Fields):
         if isinstance(value, str):
             return DraftEdge(path, self._sentinels.get(value, value), path, status=named)
         hint = f"write {one_line(status, 40)}: {END}" if value is None else ""
-        edge = self.mapping(value, path, what, _TARGET, "edge", "a role's name or a mapping", hint)
+        known = tuple(each for each in fan_out_source.KEYS if each != "condition")
+        known = known if _fans_out(value) else _TARGET
+        edge = self.mapping(value, path, what, known, "edge", "a role's name or a mapping", hint)
         return None if edge is None else self._edge(edge, path, what, status=named)
 
     def _edge(
@@ -513,7 +528,12 @@ class _Reader(Fields):
     ) -> DraftEdge | None:
         if "end" in edge or "reason" in edge:
             return self._ending(edge, path, what, condition, status)
-        role = self.text(edge, path, "role", what)
+        fan_out, role = None, None
+        if "each" in edge:
+            fan_out = self._fan_out(edge, path, what)
+            role = FORK if fan_out is not None else None
+        else:
+            role = self.text(edge, path, "role", what)
         texts = {
             key: self.text(edge, path, key, what)
             for key in ("prompt", "location")
@@ -521,10 +541,20 @@ class _Reader(Fields):
         }
         if role is None:
             return None
+        if fan_out is not None:
+            prompt, location = texts.get("prompt"), texts.get("location")
+            return DraftEdge(path, role, (*path, "each"), condition, status, prompt, location, fan_out)
         role = self._sentinels.get(role, role)
         return DraftEdge(
             path, role, (*path, "role"), condition, status, texts.get("prompt"), texts.get("location")
         )
+
+    def _fan_out(self, edge: dict[str, Any], path: ValuePath, what: str) -> DraftFanOut | None:
+        found = read_fan_out(self, self._findings, edge, path, what)
+        if found is None:
+            return None
+        join = tuple(each._replace(role=self._sentinels.get(each.role, each.role)) for each in found.join)
+        return found._replace(join=join)
 
     def _ending(
         self, edge: dict[str, Any], path: ValuePath, what: str, condition: str | None, status: str | None

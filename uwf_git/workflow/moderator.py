@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid, LimitExceeded, NoTransition
 from uwf_git.base.text import nearest, shortened
+from uwf_git.format.edges import Transition
+from uwf_git.format.fan_out import Fork, parse_fork, parse_join
 from uwf_git.format.kinds import (
     BODY,
     CONTENT,
@@ -25,13 +27,12 @@ from uwf_git.format.kinds import (
     Code,
     Start,
     StepContext,
-    Transition,
     Workflow,
     asks_human,
     split_remarks,
     status_of,
 )
-from uwf_git.format.types import END, ENDS, FAIL, RESUME, START, USER
+from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, RESUME, START, USER
 from uwf_git.workflow.expression import Frozen, holds
 from uwf_git.workflow.template import body_of, render
 
@@ -69,7 +70,20 @@ class DecidedByCode(NamedTuple):
     rounds: int | None = None
 
 
-Decision = Next | WorkflowEnded | AwaitingAnswer | DecidedByCode
+class FansOut(NamedTuple):
+    """The next step forks, with these items. `chosen` is its edge."""
+
+    chosen: ChosenEdge
+    items: tuple[Any, ...]
+
+
+class AwaitingBranches(NamedTuple):
+    """The thread waits for the branches of its fork."""
+
+    fork: Fork
+
+
+Decision = Next | WorkflowEnded | AwaitingAnswer | DecidedByCode | FansOut | AwaitingBranches
 Graph = Mapping[str, Iterable[str]]
 
 
@@ -94,9 +108,36 @@ def decide(
         last = steps[-1]
         if last.role == USER:
             return _describe(workflow, start, steps)
+        if last.role == FORK:
+            return AwaitingBranches(parse_fork(last.output))
+        if last.role == JOIN and (failure := _failed_join(steps)):
+            return WorkflowEnded(True, failure)
         if asks_human(last.output):
             return _question(last.role, last.output)
-    return follow(workflow, choose(workflow, start, steps, replay=replay), start, steps)
+    branch = start.branch
+    if branch is not None and branch.role:
+        if not steps:
+            return _first_of_branch(workflow, branch.role)
+        if steps[-1].role != JOIN and not workflow.graph.get(steps[-1].role):
+            return WorkflowEnded()
+    return follow(workflow, choose(workflow, start, steps, replay=replay), start, steps, replay)
+
+
+def _first_of_branch(workflow: Workflow, role: str) -> Next:
+    if role not in workflow.roles:
+        raise Invalid(f"workflow {workflow.name}: the branch begins at {role}, which is not a role")
+    return Next(role)
+
+
+def _failed_join(steps: Sequence[StepContext]) -> str:
+    """Return why the workflow fails after a join, "" if it doesn't."""
+    from uwf_git.workflow.fan_out import Joinable, fork_before, judge_join
+
+    fork = fork_before(steps)
+    if fork is None:
+        raise Invalid("a join without a fork")
+    found = judge_join(parse_fork(fork.output), parse_join(steps[-1].output))
+    return found.failure if isinstance(found, Joinable) else ""
 
 
 def _of_bundle(code: Code, start: Start, steps: Sequence[StepContext]) -> Decision:
@@ -116,12 +157,18 @@ def _ended_by_code(result: Any) -> WorkflowEnded:
 
 
 def follow(
-    workflow: Workflow, chosen: ChosenEdge, start: Start, steps: Sequence[StepContext]
-) -> Next | WorkflowEnded:
-    """Return where a chosen edge leads. An empty prompt or location counts as absent. Raises Invalid for an
-    unknown role or a failing template."""
+    workflow: Workflow,
+    chosen: ChosenEdge,
+    start: Start,
+    steps: Sequence[StepContext],
+    replay: Replay | None = None,
+) -> Next | WorkflowEnded | FansOut:
+    """Return where a chosen edge leads. An empty prompt or location counts as absent. A branch ends at an edge to a
+    role of its join. Raises Invalid for an unknown role, or a failing template or `each`."""
     role = chosen.edge.role
-    if role == END:
+    if chosen.edge.fan_out is not None:
+        return _fanning_out(workflow, chosen, start, steps, replay)
+    if role == END or (start.branch is not None and role in start.branch.until):
         return WorkflowEnded()
     if role == FAIL:
         return WorkflowEnded(
@@ -139,6 +186,68 @@ def follow(
     )
 
 
+def _fanning_out(
+    workflow: Workflow,
+    chosen: ChosenEdge,
+    start: Start,
+    steps: Sequence[StepContext],
+    replay: Replay | None,
+) -> FansOut:
+    from uwf_git.workflow.fan_out import items_of
+
+    assert chosen.edge.fan_out is not None
+    where = f"workflow {workflow.name}: the edge {describe(chosen)}"
+    value = replay.value() if replay else history_value(start, steps, workflow.step_fields)
+    try:
+        return FansOut(chosen, items_of(chosen.edge.fan_out, value, where))
+    except Invalid as error:
+        if error.message.startswith(where):
+            raise
+        raise type(error)(f"{where}: {error.message}", error.hint) from None
+
+
+def branch_prompt(
+    workflow: Workflow, chosen: ChosenEdge, start: Start, steps: Sequence[StepContext], index: int, item: Any
+) -> str:
+    """Return the prompt of a fan-out's branch. Raises Invalid."""
+    from uwf_git.workflow.fan_out import default_prompt
+
+    fan_out = chosen.edge.fan_out
+    assert fan_out is not None
+    fixed = fan_out.fixed
+    template = (fixed[index].prompt if fixed else None) or chosen.edge.prompt
+    if template is None:
+        return default_prompt(start.prompt, fan_out.name, item)
+    variables = {**template_variables(start, steps), fan_out.name: item, "index": index}
+    return _rendered_with(workflow, chosen, "prompt", template, variables) or default_prompt(
+        start.prompt, fan_out.name, item
+    )
+
+
+def branch_location(
+    workflow: Workflow, chosen: ChosenEdge, start: Start, steps: Sequence[StepContext]
+) -> str | None:
+    """Return the rendered location of a fan-out, None if it has none."""
+    return _rendered(workflow, chosen, "location", chosen.edge.location, start, steps)
+
+
+def _leaving(workflow: Workflow, steps: Sequence[StepContext]) -> tuple[str, Sequence[Transition]]:
+    """Return the name and the edges of what the last step leaves."""
+    if not steps:
+        return START, workflow.graph.get(START, ())
+    role = steps[-1].role
+    if role != JOIN:
+        return role, workflow.graph.get(role, ())
+    from uwf_git.workflow.fan_out import fork_before, join_name
+
+    step = fork_before(steps)
+    fork = parse_fork(step.output) if step is not None else None
+    edges = workflow.graph.get(fork.source, ()) if fork is not None else ()
+    if fork is None or fork.edge >= len(edges) or (fan_out := edges[fork.edge].fan_out) is None:
+        raise Invalid(f"workflow {workflow.name}: a join of no fan-out of the workflow")
+    return join_name(fork.source, fork.edge), fan_out.join
+
+
 def choose(
     workflow: Workflow,
     start: Start,
@@ -148,11 +257,10 @@ def choose(
 ) -> ChosenEdge:
     """Return the edge for the last output, or from $START. The last step must be a role's and not a question.
     `on_condition` gets each evaluated condition's name and result. Raises NoTransition, Invalid."""
-    source = steps[-1].role if steps else START
+    source, edges = _leaving(workflow, steps)
     output = steps[-1].output if steps else None
     status = status_of(output)
     value = replay.value if replay else cache(lambda: history_value(start, steps, workflow.step_fields))
-    edges = workflow.graph.get(source, ())
     deadline = time.thread_time() + SECONDS
     for position, edge in enumerate(edges):
         if edge.status is not None:
@@ -193,7 +301,7 @@ def template_variables(start: Start, steps: Sequence[StepContext]) -> dict[str, 
 
 def history_value(start: Start, steps: Sequence[StepContext], fields: Sequence[str] = ()) -> dict[str, Any]:
     """Return the input of expressions, `{start, steps}`, with outputs expanded and without remarks. `fields`
-    are optional ones: `content` (the answer) and `timestamp`."""
+    are optional ones: `content` (the answer) and `timestamp`. The start of a branch has its `index` and `item`."""
     return {
         "start": _start_value(start),
         "steps": [_step_value(step, fields) for step in steps if step.remark is None],
@@ -224,7 +332,12 @@ class Replay:
 
 
 def _start_value(start: Start) -> dict[str, Any]:
-    return {"workflow": start.workflow, "prompt": start.prompt}
+    value: dict[str, Any] = {"workflow": start.workflow, "prompt": start.prompt}
+    return (
+        value
+        if start.branch is None
+        else {**value, "index": start.branch.position, "item": start.branch.item}
+    )
 
 
 def _step_value(step: StepContext, fields: Sequence[str]) -> dict[str, Any]:
@@ -251,7 +364,9 @@ def _holds(workflow: Workflow, source: str, name: str, value: Callable[[], Any])
         ) from None
 
 
-def _describe(workflow: Workflow, start: Start, steps: Sequence[StepContext]) -> Next | WorkflowEnded:
+def _describe(
+    workflow: Workflow, start: Start, steps: Sequence[StepContext]
+) -> Next | WorkflowEnded | FansOut:
     output = steps[-1].output
     text = output.get("answer") if isinstance(output, dict) else None
     if not isinstance(text, str):
@@ -268,7 +383,7 @@ def _describe(workflow: Workflow, start: Start, steps: Sequence[StepContext]) ->
     return Next(role, text)
 
 
-def _resumed(workflow: Workflow, start: Start, text: str) -> Next | WorkflowEnded:
+def _resumed(workflow: Workflow, start: Start, text: str) -> Next | WorkflowEnded | FansOut:
     place = workflow.resume
     if place is None:
         raise Invalid(
@@ -276,7 +391,7 @@ def _resumed(workflow: Workflow, start: Start, text: str) -> Next | WorkflowEnde
             f"{START} of its graph names that role under {RESUME}",
         )
     found = follow(workflow, ChosenEdge(START, place, workflow.graph[START][place]), start, ())
-    if isinstance(found, WorkflowEnded):
+    if isinstance(found, WorkflowEnded | FansOut):
         return found
     return found._replace(instruction=f"{found.instruction}\n\n{text}" if found.instruction else text)
 
@@ -300,11 +415,19 @@ def _rendered(
     start: Start,
     steps: Sequence[StepContext],
 ) -> str | None:
-    if template is None:
-        return None
+    return (
+        None
+        if template is None
+        else _rendered_with(workflow, chosen, what, template, template_variables(start, steps))
+    )
+
+
+def _rendered_with(
+    workflow: Workflow, chosen: ChosenEdge, what: str, template: str, variables: Mapping[str, Any]
+) -> str | None:
     edge = f"workflow {workflow.name}: the {what} of the edge {describe(chosen)}"
     try:
-        text = render(template, template_variables(start, steps))
+        text = render(template, variables)
     except Invalid as error:
         raise type(error)(f"{edge}: {error.message}", error.hint) from None
     return text if text.strip() else None
@@ -319,7 +442,8 @@ def describe(chosen: ChosenEdge) -> str:
         why = f" (condition {edge.condition})"
     else:
         why = ""
-    return f"{chosen.source} -> {edge.role}{why}"
+    to = edge.role if edge.fan_out is None else ", ".join((*edge.fan_out.roles, *edge.fan_out.workflows))
+    return f"{chosen.source} -> {to}{why}"
 
 
 def _no_transition(workflow: Workflow, source: str, output: Any, edges: Sequence[Transition]) -> NoTransition:
@@ -386,7 +510,12 @@ def may_read(workflow: Workflow) -> Callable[[str], bool]:
     expressions = [condition.expression for condition in workflow.conditions.values()]
     if workflow.code is not None or any(map(_WHOLE.search, expressions)):
         return lambda _name: True
-    edges = [edge for edges in workflow.graph.values() for edge in edges]
+    edges = [*workflow.edges]
+    expressions += [
+        edge.fan_out.items
+        for edge in edges
+        if edge.fan_out is not None and isinstance(edge.fan_out.items, str)
+    ]
     templates = [
         tag for edge in edges for text in (edge.prompt, edge.location) for tag in _TAG.findall(text or "")
     ]

@@ -30,8 +30,10 @@ from uwf_git.sandbox.programs import avoid
 if TYPE_CHECKING:
     from uwf_cli.watching.lines import Lines
     from uwf_git.api.exchange import Exchange
+    from uwf_git.api.fan_out import Branches, RunBranches
     from uwf_git.api.run import Options, Outcome
     from uwf_git.format.ids import ThreadId
+    from uwf_git.store.instance import Instance
     from uwf_git.workspaces.options import WorkspaceOption
 
 _PAUSE = 0.5  # seconds between two looks at what runs
@@ -243,7 +245,8 @@ def _run_one(invocation: Invocation, thread: ThreadId, options: Options, most: i
     lines = _lines(invocation, again, thread, quiet)
     with lines or nullcontext():
         options = options._replace(on_stderr=_live_stderr(invocation, lines))
-        for outcome in steps(invocation.instance, thread, lambda: options, most):
+        branches = side_by_side(invocation, options, most, again, lines)
+        for outcome in steps(invocation.instance, thread, lambda: options, most, branches=branches):
             with lines.hidden() if lines else nullcontext():
                 emit_outcome(invocation, outcome, compact=True)
             raise_if_ended_badly(outcome)
@@ -253,6 +256,26 @@ def _run_one(invocation: Invocation, thread: ThreadId, options: Options, most: i
             if stopped is not None and not isinstance(stopped, Absent):  # of whom the next step asks
                 raise stopped
     invocation.note(f"stopped after {counted(most, 'step')}; {again} goes on")
+
+
+def side_by_side(
+    invocation: Invocation, options: Options, most: int, again: str, lines: Lines | None
+) -> RunBranches:
+    """Return what runs the branches of a thread in parallel, one process each."""
+
+    def run_branches(instance: Instance, thread: ThreadId, branches: Branches) -> None:
+        from uwf_cli.watching.side_by_side import SideBySide
+        from uwf_git.api.fan_out import at_once
+
+        remote = options.exchange.remote.name if options.exchange else None
+        words = run_words(most, options, remote)
+        here = [each.thread for each in branches.open if each.head is not None]
+        if here:
+            side = SideBySide(invocation, here, words, at_once(branches), again, of=thread)
+            with lines.hidden() if lines else nullcontext():
+                side.run(quiet=lines is None)
+
+    return run_branches
 
 
 def repeated(agent: object, where: Path | None, remote: str | None) -> str:

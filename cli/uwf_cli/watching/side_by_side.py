@@ -55,7 +55,7 @@ class _Run:
 
 class SideBySide:
     """Runs up to N threads by `uwf thread run ID` with `arguments`. `again` are the options to repeat after
-    Ctrl-C, quoted."""
+    Ctrl-C, quoted. If the threads are branches `of` a thread, `again` is the whole command that runs it."""
 
     def __init__(
         self,
@@ -64,12 +64,14 @@ class SideBySide:
         arguments: Sequence[str],
         at_once: int,
         again: str = "",
+        of: ThreadId | None = None,
     ) -> None:
         self._invocation = invocation
         self._waiting = list(threads)
         self._arguments = arguments
         self._at_once = at_once
         self._again = again
+        self._of = of
         self._running: dict[ThreadId, _Run] = {}
         self._selector = selectors.DefaultSelector()
         self._lines: Lines | None = None
@@ -95,13 +97,16 @@ class SideBySide:
             finally:
                 self._stop()
         statuses = list(self._ended.values())
-        if self._text:
+        if self._text and self._of is None:
             self._invocation.note(_summary(statuses))
         return max((status for status in statuses if status != Waiting.exit_status), default=0) or max(
             statuses
         )
 
     def _tell_going_on(self) -> None:
+        if self._of is not None:
+            self._invocation.going_on = f"nothing is lost, {self._again} goes on"
+            return
         left = " ".join([*self._running, *self._waiting])
         options = f" -j {self._at_once}" if self._at_once > 1 else ""
         options += self._again

@@ -19,7 +19,8 @@ from uwf_git.base.text import fenced, nearest
 from uwf_git.engine.conversation import conversation_prompt, is_noted, talks
 from uwf_git.engine.kit.format import format_instruction
 from uwf_git.engine.step_parts import Recipient, parts_of
-from uwf_git.format.kinds import Role, StepContext, Transition, asks_human, split_remarks
+from uwf_git.format.edges import Transition
+from uwf_git.format.kinds import Role, StepContext, asks_human, split_remarks
 from uwf_git.format.shape import variants
 from uwf_git.format.types import END, FAIL, USER
 

@@ -1,0 +1,362 @@
+"""Forks and joins: the two steps of a fan-out that no agent makes.
+
+A fork is a step whose commit its branches stand on; each branch is a thread whose id follows from that commit and its
+index. A join is the parent's next step, written by whoever sees that its branches may be joined: by the parent's next
+step or by the process that ended the last branch. It says the same whoever writes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import Invalid, NotFound, Waiting
+from uwf_git.base.text import counted
+from uwf_git.format.edges import FanOut
+from uwf_git.format.fan_out import (
+    COMPLETED,
+    DEEPEST,
+    FAILED,
+    KILLED,
+    LEFT,
+    WAIT,
+    Branch,
+    Fork,
+    ForkedBranch,
+    JoinedBranch,
+    branch_id,
+    join_payload,
+    parse_fork,
+)
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Detail, Step, Workflow
+from uwf_git.format.types import (
+    FORK,
+    FORK_OUTPUT,
+    JOIN,
+    JOIN_OUTPUT,
+    STEPNODE,
+    USER,
+    UWF,
+    start_node,
+)
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.history import Head, History, Position, ancestry
+from uwf_git.store.instance import Instance
+from uwf_git.store.threads import branch_of
+from uwf_git.workflow.fan_out import Joinable, Pending, judge, needed
+from uwf_git.workflow.moderator import ChosenEdge, FansOut, branch_prompt, choose, decide
+
+if TYPE_CHECKING:
+    from uwf_git.store.index import CommitRow
+
+_PATIENCE = 5.0  # seconds to wait for another process that looks at the same join
+_NAMED = 3  # branches that a message names
+
+
+class BranchState(NamedTuple):
+    """A branch of a fork. `head` is None if the thread is not here: it was removed, or never fetched."""
+
+    position: int
+    thread: ThreadId
+    head: Head | None
+
+    @property
+    def state(self) -> str:
+        """completed, failed or killed; "" for a branch that has not ended."""
+        archive = self.head.archive if self.head is not None else None
+        if archive is None:
+            return ""
+        return archive.status if archive.status in (COMPLETED, FAILED) else KILLED
+
+    @property
+    def reason(self) -> str:
+        archive = self.head.archive if self.head is not None else None
+        return archive.reason if archive is not None else ""
+
+
+class Branches(NamedTuple):
+    """The branches of a fork by index, and whether they may be joined."""
+
+    fork: Fork
+    each: tuple[BranchState, ...]
+    verdict: Pending | Joinable
+
+    @property
+    def open(self) -> tuple[BranchState, ...]:
+        """The branches that have not ended."""
+        return tuple(each for each in self.each if not each.state)
+
+
+# Looking
+
+
+def branches_at(instance: Instance, head: Head) -> Branches:
+    """Return the branches of a thread whose last step is a fork."""
+    step = instance.store.get(head.node).payload
+    fork = parse_fork(instance.store.get(step["output"]).payload)
+    return _branches(instance, head.commit, fork)
+
+
+def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
+    when = instance.store.index_commit(commit).time
+    found = []
+    for position in range(fork.size):
+        thread = branch_id(str(commit), when, position)
+        head = None
+        with contextlib.suppress(NotFound):
+            head = instance.threads.head(thread)
+        found.append(BranchState(position, thread, head))
+    states = [each.state for each in found]
+    reasons = {each.position: each.reason for each in found if each.reason}
+    return Branches(fork, tuple(found), judge(fork, states, reasons))
+
+
+def is_joinable(instance: Instance, head: Head) -> bool:
+    """Return whether a thread's last step is a fork whose branches may be joined."""
+    return head.row.role == FORK and isinstance(branches_at(instance, head).verdict, Joinable)
+
+
+def parents_of(instance: Instance, branch: Head) -> list[ThreadId]:
+    """Return the active threads that wait for a branch: those that end with its fork."""
+    fork = _fork_of(instance, branch)
+    if fork is None:
+        return []
+    instance.store.sync()
+    names = instance.store.index.heads_at(fork.raw)
+    found = sorted({layout.thread_of(name) for name in names if name.startswith(layout.THREADS)})
+    return [thread for thread in found if not instance.threads.has_ended(thread)]
+
+
+def is_joined(instance: Instance, branch: Head) -> bool:
+    """Return whether the fork of a thread, if it is a branch, is joined in every thread here that has it."""
+    fork = _fork_of(instance, branch)
+    if fork is None or not instance.store.index.joins_of(fork.raw):
+        return False
+    return not parents_of(instance, branch)
+
+
+def _fork_of(instance: Instance, branch: Head) -> Oid | None:
+    """Return the commit of the fork that a thread is a branch of, else None."""
+    start = _start_row(instance, branch.commit)
+    if start.merged is None or branch_of(instance.store, start.node) is None:
+        return None
+    fork = Oid(raw=start.merged)
+    return fork if instance.store.index_commit(fork).role == FORK else None
+
+
+def ends_at_failure(instance: Instance, branch: Head) -> bool:
+    """Return whether a branch ends if its step fails, by the fork that it stands on."""
+    commit = _fork_of(instance, branch)
+    if commit is None:
+        return False
+    step = instance.store.get(instance.store.index_commit(commit).node).payload
+    return parse_fork(instance.store.get(step["output"]).payload).on_failure != WAIT
+
+
+def _start_row(instance: Instance, commit: Oid) -> CommitRow:
+    return next(row for row in ancestry(instance.store, commit) if row.kind == "start")
+
+
+def pending(thread: ThreadId, branches: Branches) -> Waiting:
+    """Return the error of a step that has to wait for branches."""
+    open_ = branches.open
+    shown = ", ".join(each.thread for each in open_[:_NAMED])
+    more = f" and {len(open_) - _NAMED} more" if len(open_) > _NAMED else ""
+    gone = [each for each in open_ if each.head is None]
+    if gone and len(gone) == len(open_):
+        return Waiting(
+            f"thread {thread} waits for branches that are not here: {shown}{more}",
+            f"uwf pull, or bring one back: uwf thread restore {gone[0].thread}",
+        )
+    done = branches.fork.size - len(open_)
+    return Waiting(
+        f"thread {thread} waits for its branches, {done} of {branches.fork.size} have ended; left: {shown}{more}",
+        f"uwf thread run {thread}",
+    )
+
+
+# Forking
+
+
+def fork(instance: Instance, at: Position) -> tuple[Hash, Step]:
+    """Store the StepNode of the fork that is next. Raises Invalid for a workflow of branches that is not registered,
+    and for fan-outs too deep within each other."""
+    history = at.history
+    decision = decide(history.workflow, history.start, history.steps)
+    assert isinstance(decision, FansOut)
+    chosen = decision.chosen
+    assert chosen.edge.fan_out is not None
+    if (depth := _depth(instance, at.head)) >= DEEPEST:
+        raise Invalid(
+            f"thread {at.head.thread} is a branch {counted(depth, 'level')} deep, and at most {DEEPEST} may be",
+            "let its role do the work of the branches itself",
+        )
+    made = _planned(instance, at, chosen.edge.fan_out, decision)
+    return _stored(instance, history, FORK, FORK_OUTPUT, made.payload())
+
+
+def _planned(instance: Instance, at: Position, fan_out: FanOut, decision: FansOut) -> Fork:
+    from uwf_git.engine.fan_out_budget import share_of
+
+    chosen, items = decision
+    fixed = fan_out.fixed
+    workflow = at.history.workflow_hash
+    if fixed:
+        branches = tuple(_forked(instance, workflow, each.role, each.workflow) for each in fixed)
+    else:
+        branches = (_forked(instance, workflow, fan_out.role, fan_out.workflow),)
+    return Fork(
+        chosen.source,
+        chosen.position,
+        fan_out.name,
+        items,
+        branches,
+        fan_out.ends,
+        needed(fan_out.need, len(items)),
+        fan_out.need == "all",
+        fan_out.on_failure,
+        fan_out.at_once,
+        fan_out.on_conflict,
+        share_of(instance, at.head, len(items)),
+    )
+
+
+def _forked(instance: Instance, here: Hash, role: str, workflow: str) -> ForkedBranch:
+    if role:
+        return ForkedBranch(here, role)
+    try:
+        return ForkedBranch(instance.registry.current(workflow).hash)
+    except NotFound as error:
+        raise Invalid(
+            f"the branches are of workflow {workflow}, which is not registered",
+            error.hint or "uwf workflow put FILE",
+        ) from None
+
+
+def _depth(instance: Instance, head: Head) -> int:
+    """Return how many fan-outs a thread is within."""
+    depth, commit = 0, head.commit
+    while depth <= DEEPEST:
+        start = _start_row(instance, commit)
+        if start.merged is None or branch_of(instance.store, start.node) is None:
+            return depth
+        depth, commit = depth + 1, Oid(raw=start.merged)
+    return depth
+
+
+def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
+    """Begin the branches of the fork at `at`, its last step, that are neither here nor were removed. Makes
+    `refs/uwf/threads/<id>` of each; returns the new ones. Raises NotFound for a workflow that is gone."""
+    branches = branches_at(instance, at.head)
+    repository = instance.store.repository
+    missing = [
+        each
+        for each in branches.each
+        if each.head is None and repository.ref(layout.REMOVED + each.thread) is None
+    ]
+    if not missing:
+        return []
+    fork, history = branches.fork, at.history.up_to(_before_fork(at.history))
+    here = Oid(raw=_start_row(instance, at.head.commit).parent or b"")
+    chosen = ChosenEdge(fork.source, fork.edge, _edge_of(history.workflow, history, fork))
+    versions: dict[int, Oid] = {}
+    nodes: dict[int, tuple[Hash, Any]] = {}
+    for each in missing:
+        position = each.position
+        branch = fork.branch(position)
+        versions[position] = here if branch.role else _version(instance, branch.workflow)
+        nodes[position] = start_of_branch(history, fork, chosen, position, at.head.node)
+    folder = instance.folders.recall(at.head.thread)
+    begun = instance.threads.begin_branches(at.head.commit, versions, nodes)
+    if folder is not None:
+        for thread in begun:
+            instance.folders.remember(thread, folder)
+    return begun
+
+
+def start_of_branch(
+    history: History, fork: Fork, chosen: ChosenEdge, position: int, node: Hash
+) -> tuple[Hash, Any]:
+    """Return the type and payload of a branch's StartNode. `history` is that before the fork, `node` the fork's
+    StepNode. Raises Invalid if its prompt cannot be rendered."""
+    branch, item = fork.branch(position), fork.items[position]
+    prompt = branch_prompt(history.workflow, chosen, history.start, history.steps, position, item)
+    until = fork.until if branch.role else ()
+    said = Branch(node, position, fork.name, item, branch.role, until)
+    return start_node(branch.workflow, prompt, fork.budget, branch=said.payload())
+
+
+def _before_fork(history: History) -> Hash | None:
+    return history.steps[-2].hash if len(history.steps) > 1 else None
+
+
+def _edge_of(workflow: Workflow, history: History, fork: Fork) -> Any:
+    chosen = choose(workflow, history.start, history.steps)
+    if (chosen.source, chosen.position) != (fork.source, fork.edge) or chosen.edge.fan_out is None:
+        raise Invalid(f"the fork at {history.head} is not of the edge that the workflow calls for")
+    return chosen.edge
+
+
+def _version(instance: Instance, workflow: Hash) -> Oid:
+    """Return a commit of a workflow's version. Raises NotFound if there is none here."""
+    for row in instance.store.index.commits_of(workflow):
+        if row.kind == "workflow":
+            return Oid(raw=row.oid)
+    raise NotFound(
+        f"the workflow {workflow} of the branches is not here any more", "uwf pull, or uwf workflow put FILE"
+    )
+
+
+# Joining
+
+
+def join(instance: Instance, at: Position) -> tuple[Hash, Step, tuple[Oid, ...]]:
+    """Store the StepNode that joins the branches of the fork at `at`. Return it with the commits that its commit joins.
+    Raises Waiting if they may not be joined yet."""
+    branches = branches_at(instance, at.head)
+    if isinstance(branches.verdict, Pending):
+        raise pending(at.head.thread, branches)
+    joined = [_joined(instance, each) for each in branches.each]
+    node, made = _stored(instance, at.history, JOIN, JOIN_OUTPUT, join_payload(joined))
+    tips = [each.head.commit for each in branches.each if each.state and each.head is not None]
+    return node, made, instance.threads.gathered(at.head.node, tips)
+
+
+def _joined(instance: Instance, branch: BranchState) -> JoinedBranch:
+    head = branch.head
+    if not branch.state or head is None:
+        return JoinedBranch(LEFT, branch.thread)
+    step, output = last_output(instance, head)
+    return JoinedBranch(branch.state, branch.thread, step, output, branch.reason)
+
+
+def last_output(instance: Instance, head: Head) -> tuple[Hash | None, Any]:
+    """Return a branch's last StepNode, None without one, and the output of its last step by a role."""
+    if head.row.kind != "step":
+        return None, None
+    output = None
+    for past in instance.threads.past(head.node):
+        if past.step.role not in (USER, FORK):
+            output = instance.store.get(past.step.output).payload
+            break
+    return head.node, output
+
+
+def _stored(
+    instance: Instance, history: History, role: str, type_hash: Hash, output: Any
+) -> tuple[Hash, Step]:
+    """Store a StepNode that anybody would make the same."""
+    store = instance.store
+    with store.registering():
+        said = Detail("", context=history.head)
+        step = Step(
+            history.start_hash,
+            history.prev,
+            role,
+            store.draft(type_hash, output),
+            store.draft(said.type, said.payload()),
+            UWF,
+        )
+        return store.draft(STEPNODE, step.payload()), step

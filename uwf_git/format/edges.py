@@ -1,0 +1,135 @@
+"""The edges of a workflow's graph, and their fan-outs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from uwf_git.format.fan_out import ALL, ASK, DEFAULT_MOST, WAIT
+from uwf_git.format.types import DEFAULT_STATUS
+
+
+class FixedBranch(NamedTuple):
+    """A branch that the workflow names: a `role` of its own or another `workflow`, and its `prompt` (a template), None
+    for that of the edge."""
+
+    role: str = ""
+    workflow: str = ""
+    prompt: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.role or self.workflow
+
+    def payload(self) -> dict[str, Any]:
+        found = {"role": self.role, "workflow": self.workflow, "prompt": self.prompt}
+        return {key: value for key, value in found.items() if value}
+
+
+class FanOut(NamedTuple):
+    """The fan-out of an edge. `items` is an expression to an array, or a tuple of values or of FixedBranches. Each item
+    is called `name` in the prompts of its branch, which begins at `role` or is a thread of `workflow`. At most
+    `at_once` branches run at the same time, None for no limit, and `most` may there be. `need` is "all", "first", a
+    number or a percentage such as "80%"; `on_failure` one of ON_FAILURE; `on_conflict` one of ON_CONFLICT or a role.
+    `join` are the edges of the step that joins them."""
+
+    items: str | tuple[Any, ...]
+    join: tuple[Transition, ...]
+    name: str = "item"
+    role: str = ""
+    workflow: str = ""
+    at_once: int | None = None
+    most: int = DEFAULT_MOST
+    need: int | str = ALL
+    on_failure: str = WAIT
+    on_conflict: str = ASK
+
+    @property
+    def fixed(self) -> tuple[FixedBranch, ...]:
+        """The branches that the workflow names, empty if an item decides."""
+        return (
+            ()
+            if isinstance(self.items, str)
+            else tuple(each for each in self.items if isinstance(each, FixedBranch))
+        )
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that branches begin at."""
+        found = (self.role, *(each.role for each in self.fixed))
+        return tuple(dict.fromkeys(filter(None, found)))
+
+    @property
+    def workflows(self) -> tuple[str, ...]:
+        """The names of the workflows that branches are of."""
+        found = (self.workflow, *(each.workflow for each in self.fixed))
+        return tuple(dict.fromkeys(filter(None, found)))
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The roles of the join: an edge to one of them ends a branch."""
+        return tuple(dict.fromkeys(edge.role for edge in self.join))
+
+
+class Transition(NamedTuple):
+    """An edge, taken if the last output has its `status`, or if its `condition` holds; with neither it is the
+    fallback. `prompt` and `location` are Liquid templates. In a package it has a `label`, and maybe a `text`
+    on when to take it. With a `fan_out` it leads to `$FORK`, and `prompt` and `location` are its branches'."""
+
+    role: str
+    condition: str | None = None
+    status: str | None = None
+    prompt: str | None = None
+    location: str | None = None
+    label: str = ""
+    text: str = ""
+    fan_out: FanOut | None = None
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The roles that it leads to: its own; of a fan-out those of its branches, then those of its join."""
+        return (self.role,) if self.fan_out is None else (*self.fan_out.roles, *self.fan_out.ends)
+
+
+def parse_edges(edges: Any) -> tuple[Transition, ...]:
+    """Parse the edges of a role or $START in a valid Workflow payload."""
+    if isinstance(edges, list):
+        return tuple(_parse_edge(edge, edge["condition"], None) for edge in edges)
+    # The default comes last whatever its place: a status that is named always wins.
+    named = [_parse_edge(edge, None, status) for status, edge in edges.items() if status != DEFAULT_STATUS]
+    if DEFAULT_STATUS in edges:
+        named.append(_parse_edge(edges[DEFAULT_STATUS], None, None))
+    return tuple(named)
+
+
+def _parse_edge(edge: Any, condition: str | None, status: str | None) -> Transition:
+    return Transition(
+        edge["role"],
+        condition,
+        status,
+        edge.get("prompt"),
+        edge.get("location"),
+        edge.get("label", ""),
+        edge.get("text", ""),
+        _parse_fan_out(edge["fanOut"]) if "fanOut" in edge else None,
+    )
+
+
+def _parse_fan_out(payload: Any) -> FanOut:
+    join = (Transition(each["role"], each["condition"], None, each.get("prompt")) for each in payload["join"])
+    items = payload["items"]
+    if "branches" in payload:
+        items = tuple(FixedBranch(**each) for each in payload["branches"])
+    elif isinstance(items, list):
+        items = tuple(items)
+    return FanOut(
+        items,
+        tuple(join),
+        payload.get("name", "item"),
+        payload.get("role", ""),
+        payload.get("workflow", ""),
+        payload.get("atOnce"),
+        payload.get("max", DEFAULT_MOST),
+        payload.get("need", ALL),
+        payload.get("onFailure", WAIT),
+        payload.get("onConflict", ASK),
+    )

@@ -1,0 +1,186 @@
+"""Fan-outs: a step of role `$FORK` after which branches run, each a thread of its own, and one of role `$JOIN` that
+has what they came to, by index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import Invalid
+from uwf_git.format.ids import Hash, ThreadId, derived_id
+
+MOST_BRANCHES = 10_000
+DEFAULT_MOST = 200
+DEEPEST = 8
+"""How many fan-outs may be within each other, sub-workflows not counted."""
+ALL, FIRST = "all", "first"
+WAIT, DROP, FAIL_ALL = "wait", "drop", "fail"
+ON_FAILURE = WAIT, DROP, FAIL_ALL
+ASK, REFUSE = "ask", "fail"
+ON_CONFLICT = ASK, REFUSE
+"""Besides the name of a role: what becomes of changes to the code that do not merge."""
+COMPLETED, FAILED, KILLED, LEFT = "completed", "failed", "killed", "left"
+"""How a branch stood at the join; `left`: it had not ended."""
+JOINED_WITHOUT = "joined without"
+"""Why a branch is killed that had not ended at the join."""
+
+
+class Branch(NamedTuple):
+    """What a StartNode says of a branch: `fork` is the StepNode of its fork, `item` its item, `name` what that is
+    called in templates. It begins at `role`, "" for the start of its workflow, and ends at an edge to a role of
+    `until`."""
+
+    fork: Hash
+    position: int
+    name: str
+    item: Any
+    role: str = ""
+    until: tuple[str, ...] = ()
+
+    def payload(self) -> dict[str, Any]:
+        payload: dict[str, Any] = {
+            "fork": self.fork, "index": self.position, "name": self.name, "item": self.item,
+        }  # fmt: skip
+        if self.role:
+            payload |= {"role": self.role, "until": list(self.until)}
+        return payload
+
+
+class ForkedBranch(NamedTuple):
+    """A branch as its fork has it: the thread of `workflow` (a node) that is to begin at `role`, "" for its start."""
+
+    workflow: Hash
+    role: str = ""
+
+    def payload(self) -> dict[str, Any]:
+        return {"workflow": self.workflow, **({"role": self.role} if self.role else {})}
+
+
+class Fork(NamedTuple):
+    """The output of a step of `$FORK`: the edge at index `edge` of `source`, its items, the branches of the items (one
+    for all if they are alike), and its policy: `need` completed branches, of `of_all` all that end. `budget` is each
+    branch's share of the thread's limits."""
+
+    source: str
+    edge: int
+    name: str
+    items: tuple[Any, ...]
+    branches: tuple[ForkedBranch, ...]
+    until: tuple[str, ...]
+    need: int
+    of_all: bool = False
+    on_failure: str = WAIT
+    at_once: int | None = None
+    on_conflict: str = ASK
+    budget: Mapping[str, float] = {}
+
+    @property
+    def size(self) -> int:
+        return len(self.items)
+
+    @property
+    def summary(self) -> str:
+        return _branches(self.size)
+
+    def branch(self, position: int) -> ForkedBranch:
+        return self.branches[position if len(self.branches) > 1 else 0]
+
+    def payload(self) -> dict[str, Any]:
+        payload: dict[str, Any] = {
+            "summary": self.summary,
+            "source": self.source,
+            "edge": self.edge,
+            "name": self.name,
+            "items": list(self.items),
+            "branches": [each.payload() for each in self.branches],
+            "until": list(self.until),
+            "need": ALL if self.of_all else self.need,
+            "onFailure": self.on_failure,
+            "onConflict": self.on_conflict,
+        }
+        if self.at_once is not None:
+            payload["atOnce"] = self.at_once
+        if self.budget:
+            payload["budget"] = dict(self.budget)
+        return payload
+
+
+class JoinedBranch(NamedTuple):
+    """A branch at its join. `output` is that of its last step by a role, None without one; `step` its last StepNode,
+    None without steps, or if it is LEFT; `reason` why it failed or was killed."""
+
+    status: str
+    thread: ThreadId
+    step: Hash | None = None
+    output: Any = None
+    reason: str = ""
+
+    def payload(self) -> dict[str, Any]:
+        payload: dict[str, Any] = {
+            "status": self.status, "thread": self.thread, "step": self.step, "output": self.output,
+        }  # fmt: skip
+        return {**payload, "reason": self.reason} if self.reason else payload
+
+
+def join_payload(branches: Sequence[JoinedBranch]) -> dict[str, Any]:
+    """Return the payload of a Join."""
+    completed = sum(each.status == COMPLETED for each in branches)
+    summary = f"{completed} of {_branches(len(branches))} completed"
+    return {"summary": summary, "branches": [each.payload() for each in branches]}
+
+
+def _branches(number: int) -> str:
+    return f"{number:,} branch" if number == 1 else f"{number:,} branches"
+
+
+def branch_id(fork: str, when: int, position: int) -> ThreadId:
+    """Return the id of a branch: the time of its fork's commit, in Unix seconds, and as many milliseconds as its index,
+    so that branches are listed in order; and 80 bits of a digest of the commit's id and the index."""
+    return derived_id(when * 1000 + position, f"uwf branch {fork} {position}")
+
+
+def parse_fork(payload: Any) -> Fork:
+    """Parse a valid Fork payload."""
+    branches = tuple(
+        ForkedBranch(Hash(each["workflow"]), each.get("role", "")) for each in payload["branches"]
+    )
+    need = payload["need"]
+    return Fork(
+        payload["source"],
+        payload["edge"],
+        payload["name"],
+        tuple(payload["items"]),
+        branches,
+        tuple(payload["until"]),
+        len(payload["items"]) if need == ALL else need,
+        need == ALL,
+        payload["onFailure"],
+        payload.get("atOnce"),
+        payload["onConflict"],
+        payload.get("budget", {}),
+    )
+
+
+def parse_join(payload: Any) -> tuple[JoinedBranch, ...]:
+    """Parse a valid Join payload."""
+    return tuple(
+        JoinedBranch(
+            each["status"], ThreadId(each["thread"]), each["step"], each["output"], each.get("reason", "")
+        )
+        for each in payload["branches"]
+    )
+
+
+def parse_branch(payload: Any) -> Branch:
+    """Parse the branch of a StartNode. Raises Invalid."""
+    try:
+        return Branch(
+            Hash(payload["fork"]),
+            payload["index"],
+            payload["name"],
+            payload["item"],
+            payload.get("role", ""),
+            tuple(payload.get("until", ())),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Invalid(f"a StartNode's branch has no valid {error}") from None

@@ -1,0 +1,130 @@
+"""Fan-outs, decided: the items of one, its branches' prompts, and whether its branches may be joined. Pure, as the
+moderator is.
+
+A branch that ended counts once, however often it was tried: its state is that of its thread. One that has not ended is
+nothing yet, also if its last attempt failed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import Invalid
+from uwf_git.base.text import counted, one_line
+from uwf_git.format.edges import FanOut, FixedBranch
+from uwf_git.format.fan_out import (
+    ALL,
+    COMPLETED,
+    FAIL_ALL,
+    FAILED,
+    FIRST,
+    KILLED,
+    MOST_BRANCHES,
+    Fork,
+    JoinedBranch,
+)
+from uwf_git.format.kinds import StepContext
+from uwf_git.format.types import FORK, JOIN
+from uwf_git.workflow.expression import check_expression, evaluate
+
+MOST_BYTES = 1 << 20  # of the items of one fan-out, as JSON: forges refuse or hide large blobs
+_LAST = "$last := function(){ $$.steps[-1].output }"
+ENDED = COMPLETED, FAILED, KILLED
+
+
+def items_expression(text: str) -> str:
+    """Return an expression of `each:` as JSONata, in which `$last()` is the last step's output."""
+    return f"({_LAST}; {text})" if "$last" in text else text
+
+
+def check_items(text: str) -> str | None:
+    """Return what is wrong with an expression of `each:`, or None."""
+    return check_expression(items_expression(text))
+
+
+def items_of(fan_out: FanOut, history: Mapping[str, Any], where: str) -> tuple[Any, ...]:
+    """Return the items of a fan-out over `{start, steps}`: of an expression without a value there are none, and one
+    that isn't an array is the only item. Raises Invalid for a failing expression, too many items or too large ones."""
+    if isinstance(fan_out.items, str):
+        found = evaluate(items_expression(fan_out.items), history)
+        items = () if found is None else tuple(found) if isinstance(found, list) else (found,)
+    else:
+        items = tuple(each.name if isinstance(each, FixedBranch) else each for each in fan_out.items)
+    most = min(fan_out.most, MOST_BRANCHES)
+    if len(items) > most:
+        hint = f"raise max, at most to {MOST_BRANCHES:,}" if most < MOST_BRANCHES else "make fewer of them"
+        raise Invalid(f"{where}: each has {counted(len(items), 'item')}, more than max, {most:,}", hint)
+    if len(json.dumps(items, ensure_ascii=False)) > MOST_BYTES:
+        raise Invalid(
+            f"{where}: the items of each have more than {MOST_BYTES >> 20} MiB together",
+            "let an item name what its branch is to read",
+        )
+    return items
+
+
+def needed(need: int | str, count: int) -> int:
+    """Return how many of `count` branches must complete."""
+    if need == ALL:
+        return count
+    if need == FIRST:
+        return min(1, count)
+    wanted = math.ceil(count * int(need[:-1]) / 100) if isinstance(need, str) else need
+    return min(wanted, count)
+
+
+def default_prompt(task: str, name: str, item: Any) -> str:
+    """Return the prompt of a branch whose edge has none: the thread's task, and the item."""
+    said = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, indent=2)
+    return f"{task.rstrip()}\n\n{name}: {said}\n"
+
+
+class Pending(NamedTuple):
+    """The branches cannot be joined yet: `open` are the indexes of those that have not ended."""
+
+    open: tuple[int, ...]
+
+
+class Joinable(NamedTuple):
+    """The branches may be joined. `failure` is why the thread then fails, "" if it doesn't."""
+
+    failure: str = ""
+
+
+def judge(fork: Fork, states: Sequence[str], reasons: Mapping[int, str] = {}) -> Pending | Joinable:
+    """Return whether branches may be joined, by their states in order of the index: completed, failed, killed, or
+    anything else for one that has not ended. `reasons` say why some failed."""
+    completed = sum(state == COMPLETED for state in states)
+    pending = tuple(index for index, state in enumerate(states) if state not in ENDED)
+    bad = [index for index, state in enumerate(states) if state in (FAILED, KILLED)]
+    if bad and fork.on_failure == FAIL_ALL:
+        first = bad[0]
+        why = f": {one_line(reasons[first], 200)}" if reasons.get(first) else ""
+        what = "has failed" if states[first] == FAILED else "was killed"
+        return Joinable(f"branch {first} {what}{why}")
+    if fork.of_all:
+        return Pending(pending) if pending else Joinable()
+    if completed >= fork.need:
+        return Joinable()
+    if completed + len(pending) < fork.need:
+        return Joinable(f"{fork.need} of {fork.size} branches must complete, and {len(bad)} did not")
+    return Pending(pending)
+
+
+def judge_join(fork: Fork, branches: Sequence[JoinedBranch]) -> Pending | Joinable:
+    """Return whether the branches of a join might be joined as they stood."""
+    reasons = {index: each.reason for index, each in enumerate(branches)}
+    return judge(fork, [each.status for each in branches], reasons)
+
+
+def fork_before(steps: Sequence[StepContext]) -> StepContext | None:
+    """Return the `$FORK` that the last step, a `$JOIN`, joins; None if there is none."""
+    before = next((step for step in reversed(steps[:-1]) if step.remark is None), None)
+    return before if before is not None and before.role == FORK else None
+
+
+def join_name(source: str, edge: int) -> str:
+    """Return the name that stands for a join in the graph."""
+    return f"{JOIN} {source} {edge}"

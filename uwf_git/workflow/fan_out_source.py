@@ -1,0 +1,236 @@
+"""Reading the fan-out of an edge: `each:` with its branches, their policy, and the edges after their join."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from uwf_git.base.text import one_line
+from uwf_git.format.fan_out import (
+    ALL,
+    ASK,
+    DEFAULT_MOST,
+    FIRST,
+    MOST_BRANCHES,
+    ON_FAILURE,
+    WAIT,
+)
+from uwf_git.format.fields import Fields
+from uwf_git.format.findings import Findings
+from uwf_git.format.ids import name_problem
+from uwf_git.format.schema import ValuePath
+
+KEYS = (
+    "each", "as", "role", "workflow", "prompt", "location", "condition", "atOnce", "max", "need", "onFailure",
+    "onConflict", "join",
+)  # fmt: skip
+_FIXED = ("role", "workflow", "prompt")
+_JOIN = ("role", "condition", "prompt")
+_RESERVED = ("start", "prompt", "index", "branches", "_body")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PERCENT = re.compile(r"(?:100|[1-9][0-9]?)%")
+
+
+class DraftJoin(NamedTuple):
+    """An edge after a join. Without a condition it is the fallback."""
+
+    path: ValuePath
+    role: str
+    role_path: ValuePath
+    condition: str | None
+    prompt: str | None
+
+
+class DraftBranch(NamedTuple):
+    """What branches are: of a `role` or a `workflow`, the other being "". `path` is that of the name."""
+
+    path: ValuePath
+    role: str
+    workflow: str
+    prompt: str | None = None
+    prompt_path: ValuePath = ()
+
+
+class DraftFanOut(NamedTuple):
+    """A fan-out. `payload` is its part of the node, without the edges after the join; `expression` that of `each`, None
+    if its items are written down; `branches` are one for all items, or one each."""
+
+    path: ValuePath
+    payload: dict[str, Any]
+    expression: str | None
+    branches: tuple[DraftBranch, ...]
+    join: tuple[DraftJoin, ...]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each.role for each in self.branches if each.role))
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each.role for each in self.join))
+
+
+def read_fan_out(
+    fields: Fields, findings: Findings, edge: dict[str, Any], path: ValuePath, what: str
+) -> DraftFanOut | None:
+    return _Reader(fields, findings, edge, path, what).read()
+
+
+class _Reader:
+    def __init__(
+        self, fields: Fields, findings: Findings, edge: dict[str, Any], path: ValuePath, what: str
+    ) -> None:
+        self._fields = fields
+        self._findings = findings
+        self._edge = edge
+        self._path = path
+        self._what = what
+
+    def read(self) -> DraftFanOut | None:
+        payload: dict[str, Any] = {}
+        each, fixed = self._edge["each"], self._fixed()
+        expression = None
+        if fixed is not None:
+            payload["branches"] = [
+                {
+                    key: text
+                    for key, text in (("role", it.role), ("workflow", it.workflow), ("prompt", it.prompt))
+                    if text
+                }
+                for it in fixed
+            ]
+        elif isinstance(each, list):
+            payload["items"] = each
+        elif (expression := self._fields.text(self._edge, self._path, "each", self._what)) is not None:
+            payload["items"] = expression
+        else:
+            return None
+        branches: tuple[DraftBranch, ...] | None = fixed
+        if fixed is None:
+            one = self._branch(self._edge, self._path, self._what)
+            branches = (one,) if one is not None else None
+            if one is not None:
+                payload["role" if one.role else "workflow"] = one.role or one.workflow
+        else:
+            for key in ("role", "workflow"):
+                if key in self._edge:
+                    message = f"{self._what}: each branch of the list has its own {key}"
+                    self._findings.key_error((*self._path, key), "two-forms", message, f"remove {key}")
+        payload |= self._limits()
+        join = self._join()
+        if branches is None or join is None:
+            return None
+        return DraftFanOut(self._path, payload, expression, branches, join)
+
+    def _fixed(self) -> tuple[DraftBranch, ...] | None:
+        """Return the branches of a list of them; None if `each` is something else."""
+        each = self._edge["each"]
+        if not isinstance(each, list) or not each:
+            return None
+        if not all(isinstance(it, dict) and it.keys() & {"role", "workflow"} for it in each):
+            return None
+        found = []
+        for number, item in enumerate(each):
+            place: ValuePath = (*self._path, "each", number)
+            what = f"{self._what}: branch {number}"
+            branch = self._fields.mapping(item, place, what, _FIXED, "branch")
+            made = self._branch(branch, place, what) if branch is not None else None
+            if made is not None:
+                found.append(made)
+        return tuple(found)
+
+    def _branch(self, data: dict[str, Any], path: ValuePath, what: str) -> DraftBranch | None:
+        role, workflow = data.get("role"), data.get("workflow")
+        if (role is None) == (workflow is None):
+            message = f"{what} needs either a role or a workflow for its branches"
+            self._findings.key_error(
+                path, "missing-key", message, "role: NAME of one here, or workflow: NAME of a registered one"
+            )
+            return None
+        key = "role" if role is not None else "workflow"
+        name = self._fields.text(data, path, key, what)
+        if name is None:
+            return None
+        if key == "workflow" and (problem := name_problem(name)):
+            self._findings.error((*path, key), "bad-name", f'{what}: workflow name "{name}" {problem}')
+        prompt = self._fields.text(data, path, "prompt", what) if data.get("prompt") is not None else None
+        place = (*path, key)
+        return DraftBranch(
+            place, name if key == "role" else "", name if key == "workflow" else "", prompt, (*path, "prompt")
+        )
+
+    def _limits(self) -> dict[str, Any]:
+        edge, found = self._edge, dict[str, Any]()
+        if edge.get("as") is not None and (name := self._fields.text(edge, self._path, "as", self._what)):
+            if _NAME.fullmatch(name) is None or name in _RESERVED:
+                message = f"{self._what}: as {one_line(name, 40)!r} is not a name for an item"
+                self._bad("as", message, f"letters, digits and _, and none of {', '.join(_RESERVED)}")
+            found["name"] = name
+        for key, most in (("atOnce", 1000), ("max", MOST_BRANCHES)):
+            if edge.get(key) is None:
+                continue
+            if type(edge[key]) is not int or not 0 < edge[key] <= most:
+                self._bad(key, f"{self._what}: {key} is not a whole number from 1 to {most:,}")
+            else:
+                found[key] = edge[key]
+        need = edge.get("need")
+        if need is not None and not _is_need(need):
+            self._bad(
+                "need", f"{self._what}: need is not {ALL}, {FIRST}, a number or a percentage", 'need: "80%"'
+            )
+        elif need is not None and need != ALL:
+            found["need"] = need
+        failure = edge.get("onFailure")
+        if failure is not None and failure not in ON_FAILURE:
+            self._bad("onFailure", f"{self._what}: onFailure is one of {', '.join(ON_FAILURE)}")
+        elif failure is not None and failure != WAIT:
+            found["onFailure"] = failure
+        if edge.get("onConflict") is not None:
+            conflict = self._fields.text(edge, self._path, "onConflict", self._what)
+            found |= {"onConflict": conflict} if conflict not in (None, ASK) else {}
+        each = edge["each"]
+        if isinstance(each, list) and len(each) > found.get("max", DEFAULT_MOST):
+            self._bad("each", f"{self._what}: each has {len(each)} items, more than max", "raise max")
+        return {key: value for key, value in found.items() if not (key == "max" and value == DEFAULT_MOST)}
+
+    def _bad(self, key: str, message: str, hint: str = "") -> None:
+        self._findings.error((*self._path, key), "bad-fan-out", message, hint)
+
+    def _join(self) -> tuple[DraftJoin, ...] | None:
+        path: ValuePath = (*self._path, "join")
+        if "join" not in self._edge:
+            message = f"{self._what} has no join, the role that comes after its branches"
+            self._findings.key_error(self._path, "missing-key", message, "join: ROLE")
+            return None
+        value = self._edge["join"]
+        if isinstance(value, str):
+            return (DraftJoin(path, value, path, None, None),)
+        given = [value] if isinstance(value, dict) else value
+        if not isinstance(given, list) or not given:
+            wanted = "a role's name, an edge, or a list of edges"
+            self._fields.wrong_type(path, f"{self._what}: join", wanted, value)
+            return None
+        found = []
+        for number, item in enumerate(given):
+            place: ValuePath = path if isinstance(value, dict) else (*path, number)
+            what = f"{self._what}: join"
+            edge = self._fields.mapping(item, place, what, _JOIN, "edge")
+            role = self._fields.text(edge, place, "role", what) if edge is not None else None
+            if edge is None or role is None:
+                return None
+            condition = edge.get("condition")
+            if condition is not None and not isinstance(condition, str):
+                wanted = "the name of a condition, or null"
+                self._fields.wrong_type((*place, "condition"), f"{what}: condition", wanted, condition)
+                return None
+            prompt = (
+                self._fields.text(edge, place, "prompt", what) if edge.get("prompt") is not None else None
+            )
+            found.append(DraftJoin(place, role, (*place, "role"), condition, prompt))
+        return tuple(found)
+
+
+def _is_need(need: Any) -> bool:
+    if type(need) is int:
+        return 0 < need <= MOST_BRANCHES
+    return isinstance(need, str) and (need in (ALL, FIRST) or _PERCENT.fullmatch(need) is not None)
