@@ -19,11 +19,13 @@ from uwf_git.base.errors import Absent, AgentFailed, Invalid, OutOfRounds, UwfEr
 from uwf_git.base.text import counted, encodable, nearest, one_line
 from uwf_git.config.known_agents import BUNDLES
 from uwf_git.config.settings import Grants
+from uwf_git.engine.calls import is_call
 from uwf_git.engine.kit.agent import Agent, AttemptFailed
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.extract import ExpectedOutput, judge, sum_tokens, sum_usage
 from uwf_git.engine.kit.record import Recorder
 from uwf_git.engine.trust import require_trusted
+from uwf_git.ext.code.asking import asking
 from uwf_git.ext.code.calls import Calls, ConversationResult
 from uwf_git.ext.code.live import Live
 from uwf_git.format.cbor import normalise
@@ -74,6 +76,8 @@ class CodeAgent(Agent):
 
     def admit(self, instance: Instance, at: Position) -> None:
         require_trusted(instance, at.history.workflow)
+        if is_call(instance, at.head):
+            asking(instance, at.head)
 
     def perform(
         self,
@@ -87,6 +91,8 @@ class CodeAgent(Agent):
         """Run the code until it yields or returns, and store the nodes. Return the StepNode's hash. Raises
         AttemptFailed otherwise, OutOfRounds beyond its last round."""
         head, history = at
+        if is_call(instance, head):
+            return asking(instance, head).perform(instance, at, order)
         recorder = recorder or Recorder(instance, head.thread, self.name)
         rounds = _rounds(at)
         with ExitStack() as kept, ExitStack() as stack:
@@ -121,6 +127,7 @@ class CodeAgent(Agent):
             except StoreUnwritable:
                 raise  # the result is in the report, or its turns are recorded
             except UwfError as error:
+                calls.drain()
                 calls.settle()
                 if isinstance(error, Absent) and not recorder.turns:
                     raise  # nothing was done; else what was spent has to be kept
@@ -279,7 +286,7 @@ def _stored(
     detail = recorder.detail(said, turns, order, at.head.node)
     step = Step(history.start_hash, history.prev, made.role, output, detail, agent)
     node = recorder.put(STEPNODE, step.payload())
-    recorder.settle(order, node, detail)
+    recorder.settle(order, node, detail, calls=calls.commits)
     return node
 
 
@@ -319,7 +326,8 @@ def _said(
 ) -> tuple[Detail, Sequence[TurnRecord]]:
     heard, read = calls.heard, recorder.read_beside(recorder.turns)
     replies = [each.reply for each in heard]
-    costs = [reply.cost for reply in replies if reply.cost is not None]
+    asked = [each.reply for each in heard if not each.is_known]
+    costs = [reply.cost for reply in asked if reply.cost is not None]
     models = {reply.model for reply in replies if reply.model}
     models |= {turn.model for turn in calls.unheard if turn.model}
     sessions = {reply.session for reply in replies if reply.session}
@@ -328,10 +336,10 @@ def _said(
         answer,
         session=sessions.pop() if len(sessions) == 1 else None,
         model=models.pop() if len(models) == 1 else None,
-        usage=sum_tokens((sum_usage(replies), *(turn.usage for turn in (*calls.unheard, *read)))),
+        usage=sum_tokens((sum_usage(asked), *(turn.usage for turn in (*calls.unheard, *read)))),
         extraction=hows[-1] if hows else "native",
         cost=sum(costs) if costs else None,
-        notes=tuple(note for reply in replies for note in reply.notes),
+        notes=tuple(note for reply in asked for note in reply.notes),
         budget=order.budget,
     )
     return detail, (*recorder.turns, *read)

@@ -1,29 +1,36 @@
 """Calls of a code workflow within one step: agents in parallel, and outputs read from their answers.
 
 Each conversation is a process of `conversation.py`, open until the step ends, so an invalid output is corrected by
-its agent in the same session. All turns, time and cost belong to the step.
+its agent in the same session. An answer is committed in a thread of the call's own before the code has it; a call that
+has an answer there is not asked again. All turns, time and cost of the calls that were asked belong to the step.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import Absent, AgentFailed, UwfError
+from uwf_git.base import log
+from uwf_git.base.errors import Absent, AgentFailed, Invalid, UwfError
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import encodable, last_line, one_line
+from uwf_git.engine.calls import Request, find, root_of
+from uwf_git.ext.code.asking import answer_of
 from uwf_git.ext.code.conversation import Question
+from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.kinds import TurnRecord, parse_detail, parse_turn
+from uwf_git.format.kinds import REHEARSE, TurnRecord, parse_detail, parse_turn
+from uwf_git.format.types import BUNDLE
 from uwf_git.kit import Reply
 from uwf_git.sandbox.child import GRACE, spawn
 from uwf_git.sandbox.descendants import Descendants
@@ -31,7 +38,7 @@ from uwf_git.store.private import NONCE_VARIABLE
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.record import Recorder
-    from uwf_git.store.history import Position
+    from uwf_git.store.history import Head, Position
     from uwf_git.store.instance import Instance
     from uwf_git.store.private import EngineOrder
 
@@ -44,7 +51,8 @@ _TEXTS = {"agent": ("agent", "role", "prompt", "systemPrompt"), "extract": ("tex
 
 class ConversationResult(NamedTuple):
     """A conversation's result: the agent, "" if a text was read; `texts` are the answers passed to the code,
-    `data` the extracted values, both empty if it failed."""
+    `data` the extracted values, both empty if it failed. With `is_known`, it was answered in an earlier run, to which
+    its turns, time and cost belong."""
 
     agent: str
     role: str
@@ -52,6 +60,7 @@ class ConversationResult(NamedTuple):
     how: str
     texts: tuple[str, ...]
     data: tuple[Any, ...]
+    is_known: bool = False
 
 
 class Calls:
@@ -68,6 +77,11 @@ class Calls:
         override: Sequence[str] = (),
     ) -> None:
         self._thread = at.head.thread
+        self._instance = instance
+        self._workflow = at.history.workflow.name
+        self._root = root_of(instance, at.head.commit)
+        self._counts: Counter[str] = Counter()
+        self._commits: dict[int, str] = {}
         self._head = order.head
         self._folder = str(cwd)
         self._override = override[0] if override else None
@@ -119,8 +133,12 @@ class Calls:
             )
         if what == "agent" and not any(given[name] for name in ("role", "prompt", "systemPrompt")):
             raise AgentFailed("the code asked an agent nothing", "name a role, or give a prompt")
+        request = self._request({"what": what, **given, "schema": schema})
         self._pending += 1
-        if what == "agent":
+        if (known := find(self._instance, self._root, request)).is_answered:
+            assert known.head is not None
+            self._hand_out(number, known.head, given, what == "agent")
+        elif what == "agent":
             question = Question(
                 self._head,
                 self._folder,
@@ -133,11 +151,55 @@ class Calls:
             )
             who = self._override or given["agent"] or f"whoever plays {given['role'] or 'the role'}"
             asked = self._new(given["role"], one_line(who, 60))
-            request = {"question": question._asdict()}
-            self._do(self._questions, lambda: self._answer(number, asked, request))
+            order = {"question": question._asdict(), "call": list(request)}
+            self._do(self._questions, lambda: self._answer(number, asked, order))
         else:
-            text, role, prompt = given["text"] or "", given["role"], given["prompt"]
-            self._do(self._readings, lambda: self._read(number, text, role, schema, prompt))
+            text, role = given["text"] or "", given["role"]
+            reading = {
+                "schema": {} if schema is None else schema,
+                "prompt": given["prompt"],
+                "call": list(request),
+            }
+            self._do(self._readings, lambda: self._read(number, text, role, reading))
+
+    def _request(self, given: Mapping[str, Any]) -> Request:
+        """Return what identifies a call: all that its agent is told, which depends on the history."""
+        content = {key: value for key, value in given.items() if value is not None}
+        if "text" in content:
+            content["text"] = hashlib.sha256(content["text"].encode()).hexdigest()
+        content = self._instance.redactor.value({**content, "at": self._head})[0]
+        if self._rehearses(given.get("agent"), given.get("role")):
+            content["rehearsed"] = True
+        try:
+            content = normalise(content)
+        except Invalid as error:
+            raise AgentFailed(
+                f"the code called an agent with what cannot be stored: {error.message}"
+            ) from None
+        key = json.dumps(content, sort_keys=True)
+        count, self._counts[key] = self._counts[key], self._counts[key] + 1
+        return Request(content, count)
+
+    def _rehearses(self, agent: str | None, role: str | None) -> bool:
+        from uwf_git.config.resolve import resolve_agent
+
+        with contextlib.suppress(UwfError):
+            chosen = self._override if self._override is not None else agent
+            found = resolve_agent(self._instance.config, self._workflow, role or BUNDLE, chosen)
+            return found.command == REHEARSE
+        return False
+
+    def _hand_out(self, number: int, head: Head, given: Mapping[str, Any], is_agents: bool) -> None:
+        value, step, detail = answer_of(self._instance, head)
+        log.debug("7D3KQZ8P", "call {thread} was answered before", thread=head.thread, number=number)
+        reply = Reply(detail.answer, detail.session, detail.model, notes=detail.notes)
+        asked = self._new(given["role"])
+        asked.said = value if is_agents else None
+        texts, data = ((value, detail.answer), ()) if is_agents else ((), (value,))
+        asked.heard = ConversationResult(
+            step.agent, given["role"] or "", reply, detail.extraction, texts, data, is_known=True
+        )
+        self._notify(number, {"value": value, "commit": str(head.commit), "turns": ()})
 
     def answered(self) -> list[tuple[int, dict[str, Any]]]:
         """Return new answers by call number: {value} or {error}. Raises Absent if a person is needed who
@@ -174,6 +236,15 @@ class Calls:
         """Return the turns of unanswered conversations, once settled."""
         return self._unheard
 
+    @property
+    def commits(self) -> list[str]:
+        """Return the last commits of the calls whose answers the code has, in the order in which it asked."""
+        return [self._commits[number] for number in sorted(self._commits)]
+
+    def drain(self) -> None:
+        """Wait for the agents that are at work, so that their answers are kept although the code has failed."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
     def settle(self) -> None:
         """End the conversations that the code abandoned, recording their turns and unfetched answers."""
         if self._is_settled:
@@ -202,6 +273,8 @@ class Calls:
     def _taken(self) -> tuple[int, dict[str, Any]]:
         number, answer = self._answers.popleft()
         self._pending -= 1
+        if commit := answer.get("commit"):
+            self._commits[number] = commit
         for turn in answer["turns"]:
             self._recorder.take(turn)
         return number, answer
@@ -232,7 +305,7 @@ class Calls:
         for each in spare:
             each.end(_PATIENCE)
 
-    def _read(self, number: int, text: str, role: str | None, schema: Any, prompt: str | None) -> None:
+    def _read(self, number: int, text: str, role: str | None, reading: Mapping[str, Any]) -> None:
         with self._guard:
             said = [each for each in self._conversations if each.is_idle and each.said == text]
             found = next((each for each in reversed(said) if each.role == (role or "")), None)
@@ -242,10 +315,11 @@ class Calls:
         if found is None:
             found = self._new(role)
             question = Question(self._head, self._folder, role=role, text=text)
-            if "error" in (answer := self._exchange(found, {"question": question._asdict()})):
+            order = {"question": question._asdict(), "call": None}
+            if "error" in (answer := self._exchange(found, order)):
                 self._notify(number, answer)
                 return
-        self._answer(number, found, {"schema": {} if schema is None else schema, "prompt": prompt})
+        self._answer(number, found, reading)
 
     def _answer(self, number: int, conversation: _Conversation, request: Mapping[str, Any]) -> None:
         self._notify(number, self._exchange(conversation, request))
@@ -288,6 +362,8 @@ class _Conversation:
     @property
     def told(self) -> str:
         who = (self.heard.agent if self.heard else "") or self._who
+        if self.heard is not None and self.heard.is_known:
+            return f"{who} (answered before)"
         if not who or self._process is None:
             return ""
         if self.is_cut:
