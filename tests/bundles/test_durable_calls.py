@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,22 +12,8 @@ import commands
 import pytest
 from cli_samples import write
 from conftest import Uwf
+from noting_agent import Asked, noting
 
-# Notes each prompt that it is given; fails one that the file `broken` names, hangs on one that `slow` names.
-SCRIPTED = """\
-import json, os, pathlib, sys, time
-prompt = sys.stdin.read().strip().splitlines()[-1]
-with open("asked", "a") as log:
-    log.write(prompt + "\\n")
-def told(name):
-    return pathlib.Path(name).exists() and prompt in pathlib.Path(name).read_text().split("|")
-if told("broken"):
-    sys.exit("no luck today")
-if told("slow"):
-    pathlib.Path("waits").write_text(str(os.getpid()))
-    time.sleep(600)
-print(json.dumps({"said": prompt.upper()}))
-"""
 FAN = """\
 import asyncio
 SAID = {"type": "object", "properties": {"said": {"type": "string"}}, "required": ["said"]}
@@ -45,13 +30,8 @@ async def run(input, options):
 
 
 @pytest.fixture
-def asked(uwf: Uwf, config: Callable[[str], Path]) -> Callable[[], list[str]]:
-    """Configures the agent; returns what it was asked so far, sorted."""
-    write("scripted.py", SCRIPTED)
-    config(
-        f"agents:\n  scripted: {{command: uwf-exec, args: [--stdin, prompt, {sys.executable}, scripted.py]}}\n"
-    )
-    return lambda: sorted(Path("asked").read_text().splitlines()) if Path("asked").exists() else []
+def asked(config: Callable[[str], Path]) -> Asked:
+    return noting(config)
 
 
 def begun(uwf: Uwf) -> str:
@@ -68,7 +48,7 @@ def calls_of(uwf: Uwf, thread: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def test_only_the_call_that_failed_is_asked_again(uwf: Uwf, asked: Callable[[], list[str]]) -> None:
+def test_only_the_call_that_failed_is_asked_again(uwf: Uwf, asked: Asked) -> None:
     thread = begun(uwf)
     Path("broken").write_text("two")
     error = uwf("thread", "step", thread, check=6).error
@@ -98,7 +78,7 @@ def test_only_the_call_that_failed_is_asked_again(uwf: Uwf, asked: Callable[[], 
     uwf("verify", "--strict")
 
 
-def test_answers_outlive_a_kill_of_everything_at_once(uwf: Uwf, asked: Callable[[], list[str]]) -> None:
+def test_answers_outlive_a_kill_of_everything_at_once(uwf: Uwf, asked: Asked) -> None:
     thread = begun(uwf)
     Path("slow").write_text("three")
     step = commands.begin("thread", "step", thread, start_new_session=True)
@@ -115,9 +95,7 @@ def test_answers_outlive_a_kill_of_everything_at_once(uwf: Uwf, asked: Callable[
     assert uwf("thread", "steps", thread).json[0]["output"]["all"] == ["ONE", "TWO", "THREE", "ONE"]
 
 
-def test_forks_share_what_was_answered_before_they_parted_and_it_is_paid_once(
-    uwf: Uwf, asked: Callable[[], list[str]]
-) -> None:
+def test_forks_share_what_was_answered_before_they_parted_and_it_is_paid_once(uwf: Uwf, asked: Asked) -> None:
     thread = begun(uwf)
     uwf("thread", "step", thread)
     Path("asked").unlink()
@@ -127,9 +105,7 @@ def test_forks_share_what_was_answered_before_they_parted_and_it_is_paid_once(
     assert uwf("thread", "steps", fork).json[0]["output"] == uwf("thread", "steps", thread).json[0]["output"]
 
 
-def test_a_call_is_stepped_by_its_caller_alone_and_ends_with_it(
-    uwf: Uwf, asked: Callable[[], list[str]]
-) -> None:
+def test_a_call_is_stepped_by_its_caller_alone_and_ends_with_it(uwf: Uwf, asked: Asked) -> None:
     thread = begun(uwf)
     Path("broken").write_text("two")
     uwf("thread", "step", thread, check=6)

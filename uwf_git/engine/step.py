@@ -689,6 +689,9 @@ class _Run:
             after = append_step(instance, self._at, node, step, (merge,) if merge else self._calls())
         except (AgentFailed, NotFound) as error:
             self._raise_if_interrupted(made)
+            if isinstance(error, AgentFailed) and error.absence is not None:
+                self._keep(made, AgentFailed(INTERRUPTED))
+                raise error.absence from None
             raise self._failed(made, error) from None
         except (HeadMoved, Killed, Paused):  # and the agent's work is kept
             instance.runs.clear(self._thread)

@@ -26,8 +26,9 @@ from uwf_git.engine.kit.extract import ExpectedOutput, judge, sum_tokens, sum_us
 from uwf_git.engine.kit.record import Recorder
 from uwf_git.engine.trust import require_trusted
 from uwf_git.ext.code.asking import asking
-from uwf_git.ext.code.calls import Calls, ConversationResult
+from uwf_git.ext.code.calls import Calls, ConversationResult, tokens_of
 from uwf_git.ext.code.live import Live
+from uwf_git.ext.code.script import is_script
 from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import REHEARSE, Detail, Step, TurnRecord
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
     from uwf_git.store.private import EngineOrder
 
+_LOGGED = 20  # of a script's lines, how many its step keeps
 _NAMED = 20  # of those whom the code asked, how many a note names
 MOST_CONTENT = 4 << 20  # characters of a step's content
 _HINT = "a bundle yields {role, content, meta}, as its descriptor says"
@@ -106,7 +108,7 @@ class CodeAgent(Agent):
                 rounds_left=rounds,
             )
             calls = stack.enter_context(
-                closing(Calls(instance, at, order, recorder, cwd or Path.cwd(), args))
+                closing(Calls(instance, at, order, recorder, cwd or Path.cwd(), args, live.is_script))
             )
             try:
                 said = live.hear(calls if rounds != 0 else None, recorder.show)
@@ -121,7 +123,8 @@ class CodeAgent(Agent):
                     each.agent == REHEARSE and each.texts for each in calls.heard
                 )
                 agent = _author(made, calls.heard, is_generated)
-                node = _stored(instance, at, order, made, agent, calls, recorder, live.notes)
+                notes = (*live.notes, *(_log(live) if live.is_script else ()))
+                node = _stored(instance, at, order, made, agent, calls, recorder, notes)
             except OutOfRounds:
                 raise _over(at) from None
             except StoreUnwritable:
@@ -153,8 +156,15 @@ def begin(instance: Instance, at: Position) -> Live:
     own = (instance.location.root, instance.location.git_dir)
     program = program_of(code.language, instance.config)
     confined = confine(instance.config, instance.environ, program, grants, own)
-    options = {"threadId": at.head.thread, "maxRounds": history.start.max_rounds or code.max_rounds}
+    options: dict[str, Any] = {
+        "threadId": at.head.thread,
+        "maxRounds": history.start.max_rounds or code.max_rounds,
+    }
+    by_script = is_script(source, code.language)
+    if by_script:
+        options = {"args": arguments(history.start.prompt), **_budget(instance, at)}
     order = {
+        "script": by_script,
         "type": "start",
         "name": f"{history.workflow.name}.{suffix}",
         "source": source.decode("utf-8", "replace"),
@@ -165,6 +175,23 @@ def begin(instance: Instance, at: Position) -> Live:
     return Live(confined, order, grants.timeout)
 
 
+def arguments(prompt: str) -> Any:
+    """Return a script's `args`: the prompt, or the value that it is as a JSON object or list; None for `null`."""
+    if prompt.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError, RecursionError):
+            return json.loads(prompt)
+    return None if prompt.strip() == "null" else prompt
+
+
+def _budget(instance: Instance, at: Position) -> dict[str, Any]:
+    """Return the tokens that a thread has spent, and may spend."""
+    from uwf_git.engine.status import standing_of
+
+    standing = standing_of(instance, at.head)
+    limit = standing.limits.get("maxTokens") if standing is not None else None
+    return {"spent": tokens_of(instance, at.head), "total": limit.value if limit is not None else None}
+
+
 def _past(instance: Instance, at: Position) -> list[dict[str, Any]]:
     answer = instance.threads.answer
     return [
@@ -172,6 +199,12 @@ def _past(instance: Instance, at: Position) -> list[dict[str, Any]]:
         for step in at.history.steps
         if step.remark is None
     ]
+
+
+def _log(live: Live) -> list[str]:
+    """Return the last lines that a script logged."""
+    lines = live.printed[0].splitlines()
+    return [one_line(each, 200) for each in lines[-_LOGGED:] if each.strip()]
 
 
 def _kept(instance: Instance, at: Position) -> Running | None:

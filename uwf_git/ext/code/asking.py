@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.base.errors import AgentFailed, Busy, Invalid, UwfError
+from uwf_git.base.errors import Absent, AgentFailed, Busy, Invalid, UwfError
 from uwf_git.config.known_agents import BUNDLES
 from uwf_git.engine import calls
 from uwf_git.engine.calls import CallState, Request
@@ -17,7 +17,7 @@ from uwf_git.engine.kit.record import Recorder
 from uwf_git.engine.step import step_without_hooks
 from uwf_git.format.cbor import normalise
 from uwf_git.format.kinds import Detail, Step, TurnRecord
-from uwf_git.format.types import END, RESULT, STEPNODE
+from uwf_git.format.types import END, QUESTION, RESULT, STEPNODE
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import Hash
@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 Heard = Callable[[], tuple[str, Detail, Sequence[TurnRecord]]]
 """Returns the agent's name and the conversation so far."""
 _PATIENCE = 0.5  # seconds
+
+
+class Suspended(Exception):
+    """An agent, or a person in its place, has to be given an answer: `question` is the reserved output, `role` who
+    asks."""
+
+    def __init__(self, question: Any, role: str) -> None:
+        super().__init__()
+        self.question = question
+        self.role = role
 
 
 class Asking:
@@ -46,8 +56,13 @@ class Asking:
         head, history = at
         recorder = Recorder(instance, head.thread, order.name)
         recorder.head = head.node
+        role, kind = END, RESULT
         try:
             value = normalise(self._act(head, recorder))
+        except Suspended as suspended:
+            roles = history.workflow.roles
+            role = suspended.role if suspended.role in roles else next(iter(roles))
+            kind, value = QUESTION, suspended.question
         except UwfError as error:
             self.error = error
             _, said, turns = self._heard()
@@ -58,9 +73,9 @@ class Asking:
             raise AttemptFailed(error, detail) from None
         agent, said, turns = self._heard()
         detail = recorder.detail(said, turns, order, head.node)
-        output = recorder.put(RESULT, recorder.redact(value, "output"))
+        output = recorder.put(kind, recorder.redact(value, "output"))
         by = recorder.redact(agent, "agent") or BUNDLES
-        made = Step(history.start_hash, history.prev, END, output, detail, by)
+        made = Step(history.start_hash, history.prev, role, output, detail, by)
         node = recorder.put(STEPNODE, made.payload())
         recorder.settle(order, node, detail)
         return node
@@ -100,7 +115,12 @@ def answer(
         instance.kept = {state.thread: made}
         try:
             outcome = step_without_hooks(instance, state.thread, cwd=cwd, wait=_PATIENCE)
-            return outcome.position.head, True
+            if outcome.done:
+                return outcome.position.head, True
+            raise Absent(
+                f"call {state.thread} waits for an answer: {outcome.outlook.question}",
+                f"uwf thread answer {state.thread} -m TEXT, then: uwf thread run {at.head.thread}",
+            )
         except Busy:
             time.sleep(_PATIENCE)  # a run that shares the past asks the same
         except Invalid:

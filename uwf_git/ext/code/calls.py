@@ -21,12 +21,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
-from uwf_git.base.errors import Absent, AgentFailed, Invalid, UwfError
+from uwf_git.base.errors import Absent, AgentFailed, Invalid, Throttled, UwfError
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import encodable, last_line, one_line
 from uwf_git.engine.calls import Request, find, root_of
+from uwf_git.engine.kit.extract import sum_usage
+from uwf_git.engine.thread_spending import account
+from uwf_git.engine.trust import require_trusted
 from uwf_git.ext.code.asking import answer_of
 from uwf_git.ext.code.conversation import Question
+from uwf_git.ext.code.script import AGENT, is_script
 from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import REHEARSE, TurnRecord, parse_detail, parse_turn
@@ -43,7 +47,7 @@ if TYPE_CHECKING:
     from uwf_git.store.private import EngineOrder
 
 AT_ONCE = 8
-"""Conversations in which somebody speaks at the same time; more wait for their turn."""
+"""Conversations in which somebody speaks at the same time, twice as many of a script; more wait for their turn."""
 _IDLE = 4  # idle conversations kept for corrections when another begins
 _PATIENCE = 5.0  # seconds for a finished conversation to exit
 _TEXTS = {"agent": ("agent", "role", "prompt", "systemPrompt"), "extract": ("text", "role", "prompt")}
@@ -75,10 +79,17 @@ class Calls:
         recorder: Recorder,
         cwd: Path,
         override: Sequence[str] = (),
+        is_script: bool = False,
     ) -> None:
+        self._is_script = is_script
+        self._spent = tokens_of(instance, at.head) if is_script else 0
+        self.absence: Absent | None = None
+        self.absent = 0
         self._thread = at.head.thread
         self._instance = instance
         self._workflow = at.history.workflow.name
+        code = at.history.workflow.code
+        self._language = code.language if code is not None else ""
         self._root = root_of(instance, at.head.commit)
         self._counts: Counter[str] = Counter()
         self._commits: dict[int, str] = {}
@@ -90,7 +101,7 @@ class Calls:
         self._log = instance.runs.log(self._thread)
         self._environ = {**os.environ, **instance.location.environment()}
         self._environ[NONCE_VARIABLE] = instance.runs.nonce(self._thread)
-        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._pool = ThreadPoolExecutor(AT_ONCE * (1 + is_script))
         self._guard = threading.Lock()
         self._conversations: list[_Conversation] = []
         self._answers: deque[tuple[int, dict[str, Any]]] = deque()
@@ -113,19 +124,15 @@ class Calls:
         """Start call `number`: {what: agent, agent, role, prompt, systemPrompt, schema} or {what: extract,
         schema, prompt, text, role}. Raises AgentFailed for others."""
         what = message.get("what")
+        if self._is_script:
+            self._put_script(number, message)
+            return
         names = _TEXTS.get(what) if isinstance(what, str) else None
         if names is None:
             raise AgentFailed(
                 f"the code asked for {str(what)[:40]!r}, which is neither an agent nor an extraction"
             )
-        given = {name: message.get(name) for name in names}
-        for name, value in given.items():
-            if not isinstance(value, str | None):
-                raise AgentFailed(f"the code called an agent with a {name} that is not text")
-            if value is not None and encodable(value) != value:
-                raise AgentFailed(
-                    f"the code called an agent with a {name} that holds an incomplete character"
-                )
+        given = _texts(message, names)
         schema = message.get("schema")
         if not isinstance(schema, dict | bool | None):
             raise AgentFailed(
@@ -133,7 +140,8 @@ class Calls:
             )
         if what == "agent" and not any(given[name] for name in ("role", "prompt", "systemPrompt")):
             raise AgentFailed("the code asked an agent nothing", "name a role, or give a prompt")
-        request = self._request({"what": what, **given, "schema": schema})
+        is_rehearsed = self._rehearses(given.get("agent"), given["role"] or BUNDLE)
+        request = self._request({"what": what, **given, "schema": schema, "at": self._head}, is_rehearsed)
         self._pending += 1
         if (known := find(self._instance, self._root, request)).is_answered:
             assert known.head is not None
@@ -162,13 +170,79 @@ class Calls:
             }
             self._do(self._readings, lambda: self._read(number, text, role, reading))
 
-    def _request(self, given: Mapping[str, Any]) -> Request:
+    def _put_script(self, number: int, message: Mapping[str, Any]) -> None:
+        if message.get("what") == "workflow":
+            self._hand_out_script(number, message.get("name"))
+            return
+        given = _texts(message, ("prompt", "label", "phase", "model", "effort", "isolation", "agentType"))
+        schema = message.get("schema")
+        if message.get("what") != "script" or given["prompt"] is None or not isinstance(schema, dict | None):
+            raise AgentFailed("the script asked for what is neither an agent nor a workflow")
+        agent, plays = self._who(given["agentType"], given["model"])
+        asked = {"what": "script", **given, "schema": schema}
+        for name in ("label", "phase"):
+            del asked[name]
+        request = self._request(asked, self._rehearses(agent, plays))
+        self._pending += 1
+        if (known := find(self._instance, self._root, request)).is_answered:
+            assert known.head is not None
+            self._hand_out(number, known.head, {"role": None}, is_agents=True)
+            return
+        question = Question(
+            self._head,
+            self._folder,
+            self._override,
+            agent,
+            prompt=given["prompt"],
+            schema=schema,
+            plays=plays,
+            isolation=given["isolation"] or "",
+        )
+        who = self._override or agent or given["label"] or plays
+        conversation = self._new(None, one_line(who, 60))
+        order = {"question": question._asdict(), "call": list(request)}
+        self._do(self._questions, lambda: self._answer(number, conversation, order))
+
+    def _who(self, *names: str | None) -> tuple[str | None, str]:
+        """Return the agent and the role for an agent type and a model: what agentOverrides or agents has for either,
+        else the workflow's or the default agent."""
+        from uwf_git.config.resolve import known_agent, overriding
+
+        config = self._instance.config
+        for name in filter(None, names):
+            if overriding(config, self._workflow, name)[0] is not None:
+                return None, name
+            if known_agent(config, name) is not None:
+                return name, name
+        return None, AGENT
+
+    def _hand_out_script(self, number: int, name: Any) -> None:
+        instance = self._instance
+        version = instance.registry.current(name if isinstance(name, str) else "")
+        workflow = instance.registry.workflow(version.hash)
+        source = instance.registry.code_of(version.hash) if workflow.code is not None else b""
+        if (
+            workflow.code is None
+            or workflow.code.language != self._language
+            or not is_script(source, self._language)
+        ):
+            raise AgentFailed(
+                f"workflow {one_line(str(name), 60)} is not a script in {self._language}",
+                "make it an agent: uwf-workflow NAME",
+            )
+        require_trusted(instance, workflow)
+        self._pending += 1
+        suffix = workflow.file.partition(".")[2]
+        value = {"source": source.decode("utf-8", "replace"), "file": f"{workflow.name}.{suffix}"}
+        self._notify(number, {"value": value, "turns": ()})
+
+    def _request(self, given: Mapping[str, Any], is_rehearsed: bool) -> Request:
         """Return what identifies a call: all that its agent is told, which depends on the history."""
         content = {key: value for key, value in given.items() if value is not None}
         if "text" in content:
             content["text"] = hashlib.sha256(content["text"].encode()).hexdigest()
-        content = self._instance.redactor.value({**content, "at": self._head})[0]
-        if self._rehearses(given.get("agent"), given.get("role")):
+        content = self._instance.redactor.value(content)[0]
+        if is_rehearsed:
             content["rehearsed"] = True
         try:
             content = normalise(content)
@@ -180,12 +254,12 @@ class Calls:
         count, self._counts[key] = self._counts[key], self._counts[key] + 1
         return Request(content, count)
 
-    def _rehearses(self, agent: str | None, role: str | None) -> bool:
+    def _rehearses(self, agent: str | None, role: str) -> bool:
         from uwf_git.config.resolve import resolve_agent
 
         with contextlib.suppress(UwfError):
             chosen = self._override if self._override is not None else agent
-            found = resolve_agent(self._instance.config, self._workflow, role or BUNDLE, chosen)
+            found = resolve_agent(self._instance.config, self._workflow, role, chosen)
             return found.command == REHEARSE
         return False
 
@@ -194,8 +268,9 @@ class Calls:
         log.debug("7D3KQZ8P", "call {thread} was answered before", thread=head.thread, number=number)
         reply = Reply(detail.answer, detail.session, detail.model, notes=detail.notes)
         asked = self._new(given["role"])
-        asked.said = value if is_agents else None
-        texts, data = ((value, detail.answer), ()) if is_agents else ((), (value,))
+        asked.said = value if is_agents and not self._is_script else None
+        is_text = is_agents and isinstance(value, str)
+        texts, data = ((value, detail.answer), ()) if is_text else ((), (value,))
         asked.heard = ConversationResult(
             step.agent, given["role"] or "", reply, detail.extraction, texts, data, is_known=True
         )
@@ -210,13 +285,33 @@ class Calls:
         while self._answers:
             number, answer = self._taken()
             if answer.get("absent"):
-                raise Absent(answer["error"], answer["hint"])
-            if "error" in answer:
-                hint = answer.get("hint")
-                found.append((number, {"error": f"{answer['error']} — {hint}" if hint else answer["error"]}))
-            else:
-                found.append((number, {"value": answer["value"]}))
+                absence = Absent(answer["error"], answer["hint"])
+                if not self._is_script:
+                    raise absence
+                self._pending += 1
+                self.absent += 1
+                self.absence = self.absence or absence
+                continue
+            found.append((number, self._told(answer)))
         return found
+
+    def _told(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an answer as the code hears it. A script hears null of an agent that failed."""
+        spent = {"spent": self._spent + self._used()} if self._is_script else {}
+        if "error" not in answer:
+            return {"value": answer["value"], **spent}
+        said = f"{answer['error']} — {answer['hint']}" if answer.get("hint") else answer["error"]
+        if not self._is_script or answer.get("thrown"):
+            return {"error": said, **spent}
+        if answer.get("throttled"):
+            failure = AgentFailed(answer["error"], answer["hint"])
+            failure.throttled = Throttled(*answer["throttled"])
+            raise failure
+        return {"value": None, **spent}
+
+    def _used(self) -> int:
+        usage = sum_usage([each.reply for each in self.heard if not each.is_known])
+        return usage.input + usage.output if usage is not None else 0
 
     @property
     def heard(self) -> list[ConversationResult]:
@@ -341,6 +436,23 @@ class Calls:
             os.write(self._wake, b".")
 
 
+def tokens_of(instance: Instance, head: Head) -> int:
+    """Return the tokens that a thread has spent."""
+    lines = account(instance, head).spent.lines
+    return sum(line.tokens.input + line.tokens.output for line in lines)
+
+
+def _texts(message: Mapping[str, Any], names: Sequence[str]) -> dict[str, str | None]:
+    """Return these texts of a call. Raises AgentFailed."""
+    given = {name: message.get(name) for name in names}
+    for name, value in given.items():
+        if not isinstance(value, str | None):
+            raise AgentFailed(f"the code called an agent with a {name} that is not text")
+        if value is not None and encodable(value) != value:
+            raise AgentFailed(f"the code called an agent with a {name} that holds an incomplete character")
+    return given
+
+
 class _Conversation:
     """A process of `conversation.py` for the agent `who`, "" to read a text. `said` is its answer, `heard` the
     result; `is_cut`: it was interrupted."""
@@ -412,7 +524,7 @@ class _Conversation:
         self._turns = (*self._turns, *new)
         reply = Reply.of(detail, self._turns)
         if "error" not in answer:
-            if "question" in request:
+            if "question" in request and isinstance(answer["value"], str):
                 self.said = answer["value"]
             else:
                 self._data = (*self._data, answer["value"])

@@ -31,19 +31,19 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import lifetime
-from uwf_git.base.errors import Absent, AgentFailed, UwfError
+from uwf_git.base.errors import AgentFailed, Invalid, UwfError, Waiting
 from uwf_git.base.text import closest, one_line
 from uwf_git.engine.calls import Request
 from uwf_git.engine.kit.agent import Conversation, detail_of, read_output
 from uwf_git.engine.kit.context import PastRun, Resume, SessionState
-from uwf_git.engine.kit.extract import sum_tokens
+from uwf_git.engine.kit.extract import ExtractionFailed, sum_tokens
 from uwf_git.engine.kit.memory import is_full
 from uwf_git.engine.kit.record import Recorder, broken_off
-from uwf_git.ext.code.asking import Heard, answer, answer_of
+from uwf_git.ext.code.asking import Heard, Suspended, answer, answer_of
 from uwf_git.format.ids import ThreadId, parse_thread_id
-from uwf_git.format.kinds import Detail, Role, TurnRecord, Usage, parse_step
+from uwf_git.format.kinds import HUMAN, Detail, Role, TurnRecord, Usage, asks_human, parse_step
 from uwf_git.format.schema import Schema
-from uwf_git.format.types import BUNDLE, RESULT
+from uwf_git.format.types import BUNDLE, RESULT, SUSPEND, USER
 from uwf_git.kit import Agent, Context, Reply
 from uwf_git.store.private import EngineOrder
 
@@ -58,7 +58,8 @@ class Question(NamedTuple):
 
     `override` is the user's agent for the step, `agent` the code's; by default the role's. Without a `role`
     the agent gets only the `prompt`; with one, it is the instruction, and `system` replaces the workflow's.
-    The answer must match `schema`, else the role's. With a `text`, that is the answer.
+    The answer must match `schema`, else the role's. With a `text`, that is the answer. A script's agent `plays` the
+    role for which agentOverrides names it, and answers with text, or with data that match the `schema`.
     """
 
     head: str
@@ -70,6 +71,8 @@ class Question(NamedTuple):
     system: str | None = None
     schema: Any = None
     text: str | None = None
+    plays: str = ""
+    isolation: str = ""
 
 
 class _OfCommand(Conversation):
@@ -136,7 +139,6 @@ class _Asked:
 
     def begin(self, asks: Question) -> str:
         """Ask the agent. The code's own words are recorded as a turn, since no history determines them."""
-        from uwf_git.engine.kit.extract import ExtractionFailed
         from uwf_git.engine.slots import agent_slot
 
         if self._conversation is None:
@@ -161,7 +163,6 @@ class _Asked:
         if self._conversation is None:
             return self._extracted(schema, prompt)
         from uwf_git.engine.kit.data import wanted
-        from uwf_git.engine.kit.extract import ExtractionFailed
         from uwf_git.engine.slots import agent_slot
 
         last = self._reply
@@ -200,7 +201,6 @@ class _Asked:
 def _open(
     instance: Instance, thread: ThreadId, asks: Question, call: Head | None, stack: ExitStack
 ) -> tuple[_Asked, str]:
-    from uwf_git.config.resolve import resolve_agent
     from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.default_agent import refuse_to_make_up
     from uwf_git.engine.performer import embedded
@@ -212,7 +212,7 @@ def _open(
     if asks.text is not None:
         config = AgentConfig("", "", (), None)
     else:
-        config = resolve_agent(instance.config, at.history.workflow.name, role.name, _chosen(instance, asks))
+        config = _agent_of(instance, at.history, asks)
         refuse_to_make_up(instance, at, role.name, config)
     performer = embedded(config.command)
     args = config.args if performer else ()
@@ -230,6 +230,13 @@ def _open(
     os.chdir(asks.cwd)
     conversation = stack.enter_context(closing(teller.converse(ctx))) if config.command else None
     return _Asked(ctx, recorder, conversation, config.command), name
+
+
+def _agent_of(instance: Instance, history: History, asks: Question) -> AgentConfig:
+    from uwf_git.config.resolve import resolve_agent
+
+    role = asks.plays or asks.role or BUNDLE
+    return resolve_agent(instance.config, history.workflow.name, role, _chosen(instance, asks))
 
 
 def _left(instance: Instance, thread: ThreadId, call: Head, agent: str, ctx: Context) -> Resume | None:
@@ -312,13 +319,38 @@ class _Calls:
         asks = Question(**question)
         self._cwd = Path(asks.cwd)
 
-        def ask(head: Head | None, recorder: Recorder | None) -> str:
+        def ask(head: Head | None, recorder: Recorder | None) -> Any:
+            if asks.plays and head is not None and recorder is not None:
+                return self._scripted(instance, asks, head, recorder)
             self._asked, self.name = _open(instance, self._thread, asks, head, self._stack)
             if recorder is not None:
                 self._asked.also(recorder)
             return self._asked.begin(asks)
 
         return ask(None, None) if call is None else self._answer(call, ask, self.heard, asks)
+
+    def _scripted(self, instance: Instance, asks: Question, head: Head, recorder: Recorder) -> Any:
+        """Ask for a script: for a text, or data that obey a schema. Raises Suspended for a question to a person, whose
+        answer the call's history has the next time."""
+        history = instance.threads.history(head)
+        last = history.steps[-1] if history.steps else None
+        said = str(last.output.get("answer", "")) if last is not None and last.role == USER else None
+        parent = instance.threads.history(instance.threads.active_head(self._thread))
+        if _agent_of(instance, parent, asks).command == HUMAN:
+            self.name = HUMAN
+            if said is None:
+                raise Suspended({"$status": SUSPEND, "question": asks.prompt}, asks.plays)
+            return _of_person(asks, said)
+        if said is not None:
+            question = history.steps[-2].output.get("question", "")
+            asks = asks._replace(prompt=f"{asks.prompt}\n\nYou asked: {question}\n\nThe answer: {said}")
+        self._asked, self.name = _open(instance, self._thread, asks, head, self._stack)
+        self._asked.also(recorder)
+        value = self._asked.begin(asks)
+        output = self._asked.read(asks.schema, "") if asks.schema is not None else _question_in(value)
+        if asks_human(output):
+            raise Suspended(output, asks.plays)
+        return value if asks.schema is None else output
 
     def read(self, schema: Any, prompt: str, call: Sequence[Any]) -> Any:
         """Extract an output. Only what an agent or model was asked for becomes a call."""
@@ -367,6 +399,27 @@ class _Calls:
         return value
 
 
+def _of_person(asks: Question, said: str) -> Any:
+    """Return a person's answer to a script. Raises Suspended, with what is wrong with it, if it breaks the schema."""
+    from uwf_git.engine.kit.extract import ExpectedOutput, judge
+
+    if asks.schema is None:
+        return said
+    verdict = judge(Reply(said), ExpectedOutput(Role(BUNDLE, "", RESULT), Schema(asks.schema)))
+    if verdict.problems:
+        wrong = f"The last answer did not fit: {verdict.problems[0]}"
+        raise Suspended({"$status": SUSPEND, "question": f"{asks.prompt}\n\n{wrong}"}, asks.plays)
+    return verdict.output
+
+
+def _question_in(text: str) -> Any:
+    """Return the reserved question that a text is, else None."""
+    try:
+        return json.loads(text) if SUSPEND in text else None
+    except (ValueError, RecursionError):
+        return None
+
+
 def main(argv: Sequence[str]) -> int:
     lifetime.own()
     thread = parse_thread_id(argv[0])
@@ -378,7 +431,10 @@ def main(argv: Sequence[str]) -> int:
         try:
             said: dict[str, Any] = {"value": act()}
         except UwfError as error:
-            said = {"error": error.message, "hint": error.hint, "absent": isinstance(error, Absent)}
+            said = {"error": error.message, "hint": error.hint, "absent": isinstance(error, Waiting)}
+            said["thrown"] = isinstance(error, ExtractionFailed | Invalid)
+            throttled = error.throttled if isinstance(error, AgentFailed) else None
+            said["throttled"] = list(throttled) if throttled is not None else None
         agent, detail, turns = calls.heard()
         said |= {"commit": calls.commit, "agent": agent, "detail": detail.payload()}
         said["turns"] = [turn.payload() for turn in turns]
