@@ -94,7 +94,7 @@ class CodeAgent(Agent):
         AttemptFailed otherwise, OutOfRounds beyond its last round."""
         head, history = at
         if is_call(instance, head):
-            return asking(instance, head).perform(instance, at, order)
+            return asking(instance, head).perform(instance, at, order, cwd or Path.cwd())
         recorder = recorder or Recorder(instance, head.thread, self.name)
         rounds = _rounds(at)
         with ExitStack() as kept, ExitStack() as stack:
@@ -176,11 +176,11 @@ def begin(instance: Instance, at: Position) -> Live:
 
 
 def arguments(prompt: str) -> Any:
-    """Return a script's `args`: the prompt, or the value that it is as a JSON object or list; None for `null`."""
-    if prompt.lstrip()[:1] in ("{", "["):
-        with suppress(ValueError, RecursionError):
-            return json.loads(prompt)
-    return None if prompt.strip() == "null" else prompt
+    """Return a script's `args`: the prompt's value if it is JSON, else the prompt. `null` is none."""
+    try:
+        return json.loads(prompt)
+    except (ValueError, RecursionError):
+        return prompt
 
 
 def _budget(instance: Instance, at: Position) -> dict[str, Any]:
