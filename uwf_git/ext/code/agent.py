@@ -120,7 +120,7 @@ class CodeAgent(Agent):
                 made = result_of(said.value) if said.ended else step_of(instance, history, said.value)
                 calls.settle()
                 is_generated = bool(running and running.is_generated) or any(
-                    each.agent == REHEARSE and each.texts for each in calls.heard
+                    each.agent == REHEARSE and (each.texts or each.data) for each in calls.heard
                 )
                 agent = _author(made, calls.heard, is_generated)
                 notes = (*live.notes, *(_log(live) if live.is_script else ()))
@@ -328,7 +328,9 @@ def _author(made: CodeResult, heard: Sequence[ConversationResult], is_generated:
     code. Partly generated steps must be exactly an agent's words."""
     text = made.answer.strip()
     # The last one first.
-    answered: list[ConversationResult] = [each for each in reversed(heard) if each.agent and each.texts]
+    answered: list[ConversationResult] = [
+        each for each in reversed(heard) if each.agent and (each.texts or each.data)
+    ]
     if any(each.agent == REHEARSE for each in answered):
         return REHEARSE
     for each in answered:

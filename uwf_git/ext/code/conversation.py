@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 
+_RETURNED = "(Your last message is handed to a script, as it is: give the result itself, without a preamble.)"
+
+
 class Question(NamedTuple):
     """A question to an agent on `head`, in the folder `cwd`.
 
@@ -287,6 +290,8 @@ def _role(history: History, asks: Question) -> Role:
 def _describe(asks: Question) -> str:
     from uwf_git.engine.kit.format import format_instruction
 
+    if asks.plays and asks.schema is None:
+        return f"{_RETURNED}\n\n{asks.prompt}"
     deliverable = "" if asks.schema is None else f"# Deliverable format\n\n{format_instruction(asks.schema)}"
     return "\n\n".join(filter(None, (deliverable, asks.system, asks.prompt)))
 
