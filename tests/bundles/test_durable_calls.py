@@ -13,6 +13,7 @@ import git_servers
 import pytest
 from cli_samples import write
 from conftest import Uwf
+from model_server import ModelServer, says
 from noting_agent import Asked, noting
 from two_machines import Machine
 
@@ -187,3 +188,36 @@ def test_an_answer_that_is_not_such_as_was_asked_for_is_found(uwf: Uwf, instance
         ("wrong-output", one.head.thread),
         ("wrong-parent", other.head.thread),
     }
+
+
+READS = """\
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+descriptor = {"name": "reads", "description": "Reads.", "roles": {"reader": {"description": "reads", "schema": CITY}}}
+
+async def run(input, options):
+    city = await options.extract(CITY, "Where is it?", "In Paris, they say.")
+    await options.agents.scripted(prompt="two", schema={"type": "object", "required": ["said"]})
+    yield {"role": "reader", "content": "", "meta": city}
+"""
+
+
+def test_what_a_call_cost_is_counted_once_however_often_its_step_is_tried(
+    uwf: Uwf, config: Callable[[str], Path], server: ModelServer, root: Path
+) -> None:
+    models = (
+        f"providers: {{local: {{baseUrl: '{server.openai_url}', apiKeyEnv: LOCAL_KEY}}}}\n"
+        "models: {small: {provider: local, name: tiny}}\ndefaultModel: small\n"
+    )
+    asked = noting(config, models)
+    (root / ".env").write_text("LOCAL_KEY=sk-secret-0123456789\n")
+    server.play([says('{"city": "Paris"}', usage={"prompt_tokens": 30, "completion_tokens": 4})])
+    uwf("workflow", "put", write("reads.py", READS))
+    thread = uwf("thread", "start", "reads", "-p", "x").json["thread"]
+    Path("broken").write_text("two")
+    uwf("thread", "step", thread, check=6)
+    Path("broken").unlink()
+    uwf("thread", "step", thread)
+    assert asked() == ["two", "two"] and len(server.asked) == 1
+    for of in ((thread,), ()):
+        total = uwf("stats", *of).json["total"]
+        assert (total["input"], total["output"]) == (30, 4)
