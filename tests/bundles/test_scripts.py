@@ -192,6 +192,7 @@ return { one, person };
     error = uwf("thread", "run", thread, check=5).error
     assert error["code"] == "waiting" and "Is it fine?" in error["message"]
     assert asked() == ["after", "one"]
+    assert uwf("thread", "show", thread).json["status"] == "waiting"
     call = error["hint"].split()[3]
     uwf("thread", "answer", call, "-m", "maybe")
     assert "did not fit" in uwf("thread", "run", thread, check=5).error["message"]

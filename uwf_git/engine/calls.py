@@ -117,6 +117,13 @@ def left(instance: Instance, head: Head) -> list[Head]:
     ]
 
 
+def waits_for_call(instance: Instance, head: Head) -> bool:
+    """Return whether the last try of a code workflow's step ended as a person has to answer a call."""
+    if not is_code(instance, head) or instance.attempts.last(head) is None:
+        return False
+    return any(each.row.asks for each in left(instance, head))
+
+
 def calls_of(instance: Instance, head: Head) -> list[ThreadId]:
     """Return the calls that a thread, or another with the same first commit, asked, as far as they are not folded."""
     return [each.thread for each in _of_root(instance, head, (layout.THREADS, layout.ARCHIVE))]
