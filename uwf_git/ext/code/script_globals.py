@@ -1,4 +1,4 @@
-"""What a workflow script in Python is given: agent, parallel, pipeline, phase, log, args, budget and workflow, as
+"""The globals of a workflow script in Python: agent, parallel, pipeline, phase, log, args, budget and workflow, as
 `script.mjs` gives them to one in JavaScript. It is copied beside the harness, so it imports nothing of uwf_git."""
 
 from __future__ import annotations
