@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
-from uwf_git.format.fan_out import Branch, branch_id
+from uwf_git.format.fan_out import Branch, branch_id, branch_index
 from uwf_git.format.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id, time_of
 from uwf_git.format.kinds import SUBWORKFLOW, StepContext, parse_start, parse_step, parse_workflow, title_of
 from uwf_git.format.types import BRANCH_START, END, USER, start_node
-from uwf_git.git.objects import Stamp
+from uwf_git.git.objects import Person, Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry, forked_at
@@ -114,11 +114,31 @@ class Threads(Histories):
         raise NotFound(f"no thread {text}: there are {count}", "see: uwf thread list --all")
 
     def newest(self) -> Iterator[ThreadId]:
-        """Yield the threads of `@`, `@2` and so on."""
+        """Yield the threads of `@`, `@2` and so on: those that no other thread began."""
         sessions = Sessions(self._repository.private)
         for thread in sorted(self.ids(), reverse=True):
-            if not sessions.owner(SUBWORKFLOW, thread):
+            if not sessions.owner(SUBWORKFLOW, thread) and not self._is_branch(thread):
                 yield thread
+
+    def _is_branch(self, thread: ThreadId) -> bool:
+        with contextlib.suppress(UwfError):  # a damaged thread is listed too
+            return self.fork_of(self.head(thread)) is not None
+        return False
+
+    def fork_of(self, head: Head) -> tuple[Oid, int] | None:
+        """Return the commit of the fork that a thread is a branch of, and its index there. None for other threads, and
+        for forks of branches, which no join waits for."""
+        start = head.row.start
+        known = self._store.index.node(start) if start is not None else None
+        if start is None or known is None or known[0] != BRANCH_START:
+            return None
+        for row in self._store.index.commits_of(start):
+            if row.kind == "start" and row.merged is not None:
+                fork = Oid(raw=row.merged)
+                index = branch_index(str(fork), self._store.index_commit(fork).time, head.thread)
+                if index is not None:
+                    return fork, index
+        return None
 
     def exists(self, thread: ThreadId) -> bool:
         return self._tips(thread) != (None, None) or self._store.folded(thread) is not None
@@ -348,15 +368,20 @@ class Threads(Histories):
     ) -> list[ThreadId]:
         """Begin branches of a fork's commit, by their indexes, with one write: each of a workflow's version, by the
         type and payload of its StartNode. Makes `refs/uwf/threads/<id>` for each of which there is none; returns the
-        ids."""
-        when = self._repository.commit(fork).time
+        ids. Unless commits are signed, they are the same on every machine that begins them."""
+        forked = self._repository.commit(fork)
+        when = forked.time
+        name, _, address = forked.committer.partition(" <")
+        stamp = (
+            None if self._repository.config.signs_commits else Stamp(Person(name, address.rstrip(">")), when)
+        )
         with self._store.together():
             self._store.store_drafts()
             made = {}
             for position, (type_hash, payload) in nodes.items():
                 node = self._store.put(type_hash, payload)
                 made[branch_id(str(fork), when, position)] = self._begin(
-                    versions[position], node, origin=fork
+                    versions[position], node, stamp, fork
                 )
             self._store.list_new()
             with self._store.index.transaction():

@@ -20,8 +20,9 @@ from uwf_cli.detached import DETACH, run_words
 from uwf_cli.exchange import find_thread
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import approvals_line, whose
+from uwf_cli.output import approvals_line, branches_text, whose
 from uwf_cli.selection import Selection, chosen_threads, threads
+from uwf_git.api.listing import TO_STEP
 from uwf_git.base.errors import Absent, Invalid, NotFound, Usage, Waiting
 from uwf_git.base.text import counted, numbered
 from uwf_git.format.types import next_name, role_name
@@ -193,9 +194,7 @@ def run(
         )
         return
     failures = Failures(invocation)
-    found_all = chosen_threads(
-        invocation, chosen, failures, chosen.filters.statuses or ("idle",), to_step=True
-    )
+    found_all = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or TO_STEP, to_step=True)
     if found_all:
         from uwf_cli.watching.side_by_side import SideBySide
 
@@ -388,6 +387,8 @@ def _rows(found: Sequence[dict[str, Any]]) -> list[str]:
         since = "" if each["role"] is None else f"  step {each['step']}  {lasted(each['seconds'])}"
         head = f"{terminal.style(each['thread'], 'bold')}  {each['name'] or ''}{since}"
         who = "between two steps" if each["role"] is None else f"{role_name(each['role'])} {whose(each)}"
+        if "branches" in each:
+            who = f"branches: {branches_text(each['branches'])}"
         lines += [f"{'  ' * depth}{head}", f"{'  ' * depth}  {' · '.join([who, *spent(each)])}"]
     lines = lines or ["nothing runs here"]
     return [line if room is None else terminal.cut(line, room) for line in lines]
