@@ -165,8 +165,9 @@ def chosen_threads(
     to_step: bool = False,
 ) -> list[ThreadId]:
     """Return the selected threads once each, as named or newest first, with a status in `among`; without
-    conversations at rest, threads that a process runs and branches of others among them if `to_step`. Unknown ids are reported to `failures`;
-    `find` looks up ids. Raises Usage without a selection, or with ids and filters."""
+    conversations at rest, threads that a process runs and branches of others among them if `to_step`. Unknown
+    ids are reported to `failures`; `find` looks up ids. Raises Usage without a selection, or with ids and
+    filters."""
     adopt_news(invocation)
     instance = invocation.instance
     if chosen.ids and chosen.filters != Filters():

@@ -82,4 +82,18 @@ def _steps(instance: Instance, seen: Watch) -> list[dict[str, Any]]:
                 break
             parent, step = thread, step.child
             thread = step.thread
-    return found
+    return _nested(found)
+
+
+def _nested(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with those of each parent after it; the id of a branch may be older than its parent's."""
+    here = {each["thread"] for each in found}
+    below: dict[str | None, list[dict[str, Any]]] = {}
+    for each in found:
+        below.setdefault(each["parent"] if each["parent"] in here else None, []).append(each)
+    ordered: list[dict[str, Any]] = []
+    waiting = below.get(None, [])[::-1]
+    while waiting:
+        ordered.append(waiting.pop())
+        waiting += below.get(ordered[-1]["thread"], [])[::-1]
+    return ordered

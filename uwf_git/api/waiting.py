@@ -23,9 +23,9 @@ _ASKING = 2.0  # seconds that a run is at a person's role only if it asks there
 
 def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) -> Head:
     """Wait until no process here runs or steps a thread or a branch that it waits for, or the one that does asks a
-    person; return the head of a completed one. `deadline` is in seconds of `time.monotonic`. Raises what its run ended
-    with: WorkflowFailed, Killed, Waiting, Paused, AgentFailed, NoTransition; NotRunning if it could go on; TimedOut, and
-    NotFound if it was removed."""
+    person; return the head of a completed one. `deadline` is in seconds of `time.monotonic`. Raises what its run
+    ended with: WorkflowFailed, Killed, Waiting, Paused, AgentFailed, NoTransition; NotRunning if it could go on;
+    TimedOut, and NotFound if it was removed."""
     log.debug("N4TZ8YQH", "waits until no process works on {thread}", thread=thread)
     pause, asking = _FIRST_PAUSE, 0.0
     while _is_at_work(instance, thread) and asking < _ASKING:
