@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection, Sequence
 
 from uwf_git.base.errors import AgentFailed, Waiting
 from uwf_git.engine.branch_states import branch_statuses, waits_for_join
@@ -18,8 +19,10 @@ from uwf_git.workflow.fan_out import Pending
 AT_ONCE = 8
 """How many branches run at the same time if the workflow doesn't say."""
 
-RunBranches = Callable[[Instance, ThreadId, Branches], None]
-"""Runs the branches of a thread that have not ended. Errors of single branches are not raised."""
+_PAUSE = 0.2  # seconds between two looks at what other processes run
+
+RunBranches = Callable[[Instance, ThreadId, Branches, Sequence[ThreadId]], None]
+"""Runs some branches of a thread, which have not ended. Errors of single branches are not raised."""
 
 
 def branches_of(instance: Instance, head: Head) -> Branches | None:
@@ -33,9 +36,21 @@ def waits_for_branches(instance: Instance, thread: ThreadId) -> Branches | None:
     return branches if branches is not None and isinstance(branches.verdict, Pending) else None
 
 
+def at_work(instance: Instance, branches: Branches) -> set[ThreadId]:
+    """Return the branches that another process here runs or steps."""
+    busy = instance.locks.held() | instance.locks.runs()
+    return {each.thread for each in branches.open if each.thread in busy}
+
+
+def wait_for(instance: Instance, branches: Collection[ThreadId]) -> None:
+    """Wait until no process here runs or steps any of the branches."""
+    while any(map(instance.locks.is_at_work, branches)):
+        time.sleep(_PAUSE)
+
+
 def at_once(branches: Branches) -> int:
     """Return how many branches may run at the same time."""
-    return min(branches.fork.at_once or AT_ONCE, max(1, len(branches.open)))
+    return branches.fork.at_once or AT_ONCE
 
 
 def raise_if_stopped(instance: Instance, thread: ThreadId) -> None:

@@ -262,17 +262,18 @@ def side_by_side(
 ) -> RunBranches:
     """Return what runs the branches of a thread in parallel, one process each."""
 
-    def run_branches(instance: Instance, thread: ThreadId, branches: Branches) -> None:
+    def run_branches(
+        instance: Instance, _thread: ThreadId, branches: Branches, chosen: Sequence[ThreadId]
+    ) -> None:
         from uwf_cli.watching.side_by_side import SideBySide
         from uwf_git.api.fan_out import at_once
 
         remote = options.exchange.remote.name if options.exchange else None
         words = run_words(most, options, remote)
-        here = [each.thread for each in branches.open if each.head is not None]
-        if here:
-            side = SideBySide(invocation, here, words, at_once(branches), again, of=thread)
-            with lines.hidden() if lines else nullcontext():
-                side.run(quiet=lines is None)
+        siblings = [each.thread for each in branches.each]
+        side = SideBySide(invocation, chosen, words, at_once(branches), again, siblings)
+        with lines.hidden() if lines else nullcontext():
+            side.run(quiet=lines is None)
 
     return run_branches
 
