@@ -80,6 +80,15 @@ def fetch(
     return gather(instance, git, remote, threads, on_verified)
 
 
+def fetch_branches(instance: Instance, exchange: Exchange, thread: ThreadId) -> None:
+    """Pull the branches that a thread waits for. Moves and raises as `sync.pull.gather`."""
+    from uwf_git.sync.pull import gather
+    from uwf_git.sync.shared_step import with_branches
+
+    if branches := with_branches(instance, thread):
+        gather(instance, exchange.git, exchange.remote, branches)
+
+
 def trusted_first(instance: Instance, pulled: Pulled) -> str:
     """Return the first commit of the trust policy that a pull brought to a store without one, "" if none."""
     from uwf_git.sync.reconcile import Case

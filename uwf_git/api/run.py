@@ -103,6 +103,10 @@ def _joined(
     """Run the branches of a thread and return the outcome of their join, whoever made it."""
     from uwf_git.api.fan_out import at_work, raise_if_stopped, wait_for, waits_for_branches
 
+    if options.exchange is not None:
+        from uwf_git.api.exchange import fetch_branches
+
+        fetch_branches(instance, options.exchange, thread)
     engine.begin_branches(instance, thread)
     run_branches = branches or _in_turn(following)
     left = waits_for_branches(instance, thread)

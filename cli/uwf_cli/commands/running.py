@@ -460,7 +460,15 @@ def continue_(
 
 def _pulled(invocation: Invocation, thread: str) -> ThreadId:
     """Return a thread's id after pulling it from the default remote, if there is one that has it."""
-    from uwf_git.api.exchange import Exchange, bring, exchange_with, fetch, raise_if_incomplete, threads_there
+    from uwf_git.api.exchange import (
+        Exchange,
+        bring,
+        exchange_with,
+        fetch,
+        fetch_branches,
+        raise_if_incomplete,
+        threads_there,
+    )
 
     instance = invocation.instance
     if not instance.remotes.all():
@@ -471,6 +479,8 @@ def _pulled(invocation: Invocation, thread: str) -> ThreadId:
         raise_if_incomplete(fetch(instance, there, [found]))
     else:
         bring(instance, there, found)
+    if instance.threads.exists(found):
+        fetch_branches(instance, there, found)
     return find_thread(invocation, found)
 
 
