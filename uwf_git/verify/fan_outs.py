@@ -174,9 +174,7 @@ class FanOutChecks:
                 report(_JOIN, f"branch {position} was left, and has a step, an output or a reason")
         return tips
 
-    def _tips(
-        self, commit: CommitObject, fork: Hash, count: int, report: Report
-    ) -> tuple[Oid, ...] | None:
+    def _tips(self, commit: CommitObject, fork: Hash, count: int, report: Report) -> tuple[Oid, ...] | None:
         """Return the last commits of the branches, through parts; None if the parents are not as they should be."""
         sizes: list[list[int]] = []
         number = count
@@ -221,7 +219,9 @@ class FanOutChecks:
         if origin is not None and origin.id is not None and said.thread != origin.id:
             report(_JOIN, f"branch {position} of the join has another id than follows from its fork")
         if said.step != (tip.row.node if tip.row.kind == "step" else None):
-            report(_JOIN, f"branch {position} of the join ends with {said.step}, its commit with {tip.row.node}")
+            report(
+                _JOIN, f"branch {position} of the join ends with {said.step}, its commit with {tip.row.node}"
+            )
         if not _same(said.output, self._known.last_output(tip)):
             report(_JOIN, f"branch {position} of the join has another output than its thread")
         if tip.decided:
@@ -230,9 +230,7 @@ class FanOutChecks:
             return set()
         return {_id_at(self._known.row_at(begin.merged))}
 
-    def _check_end(
-        self, fork: Fork, position: int, said: JoinedBranch, tip: Record, report: Report
-    ) -> None:
+    def _check_end(self, fork: Fork, position: int, said: JoinedBranch, tip: Record, report: Report) -> None:
         if said.status == KILLED:
             return
         problem = self.end_problem(tip, said.status, said.reason, fork)
@@ -288,7 +286,9 @@ class FanOutChecks:
         if other is None:
             return
         if other.row.node != branch.fork or other.row.role != FORK:
-            report(_BRANCH, f"the second parent records {other.row.node}, the branch is of fork {branch.fork}")
+            report(
+                _BRANCH, f"the second parent records {other.row.node}, the branch is of fork {branch.fork}"
+            )
             return
         fork = self.fork_of(other)
         if branch.position >= fork.size:
@@ -385,4 +385,3 @@ def _id_at(row: CommitRow) -> tuple[Oid, int]:
 
 def _same(one: Any, other: Any) -> bool:
     return cbor.encode(one) == cbor.encode(other)
-

@@ -244,7 +244,9 @@ class Verifier:
         else:
             if not isinstance(decision, WorkflowEnded):
                 if status != "failed" or not self._drops(record):
-                    report("wrong-tag", f"{status}, but the workflow goes on after {record.row.node}", tag.oid)
+                    report(
+                        "wrong-tag", f"{status}, but the workflow goes on after {record.row.node}", tag.oid
+                    )
             elif decision.failed != (status == "failed"):
                 wanted = "failed" if decision.failed else "completed"
                 report("wrong-tag", f"{status}, but the workflow ends as {wanted} there", tag.oid)
