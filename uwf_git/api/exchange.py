@@ -82,11 +82,16 @@ def fetch(
 
 def fetch_branches(instance: Instance, exchange: Exchange, thread: ThreadId) -> None:
     """Pull the branches that a thread waits for. Moves and raises as `sync.pull.gather`."""
+    from uwf_git.engine.branch_states import waits_for_join
+    from uwf_git.engine.fan_out import branches_at
     from uwf_git.sync.pull import gather
-    from uwf_git.sync.shared_step import with_branches
 
-    if branches := with_branches(instance, thread):
-        gather(instance, exchange.git, exchange.remote, branches)
+    head = instance.threads.head(thread)
+    if waits_for_join(head):
+        removed = instance.store.repository.ref_names(layout.REMOVED)
+        branches = [each.thread for each in branches_at(instance, head).each]
+        wanted = [each for each in branches if layout.REMOVED + each not in removed]
+        gather(instance, exchange.git, exchange.remote, wanted)
 
 
 def trusted_first(instance: Instance, pulled: Pulled) -> str:

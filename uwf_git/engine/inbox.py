@@ -199,6 +199,11 @@ def continue_finished(instance: Instance, thread: ThreadId, text: str) -> Outcom
     end = instance.threads.head(thread)
     if end.archive is None:
         raise Invalid(f"thread {thread} has not ended", f"uwf thread step {thread}")
+    if end.row.role == FORK:
+        raise Invalid(
+            f"thread {thread} was {end.archive.status} before its branches were joined, and cannot go on without them",
+            f"go on before the fork: uwf thread fork {thread} --at {end.row.number - 1}",
+        )
     history = instance.threads.history(end)
     if history.workflow.resume is None and not end.row.asks:
         raise Usage(
@@ -210,11 +215,6 @@ def continue_finished(instance: Instance, thread: ThreadId, text: str) -> Outcom
         raise Usage(
             f"thread {thread} is {end.archive.status}, and needs a text to continue",
             f"uwf thread resume {thread} -m TEXT",
-        )
-    if end.row.role == FORK:
-        raise Invalid(
-            f"thread {thread} has ended before its branches were joined, and nothing may stand in between",
-            f"go on before the fork: uwf thread fork {thread} --at {end.row.number - 1}",
         )
     made = new_thread_id()
     at = Position(end._replace(thread=made, archive=None), history._replace(thread=made))
@@ -271,6 +271,10 @@ def check_remarkable(instance: Instance, head: Head) -> None:
         raise Waiting(f"thread {thread} waits for an answer", f"uwf thread answer {thread} -m TEXT")
     found = outlook(instance, head)
     raise_if_stuck(found, thread)
+    if found.next == FORK:
+        raise Waiting(
+            f"thread {thread} is about to fork", f"uwf thread step {thread}, then say it to a branch"
+        )
     if (standing := used_up(instance, head, found=found)) is not None:
         raise waiting(thread, standing)
 
