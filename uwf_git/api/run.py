@@ -126,18 +126,29 @@ def _joined(
 
 
 def _in_turn(following: Callable[[], Options | None]) -> RunBranches:
-    """Return what runs branches one after another in this process."""
+    """Return what runs branches one after another in this process. Errors of `following` are raised."""
 
     def run_branches(
         instance: Instance, thread: ThreadId, _branches: Branches, chosen: Sequence[ThreadId]
     ) -> None:
         from uwf_git.api.fan_out import waits_for_branches
 
+        raised: list[UwfError] = []
+
+        def options() -> Options | None:
+            try:
+                return following()
+            except UwfError as error:
+                raised.append(error)
+                raise
+
         for branch in chosen:
             if waits_for_branches(instance, thread) is None:
                 return
             with suppress(UwfError):
-                for _ in run(instance, branch, following):
+                for _ in run(instance, branch, options):
                     pass
+            if raised:
+                raise raised[0]
 
     return run_branches
