@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 from conftest import Uwf
 from fan_outs import World, audit, failing, refused
@@ -247,3 +248,20 @@ def test_texts_for_people_are_short_however_many_branches_there_are(world: World
     assert f"branch    3 of thread {thread}" in uwf("thread", "show", branches[3], env=TEXT).out
     error = uwf("thread", "step", thread, check=5, env=TEXT).err
     assert "0 of 30 have ended" in error and len(error.splitlines()) == 1
+
+
+def test_the_page_of_a_thread_lists_its_branches_and_theirs_leads_back(
+    world: World, client: httpx.Client
+) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    world.step(branches[0])
+    page = client.get(f"/thread/{thread}").text
+    assert "1 of 3 have ended; 2 idle" in page
+    assert all(f'href="/thread/{branch}"' in page for branch in branches)
+    assert f'It is branch 1 of <a href="/thread/{thread}">' in client.get(f"/thread/{branches[1]}").text
+    listed_page = client.get("/?tab=all").text
+    assert "1 of 3 have ended" in listed_page and branches[1] not in listed_page
+    world.run(thread)
+    page = client.get(f"/thread/{thread}").text
+    assert page.count("a branch of step 2") == 3

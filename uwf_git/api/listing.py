@@ -241,7 +241,13 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
 
 
 def _branches(instance: Instance, head: Head) -> dict[str, Any]:
-    """Return how many branches of a thread have each status, if it waits for them."""
+    """Return how many branches of a thread have each status, if it waits for them, and the index of a branch."""
+    if (branch := instance.threads.fork_of(head)) is not None:
+        return {"branch": branch[1], **_counts(instance, head)}
+    return _counts(instance, head)
+
+
+def _counts(instance: Instance, head: Head) -> dict[str, Any]:
     from uwf_git.format.types import FORK
 
     if head.archive is not None or head.row.role != FORK:

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from uwf_cli import terminal
-from uwf_cli.output import ago, as_json, dollars, iso
+from uwf_cli.output import ago, as_json, branches_text, dollars, iso
 from uwf_cli.page import addresses, markup
 from uwf_cli.page.addresses import Page
 from uwf_cli.watching.lines import lasted
@@ -52,6 +52,7 @@ def _environment(live: bool) -> Environment:
         "markdown": lambda text, breaks=False: Markup(markup.markdown(text, breaks=breaks)),
         "value": lambda content: Markup(markup.value(content)),
         "pre": lambda text: Markup(markup.pre(text)),
+        "branches": branches_text,
         "bounded": lambda content, room=markup.LONGEST: Markup(markup.bounded(content, room)),
         "code": terminal.escape_code,
         "counted": counted,
