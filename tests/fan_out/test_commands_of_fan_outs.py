@@ -21,6 +21,7 @@ from uwf_git.engine import inbox
 from uwf_git.engine.lineage import kin
 from uwf_git.engine.pause import is_paused
 from uwf_git.engine.status import COMPLETED, FAILED, IDLE, JOINING, KILLED, PAUSED, status_of
+from uwf_git.ext.traces.trace import export
 from uwf_git.format.fan_out import PARENT_KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.history import ancestry
@@ -265,3 +266,21 @@ def test_the_page_of_a_thread_lists_its_branches_and_theirs_leads_back(
     world.run(thread)
     page = client.get(f"/thread/{thread}").text
     assert page.count("a branch of step 2") == 3
+
+
+def test_the_trace_of_a_thread_has_its_branches_within_the_span_of_their_fork(world: World) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    world.run(thread)
+    exported = export(world.instance, world.head(thread))
+    spans = exported["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    fork = next(each for each in spans if each["name"] == "invoke_agent $FORK")
+    within = [each for each in spans if each.get("parentSpanId") == fork["spanId"]]
+    found = [
+        attribute["value"]["stringValue"]
+        for span in within
+        for attribute in span["attributes"]
+        if attribute["key"] == "uwf.thread"
+    ]
+    assert found == branches
+    assert len({each["spanId"] for each in spans}) == len(spans)
