@@ -284,3 +284,14 @@ def test_the_trace_of_a_thread_has_its_branches_within_the_span_of_their_fork(wo
     ]
     assert found == branches
     assert len({each["spanId"] for each in spans}) == len(spans)
+
+
+def test_a_removal_says_in_a_line_what_it_leaves(world: World, uwf: Uwf) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    said = uwf("thread", "rm", branches[0], "--yes", env=TEXT).err
+    assert f"thread {thread} cannot join its branches without {branches[0]}" in said
+    uwf("thread", "restore", branches[0])
+    said = uwf("thread", "rm", thread, "--yes", env=TEXT).err
+    assert f"its branches stay, such as {branches[0]}" in said and len(said.splitlines()) == 1
+    assert uwf("thread", "show", branches[0]).json["branchOf"]["thread"] is None
