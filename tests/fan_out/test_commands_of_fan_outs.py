@@ -11,6 +11,7 @@ from conftest import Uwf
 from fan_outs import World, audit, failing, refused
 
 from uwf_git.api import control
+from uwf_git.api.events import Events
 from uwf_git.api.fork import fork, fork_step
 from uwf_git.api.listing import Filters, listed, thread_items, without_quiet_branches
 from uwf_git.api.progress import progress
@@ -295,3 +296,16 @@ def test_a_removal_says_in_a_line_what_it_leaves(world: World, uwf: Uwf) -> None
     said = uwf("thread", "rm", thread, "--yes", env=TEXT).err
     assert f"its branches stay, such as {branches[0]}" in said and len(said.splitlines()) == 1
     assert uwf("thread", "show", branches[0]).json["branchOf"]["thread"] is None
+
+
+def test_events_of_a_thread_are_those_of_its_branches_too(world: World) -> None:
+    thread = world.start()
+    happening = Events(world.instance, thread)
+    branches = world.forked(thread)
+    began = [each for each in happening.news() if each["event"] == "started"]
+    assert [(each["thread"], each["parent"], each["branch"]) for each in began] == [
+        (branch, thread, index) for index, branch in enumerate(branches)
+    ]
+    world.start()
+    world.step(branches[1])
+    assert {each["thread"] for each in happening.news()} == {branches[1]}

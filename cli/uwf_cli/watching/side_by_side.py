@@ -198,7 +198,11 @@ class SideBySide:
                 # Leftovers of a killed engine are not running.
                 if step and (step.since >= began or locks.is_held(thread))
             ]
-            return [*lines, f"{len(self._waiting)} more to come"] if self._waiting else lines
+            left = f"{len(self._waiting)} more to come" if self._waiting else ""
+            if self._siblings:
+                at_work = f"{len(self._running)} of {len(self._siblings)} branches at work"
+                return [*lines, ", ".join(filter(None, [at_work, left]))]
+            return [*lines, left] if left else lines
 
         return Lines(compose)
 
