@@ -75,8 +75,8 @@ create_agent("uwf-counted", run, lambda ctx, session, message: run(ctx)).main()
 
 
 class Soaked(NamedTuple):
-    """What became of a run: `joins` of the fork, the branches that are `lost`, how often branches were asked for that had
-    their step already (`again`), calls in all, kills, and what verification says (its exit status)."""
+    """What became of a run: how many joins the fork has, the branches that are `lost`, those that were asked for more
+    often than kills explain (`again`), calls in all, kills, and what verification says (its exit status)."""
 
     joins: int
     lost: list[int]
@@ -206,8 +206,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         done = soak(Path(folder), options.branches, options.seed, options.between)
     print(
-        f"{options.branches} branches, {done.joins} join, {len(done.lost)} lost; {done.asked} calls with {done.kills} kills,"
-        f" {len(done.again)} asked too often; verify {done.verified}; {done.seconds:.0f} s"
+        f"{options.branches} branches, {done.joins} join, {len(done.lost)} lost;"
+        f" {done.asked} calls with {done.kills} kills, {len(done.again)} asked too often;"
+        f" verify {done.verified}; {done.seconds:.0f} s"
     )
     sys.exit(0 if done.is_sound else 1)
 
