@@ -325,8 +325,10 @@ def join(instance: Instance, at: Position) -> tuple[Hash, Step, tuple[Oid, ...]]
     if isinstance(branches.verdict, Pending):
         raise pending(at.head.thread, branches)
     joined = [_joined(instance, each) for each in branches.each]
-    node, made = _stored(instance, at.history, JOIN, JOIN_OUTPUT, join_payload(joined))
-    tips = [each.head.commit for each in branches.each if each.state and each.head is not None]
+    ended = [each.head for each in branches.each if each.state and each.head is not None]
+    when = max(head.row.time for head in (at.head, *ended)) * 1000
+    node, made = _stored(instance, at.history, JOIN, JOIN_OUTPUT, join_payload(joined), when)
+    tips = [head.commit for head in ended]
     return node, made, instance.threads.gathered(at.head.node, tips)
 
 
@@ -351,9 +353,9 @@ def last_output(instance: Instance, head: Head) -> tuple[Hash | None, Any]:
 
 
 def _stored(
-    instance: Instance, history: History, role: str, type_hash: Hash, output: Any
+    instance: Instance, history: History, role: str, type_hash: Hash, output: Any, when: int | None = None
 ) -> tuple[Hash, Step]:
-    """Store a StepNode that anybody would make the same."""
+    """Store a StepNode that anybody would make the same; with its time, `when` in Unix milliseconds, also its file."""
     store = instance.store
     with store.registering():
         said = Detail("", context=history.head)
@@ -361,8 +363,8 @@ def _stored(
             history.start_hash,
             history.prev,
             role,
-            store.draft(type_hash, output),
-            store.draft(said.type, said.payload()),
+            store.draft(type_hash, output, when),
+            store.draft(said.type, said.payload(), when),
             UWF,
         )
-        return store.draft(STEPNODE, step.payload()), step
+        return store.draft(STEPNODE, step.payload(), when), step
