@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound, Waiting
+from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Waiting
 from uwf_git.base.text import counted
 from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
@@ -100,13 +100,19 @@ def branches_at(instance: Instance, head: Head) -> Branches:
 
 
 def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
-    when = instance.store.index_commit(commit).time
+    row = instance.store.index_commit(commit)
     found = []
     for position in range(fork.size):
-        thread = branch_id(str(commit), when, position)
+        thread = branch_id(str(commit), row.time, position)
         head = None
         with contextlib.suppress(NotFound):
             head = instance.threads.head(thread)
+            own = branch_of(instance.store, head.row.start or head.node)
+            if own is None or (own.fork, own.position) != (row.node, position):
+                raise StoreDamaged(
+                    f"thread {thread} has the id of branch {position} of a fork, and is not that branch",
+                    f"uwf thread rm {thread} --yes, then uwf gc --prune",
+                )
         found.append(BranchState(position, thread, head))
     states = [each.state for each in found]
     reasons = {each.position: each.reason for each in found if each.reason}
@@ -319,8 +325,10 @@ def join(instance: Instance, at: Position) -> tuple[Hash, Step, tuple[Oid, ...]]
     if isinstance(branches.verdict, Pending):
         raise pending(at.head.thread, branches)
     joined = [_joined(instance, each) for each in branches.each]
-    node, made = _stored(instance, at.history, JOIN, JOIN_OUTPUT, join_payload(joined))
-    tips = [each.head.commit for each in branches.each if each.state and each.head is not None]
+    ended = [each.head for each in branches.each if each.state and each.head is not None]
+    when = max(head.row.time for head in (at.head, *ended)) * 1000
+    node, made = _stored(instance, at.history, JOIN, JOIN_OUTPUT, join_payload(joined), when)
+    tips = [head.commit for head in ended]
     return node, made, instance.threads.gathered(at.head.node, tips)
 
 
@@ -345,9 +353,9 @@ def last_output(instance: Instance, head: Head) -> tuple[Hash | None, Any]:
 
 
 def _stored(
-    instance: Instance, history: History, role: str, type_hash: Hash, output: Any
+    instance: Instance, history: History, role: str, type_hash: Hash, output: Any, when: int | None = None
 ) -> tuple[Hash, Step]:
-    """Store a StepNode that anybody would make the same."""
+    """Store a StepNode that anybody would make the same; with its time, `when` in Unix milliseconds, also its file."""
     store = instance.store
     with store.registering():
         said = Detail("", context=history.head)
@@ -355,8 +363,8 @@ def _stored(
             history.start_hash,
             history.prev,
             role,
-            store.draft(type_hash, output),
-            store.draft(said.type, said.payload()),
+            store.draft(type_hash, output, when),
+            store.draft(said.type, said.payload(), when),
             UWF,
         )
-        return store.draft(STEPNODE, step.payload()), step
+        return store.draft(STEPNODE, step.payload(), when), step

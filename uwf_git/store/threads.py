@@ -22,8 +22,8 @@ from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.format.fan_out import Branch, branch_id
 from uwf_git.format.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id, time_of
 from uwf_git.format.kinds import SUBWORKFLOW, StepContext, parse_start, parse_step, parse_workflow, title_of
-from uwf_git.format.types import BRANCH_START, END, USER, start_node
-from uwf_git.git.objects import Stamp
+from uwf_git.format.types import BRANCH_START, END, JOIN, USER, start_node
+from uwf_git.git.objects import Person, Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry, forked_at
@@ -339,6 +339,8 @@ class Threads(Histories):
         readme = self._repository.write_blob(pages.first_thread_page(title_of(prompt), row.name or ""))
         tree = self._repository.with_entries(tree, Entry(BLOB_MODE, "README.md", readme))
         text = layout.start_message(row.name or "", prompt, node)
+        if origin is not None and branch_of(self._store, node) is not None:
+            stamp = stamp or self._stamp_after((origin,))
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
         parents = [version, origin] if origin else [version]
         return self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
@@ -347,14 +349,14 @@ class Threads(Histories):
         self, fork: Oid, versions: Mapping[int, Oid], nodes: Mapping[int, tuple[Hash, Any]]
     ) -> list[ThreadId]:
         """Begin branches of a fork's commit, by their indexes, with one write: each of a workflow's version, by the
-        type and payload of its StartNode. Makes `refs/uwf/threads/<id>` for each of which there is none; returns the
-        ids."""
+        type and payload of its StartNode. Every machine makes the same commits, unless the user signs them. Makes
+        `refs/uwf/threads/<id>` for each of which there is none; returns the ids."""
         when = self._repository.commit(fork).time
         with self._store.together():
             self._store.store_drafts()
             made = {}
             for position, (type_hash, payload) in nodes.items():
-                node = self._store.put(type_hash, payload)
+                node = self._store.put(type_hash, payload, when * 1000)
                 made[branch_id(str(fork), when, position)] = self._begin(
                     versions[position], node, origin=fork
                 )
@@ -374,20 +376,31 @@ class Threads(Histories):
         """Return the parents that join the last commits of a fork's branches, by index: these, or for more than
         MOST_PARENTS commits that have as many of them as parents."""
         parts = list(tips)
-        empty = self._repository.write_folder({})
         while len(parts) > MOST_PARENTS:
             pieces = [parts[at : at + MOST_PARENTS] for at in range(0, len(parts), MOST_PARENTS)]
-            parts = [
-                self._repository.write_commit(
-                    empty, piece, self._repository.user, layout.part_message(fork, len(piece))
-                )
-                for piece in pieces
-            ]
+            parts = [self._part(fork, piece) for piece in pieces]
         if len(parts) < len(tips):
             self._store.list_new()
             for part in parts:
                 self._store.index_commit(part)
         return tuple(parts)
+
+    def _part(self, fork: Hash, tips: Sequence[Oid]) -> Oid:
+        repository, text = self._repository, layout.part_message(fork, len(tips))
+        stamp = self._stamp_after(tips)
+        by, when = stamp or Stamp(repository.user, int(time.time()))
+        return repository.write_commit(
+            repository.write_folder({}), tips, by, text, when, committer=stamp and by
+        )
+
+    def _stamp_after(self, parents: Sequence[Oid]) -> Stamp | None:
+        """Return who commits what follows from commits alone, and when, so that every machine makes the same commit:
+        the committer of the first, at the time of the last. None if the user signs commits."""
+        if self._repository.config.signs_commits:
+            return None
+        commits = [self._repository.commit(parent) for parent in parents]
+        name, _, email = commits[0].committer.removesuffix(">").rpartition(" <")
+        return Stamp(Person(name, email), max(commit.time for commit in commits))
 
     def part(self, thread: ThreadId, fork: ThreadId, base: Oid, head: Oid) -> None:
         """Make one side of a divergence a thread: `refs/uwf/forks/<fork>`, a tag on the last shared commit,
@@ -501,6 +514,8 @@ class Threads(Histories):
         verdict = pages.verdict(output)
         code = left.commit if (left := pages.code_of(detail)) else ""
         text = layout.step_message(number, node, step.role, step.agent, verdict, extraction, code)
+        if step.role == JOIN:
+            stamp = stamp or self._stamp_after((head.commit, *merged))
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
         author = by if step.role == USER else layout.agent_author(step.agent, persona)
         parents = (head.commit, *merged)
