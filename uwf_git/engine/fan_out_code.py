@@ -68,7 +68,7 @@ def merge_branches(
     project = _project(instance, at, begun, {branches[each].thread: c for each, c in changed.items()})
     with merging(project, begun.commit) as merges:
         merged = merges.merge(step.hash, begun.commit, changed)
-        merges.keep(merged, begun.commit)
+        merges.keep(merged)
     marked = list(branches)
     for position, conflict in merged.conflicts.items():
         text = instance.redactor.text(conflict.text)[0]

@@ -56,6 +56,50 @@ class _Commit(NamedTuple):
     time: int
 
 
+class _Changes:
+    """The changes of a tree against that of the base: modes and objects by path, None for a file that is gone."""
+
+    def __init__(self) -> None:
+        self.entries: dict[bytes, tuple[str, str] | None] = {}
+        self._folders: set[bytes] = set()
+        self._adds = self._removes = False
+
+    def put(self, path: bytes, status: str, mode: str, oid: str) -> None:
+        self.entries[path] = None if status == "D" else (mode, oid)
+        self._folders.update(_folders(path))
+        self._adds |= status not in "DM"
+        self._removes |= status not in "AM"
+
+    def add(self, other: _Changes) -> None:
+        self.entries |= other.entries
+        self._folders |= other._folders
+        self._adds |= other._adds
+        self._removes |= other._removes
+
+    def is_apart(self, other: _Changes) -> bool:
+        """Return whether a merge with other changes has both as they are. If one adds files and the other removes some,
+        git may find that a file or a folder was renamed."""
+        if (self._adds and other._removes) or (self._removes and other._adds):
+            return not self.entries
+        return all(
+            path not in self._folders
+            and self.entries.get(path, entry) == entry
+            and not any(folder in self.entries for folder in _folders(path))
+            for path, entry in other.entries.items()
+        )
+
+    def index_info(self, length: int) -> bytes:
+        """Return them as input of `git update-index -z --index-info`; object ids have a length."""
+        rows = ((entry or ("0", "0" * length), path) for path, entry in self.entries.items())
+        return b"".join(f"{mode} {oid}\t".encode() + path + b"\0" for (mode, oid), path in rows)
+
+
+def _folders(path: bytes) -> Iterator[bytes]:
+    while b"/" in path:
+        path = path.rpartition(b"/")[0]
+        yield path
+
+
 class Merging:
     """Merges of commits of one project."""
 
@@ -74,6 +118,7 @@ class Merging:
         (self._objects / "info/alternates").write_bytes(os.fsencode(project.common / "objects") + b"\n")
         if (shallow := project.common / "shallow").is_file():
             shutil.copy2(shallow, folder / "shallow")
+        self._parents: list[str] = []
         self._git = Git(folder, cwd=folder, variables=_ALONE)
 
     def missing(self, commits: Iterable[str]) -> list[str]:
@@ -93,52 +138,80 @@ class Merging:
                 raise WorkspaceFailed(
                     f"project {self._project.common}: commit {commit} is not here", "fetch it"
                 )
-        root = commits[base].tree
-        at, trees = root, dict[str, str]()  # the tree after each merged commit
+        root, order = commits[base].tree, [position for position, _ in sorted(branches.items())]
+        changes = self._changes(root, [commits[branches[each]].tree for each in order])
+        done, tree = _Changes(), root  # the tree is "" until it is needed
+        merged: list[str] = []
+        trees: dict[int, str] = {}  # after so many of them
         conflicts: dict[int, Conflict] = {}
-        for position, commit in sorted(branches.items()):
-            tree = commits[commit].tree
-            if at == root or tree == at:
-                at = tree
-            elif tree != root:
-                found = self._three_way(root, at, tree, position)
+        for position in order:
+            commit = branches[position]
+            change = changes[commits[commit].tree]
+            if done.is_apart(change):
+                done.add(change)
+                tree = tree if not change.entries else ""
+            else:
+                tree = tree or self._tree(root, done)
+                found = self._three_way(root, tree, commits[commit].tree, position)
                 if isinstance(found, Conflict):
                     conflicts[position] = found._replace(commit=commit)
                     continue
-                at = found
-            trees[commit] = at
-        when = max(commits[each].time for each in (base, *trees))
-        return Merged(self._written(fork, base, trees, when), at, conflicts)
+                tree, done = found, self._changes(root, [found])[found]
+            merged.append(commit)
+            if len(merged) % _MOST_PARENTS == 0:
+                trees[len(merged)] = tree = tree or self._tree(root, done)
+        trees[len(merged)] = tree = tree or self._tree(root, done)
+        when = max(commits[each].time for each in (base, *merged))
+        self._parents = [base, *merged]
+        return Merged(self._written(fork, base, merged, trees, when), tree, conflicts)
 
-    def keep(self, merged: Merged, base: str) -> None:
+    def keep(self, merged: Merged) -> None:
         """Write a merge to the project. Waits for the disk; touches no ref."""
-        wanted = f"{merged.commit}\n" + "".join(f"^{each}\n" for each in self._parents(merged.commit, base))
+        wanted = "".join(f"{each}\n" for each in (merged.commit, *(f"^{each}" for each in self._parents)))
         pack = str(self._project.common / "objects/pack/pack")
         self._run("pack-objects", "-q", "--revs", "--window=0", pack, stdin=wanted.encode("ascii"))
 
-    def _parents(self, commit: str, base: str) -> list[str]:
-        """Return the parents of a merge that were there before."""
-        found, pending = [base], [commit]
-        while pending:
-            lines = (
-                self._run("cat-file", "commit", pending.pop())
-                .partition(b"\n\n")[0]
-                .decode("ascii", "replace")
-            )
-            first, *others = (line[7:] for line in lines.splitlines() if line.startswith("parent "))
-            found += others
-            pending += [first] if first != base else []
-        return found
-
-    def _written(self, fork: Hash, base: str, trees: Mapping[str, str], when: int) -> str:
+    def _written(
+        self, fork: Hash, base: str, merged: Sequence[str], trees: Mapping[int, str], when: int
+    ) -> str:
         ident = layout.agent_author(UWF).at(when, utc=True)
-        merged, commit = list(trees), base
+        text = layout.message(
+            f"merge the code of {len(merged):,} {'branch' if len(merged) == 1 else 'branches'}",
+            {FORK_TRAILER: fork},
+        )
+        commit = base
         for begin in range(0, len(merged), _MOST_PARENTS):
             others = merged[begin : begin + _MOST_PARENTS]
-            what = "code of a branch" if len(merged) == 1 else f"code of {len(merged):,} branches"
-            text = layout.message(f"merge the {what}", {FORK_TRAILER: fork})
-            commit = self._write_commit(trees[others[-1]], (commit, *others), ident, text)
+            tree = trees[begin + len(others)]
+            commit = self._write_commit(tree, (commit, *dict.fromkeys(others)), ident, text)
         return commit
+
+    def _changes(self, root: str, trees: Iterable[str]) -> dict[str, _Changes]:
+        """Return the changes of trees against that of the base."""
+        found = {root: _Changes()}
+        pairs = "".join(f"{root} {tree}\n" for tree in dict.fromkeys(trees) if tree != root)
+        data = self._run(
+            "diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", stdin=pairs.encode("ascii")
+        )
+        at, changes = 0, _Changes()
+        while at < len(data):
+            if data[at : at + 1] != b":":
+                end = data.index(b"\n", at)
+                changes = found[data[at:end].decode("ascii").split()[1]] = _Changes()
+                at = end + 1
+                continue
+            end = data.index(b"\0", at)
+            _, mode, _, oid, status = data[at:end].decode("ascii").split()
+            path_end = data.index(b"\0", end + 1)
+            changes.put(data[end + 1 : path_end], status, mode, oid)
+            at = path_end + 1
+        return found
+
+    def _tree(self, root: str, changes: _Changes) -> str:
+        """Return the tree of the base with changes, by an index."""
+        self._run("read-tree", root)
+        self._run("update-index", "--replace", "-z", "--index-info", stdin=changes.index_info(len(root)))
+        return self._run("write-tree").decode("ascii").strip()
 
     def _three_way(self, root: str, ours: str, theirs: str, position: int) -> str | Conflict:
         """Return the tree of a merge, or a conflict whose commit is to be set."""
