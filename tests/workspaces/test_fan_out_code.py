@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from commands import git
+from conftest import Uwf
+from two_machines import Machine
 from workflows import start_thread
 
 from uwf_git.api.control import answer
@@ -298,3 +300,44 @@ def test_branches_in_a_shared_folder_work_in_it_and_nothing_is_merged(
     folders: set[Path] = set()
     assert ran(instance, thread, playing(lambda folder, _index: folders.add(folder))) == "completed"
     assert folders == {project} and code_of(instance, thread, FORK) is None
+
+
+WORKS = """uwf-exec sh -c 'echo "$UWF_ROLE" > "$UWF_THREAD.txt"; case $UWF_ROLE in
+planner) echo "{\\"files\\": [\\"0\\", \\"1\\"]}";; *) echo "{\\"text\\": \\"done\\"}";; esac'"""
+
+
+def test_branches_on_two_machines_find_their_base_and_each_other_by_the_projects_remote(
+    uwf: Uwf, project: Path, tmp_path: Path
+) -> None:
+    shared, threads = tmp_path / "project.git", tmp_path / "threads.git"
+    git("clone", "-q", "--bare", project, shared)
+    git("init", "-q", "--bare", threads)
+    here, there = Machine(uwf, tmp_path / "here"), Machine(uwf, tmp_path / "there")
+    clones = {machine: tmp_path / f"clone of {machine.root.name}" for machine in (here, there)}
+    for machine, clone in clones.items():
+        machine("init")
+        machine("remote", "add", "origin", threads)
+        machine("config", "set", "workspace.remote", "origin")
+        git("clone", "-q", shared, clone)
+
+    here.registers(FIXES)
+    place = ("--workspace", "worktree", "--cwd", clones[here])
+    thread = str(here("thread", "start", "fixes", "-p", "Do it", *place).json["thread"])
+    for _ in ("planner", FORK):
+        here("thread", "step", thread, "--agent", WORKS)
+    here("push")
+    there("pull")
+    listed = [each["thread"] for each in there("thread", "list").json["threads"]]
+    one, other = (each for each in sorted(listed) if each != thread)
+    there("thread", "step", one, "--agent", WORKS, cwd=clones[there])
+    there("push")
+    here("pull")
+    here("thread", "step", other, "--agent", WORKS)
+    steps = here("thread", "show", thread).json["steps"]
+    assert [step["role"] for step in steps][-1] == JOIN
+    names = git("-C", clones[here], "ls-tree", "--name-only", f"uwf/work/{thread}").split()
+    assert {f"{each}.txt" for each in (thread, one, other)} <= set(names)
+    here("push")
+    assert git("-C", shared, "rev-parse", f"uwf/work/{thread}^3") == git(
+        "-C", clones[here], "rev-parse", f"uwf/work/{other}"
+    )

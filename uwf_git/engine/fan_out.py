@@ -14,7 +14,6 @@ from uwf_git.base.errors import Invalid, NotFound, Waiting
 from uwf_git.base.text import counted
 from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
-    ASK,
     COMPLETED,
     DEEPEST,
     FAILED,
@@ -46,7 +45,7 @@ from uwf_git.store import layout
 from uwf_git.store.history import Head, History, Position, ancestry
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import branch_of
-from uwf_git.workflow.fan_out import Joinable, Pending, conflict_question, judge, needed
+from uwf_git.workflow.fan_out import Joinable, Pending, join_question, judge, needed
 from uwf_git.workflow.moderator import ChosenEdge, FansOut, branch_prompt, choose, decide
 
 if TYPE_CHECKING:
@@ -323,10 +322,8 @@ def join(instance: Instance, at: Position) -> tuple[Hash, Step, tuple[Oid, ...]]
         raise pending(at.head.thread, branches)
     from uwf_git.engine.fan_out_code import merge_branches
 
-    fork, plain = branches.fork, [_joined(instance, each) for each in branches.each]
-    joined, code = merge_branches(instance, at, plain)
-    asks = fork.on_conflict == ASK and not branches.verdict.failure and joined != plain
-    output = join_payload(joined, conflict_question(joined) if asks else "")
+    joined, code = merge_branches(instance, at, [_joined(instance, each) for each in branches.each])
+    output = join_payload(joined, join_question(branches.fork, joined))
     node, made = _stored(instance, at.history, JOIN, JOIN_OUTPUT, output, code)
     tips = [each.head.commit for each in branches.each if each.state and each.head is not None]
     return node, made, instance.threads.gathered(at.head.node, tips)

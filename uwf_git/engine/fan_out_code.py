@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import NotFound, RemoteFailed, UwfError, Waiting
+from uwf_git.base.errors import NotFound, RemoteFailed, UwfError, Waiting, WorkspaceFailed
 from uwf_git.format.fan_out import COMPLETED, JoinedBranch
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
@@ -52,23 +52,28 @@ def merge_branches(
     begun = detail.code if detail is not None else None
     if begun is None:
         return list(branches), None
+    from uwf_git.workspaces.merging import merging
+
     changed = {
         position: code.commit
         for position, each in enumerate(branches)
         if each.status == COMPLETED
         and each.step is not None
         and (code := _code_of(instance, each.step)) is not None
-        and code.commit != begun.commit
-        and code.root == begun.root
+        and code.is_later(begun)
     }
     if not changed:
         return list(branches), None
-    from uwf_git.workspaces.merging import merging
-
-    project = _project(instance, at, begun, {branches[each].thread: c for each, c in changed.items()})
-    with merging(project, begun.commit) as merges:
-        merged = merges.merge(step.hash, begun.commit, changed)
-        merges.keep(merged)
+    try:
+        project = _project(instance, at, begun, {branches[each].thread: c for each, c in changed.items()})
+        with merging(project, begun.commit) as merges:
+            merged = merges.merge(step.hash, begun.commit, changed)
+            merges.keep(merged)
+    except (NotFound, RemoteFailed, WorkspaceFailed) as error:
+        raise Waiting(
+            f"thread {at.head.thread} waits to be joined where its code is: {error.message}",
+            f"in a clone of {begun.remote or 'its project'} that has it: uwf thread run {at.head.thread}",
+        ) from None
     marked = list(branches)
     for position, conflict in merged.conflicts.items():
         text = instance.redactor.text(conflict.text)[0]
@@ -86,33 +91,26 @@ def _code_of(instance: Instance, node: Hash) -> Revision | None:
 
 
 def _project(instance: Instance, at: Position, begun: Revision, wanted: Mapping[ThreadId, str]) -> Project:
-    """Return the project that has the code of a fork and of branches, which is fetched if it is not here."""
+    """Return the project that has the code of a fork and of branches, which is fetched if it is not here. Raises
+    NotFound and RemoteFailed."""
     from uwf_git.workspaces.changes import projects_with
     from uwf_git.workspaces.merging import merging
 
     thread = at.head.thread
-    try:
-        work = _worktree(instance, at)
-        project = work.project if work is not None else next(projects_with(instance, thread, begun), None)
-        if project is None or not project.common.is_dir():
-            raise NotFound(f"commit {begun.commit[:12]} is not here")
-        remote = work.remote if work is not None else project.remote_at(begun.remote)
-        with merging(project, begun.commit) as merges:
-            missing = set(merges.missing([begun.commit, *wanted.values()]))
-            if missing and remote:
-                lacking = [each for each, commit in wanted.items() if commit in missing]
-                project.fetch(remote, thread, *lacking)
-                missing = {each for each in missing if not project.commit(each)}
-        if not missing:
-            return project
+    work = _worktree(instance, at)
+    project = work.project if work is not None else next(projects_with(instance, thread, begun), None)
+    if project is None or not project.common.is_dir():
+        raise NotFound(f"commit {begun.commit[:12]} is not here")
+    with merging(project, begun.commit) as merges:
+        missing = set(merges.missing([begun.commit, *wanted.values()]))
+    remote = work.remote if work is not None else project.remote_at(begun.remote)
+    if missing and remote:
+        project.fetch(remote, thread, *(each for each, commit in wanted.items() if commit in missing))
+        missing = {each for each in missing if not project.commit(each)}
+    if missing:
         branch = next((each for each, commit in wanted.items() if commit in missing), thread)
-        why = f"commit {min(missing)[:12]} of thread {branch} is not in project {project.common}"
-    except (NotFound, RemoteFailed) as error:
-        why = error.message
-    raise Waiting(
-        f"thread {thread} waits to be joined where its code is: {why}",
-        f"in a clone of {begun.remote or 'its project'} that has it: uwf thread run {thread}",
-    )
+        raise NotFound(f"commit {min(missing)[:12]} of thread {branch} is not in project {project.common}")
+    return project
 
 
 def _worktree(instance: Instance, at: Position) -> StepWorkspace | None:

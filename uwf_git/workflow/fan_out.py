@@ -17,6 +17,7 @@ from uwf_git.base.text import counted, fenced, one_line
 from uwf_git.format.edges import FanOut, FixedBranch
 from uwf_git.format.fan_out import (
     ALL,
+    ASK,
     COMPLETED,
     FAIL_ALL,
     FAILED,
@@ -133,8 +134,11 @@ def resolver(fork: Fork, branches: Sequence[JoinedBranch]) -> str:
     return fork.on_conflict
 
 
-def conflict_question(branches: Sequence[JoinedBranch]) -> str:
-    """Return what a person is asked about code that conflicts."""
+def join_question(fork: Fork, branches: Sequence[JoinedBranch]) -> str:
+    """Return what a person is asked at a join about code that conflicts, "" for no question."""
+    asks = fork.on_conflict == ASK and any(each.conflict is not None for each in branches)
+    if not asks or judge_join(fork, branches) != Joinable():
+        return ""
     said = "\n".join(_conflicts(branches))
     return f"{said}\nMerge it in the worktree of this thread and commit that, then answer."
 

@@ -175,10 +175,8 @@ class Merging:
         self, fork: Hash, base: str, merged: Sequence[str], trees: Mapping[int, str], when: int
     ) -> str:
         ident = layout.agent_author(UWF).at(when, utc=True)
-        text = layout.message(
-            f"merge the code of {len(merged):,} {'branch' if len(merged) == 1 else 'branches'}",
-            {FORK_TRAILER: fork},
-        )
+        count = f"{len(merged):,} {'branch' if len(merged) == 1 else 'branches'}"
+        text = layout.message(f"merge the code of {count}", {FORK_TRAILER: fork})
         commit = base
         for begin in range(0, len(merged), _MOST_PARENTS):
             others = merged[begin : begin + _MOST_PARENTS]
