@@ -27,6 +27,8 @@ from uwf_git.format.kinds import Revision
 from uwf_git.format.types import FORK, JOIN
 from uwf_git.kit import create_agent
 from uwf_git.store.instance import Instance
+from uwf_git.verify.code import check_code
+from uwf_git.verify.whole import local_refs, verify_refs
 from uwf_git.workspaces.choice import assign
 from uwf_git.workspaces.merging import merging
 from uwf_git.workspaces.options import parse_option
@@ -114,6 +116,13 @@ def joined(instance: Instance, thread: ThreadId) -> tuple[JoinedBranch, ...]:
     return parse_join(next(step for step in steps if step.role == JOIN).output)
 
 
+def check_all(instance: Instance, project: Path) -> None:
+    """The store and its code verify."""
+    verified = verify_refs(instance.store.repository, local_refs(instance.store.repository))
+    code = check_code(verified.code, [project / ".git"])
+    assert (verified.findings, code.findings, code.notes) == ((), [], [])
+
+
 def replaced(folder: Path, name: str, line: int, text: str) -> None:
     lines = (folder / name).read_text().splitlines()
     lines[line] = text
@@ -168,6 +177,7 @@ def test_branches_begin_at_the_forks_code_in_worktrees_of_their_own_and_the_join
     assert git("-C", project, "log", "-1", "--format=%an %cn", join.commit) == "uwf uwf"
     assert git("-C", project, "rev-parse", f"uwf/work/{thread}") == join.commit
     git("-C", project, "fsck", "--strict")
+    check_all(instance, project)
 
 
 def test_branches_that_change_nothing_leave_a_join_without_code(instance: Instance, project: Path) -> None:
@@ -215,6 +225,7 @@ def test_a_role_gets_the_conflict_and_what_it_leaves_goes_to_the_joins_edges(
     assert f"git merge {conflict.commit}" in told["merger"]
     assert "<<<<<<< merged\nby 1\n=======\nby 2\n>>>>>>> branch-2\n" in told["merger"]
     assert told["reviewer"] == "3 branches"
+    check_all(instance, project)
 
 
 def test_a_person_is_asked_about_a_conflict_and_merges_by_hand(instance: Instance, project: Path) -> None:
@@ -234,6 +245,7 @@ def test_a_person_is_asked_about_a_conflict_and_merges_by_hand(instance: Instanc
     assert ran(instance, thread, playing(colliding, others={"reviewer": review})) == "completed"
     parents = git("-C", project, "log", "--format=%P", f"uwf/work/{thread}")
     assert conflict.commit in parents
+    check_all(instance, project)
 
 
 def test_the_code_of_a_branch_that_failed_is_not_merged(instance: Instance, project: Path) -> None:
@@ -274,6 +286,38 @@ def test_another_store_and_clone_comes_to_the_same_merge_whatever_is_configured_
     assert (merged.commit, merged.tree) == (join.commit, join.tree)
     assert list(merged.conflicts) == [2] and not mark.exists()
     assert sorted(path.name for path in (clone / "objects").rglob("*")) == before
+
+
+def test_a_join_that_names_other_code_than_merging_gives_is_a_finding(
+    instance: Instance, project: Path
+) -> None:
+    thread = begun(instance, project, FAILS)
+    ran(instance, thread, playing(colliding))
+    verified = verify_refs(instance.store.repository, local_refs(instance.store.repository))
+    assert verified.findings == ()
+    (record,) = (each for each in verified.code if each.merge is not None)
+    assert (
+        record.merge is not None and record.merge.branches is not None and list(record.merge.conflicts) == [2]
+    )
+
+    def found(**changed: Any) -> list[str]:
+        return [
+            each.message for each in check_code([record._replace(**changed)], [project / ".git"]).findings
+        ]
+
+    assert found() == []
+    tip, code = record.merge.branches[0], record.code
+    other = code._replace(commit=tip, tree=git("-C", project, "rev-parse", f"{tip}^{{tree}}"))
+    assert found(code=other)[0].endswith(
+        f"names commit {tip} as the merge of its branches, which is {code.commit}"
+    )
+    assert "names other conflicts" in found(merge=record.merge._replace(conflicts={}))[0]
+    assert "and names none" in found(merge=record.merge._replace(has_code=False))[0]
+    assert "which is not that of its fork" in found(code=code._replace(base=tip))[0]
+    (note,) = check_code(
+        [record._replace(merge=record.merge._replace(branches=None))], [project / ".git"]
+    ).notes
+    assert "the merge of code in step" in note.message
 
 
 def test_a_machine_without_the_code_leaves_the_join_to_another(instance: Instance, project: Path) -> None:
@@ -327,17 +371,20 @@ def test_branches_on_two_machines_find_their_base_and_each_other_by_the_projects
         here("thread", "step", thread, "--agent", WORKS)
     here("push")
     there("pull")
-    listed = [each["thread"] for each in there("thread", "list").json["threads"]]
+    listed = [each["thread"] for each in there("thread", "list").json]
     one, other = (each for each in sorted(listed) if each != thread)
     there("thread", "step", one, "--agent", WORKS, cwd=clones[there])
     there("push")
     here("pull")
     here("thread", "step", other, "--agent", WORKS)
-    steps = here("thread", "show", thread).json["steps"]
-    assert [step["role"] for step in steps][-1] == JOIN
     names = git("-C", clones[here], "ls-tree", "--name-only", f"uwf/work/{thread}").split()
     assert {f"{each}.txt" for each in (thread, one, other)} <= set(names)
     here("push")
     assert git("-C", shared, "rev-parse", f"uwf/work/{thread}^3") == git(
         "-C", clones[here], "rev-parse", f"uwf/work/{other}"
     )
+    found = here("verify").json
+    assert (found["findings"], found["notes"]) == ([], [])
+    there("pull")
+    (note,) = [each for each in there("verify").json["notes"] if each["thread"] == thread]
+    assert note["code"] == "code-elsewhere"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound, Waiting
+from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Waiting
 from uwf_git.base.text import counted
 from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
@@ -100,13 +100,19 @@ def branches_at(instance: Instance, head: Head) -> Branches:
 
 
 def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
-    when = instance.store.index_commit(commit).time
+    row = instance.store.index_commit(commit)
     found = []
     for position in range(fork.size):
-        thread = branch_id(str(commit), when, position)
+        thread = branch_id(str(commit), row.time, position)
         head = None
         with contextlib.suppress(NotFound):
             head = instance.threads.head(thread)
+            own = branch_of(instance.store, head.row.start or head.node)
+            if own is None or (own.fork, own.position) != (row.node, position):
+                raise StoreDamaged(
+                    f"thread {thread} has the id of branch {position} of a fork, and is not that branch",
+                    f"uwf thread rm {thread} --yes, then uwf gc --prune",
+                )
         found.append(BranchState(position, thread, head))
     states = [each.state for each in found]
     reasons = {each.position: each.reason for each in found if each.reason}

@@ -24,7 +24,7 @@ from uwf_git.engine.status import (
 )
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
 from uwf_git.format.kinds import INTERRUPTED, SUBWORKFLOW, Detail, Step
-from uwf_git.format.types import ANSWER, APPROVAL, PERSON, REMARK, STEPNODE, USER
+from uwf_git.format.types import ANSWER, APPROVAL, FORK, JOIN, PERSON, REMARK, STEPNODE, USER
 from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import fork_hint
@@ -190,6 +190,11 @@ def continue_finished(instance: Instance, thread: ThreadId, text: str) -> Outcom
     end = instance.threads.head(thread)
     if end.archive is None:
         raise Invalid(f"thread {thread} has not ended", f"uwf thread step {thread}")
+    if end.row.role == FORK:
+        raise Invalid(
+            f"thread {thread} is {end.archive.status} while its branches ran, and cannot go on without them",
+            f"uwf thread fork {thread}",
+        )
     history = instance.threads.history(end)
     if history.workflow.resume is None and not end.row.asks:
         raise Usage(
@@ -252,6 +257,10 @@ def check_remarkable(instance: Instance, head: Head) -> None:
         raise Waiting(f"thread {thread} waits for an answer", f"uwf thread answer {thread} -m TEXT")
     found = outlook(instance, head)
     raise_if_stuck(found, thread)
+    if found.next in (FORK, JOIN):
+        raise Waiting(
+            f"thread {thread} is about to fork, or waits for its branches", "say it to one of these"
+        )
     if (standing := used_up(instance, head, found=found)) is not None:
         raise waiting(thread, standing)
 

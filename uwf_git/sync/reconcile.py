@@ -36,12 +36,15 @@ from typing import NamedTuple
 from uwf_git.base.errors import StoreDamaged
 from uwf_git.engine.pause import carry
 from uwf_git.format.ids import ThreadId, fork_id
-from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Commit, Entry, Oid, Person
+from uwf_git.format.types import FORK
+from uwf_git.git.repository import Oid, Person
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Relation, relate
 from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
+from uwf_git.sync.branches import move_branches
+from uwf_git.sync.recommit import put_on
 
 
 class Case(enum.Enum):
@@ -146,13 +149,17 @@ class Reconciler:
             if not self._yields and not relation.same_commits:
                 return self._keep_copies(mine.thread, relation)
             self._move(mine, head)
+            if not relation.same_commits:
+                self._move_branches(relation.our_base, relation.base)
             return ReconcileResult(
                 Case.BEHIND if relation.same_commits and relation.theirs else Case.TWO_COMMITS
             )
         if not relation.theirs:
             if relation.same_commits or not self._yields:  # 4
                 return ReconcileResult(Case.AHEAD)
-            self._move(mine, self._put_on(relation.base, relation.ours))  # 15
+            moved = put_on(self._store, relation.base, relation.ours)
+            self._move(mine, moved)  # 15
+            self._move_branches(mine.commit, moved)
             return ReconcileResult(Case.TWO_COMMITS)
         if not self._yields:  # 5, of a bundle
             return self._keep_theirs(Case.DIVERGED, mine.thread, relation)
@@ -310,31 +317,9 @@ class Reconciler:
             self._threads.archive(there, ended.status, ended.reason)
         return fork
 
-    def _put_on(self, base: Oid, rows: tuple[CommitRow, ...]) -> Oid:
-        onto = base
-        for row in rows:
-            old = self._repository.commit(Oid(raw=row.oid))
-            folder = layout.step_folder(row.number, row.role or "")
-            added = self._repository.file(old.tree, "/".join(folder))
-            if added is None:
-                raise StoreDamaged(f"commit {Oid(raw=row.oid)} has no folder for its step", "see: uwf verify")
-            tree = self._repository.graft(self._repository.root(onto), folder, added)
-            tree = self._with_pages(tree, old)
-            onto = self._repository.rewrite_commit(Oid(raw=row.oid), tree, (onto, *old.parents[1:]))
-            self._store.index_commit(onto)
-        return onto
-
-    def _with_pages(self, tree: Oid, step: Commit) -> Oid:
-        repository = self._repository
-        before = repository.root(step.parents[0])
-        page = repository.file(step.tree, "README.md")
-        if page is None or page == repository.file(before, "README.md"):
-            return tree
-        steps, ours = repository.file(tree, "steps"), repository.file(step.tree, "steps")
-        assert steps is not None and ours is not None
-        lists = [entry for entry in repository.tree(ours) if not entry.is_tree]
-        entries = [Entry(TREE_MODE, "steps", repository.with_entries(steps, *lists))] if lists else []
-        return repository.with_entries(tree, Entry(BLOB_MODE, "README.md", page), *entries)
+    def _move_branches(self, old: Oid, new: Oid) -> None:
+        if self._store.index_commit(old).role == FORK:
+            move_branches(self._instance, old, new)
 
 
 def settle_attempts(instance: Instance, thread: ThreadId, theirs: Oid) -> bool:
