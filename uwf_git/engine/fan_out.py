@@ -29,7 +29,7 @@ from uwf_git.format.fan_out import (
     parse_fork,
 )
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import Detail, Step, Workflow
+from uwf_git.format.kinds import Detail, Revision, Step, Workflow
 from uwf_git.format.types import (
     FORK,
     FORK_OUTPUT,
@@ -45,7 +45,7 @@ from uwf_git.store import layout
 from uwf_git.store.history import Head, History, Position, ancestry
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import branch_of
-from uwf_git.workflow.fan_out import Joinable, Pending, judge, needed
+from uwf_git.workflow.fan_out import Joinable, Pending, join_question, judge, needed
 from uwf_git.workflow.moderator import ChosenEdge, FansOut, branch_prompt, choose, decide
 
 if TYPE_CHECKING:
@@ -199,8 +199,10 @@ def fork(instance: Instance, at: Position) -> tuple[Hash, Step]:
             f"thread {at.head.thread} is a branch {counted(depth, 'level')} deep, and at most {DEEPEST} may be",
             "let its role do the work of the branches itself",
         )
+    from uwf_git.engine.fan_out_code import code_at_fork
+
     made = _planned(instance, at, chosen.edge.fan_out, decision)
-    return _stored(instance, history, FORK, FORK_OUTPUT, made.payload())
+    return _stored(instance, history, FORK, FORK_OUTPUT, made.payload(), code_at_fork(instance, at))
 
 
 def _planned(instance: Instance, at: Position, fan_out: FanOut, decision: FansOut) -> Fork:
@@ -324,10 +326,13 @@ def join(instance: Instance, at: Position) -> tuple[Hash, Step, tuple[Oid, ...]]
     branches = branches_at(instance, at.head)
     if isinstance(branches.verdict, Pending):
         raise pending(at.head.thread, branches)
-    joined = [_joined(instance, each) for each in branches.each]
+    from uwf_git.engine.fan_out_code import merge_branches
+
+    joined, code = merge_branches(instance, at, [_joined(instance, each) for each in branches.each])
+    output = join_payload(joined, join_question(branches.fork, joined))
     ended = [each.head for each in branches.each if each.state and each.head is not None]
     when = max(head.row.time for head in (at.head, *ended)) * 1000
-    node, made = _stored(instance, at.history, JOIN, JOIN_OUTPUT, join_payload(joined), when)
+    node, made = _stored(instance, at.history, JOIN, JOIN_OUTPUT, output, code, when)
     tips = [head.commit for head in ended]
     return node, made, instance.threads.gathered(at.head.node, tips)
 
@@ -353,12 +358,18 @@ def last_output(instance: Instance, head: Head) -> tuple[Hash | None, Any]:
 
 
 def _stored(
-    instance: Instance, history: History, role: str, type_hash: Hash, output: Any, when: int | None = None
+    instance: Instance,
+    history: History,
+    role: str,
+    type_hash: Hash,
+    output: Any,
+    code: Revision | None,
+    when: int | None = None,
 ) -> tuple[Hash, Step]:
     """Store a StepNode that anybody would make the same; with its time, `when` in Unix milliseconds, also its file."""
     store = instance.store
     with store.registering():
-        said = Detail("", context=history.head)
+        said = Detail("", context=history.head, code=code)
         step = Step(
             history.start_hash,
             history.prev,

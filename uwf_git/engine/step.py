@@ -333,6 +333,7 @@ def take_turn(
 def _fanned_out(instance: Instance, at: Position, found: Outlook) -> Outcome:
     """Fork or join, and end the thread if that ends it."""
     from uwf_git.engine import fan_out
+    from uwf_git.engine.fan_out_code import advance
 
     if found.next == FORK:
         at = append_step(instance, at, *fan_out.fork(instance, at))
@@ -342,6 +343,7 @@ def _fanned_out(instance: Instance, at: Position, found: Outlook) -> Outcome:
     left = [each.thread for each in fan_out.branches_at(instance, at.head).open]
     node, made, tips = fan_out.join(instance, at)
     at = append_step(instance, at, node, made, merged=tips)
+    advance(instance, at)
     found = outlook(instance, *at)
     if found.next == END:
         at = at._replace(head=_end(instance, at.head, *_ending(found)))
@@ -876,6 +878,7 @@ class _Run:
     def _workspace_at(self, cwd: Path | None = None) -> StepWorkspace | None:
         types = {self._instance.store.get(step.detail).type for step in self._at.history.steps[-_LOOKED_AT:]}
         has_code = any(each in WITH_CODE or not is_kind(each, "detail") for each in types)
+        has_code = has_code or self._at.history.start.branch is not None  # it begins at its fork's
         if not has_code and not Notes(self._instance.store.repository.private).any():
             return None
         from uwf_git.workspaces.step_workspace import workspace_of

@@ -321,6 +321,11 @@ class Revision(NamedTuple):
         """Whether the step changed anything."""
         return self.commit != self.base
 
+    def is_later(self, begun: Revision) -> bool:
+        """Whether it is other code than that of a fork, of the same project as far as both are known."""
+        is_same = not self.root or not begun.root or self.root == begun.root
+        return self.commit != begun.commit and is_same
+
     def payload(self) -> dict[str, str]:
         return {name: value for name, value in self._asdict().items() if value}
 

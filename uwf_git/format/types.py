@@ -426,7 +426,7 @@ FORK_OUTPUT = builtin(
     ),
 )
 JOIN_OUTPUT = builtin(
-    "FXVK8NT4JS8K5",
+    "F140HJBAWFGNM",
     record(
         "Join",
         {
@@ -443,10 +443,23 @@ JOIN_OUTPUT = builtin(
                         },
                         "output": True,
                         "reason?": {**STRING, "description": "Why it failed or was killed."},
+                        "conflict?": {
+                            **record(
+                                "Conflict",
+                                {
+                                    "commit": {**STRING, "pattern": OBJECT_ID},
+                                    "paths": STRINGS,
+                                    "text": {**STRING, "description": "The conflicting lines, in part."},
+                                },
+                            ),
+                            "description": "Why its code, this commit, is not merged.",
+                        },
                     },
                 ),
                 description="By index.",
             ),
+            "$status?": {"const": SUSPEND},
+            "question?": {**STRING, "description": "Asks a person to merge what conflicts."},
         },
     ),
 )

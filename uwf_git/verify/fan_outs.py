@@ -38,7 +38,7 @@ from uwf_git.store.threads import MOST_PARENTS
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.objects import CommitObject
 from uwf_git.verify.verified import Known, Record
-from uwf_git.workflow.fan_out import Joinable, judge_join, needed
+from uwf_git.workflow.fan_out import Joinable, join_question, judge_join, needed
 from uwf_git.workflow.moderator import AwaitingBranches, FansOut, WorkflowEnded
 
 _FORK, _BRANCH, _JOIN = "wrong-fork", "wrong-branch", "wrong-join"
@@ -124,8 +124,8 @@ class FanOutChecks:
 
     def _check_joined(self, before: Record, payload: Any, report: Report) -> None:
         fork, joined = self.fork_of(before), parse_join(payload)
-        if not _same(payload, join_payload(joined)):
-            report(_JOIN, "the join's summary is not that of its branches")
+        if not _same(payload, join_payload(joined, join_question(fork, joined))):
+            report(_JOIN, "the join's summary or question is not that of its branches")
         if len(joined) != fork.size:
             report(_JOIN, f"the fork has {fork.summary}, and the join tells of {len(joined)}")
         elif not isinstance(judge_join(fork, joined), Joinable):
@@ -167,7 +167,7 @@ class FanOutChecks:
                 continue
             if each.thread not in {branch_id(str(oid), when, position) for oid, when in ids}:
                 report(_JOIN, f"branch {position} of the join has another id than follows from its fork")
-            if (each.step, each.output, each.reason) != (None, None, ""):
+            if (each.step, each.output, each.reason, each.conflict) != (None, None, "", None):
                 report(_JOIN, f"branch {position} was left, and has a step, an output or a reason")
         return tips
 

@@ -120,6 +120,10 @@ class _Checker:
             targets = {self._suggest.get(role, role) for edge in taken for role in edge.targets}
             if any(target not in ENDS and target not in self._draft.declared for target in targets):
                 targets.add(END)  # an edge that leads nowhere known could be the way out
+            for fan_out in (edge.fan_out for edge in taken if edge.fan_out is not None):
+                if fan_out.resolver in self._draft.declared:
+                    targets.add(fan_out.resolver)
+                    live.setdefault(fan_out.resolver, set()).update(fan_out.ends)
             live.setdefault(self._suggest.get(source, source), set()).update(targets)
         for body in self._bodies:
             self._body(body, live)

@@ -13,16 +13,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
-from uwf_git.base.text import counted, one_line
+from uwf_git.base.text import counted, fenced, one_line
 from uwf_git.format.edges import FanOut, FixedBranch
 from uwf_git.format.fan_out import (
     ALL,
+    ASK,
     COMPLETED,
     FAIL_ALL,
     FAILED,
     FIRST,
     KILLED,
     MOST_BRANCHES,
+    ON_CONFLICT,
+    REFUSE,
     Fork,
     JoinedBranch,
 )
@@ -31,6 +34,7 @@ from uwf_git.format.types import FORK, JOIN
 from uwf_git.workflow.expression import check_expression, evaluate
 
 MOST_BYTES = 1 << 20  # of the items of one fan-out, as JSON: forges refuse or hide large blobs
+_NAMED = 10  # paths
 _LAST = "$last := function(){ $$.steps[-1].output }"
 ENDED = COMPLETED, FAILED, KILLED
 
@@ -114,9 +118,56 @@ def judge(fork: Fork, states: Sequence[str], reasons: Mapping[int, str] = {}) ->
 
 
 def judge_join(fork: Fork, branches: Sequence[JoinedBranch]) -> Pending | Joinable:
-    """Return whether the branches of a join might be joined as they stood."""
+    """Return whether the branches of a join might be joined as they stood. The thread fails if their code conflicts and
+    the fork wants that."""
     reasons = {index: each.reason for index, each in enumerate(branches)}
-    return judge(fork, [each.status for each in branches], reasons)
+    found = judge(fork, [each.status for each in branches], reasons)
+    if fork.on_conflict == REFUSE and found == Joinable() and (said := _conflicts(branches)):
+        return Joinable(said[0])
+    return found
+
+
+def resolver(fork: Fork, branches: Sequence[JoinedBranch]) -> str:
+    """Return the role that merges the code which conflicts at a join, "" without conflicts or such a role."""
+    if fork.on_conflict in ON_CONFLICT or all(each.conflict is None for each in branches):
+        return ""
+    return fork.on_conflict
+
+
+def join_question(fork: Fork, branches: Sequence[JoinedBranch]) -> str:
+    """Return what a person is asked at a join about code that conflicts, "" for no question."""
+    asks = fork.on_conflict == ASK and any(each.conflict is not None for each in branches)
+    if not asks or judge_join(fork, branches) != Joinable():
+        return ""
+    said = "\n".join(_conflicts(branches))
+    return f"{said}\nMerge it in the worktree of this thread and commit that, then answer."
+
+
+def conflict_task(branches: Sequence[JoinedBranch]) -> str:
+    """Return the instruction of the role that merges code which conflicts."""
+    parts = ["Merge the code of these branches into that of this folder, which has the code of the others."]
+    for said, each in zip(_conflicts(branches), filter(None, (it.conflict for it in branches)), strict=True):
+        parts.append(said)
+        if each.text:
+            parts.append(fenced(each.text.rstrip("\n")))
+    parts.append("Resolve each conflict so that the intent of both sides is kept, and finish each merge.")
+    return "\n\n".join(parts)
+
+
+def _conflicts(branches: Sequence[JoinedBranch]) -> list[str]:
+    """Return a line on each branch whose code conflicts."""
+    found = []
+    for index, each in enumerate(branches):
+        if each.conflict is not None:
+            paths = ", ".join(one_line(path, 200) for path in each.conflict.paths[:_NAMED])
+            more = (
+                f" and {len(each.conflict.paths) - _NAMED} more" if len(each.conflict.paths) > _NAMED else ""
+            )
+            found.append(
+                f"branch {index} ({each.thread}) conflicts with the branches before it in {paths}{more}:"
+                f" git merge {each.conflict.commit}"
+            )
+    return found
 
 
 def fork_before(steps: Sequence[StepContext]) -> StepContext | None:

@@ -12,6 +12,7 @@ from uwf_git.format.fan_out import (
     DEFAULT_MOST,
     FIRST,
     MOST_BRANCHES,
+    ON_CONFLICT,
     ON_FAILURE,
     WAIT,
 )
@@ -68,6 +69,12 @@ class DraftFanOut(NamedTuple):
     @property
     def ends(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(each.role for each in self.join))
+
+    @property
+    def resolver(self) -> str:
+        """The role that resolves conflicts of code, "" without one."""
+        role: str = self.payload.get("onConflict", ASK)
+        return role if role not in ON_CONFLICT else ""
 
 
 def read_fan_out(

@@ -106,12 +106,14 @@ def decide(
         return _of_bundle(workflow.code, start, steps)
     if steps:
         last = steps[-1]
+        if (resolved := _after_conflicts(workflow, start, steps)) is not None:
+            return resolved
         if last.role == USER:
             return _describe(workflow, start, steps)
         if last.role == FORK:
             return AwaitingBranches(parse_fork(last.output))
-        if last.role == JOIN and (failure := _failed_join(steps)):
-            return WorkflowEnded(True, failure)
+        if last.role == JOIN and (found := _at_join(workflow, steps)) is not None:
+            return found
         if asks_human(last.output):
             return _question(last.role, last.output)
     branch = start.branch
@@ -123,21 +125,66 @@ def decide(
     return follow(workflow, choose(workflow, start, steps, replay=replay), start, steps, replay)
 
 
+def _after_conflicts(
+    workflow: Workflow, start: Start, steps: Sequence[StepContext]
+) -> Next | WorkflowEnded | FansOut | None:
+    """Return where a join leads once its conflicts are resolved: as if there had been none. None unless the last step
+    has resolved them."""
+    joined = _resolved(workflow, steps)
+    return None if joined is None else follow(workflow, choose(workflow, start, joined), start, joined)
+
+
 def _first_of_branch(workflow: Workflow, role: str) -> Next:
     if role not in workflow.roles:
         raise Invalid(f"workflow {workflow.name}: the branch begins at {role}, which is not a role")
     return Next(role)
 
 
-def _failed_join(steps: Sequence[StepContext]) -> str:
-    """Return why the workflow fails after a join, "" if it doesn't."""
-    from uwf_git.workflow.fan_out import Joinable, fork_before, judge_join
+def _at_join(workflow: Workflow, steps: Sequence[StepContext]) -> Next | WorkflowEnded | None:
+    """Return what comes after a join if its edges don't decide: its failure, or the role that resolves conflicts."""
+    from uwf_git.workflow.fan_out import Joinable, conflict_task, fork_before, judge_join, resolver
 
-    fork = fork_before(steps)
-    if fork is None:
+    step = fork_before(steps)
+    if step is None:
         raise Invalid("a join without a fork")
-    found = judge_join(parse_fork(fork.output), parse_join(steps[-1].output))
-    return found.failure if isinstance(found, Joinable) else ""
+    fork, branches = parse_fork(step.output), parse_join(steps[-1].output)
+    found = judge_join(fork, branches)
+    if isinstance(found, Joinable) and found.failure:
+        return WorkflowEnded(True, found.failure)
+    if not (role := resolver(fork, branches)):
+        return None
+    if role not in workflow.roles:
+        raise Invalid(
+            f"workflow {workflow.name}: onConflict of {fork.source} names {role}, which is not a role",
+            nearest(role, workflow.roles),
+        )
+    return Next(role, conflict_task(branches))
+
+
+def _resolved(workflow: Workflow, steps: Sequence[StepContext]) -> Sequence[StepContext] | None:
+    """Return the steps up to the join whose conflicts the last step, by a person or a role, has resolved; None if it
+    has not."""
+    from uwf_git.workflow.fan_out import fork_before, resolver
+
+    role = steps[-1].role
+    resolvers = {edge.fan_out.on_conflict for edge in workflow.edges if edge.fan_out is not None}
+    if not resolvers or (role != USER and (role not in resolvers or asks_human(steps[-1].output))):
+        return None
+    at = len(steps) - 2
+    while at >= 0 and (
+        steps[at].remark is not None
+        or steps[at].role == USER
+        or (steps[at].role == role and asks_human(steps[at].output))
+    ):
+        at -= 1
+    if at < 0 or steps[at].role != JOIN:
+        return None
+    joined = steps[: at + 1]
+    if role == USER:
+        return joined if asks_human(steps[at].output) else None
+    fork = fork_before(joined)
+    is_resolver = fork is not None and resolver(parse_fork(fork.output), parse_join(steps[at].output)) == role
+    return joined if is_resolver else None
 
 
 def _of_bundle(code: Code, start: Start, steps: Sequence[StepContext]) -> Decision:
