@@ -145,11 +145,8 @@ def is_joined(instance: Instance, branch: Head) -> bool:
 
 def _fork_of(instance: Instance, branch: Head) -> Oid | None:
     """Return the commit of the fork that a thread is a branch of, else None."""
-    start = _start_row(instance, branch.commit)
-    if start.merged is None or branch_of(instance.store, start.node) is None:
-        return None
-    fork = Oid(raw=start.merged)
-    return fork if instance.store.index_commit(fork).role == FORK else None
+    found = instance.threads.fork_of(branch)
+    return found[0] if found is not None and instance.store.index_commit(found[0]).role == FORK else None
 
 
 def ends_at_failure(instance: Instance, branch: Head) -> bool:

@@ -70,7 +70,7 @@ from uwf_git.engine.status import (
     resting,
     standing_of,
 )
-from uwf_git.format.fan_out import JOINED_WITHOUT
+from uwf_git.format.fan_out import JOINED_WITHOUT, PARENT_KILLED
 from uwf_git.format.ids import Hash, ThreadId, fork_id
 from uwf_git.format.kinds import FAILED as NO_CAUSE
 from uwf_git.format.kinds import (
@@ -202,15 +202,17 @@ def step(
     its last round is killed without a step. Moves `refs/uwf/threads/<ULID>`, or `refs/uwf/attempts/<ULID>` if
     the step failed. Raises Busy, Waiting, Paused, Killed, AgentFailed, HeadMoved, NoTransition, Usage if no
     agent plays the role, Absent if a person must, Invalid for a thread that has ended."""
+    joined: list[Outcome] = []
     while True:
         try:
-            outcome = step_without_hooks(instance, thread, agent, cwd, on_stderr, files)
+            outcome = step_without_hooks(instance, thread, agent, cwd, on_stderr, files, joined=joined)
             break
         except AgentFailed as error:
             wait = pause_before_retry(instance, thread, patience)
             if wait is None:
-                _drop_branch(instance, thread, error)
+                _drop_branch(instance, thread, error, joined)
                 run_outcome_hook(instance, thread, FAILED)
+                run_hooks_of(instance, joined)
                 raise
             instance.warn(told(thread, wait, error.message))
             pause(wait)
@@ -218,6 +220,7 @@ def step(
             _call(instance, thread, absent)
             raise
     run_outcome_hook(instance, thread, outcome.status, outcome.outlook)
+    run_hooks_of(instance, joined)
     return outcome
 
 
@@ -230,9 +233,11 @@ def step_without_hooks(
     files: str = "",
     joining: bool = False,
     wait: float = PROBE_SECONDS,
+    joined: list[Outcome] | None = None,
 ) -> Outcome:
     """Make a step as `step`, without hooks and other tries. With `joining`, only a join is made, if another process
-    lets go of the thread within `wait` seconds."""
+    lets go of the thread within `wait` seconds. The outcomes of joins that the end of this thread allows are added to
+    `joined`."""
     typed = None if joining else typed_answer(instance, thread, agent)
     with log.about(thread=thread, role=None), contextlib.ExitStack() as stack:
         with telling_loss(typed):
@@ -281,7 +286,7 @@ def step_without_hooks(
             by = typed.agent if typed is not None else agent
             outcome = take_turn(instance, at, found, lock, by, cwd, on_stderr, files)
     if outcome.done:
-        _tell_parents(instance, outcome.position.head)
+        tell_parents(instance, outcome.position.head, joined)
     maintain(instance.store.repository, shared=instance.location.here)
     return outcome
 
@@ -377,12 +382,13 @@ def _raise_if_joined(instance: Instance, at: Position) -> None:
 
     if is_joined(instance, at.head):
         head = _end(instance, at.head, KILLED, JOINED_WITHOUT)
+        _end_branches(instance, head)
         raise Killed(
             f"branch {head.thread} ended, its fork is {JOINED_WITHOUT} it", instance.threads.way_on(head)
         )
 
 
-def _drop_branch(instance: Instance, thread: ThreadId, error: AgentFailed) -> None:
+def _drop_branch(instance: Instance, thread: ThreadId, error: AgentFailed, joined: list[Outcome]) -> None:
     """End a branch whose step failed, if its fork wants no other try."""
     with contextlib.suppress(UwfError):
         head = instance.threads.active_head(thread)
@@ -394,12 +400,12 @@ def _drop_branch(instance: Instance, thread: ThreadId, error: AgentFailed) -> No
             return
         with instance.locks.hold(thread, wait=_PATIENCE):
             ended = _end(instance, instance.threads.active_head(thread), FAILED, error.message)
-        _tell_parents(instance, ended)
+        tell_parents(instance, ended, joined)
 
 
-def _tell_parents(instance: Instance, head: Head) -> None:
-    """Join the threads that waited for a branch that has ended, if it was the last that they need. No lock of theirs is
-    held here."""
+def tell_parents(instance: Instance, head: Head, joined: list[Outcome] | None = None) -> None:
+    """Join the threads that waited for a branch that has ended, if it was the last that they need; add the outcomes to
+    `joined`. No lock of theirs is held here."""
     if head.row.start is None or branch_of(instance.store, head.row.start) is None:
         return
     from uwf_git.engine.fan_out import is_joinable, parents_of
@@ -407,9 +413,28 @@ def _tell_parents(instance: Instance, head: Head) -> None:
     for parent in parents_of(instance, head):
         try:
             if is_joinable(instance, instance.threads.active_head(parent)):
-                step_without_hooks(instance, parent, joining=True, wait=_PATIENCE)
+                outcome = step_without_hooks(instance, parent, joining=True, wait=_PATIENCE, joined=joined)
+                if joined is not None:
+                    joined.append(outcome)
         except (Busy, HeadMoved, Waiting, Invalid) as error:
             log.info("W6S2H8ND", "leaves the join to another: {why}", thread=parent, why=error.message)
+
+
+def run_hooks_of(instance: Instance, outcomes: Sequence[Outcome]) -> None:
+    for each in outcomes:
+        run_outcome_hook(instance, each.thread, each.status, each.outlook)
+
+
+def _end_branches(instance: Instance, head: Head) -> None:
+    """End the branches of a thread that was ended before their join, if no other thread waits for them."""
+    if head.row.role != FORK:
+        return
+    from uwf_git.engine.fan_out import branches_at, parents_of
+
+    for each in branches_at(instance, head).open:
+        if each.head is not None and not parents_of(instance, each.head):
+            with contextlib.suppress(UwfError):
+                kill(instance, each.thread, PARENT_KILLED)
 
 
 def _end_left(instance: Instance, branches: Sequence[ThreadId]) -> None:
@@ -506,9 +531,12 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
             head = _end(instance, head, KILLED, reason)
     finally:
         instance.runs.clear_interrupt(thread)
-    if reason != JOINED_WITHOUT:
-        _tell_parents(instance, head)
+    _end_branches(instance, head)
+    joined: list[Outcome] = []
+    if reason not in (JOINED_WITHOUT, PARENT_KILLED):
+        tell_parents(instance, head, joined)
     run_outcome_hook(instance, thread, KILLED)
+    run_hooks_of(instance, joined)
     return head
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
-from uwf_git.format.fan_out import Branch, branch_id
+from uwf_git.format.fan_out import Branch, branch_id, branch_index
 from uwf_git.format.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id, time_of
 from uwf_git.format.kinds import SUBWORKFLOW, StepContext, parse_start, parse_step, parse_workflow, title_of
 from uwf_git.format.types import BRANCH_START, END, JOIN, USER, start_node
@@ -114,11 +114,31 @@ class Threads(Histories):
         raise NotFound(f"no thread {text}: there are {count}", "see: uwf thread list --all")
 
     def newest(self) -> Iterator[ThreadId]:
-        """Yield the threads of `@`, `@2` and so on."""
+        """Yield the threads of `@`, `@2` and so on: those that no other thread began."""
         sessions = Sessions(self._repository.private)
         for thread in sorted(self.ids(), reverse=True):
-            if not sessions.owner(SUBWORKFLOW, thread):
+            if not sessions.owner(SUBWORKFLOW, thread) and not self._is_branch(thread):
                 yield thread
+
+    def _is_branch(self, thread: ThreadId) -> bool:
+        with contextlib.suppress(UwfError):  # a damaged thread is listed too
+            return self.fork_of(self.head(thread)) is not None
+        return False
+
+    def fork_of(self, head: Head) -> tuple[Oid, int] | None:
+        """Return the commit of the fork that a thread is a branch of, and its index there. None for other threads, and
+        for forks of branches, which no join waits for."""
+        start = head.row.start
+        known = self._store.index.node(start) if start is not None else None
+        if start is None or known is None or known[0] != BRANCH_START:
+            return None
+        for row in self._store.index.commits_of(start):
+            if row.kind == "start" and row.merged is not None:
+                fork = Oid(raw=row.merged)
+                index = branch_index(str(fork), self._store.index_commit(fork).time, head.thread)
+                if index is not None:
+                    return fork, index
+        return None
 
     def exists(self, thread: ThreadId) -> bool:
         return self._tips(thread) != (None, None) or self._store.folded(thread) is not None
