@@ -7,7 +7,6 @@ step or by the process that ended the last branch. It says the same whoever writ
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, Waiting
@@ -27,6 +26,7 @@ from uwf_git.format.fan_out import (
     branch_id,
     join_payload,
     parse_fork,
+    parse_join,
 )
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Detail, Step, Workflow
@@ -101,13 +101,9 @@ def branches_at(instance: Instance, head: Head) -> Branches:
 
 def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
     when = instance.store.index_commit(commit).time
-    found = []
-    for position in range(fork.size):
-        thread = branch_id(str(commit), when, position)
-        head = None
-        with contextlib.suppress(NotFound):
-            head = instance.threads.head(thread)
-        found.append(BranchState(position, thread, head))
+    threads = [branch_id(str(commit), when, position) for position in range(fork.size)]
+    heads = instance.threads.heads(threads)
+    found = [BranchState(position, thread, heads.get(thread)) for position, thread in enumerate(threads)]
     states = [each.state for each in found]
     reasons = {each.position: each.reason for each in found if each.reason}
     return Branches(fork, tuple(found), judge(fork, states, reasons))
@@ -250,11 +246,10 @@ def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
     """Begin the branches of the fork at `at`, its last step, that are neither here nor were removed. Makes
     `refs/uwf/threads/<id>` of each; returns the new ones. Raises NotFound for a workflow that is gone."""
     branches = branches_at(instance, at.head)
-    repository = instance.store.repository
+    absent = [layout.REMOVED + each.thread for each in branches.each if each.head is None]
+    removed = instance.store.repository.refs_named(absent)
     missing = [
-        each
-        for each in branches.each
-        if each.head is None and repository.ref(layout.REMOVED + each.thread) is None
+        each for each in branches.each if each.head is None and layout.REMOVED + each.thread not in removed
     ]
     if not missing:
         return []
@@ -322,6 +317,12 @@ def join(instance: Instance, at: Position) -> tuple[Hash, Step, tuple[Oid, ...]]
     node, made = _stored(instance, at.history, JOIN, JOIN_OUTPUT, join_payload(joined))
     tips = [each.head.commit for each in branches.each if each.state and each.head is not None]
     return node, made, instance.threads.gathered(at.head.node, tips)
+
+
+def left_by(instance: Instance, made: Step) -> list[ThreadId]:
+    """Return the branches that a join leaves out."""
+    joined = parse_join(instance.store.get(made.output).payload)
+    return [each.thread for each in joined if each.status == LEFT]
 
 
 def _joined(instance: Instance, branch: BranchState) -> JoinedBranch:

@@ -339,8 +339,8 @@ def _fanned_out(instance: Instance, at: Position, found: Outlook) -> Outcome:
         fan_out.begin_branches(instance, at)
         return outcome_of(instance, at, outlook(instance, *at), FORK)
     fan_out.begin_branches(instance, at)  # those that a killed process did not begin
-    left = [each.thread for each in fan_out.branches_at(instance, at.head).open]
     node, made, tips = fan_out.join(instance, at)
+    left = fan_out.left_by(instance, made)
     at = append_step(instance, at, node, made, merged=tips)
     found = outlook(instance, *at)
     if found.next == END:

@@ -264,6 +264,16 @@ class Store(NodeStore):
         row = self.index.folded(thread)
         return row if row is None or self.repository.ref(layout.REMOVED + thread) is None else None
 
+    def folded_among(self, threads: Sequence[ThreadId]) -> dict[ThreadId, bytes]:
+        """Return the archive tags of those of the threads that are folded and were not removed."""
+        self._sync_folds()
+        found = self.index.folded_among(threads)
+        return {
+            thread: tag
+            for thread, tag in found.items()
+            if self.repository.ref(layout.REMOVED + thread) is None
+        }
+
     def folded_threads(self) -> set[ThreadId]:
         """Return all folded threads that were not removed."""
         self._sync_folds()
