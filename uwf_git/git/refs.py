@@ -86,7 +86,8 @@ def read_refs_named(git_dir: Path, names: Sequence[str]) -> dict[str, Oid]:
     StoreDamaged."""
     loose = {name: _unpacked_ref(git_dir, name) for name in names}
     rest = [name for name, oid in loose.items() if oid is None]
-    packed = _packed_under(git_dir, os.path.commonprefix(rest), "")[1] if rest else {}
+    near = os.path.commonprefix(rest)  # noqa: RUF071
+    packed = _packed_under(git_dir, near, "")[1] if rest else {}
     found = {name: oid or packed.get(name) for name, oid in loose.items()}
     return {name: oid for name, oid in found.items() if oid is not None}
 

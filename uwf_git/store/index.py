@@ -404,9 +404,10 @@ class Index(SqliteCache):
         row = self._one(sql, (thread,))
         return FoldedRow(*row) if row else None
 
-    def folded_among(self, threads: Sequence[str]) -> dict[ThreadId, bytes]:
-        """Return the archive tags of those of the threads that are folded."""
-        return dict(self._among("SELECT thread, tag FROM folded", "thread", threads, " ORDER BY ref DESC"))
+    def folded_among(self, threads: Sequence[str]) -> dict[ThreadId, FoldedRow]:
+        """Return the entries of those of the threads that are folded, as `folded`."""
+        rows = self._among("SELECT * FROM folded", "thread", threads, " ORDER BY ref DESC")
+        return {row[0]: FoldedRow(*row) for row in rows}
 
     def folded_threads(self) -> set[ThreadId]:
         return {row[0] for row in self._run("SELECT thread FROM folded")}

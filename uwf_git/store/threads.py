@@ -155,7 +155,7 @@ class Threads(Histories):
         folded = self._store.folded_among([each for each in threads if layout.ARCHIVE + each not in tags])
         at = {thread: oid for thread in threads if (oid := active.get(layout.THREADS + thread))}
         ends = {thread: oid for thread in threads if (oid := tags.get(layout.ARCHIVE + thread))}
-        ends.update({thread: Oid(raw=tag) for thread, tag in folded.items()})
+        ends.update({thread: Oid(raw=row.tag) for thread, row in folded.items()})
         archives = self._store.index.archives_among([tag.raw for tag in ends.values()])
         commits = [oid.raw for oid in at.values()] + [archive.target for archive in archives.values()]
         rows = self._store.index.commits_among(commits)
