@@ -165,7 +165,34 @@ class Threads(Histories):
         commit = Oid(raw=archive.target) if archive else active
         if commit is None:
             raise NotFound(f"no thread {thread}", "see the ids with: uwf thread list --all")
-        row = self._store.index_commit(commit)
+        return self._head(thread, commit, archive)
+
+    def heads(self, threads: Sequence[ThreadId]) -> dict[ThreadId, Head]:
+        """Return the heads of those of many threads that are here. Raises StoreDamaged."""
+        named = self._repository.refs_named
+        active = named([layout.THREADS + thread for thread in threads])
+        tags = named([layout.ARCHIVE + thread for thread in threads])
+        folded = self._store.folded_among([each for each in threads if layout.ARCHIVE + each not in tags])
+        at = {thread: oid for thread in threads if (oid := active.get(layout.THREADS + thread))}
+        ends = {thread: oid for thread in threads if (oid := tags.get(layout.ARCHIVE + thread))}
+        ends.update({thread: Oid(raw=row.tag) for thread, row in folded.items()})
+        archives = self._store.index.archives_among([tag.raw for tag in ends.values()])
+        commits = [oid.raw for oid in at.values()] + [archive.target for archive in archives.values()]
+        rows = self._store.index.commits_among(commits)
+        found: dict[ThreadId, Head] = {}
+        for thread in threads:
+            tag = ends.get(thread)
+            if tag is None and thread not in at:
+                continue
+            archive = (archives.get(tag.raw) or self._store.index_tag(tag)) if tag else None
+            commit = Oid(raw=archive.target) if archive else at[thread]
+            found[thread] = self._head(thread, commit, archive, rows.get(commit.raw))
+        return found
+
+    def _head(
+        self, thread: ThreadId, commit: Oid, archive: ArchiveRow | None, row: CommitRow | None = None
+    ) -> Head:
+        row = row or self._store.index_commit(commit)
         if row.kind not in ("start", "step"):
             raise StoreDamaged(
                 f"thread {thread} points at commit {commit}, which is not a step", "restore its ref"
@@ -327,7 +354,7 @@ class Threads(Histories):
                 for commit in commits:
                     self._store.index_commit(commit)
             refs = {layout.THREADS + each: commit for each, commit in zip(threads, commits, strict=True)}
-            self._repository.create_refs(refs)
+            self._repository.create_refs(refs, packed=True)
             with self._store.index.transaction():
                 for name, commit in refs.items():
                     self._store.moved(name, commit, commit)
@@ -385,7 +412,7 @@ class Threads(Histories):
                 for commit in made.values():
                     self._store.index_commit(commit)
             refs = {layout.THREADS + thread: commit for thread, commit in made.items()}
-            created = self._repository.create_refs(refs)
+            created = self._repository.create_refs(refs, packed=True)
             with self._store.index.transaction():
                 for name in created:
                     self._store.moved(name, refs[name], refs[name])
