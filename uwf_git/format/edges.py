@@ -128,7 +128,7 @@ def _parse_edge(edge: Any, condition: str | None, status: str | None) -> Transit
 
 def _parse_fan_out(payload: Any) -> FanOut:
     join = (Transition(each["role"], each["condition"], None, each.get("prompt")) for each in payload["join"])
-    items = payload["items"]
+    items = payload.get("items", ())
     if "branches" in payload:
         items = tuple(FixedBranch(**each) for each in payload["branches"])
     elif isinstance(items, list):

@@ -144,5 +144,11 @@ def joins_of(workflow: Workflow) -> dict[str, FanOut]:
 
 
 def with_joins(workflow: Workflow) -> dict[str, Sequence[Transition]]:
-    """Return the edges of the graph, with those after joins, by the names of what they leave."""
-    return {**workflow.graph, **{name: fan_out.join for name, fan_out in joins_of(workflow).items()}}
+    """Return the edges of the graph, each fan-out's followed by those of its join, by the names of what they leave."""
+    found: dict[str, Sequence[Transition]] = {}
+    for source, edges in workflow.graph.items():
+        found[source] = edges
+        for position, edge in enumerate(edges):
+            if edge.fan_out is not None:
+                found[join_name(source, position)] = edge.fan_out.join
+    return found

@@ -271,12 +271,16 @@ class _Walk:
 
     def _list_compared(self, node: Any) -> bool:
         for side, literal in ((node.lhs, node.rhs), (node.rhs, node.lhs)):
-            if literal.type in _LITERALS and _is_all_steps(side):
-                shown = _shown(side)
+            of_all = _of_all(side) if literal.type in _LITERALS else ""
+            if of_all:
+                shown = _shown(side).removeprefix("branches.")
+                one = "steps[-1]" if of_all == "steps" else "branches[0]"
+                whose = "the last one's" if of_all == "steps" else "the first one's"
+                every = "step" if of_all == "steps" else "branch"
                 self.doubt(
                     "list-compared",
-                    f"steps.{shown} is a list with the {shown} of every step, and no list equals one value",
-                    f"steps[-1].{shown} is the last one's; … in steps.{shown} looks through all",
+                    f"{of_all}.{shown} is a list with the {shown} of every {every}, and no list equals one value",
+                    f"{one}.{shown} is {whose}; … in {of_all}.{shown} looks through all",
                 )
                 return True
         return False
@@ -359,10 +363,13 @@ def _is_fixed(node: Any) -> bool:
     return node.type in _LITERALS or _is_list(node)
 
 
-def _is_all_steps(node: Any) -> bool:
+def _of_all(node: Any) -> str:
+    """Return `steps` or `branches` for a path to a field of all of them, else ""."""
     steps: Sequence[Any] = node.steps if node.type == "path" else ()
     plain = all(step.type == "name" and not step.stages and not step.predicate for step in steps)
-    return bool(plain and len(steps) > 1 and steps[0].value == "steps" and node.group is None)
+    if not plain or len(steps) < 2 or node.group is not None:
+        return ""
+    return str(steps[0].value) if steps[0].value in ("steps", "branches") else ""
 
 
 # How it is said
