@@ -1,4 +1,4 @@
-"""What the engine makes of fan-outs verifies: in its store, in another that received it, on a branch, and made again."""
+"""What the engine makes of fan-outs verifies: in its store, as received by another, on a branch, and made again."""
 
 from __future__ import annotations
 

@@ -53,7 +53,16 @@ from uwf_git.engine.performer import (
     reported,
     run_command_of,
 )
-from uwf_git.engine.retrying import PATIENCE, pause, pause_before_retry, stand_in_now, told
+from uwf_git.engine.reservations import reserved
+from uwf_git.engine.retrying import (
+    PATIENCE,
+    note_throttled,
+    pause,
+    pause_before_retry,
+    spare,
+    stand_in_now,
+    told,
+)
 from uwf_git.engine.slots import agent_slot
 from uwf_git.engine.status import (
     COMPLETED,
@@ -338,15 +347,20 @@ def take_turn(
 def _fanned_out(instance: Instance, at: Position, found: Outlook) -> Outcome:
     """Fork or join, and end the thread if that ends it."""
     from uwf_git.engine import fan_out
+    from uwf_git.engine.fan_out_code import advance
 
     if found.next == FORK:
+        standing = budget_before(instance, at.head, FORK)
+        if standing is not None and standing.reached is not None:
+            raise budget.waiting(at.head.thread, standing)
         at = append_step(instance, at, *fan_out.fork(instance, at))
         fan_out.begin_branches(instance, at)
         return outcome_of(instance, at, outlook(instance, *at), FORK)
     fan_out.begin_branches(instance, at)  # those that a killed process did not begin
-    left = [each.thread for each in fan_out.branches_at(instance, at.head).open]
     node, made, tips = fan_out.join(instance, at)
+    left = fan_out.left_by(instance, made)
     at = append_step(instance, at, node, made, merged=tips)
+    advance(instance, at)
     found = outlook(instance, *at)
     if found.next == END:
         at = at._replace(head=_end(instance, at.head, *_ending(found)))
@@ -676,10 +690,12 @@ class _Run:
         self._files = files
         self._is_mine = is_mine
         self._workspace: StepWorkspace | None = None
+        self._held = contextlib.ExitStack()
 
     def do(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> Position:
         try:
-            return self._done(agent, cwd, lock)
+            with self._held:
+                return self._done(agent, cwd, lock)
         except StoreUnwritable as error:
             if (report := self._report()) is not None:
                 error.hint = f"{error.hint}, then step again: what {report.agent} answered is kept"
@@ -853,6 +869,12 @@ class _Run:
             timeout=config.timeout,
         )
         try:
+            if history.start.branch is not None:
+                try:
+                    spare(instance, self._thread, order.command, name, role)
+                except AgentFailed as error:
+                    return AgentResult(error=error, agent=name)
+            self._held.enter_context(reserved(instance, self._at.head, config.command))
             with agent_slot(instance, config.command):
                 if performer is None:
                     return run_command_of(instance, self._at, config, order, folder, lock, self._on_stderr)
@@ -904,6 +926,7 @@ class _Run:
     def _workspace_at(self, cwd: Path | None = None) -> StepWorkspace | None:
         types = {self._instance.store.get(step.detail).type for step in self._at.history.steps[-_LOOKED_AT:]}
         has_code = any(each in WITH_CODE or not is_kind(each, "detail") for each in types)
+        has_code = has_code or self._at.history.start.branch is not None  # it begins at its fork's
         if not has_code and not Notes(self._instance.store.repository.private).any():
             return None
         from uwf_git.workspaces.step_workspace import workspace_of
@@ -940,6 +963,8 @@ class _Run:
             "0FH0299A", "{agent} failed: {error}", agent=made.agent, error=failure.message, hint=failure.hint
         )
         self._keep(made, failure)
+        if failure.throttled is not None and self._order is not None:
+            note_throttled(self._instance, self._order.command, failure.throttled)
         redact = self._instance.redactor.text
         failure.message, failure.hint = redact(failure.message)[0], redact(failure.hint)[0]
         return failure

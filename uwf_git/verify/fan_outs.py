@@ -29,7 +29,7 @@ from uwf_git.format.fan_out import (
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Detail, Start, Step, parse_detail
 from uwf_git.format.node import Node
-from uwf_git.format.types import FORK, FORK_OUTPUT, JOIN, JOIN_OUTPUT, UWF
+from uwf_git.format.types import FORK, FORK_OUTPUT, JOIN, JOIN_OUTPUT, UWF, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import History
@@ -38,7 +38,7 @@ from uwf_git.store.threads import MOST_PARENTS
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.objects import CommitObject
 from uwf_git.verify.verified import Known, Record
-from uwf_git.workflow.fan_out import Joinable, judge_join, needed
+from uwf_git.workflow.fan_out import Joinable, join_question, judge_join, needed
 from uwf_git.workflow.moderator import AwaitingBranches, FansOut, WorkflowEnded
 
 _FORK, _BRANCH, _JOIN = "wrong-fork", "wrong-branch", "wrong-join"
@@ -89,13 +89,10 @@ class FanOutChecks:
             self._check_joined(before, output.payload, report)
 
     def _check_detail(self, role: str, detail: Node, before: Record, report: Report) -> None:
-        plain = Detail("", context=before.row.node)
-        is_plain = detail.type == plain.type and _same(detail.payload, plain.payload())
-        if not is_plain and role == JOIN:  # it may have the code that was merged
-            made = parse_detail(detail.payload)
-            is_plain = made.code is not None and made._replace(code=None) == plain
-        if not is_plain:
-            report("wrong-detail", f"the detail of a step of {role} has something else than its context")
+        made = parse_detail(detail.payload) if is_kind(detail.type, "detail") else None
+        if made is None or made._replace(code=None) != Detail("", context=before.row.node):
+            message = f"the detail of a step of {role} has something else than its context and code"
+            report("wrong-detail", message)
 
     def _check_fork(self, before: Record, decision: FansOut, payload: Any, report: Report) -> None:
         chosen, items = decision
@@ -127,8 +124,8 @@ class FanOutChecks:
 
     def _check_joined(self, before: Record, payload: Any, report: Report) -> None:
         fork, joined = self.fork_of(before), parse_join(payload)
-        if not _same(payload, join_payload(joined)):
-            report(_JOIN, "the join's summary is not that of its branches")
+        if not _same(payload, join_payload(joined, join_question(fork, joined))):
+            report(_JOIN, "the join's summary or question is not that of its branches")
         if len(joined) != fork.size:
             report(_JOIN, f"the fork has {fork.summary}, and the join tells of {len(joined)}")
         elif not isinstance(judge_join(fork, joined), Joinable):
@@ -170,7 +167,7 @@ class FanOutChecks:
                 continue
             if each.thread not in {branch_id(str(oid), when, position) for oid, when in ids}:
                 report(_JOIN, f"branch {position} of the join has another id than follows from its fork")
-            if (each.step, each.output, each.reason) != (None, None, ""):
+            if (each.step, each.output, each.reason, each.conflict) != (None, None, "", None):
                 report(_JOIN, f"branch {position} was left, and has a step, an output or a reason")
         return tips
 

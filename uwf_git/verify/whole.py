@@ -9,8 +9,8 @@ from typing import NamedTuple
 from uwf_git.base.text import counted
 from uwf_git.format.fan_out import LEFT, branch_id
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import REHEARSE
-from uwf_git.format.types import FORK
+from uwf_git.format.kinds import REHEARSE, Revision
+from uwf_git.format.types import FORK, JOIN
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, ref_kinds
@@ -18,7 +18,7 @@ from uwf_git.store.history import own_forks
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
 from uwf_git.verify.approvals import ApprovedDiff
-from uwf_git.verify.code import RecordedCode
+from uwf_git.verify.code import RecordedCode, merge_of
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Claim, Verifier
 from uwf_git.verify.verified import Record
@@ -154,23 +154,39 @@ def _of_heads(verifier: Verifier, heads: Iterable[Claim], say: _Say) -> Iterator
 
 
 def _code(verifier: Verifier, claims: Iterable[Claim]) -> Iterator[RecordedCode]:
-    seen: set[bytes] = set()
+    seen: dict[bytes, tuple[Claim, Record]] = {}
     tips = [(claim, claim.commit.raw) for claim in claims]
     for claim, tip in tips:  # sub-workflows without a claim of their own are appended meanwhile
         at: bytes | None = tip
         while at is not None and at not in seen:
-            seen.add(at)
             record = verifier.record(Oid(raw=at))
             if record is None:
                 break
-            row = record.row
-            if record.code is not None:
-                commit = str(Oid(raw=at))
-                yield RecordedCode(row.kind, row.node, record.code, commit, claim.thread, claim.ref)
-            if row.merged is not None:
-                tips.append((claim, row.merged))
+            seen[at] = claim, record
+            if record.row.merged is not None:
+                tips.append((claim, record.row.merged))
             tips += [(claim, tip.raw) for tip in record.joined]
-            at = row.parent
+            at = record.row.parent
+    by_node = {record.row.node: record for _, record in seen.values() if record.row.kind == "step"}
+
+    def newest(node: Hash) -> Revision | None:
+        at: Record | None = by_node[node]
+        while at is not None and at.row.kind == "step":
+            child = seen.get(at.row.merged) if at.row.merged is not None else None
+            code = at.code or (newest(child[1].row.node) if child and child[1].row.kind == "step" else None)
+            if code is not None:
+                return code
+            at = seen[at.row.parent][1] if at.row.parent in seen else None
+        return None
+
+    for at, (claim, record) in seen.items():
+        row, code, merge = record.row, record.code, None
+        if row.role == JOIN and row.parent in seen and (fork := seen[row.parent][1]).row.role == FORK:
+            merge = merge_of(fork, record, newest)
+            code = code or (fork.code if merge is not None else None)
+        if code is not None:
+            commit = str(Oid(raw=at))
+            yield RecordedCode(row.kind, row.node, code, commit, claim.thread, claim.ref, merge)
 
 
 def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from uwf_cli.watching.lines import lasted
 
 from uwf_git import ext
 from uwf_git.base.text import counted, one_line, shortened
-from uwf_git.ext.web.page.graph import NODE_NAMES
+from uwf_git.ext.web.page.graph import node_label
 from uwf_git.ext.web.page.step import name_of
 from uwf_git.format.types import role_name
 
@@ -60,7 +60,7 @@ def _environment(live: bool) -> Environment:
         "json": as_json,
         "lasted": lasted,
         "line": one_line,
-        "node": lambda name: NODE_NAMES.get(name, name),
+        "node": node_label,
         "person": name_of,
         "role": role_name,
         "score": lambda average: "–" if average is None else f"{average['score']:.2f}",
