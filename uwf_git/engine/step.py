@@ -416,7 +416,7 @@ def _tell_parents(instance: Instance, head: Head) -> None:
 
     for parent in parents_of(instance, head):
         try:
-            if is_joinable(instance, instance.threads.active_head(parent)):
+            if is_joinable(instance, instance.threads.active_head(parent), head.thread):
                 step_without_hooks(instance, parent, joining=True, wait=_PATIENCE)
         except (Busy, HeadMoved, Waiting, Invalid) as error:
             log.info("W6S2H8ND", "leaves the join to another: {why}", thread=parent, why=error.message)
