@@ -13,12 +13,13 @@ from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Waiting
 from uwf_git.base.text import counted
 from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out_budget import share_of
-from uwf_git.engine.forks import fork_of, start_row, waiting_at
+from uwf_git.engine.forks import branches_of, fork_of, start_row, waiting_at
 from uwf_git.engine.forks import parents_of as parents_of
 from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
     COMPLETED,
     DEEPEST,
+    FAIL_ALL,
     FAILED,
     KILLED,
     LEFT,
@@ -98,9 +99,7 @@ class Branches(NamedTuple):
 
 def branches_at(instance: Instance, head: Head) -> Branches:
     """Return the branches of a thread whose last step is a fork."""
-    step = instance.store.get(head.node).payload
-    fork = parse_fork(instance.store.get(step["output"]).payload)
-    return _branches(instance, head.commit, fork)
+    return _branches(instance, head.commit, _fork_at(instance, head.node))
 
 
 def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
@@ -120,9 +119,26 @@ def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
     return Branches(fork, tuple(found), judge(fork, states, reasons))
 
 
-def is_joinable(instance: Instance, head: Head) -> bool:
-    """Return whether a thread's last step is a fork whose branches may be joined."""
-    return head.row.role == FORK and isinstance(branches_at(instance, head).verdict, Joinable)
+def is_joinable(instance: Instance, head: Head, ended: ThreadId | None = None) -> bool:
+    """Return whether a thread's last step is a fork whose branches may be joined. `ended` is a branch that has just
+    ended: those after it are looked at first, since most often one of them is what is waited for."""
+    if head.row.role != FORK:
+        return False
+    if ended is not None and _needs_all(_fork_at(instance, head.node)):
+        branches = branches_of(instance, head)
+        at = branches.index(ended) + 1 if ended in branches else 0
+        if not all(map(instance.threads.has_ended, [*branches[at:], *branches[:at]])):
+            return False
+    return isinstance(branches_at(instance, head).verdict, Joinable)
+
+
+def _needs_all(fork: Fork) -> bool:
+    return fork.of_all and fork.on_failure != FAIL_ALL
+
+
+def _fork_at(instance: Instance, node: Hash) -> Fork:
+    step = instance.store.get(node).payload
+    return parse_fork(instance.store.get(step["output"]).payload)
 
 
 def is_joined(instance: Instance, branch: Head) -> bool:
@@ -138,8 +154,7 @@ def ends_at_failure(instance: Instance, branch: Head) -> bool:
     commit = fork_of(instance, branch)
     if commit is None:
         return False
-    step = instance.store.get(instance.store.index_commit(commit).node).payload
-    return parse_fork(instance.store.get(step["output"]).payload).on_failure != WAIT
+    return _fork_at(instance, instance.store.index_commit(commit).node).on_failure != WAIT
 
 
 def pending(thread: ThreadId, branches: Branches) -> Waiting:

@@ -424,7 +424,7 @@ def tell_parents(instance: Instance, head: Head, joined: list[Outcome] | None = 
 
     for parent in parents_of(instance, head):
         try:
-            if is_joinable(instance, instance.threads.active_head(parent)):
+            if is_joinable(instance, instance.threads.active_head(parent), head.thread):
                 outcome = step_without_hooks(instance, parent, joining=True, wait=_PATIENCE, joined=joined)
                 if joined is not None:
                     joined.append(outcome)
