@@ -419,6 +419,18 @@ class Threads(Histories):
         log.info("9B4T2XKE", "begins {count} branches of {fork}", count=len(created), fork=fork)
         return [layout.thread_of(name) for name in refs if name in created]
 
+    def begin_at(self, thread: ThreadId, version: Oid, origin: Oid, node: tuple[Hash, Any]) -> None:
+        """Begin a thread with a given id on a commit of another, by the type and payload of its StartNode. Makes
+        `refs/uwf/threads/<thread>` unless there is such a thread."""
+        if self.exists(thread):
+            return
+        with self._store.together():
+            start = self._store.put(*node)
+            commit = self.begin(version, start, origin=origin)
+            with contextlib.suppress(HeadMoved):  # another process began the same
+                self._repository.create_ref(layout.THREADS + thread, commit)
+                self._store.moved(layout.THREADS + thread, commit, commit)
+
     def gathered(self, fork: Hash, tips: Sequence[Oid]) -> tuple[Oid, ...]:
         """Return the parents that join the last commits of a fork's branches, by index: these, or for more than
         MOST_PARENTS commits that have as many of them as parents."""
