@@ -29,7 +29,7 @@ from uwf_git.kit import create_agent
 from uwf_git.store.instance import Instance
 from uwf_git.verify.code import check_code
 from uwf_git.verify.whole import local_refs, verify_refs
-from uwf_git.workspaces.choice import assign
+from uwf_git.workspaces.choice import assign, reassign
 from uwf_git.workspaces.merging import merging
 from uwf_git.workspaces.options import parse_option
 from uwf_git.workspaces.project import Project
@@ -74,9 +74,9 @@ def project(tmp_path: Path) -> Path:
     return path
 
 
-def begun(instance: Instance, project: Path, workflow: str = FIXES, workspace: str = "") -> ThreadId:
+def begun(instance: Instance, project: Path, workflow: str = FIXES) -> ThreadId:
     thread = start_thread(instance, workflow)
-    assign(instance, thread, parse_option(workspace or f"worktree:{project}"), project)
+    assign(instance, thread, parse_option(f"worktree:{project}"), project)
     return thread
 
 
@@ -336,14 +336,18 @@ def test_a_machine_without_the_code_leaves_the_join_to_another(instance: Instanc
     assert step(instance, thread, agent).role == JOIN and code_of(instance, thread, JOIN) is not None
 
 
-def test_branches_in_a_shared_folder_work_in_it_and_nothing_is_merged(
-    instance: Instance, project: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["shared", "folder"])
+def test_branches_of_a_thread_without_a_worktree_work_in_its_folder(
+    instance: Instance, project: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.chdir(project)
-    thread = begun(instance, project, workspace="shared")
-    folders: set[Path] = set()
-    assert ran(instance, thread, playing(lambda folder, _index: folders.add(folder))) == "completed"
-    assert folders == {project} and code_of(instance, thread, FORK) is None
+    thread, folders = begun(instance, project), set[Path]()
+    agent = playing(lambda folder, _index: folders.add(folder))
+    step(instance, thread, agent)
+    reassign(instance, thread, parse_option(kind), project)
+    assert ran(instance, thread, agent) == "completed"
+    assert folders == {project if kind == "shared" else instance.location.root / "folders" / thread}
+    assert code_of(instance, thread, FORK) is None
 
 
 WORKS = """uwf-exec sh -c 'echo "$UWF_ROLE" > "$UWF_THREAD.txt"; case $UWF_ROLE in

@@ -13,6 +13,7 @@ from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Waiting
 from uwf_git.base.text import counted
 from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out_budget import share_of
+from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
 from uwf_git.engine.forks import branches_of, fork_of, start_row, waiting_at
 from uwf_git.engine.forks import parents_of as parents_of
 from uwf_git.format.edges import FanOut
@@ -191,8 +192,6 @@ def fork(instance: Instance, at: Position) -> tuple[Hash, Step]:
             f"thread {at.head.thread} is a branch {counted(depth, 'level')} deep, and at most {DEEPEST} may be",
             "let its role do the work of the branches itself",
         )
-    from uwf_git.engine.fan_out_code import code_at_fork
-
     made = _planned(instance, at, chosen.edge.fan_out, decision)
     return _stored(instance, history, FORK, FORK_OUTPUT, made.payload(), code_at_fork(instance, at))
 
@@ -265,7 +264,7 @@ def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
         branch = fork.branch(position)
         versions[position] = here if branch.role else _version(instance, branch.workflow)
         nodes[position] = start_of_branch(history, fork, chosen, position, at.head.node)
-    folder = instance.folders.recall(at.head.thread)
+    folder = folder_of_branches(instance, at.head.thread)
     begun = instance.threads.begin_branches(at.head.commit, versions, nodes)
     if folder is not None:
         for thread in begun:
@@ -315,8 +314,6 @@ def join(instance: Instance, at: Position) -> tuple[Hash, Step, tuple[Oid, ...]]
     branches = branches_at(instance, at.head)
     if isinstance(branches.verdict, Pending):
         raise pending(at.head.thread, branches)
-    from uwf_git.engine.fan_out_code import merge_branches
-
     joined, code = merge_branches(instance, at, [_joined(instance, each) for each in branches.each])
     output = join_payload(joined, join_question(branches.fork, joined))
     ended = [each.head for each in branches.each if each.state and each.head is not None]

@@ -7,6 +7,7 @@ its own, and with the times of what it merges. One that lacks the code leaves th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import NotFound, RemoteFailed, UwfError, Waiting, WorkspaceFailed
@@ -17,7 +18,7 @@ from uwf_git.format.types import USER
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
 from uwf_git.workspaces.notes import Notes
-from uwf_git.workspaces.options import WORKTREE
+from uwf_git.workspaces.options import FOLDER, WORKTREE
 
 if TYPE_CHECKING:
     from uwf_git.workspaces.project import Project
@@ -39,6 +40,17 @@ def code_at_fork(instance: Instance, at: Position) -> Revision | None:
         return None
     work = workspace_of(instance, at)
     return work.begins_at() if work is not None and work.is_worktree else None
+
+
+def folder_of_branches(instance: Instance, thread: ThreadId) -> Path | None:
+    """Return the folder in which branches of a thread without a worktree work, None if none is known: that of its
+    agents."""
+    note = Notes(instance.store.repository.private).read(thread)
+    if note is not None and note.kind == FOLDER:
+        folder = Path(note.place, thread)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+    return instance.folders.recall(thread)
 
 
 def merge_branches(

@@ -233,10 +233,10 @@ class Project:
         names = [f"+{branch_of(thread)}*:{tracking(remote, thread)}*" for thread in threads]
         self.git().run(*_QUIET, *_FETCH, remote, *names)
 
-    def fetch_commit(self, remote: str, threads: Collection[ThreadId], commit: str) -> bool:
-        """Fetch a commit of one of these threads, by their branches or by itself; return whether it is here then.
-        Raises RemoteFailed if the remote cannot be reached."""
-        self.fetch(remote, *threads)
+    def fetch_commit(self, remote: str, thread: ThreadId, commit: str) -> bool:
+        """Fetch a commit of a thread, by its branch or by itself; return whether it is here then. Raises
+        RemoteFailed if the remote cannot be reached."""
+        self.fetch(remote, thread)
         if not self.commit(commit):
             self.git().run(*_QUIET, *_FETCH, remote, commit, check=False)
         return self.commit(commit) != ""
