@@ -219,7 +219,9 @@ class RemoteHistory:
     def _heads_beside(self, thread: ThreadId) -> Iterator[Oid]:
         """Yield the active head there, and the heads of threads that may be its forks. They need not be verified."""
         for ref, oid in self._refs.items():
-            if ref.startswith((layout.THREADS, layout.ARCHIVE)) and may_have_parted(layout.thread_of(ref), thread):
+            if ref.startswith((layout.THREADS, layout.ARCHIVE)) and may_have_parted(
+                layout.thread_of(ref), thread
+            ):
                 head = tagged_commit(self._store, oid) if ref.startswith(layout.ARCHIVE) else oid
                 if head is not None:
                     yield head
