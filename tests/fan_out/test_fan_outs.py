@@ -128,7 +128,7 @@ def test_whoever_loses_the_race_for_an_equal_join_takes_the_other_as_its_own(
 ) -> None:
     thread = world.start()
     branches = world.forked(thread)
-    monkeypatch.setattr(engine, "_tell_parents", lambda *_: None)
+    monkeypatch.setattr(engine, "tell_parents", lambda *_: None)
     for branch in branches:
         world.step(branch)
     append, raced = world.instance.threads.append, []

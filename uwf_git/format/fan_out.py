@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
-from uwf_git.format.ids import Hash, ThreadId, derived_id
+from uwf_git.format.ids import Hash, ThreadId, derived_id, milliseconds_of
 from uwf_git.format.types import SUSPEND
 
 MOST_BRANCHES = 10_000
@@ -24,6 +24,7 @@ COMPLETED, FAILED, KILLED, LEFT = "completed", "failed", "killed", "left"
 """How a branch stood at the join; `left`: it had not ended."""
 JOINED_WITHOUT = "joined without"
 """Why a branch is killed that had not ended at the join."""
+PARENT_KILLED = "its parent was killed"
 
 
 class Branch(NamedTuple):
@@ -159,6 +160,13 @@ def branch_id(fork: str, when: int, position: int) -> ThreadId:
     """Return the id of a branch: the time of its fork's commit, in Unix seconds, and as many milliseconds as its index,
     so that branches are listed in order; and 80 bits of a digest of the commit's id and the index."""
     return derived_id(when * 1000 + position, f"uwf branch {fork} {position}")
+
+
+def branch_index(fork: str, when: int, thread: ThreadId) -> int | None:
+    """Return the index of a fork's branch by its thread, None for a thread that is none of its branches."""
+    position = milliseconds_of(thread) - when * 1000
+    is_branch = 0 <= position < MOST_BRANCHES and branch_id(fork, when, position) == thread
+    return position if is_branch else None
 
 
 def parse_fork(payload: Any) -> Fork:

@@ -26,7 +26,7 @@ from uwf_git.format.builtin import (
     record,
 )
 from uwf_git.format.ids import Hash
-from uwf_git.format.quick_schema import OBJECT_ID, PRINTABLE_ASCII, SHA256
+from uwf_git.format.quick_schema import NODE_HASH, OBJECT_ID, PRINTABLE_ASCII, SHA256
 
 START = "$START"
 END = "$END"
@@ -381,7 +381,7 @@ CREW_START = builtin(
         },
     ),
 )
-_NODE_HASH = {**STRING, "pattern": "^[0-9A-F][0-9A-HJKMNP-TV-Z]{12}$"}
+_NODE_HASH = {**STRING, "pattern": NODE_HASH}
 _BRANCH = record(
     "Branch",
     {

@@ -264,6 +264,13 @@ class Store(NodeStore):
         row = self.index.folded(thread)
         return row if row is None or self.repository.ref(layout.REMOVED + thread) is None else None
 
+    def folded_among(self, threads: Sequence[ThreadId]) -> dict[ThreadId, FoldedRow]:
+        """Return the entries of those of the threads that are folded and were not removed."""
+        self._sync_folds()
+        found = self.index.folded_among(threads)
+        removed = self.repository.refs_named([layout.REMOVED + thread for thread in found])
+        return {thread: row for thread, row in found.items() if layout.REMOVED + thread not in removed}
+
     def folded_threads(self) -> set[ThreadId]:
         """Return all folded threads that were not removed."""
         self._sync_folds()

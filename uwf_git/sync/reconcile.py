@@ -14,7 +14,8 @@
     12  deleted there                     it stays here, and is pushed only by name
     13  workflow with two histories       theirs keeps the name, our version becomes a proposal
     14  node with two timestamps          the same node: the first blob is read
-    15  step under two commits            the same step: theirs is kept, our later steps are put on it
+    15  step under two commits            the same step: theirs is kept, our later steps, and the end unless it
+                                          was shared, are put on it
     16  invalid                           refused by name; everything else is adopted
     17  paused there                      it is paused here, whatever its steps
     18  resumed there                     it is resumed here, unless paused anew
@@ -190,9 +191,32 @@ class Reconciler:
         return self._keep_theirs(Case.DIVERGED, thread, relation, archive)
 
     def _ended_here(self, mine: Head, relation: Relation) -> ReconcileResult:
+        if (
+            not relation.theirs
+            and not relation.same_commits
+            and self._yields
+            and not self._is_end_shared(mine)
+        ):
+            return self._end_anew(mine, relation)  # 15
         if not relation.theirs or self._is_kept(mine.thread, relation):  # 9
             return ReconcileResult(Case.ENDED_HERE)
         return self._keep_theirs(Case.ENDED_HERE_BEHIND, mine.thread, relation)  # 10
+
+    def _is_end_shared(self, mine: Head) -> bool:
+        """Return whether another store may have seen our end."""
+        name = layout.ARCHIVE + mine.thread
+        names = (layout.tracking(remote.name, name) for remote in self._instance.remotes.all())
+        return self._repository.ref(name) is None or any(self._repository.ref(each) for each in names)
+
+    def _end_anew(self, mine: Head, relation: Relation) -> ReconcileResult:
+        assert mine.archive is not None
+        name = layout.ARCHIVE + mine.thread
+        moved = put_on(self._store, relation.base, relation.ours)
+        said = layout.end_message(mine.archive.status, mine.archive.reason)
+        tag = self._repository.write_tag(layout.tag_name(mine.thread), moved, said)
+        self._store.index_tag(tag)
+        self._repository.move_ref(name, Oid(raw=mine.archive.oid), tag)
+        return ReconcileResult(Case.TWO_COMMITS)
 
     def _ended_twice(
         self, mine: Head, ours: ArchiveRow, theirs: ArchiveRow, relation: Relation

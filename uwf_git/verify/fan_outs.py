@@ -29,7 +29,7 @@ from uwf_git.format.fan_out import (
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Detail, Start, Step, parse_detail
 from uwf_git.format.node import Node
-from uwf_git.format.types import FORK, FORK_OUTPUT, JOIN, JOIN_OUTPUT, UWF
+from uwf_git.format.types import FORK, FORK_OUTPUT, JOIN, JOIN_OUTPUT, UWF, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import History
@@ -89,13 +89,10 @@ class FanOutChecks:
             self._check_joined(before, output.payload, report)
 
     def _check_detail(self, role: str, detail: Node, before: Record, report: Report) -> None:
-        plain = Detail("", context=before.row.node)
-        is_plain = detail.type == plain.type and _same(detail.payload, plain.payload())
-        if not is_plain:  # it may have the code at which branches begin, or that was merged
-            made = parse_detail(detail.payload)
-            is_plain = made.code is not None and made._replace(code=None) == plain
-        if not is_plain:
-            report("wrong-detail", f"the detail of a step of {role} has something else than its context")
+        made = parse_detail(detail.payload) if is_kind(detail.type, "detail") else None
+        if made is None or made._replace(code=None) != Detail("", context=before.row.node):
+            message = f"the detail of a step of {role} has something else than its context and code"
+            report("wrong-detail", message)
 
     def _check_fork(self, before: Record, decision: FansOut, payload: Any, report: Report) -> None:
         chosen, items = decision
