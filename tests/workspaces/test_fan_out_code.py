@@ -80,8 +80,9 @@ def begun(instance: Instance, project: Path, workflow: str = FIXES) -> ThreadId:
     return thread
 
 
-def playing(fix: Fix, count: int = 3, others: Mapping[str, Callable[[Context], None]] = {}) -> Agent:
-    """An agent whose planner names `count` files, and whose fixers do `fix` in their folder, by their index."""
+def playing(fix: Fix, count: int = 3, others: Mapping[str, Callable[[Context], Any]] = {}) -> Agent:
+    """An agent whose planner names `count` files, and whose fixers do `fix` in their folder, by their index. `others`
+    may return an output."""
 
     def play(ctx: Context) -> Reply:
         output: dict[str, Any] = {"text": "done"}
@@ -91,7 +92,7 @@ def playing(fix: Fix, count: int = 3, others: Mapping[str, Callable[[Context], N
             assert ctx.history.start.branch is not None
             fix(ctx.cwd, ctx.history.start.branch.position)
         if ctx.role.name in others:
-            others[ctx.role.name](ctx)
+            output = others[ctx.role.name](ctx) or output
         return Reply(json.dumps(output), output=output)
 
     return create_agent("plays", play, lambda ctx, _session, _message: play(ctx))
@@ -205,21 +206,26 @@ def test_a_role_gets_the_conflict_and_what_it_leaves_goes_to_the_joins_edges(
 ) -> None:
     told: dict[str, str] = {}
 
-    def merge(ctx: Context) -> None:
-        told["merger"] = ctx.instruction or ""
+    def merge(ctx: Context) -> dict[str, str] | None:
+        if "merger" not in told:
+            told["merger"] = ctx.instruction or ""
+            return {"$status": "$SUSPEND", "question": "Which one?"}
         assert (ctx.cwd / "b.txt").read_text().splitlines()[5] == "by 1"
         replaced(ctx.cwd, "b.txt", 5, "by both")
+        return None
 
     def review(ctx: Context) -> None:
         told["reviewer"] = ctx.instruction or ""
         assert (ctx.cwd / "b.txt").read_text().splitlines()[5] == "by both"
 
     thread = begun(instance, project, MERGES)
-    assert (
-        ran(instance, thread, playing(colliding, others={"merger": merge, "reviewer": review})) == "completed"
-    )
+    agent = playing(colliding, others={"merger": merge, "reviewer": review})
+    assert ran(instance, thread, agent) == "waiting"
+    answer(instance, thread, "both")
+    assert ran(instance, thread, agent) == "completed"
     steps = instance.threads.history(instance.threads.head(thread)).steps
-    assert [step.role for step in steps] == ["planner", FORK, JOIN, "merger", "reviewer"]
+    roles = ["planner", FORK, JOIN, "merger", "$USER", "merger", "reviewer"]
+    assert [step.role for step in steps] == roles
     conflict = joined(instance, thread)[2].conflict
     assert conflict is not None and conflict.paths == ("b.txt",)
     assert f"git merge {conflict.commit}" in told["merger"]

@@ -310,7 +310,7 @@ def _version(instance: Instance, workflow: Hash) -> Oid:
 
 def join(instance: Instance, at: Position) -> tuple[Hash, Step, tuple[Oid, ...]]:
     """Store the StepNode that joins the branches of the fork at `at`. Return it with the commits that its commit joins.
-    Raises Waiting if they may not be joined yet."""
+    Raises Waiting if they may not be joined yet, or their code is not here."""
     branches = branches_at(instance, at.head)
     if isinstance(branches.verdict, Pending):
         raise pending(at.head.thread, branches)

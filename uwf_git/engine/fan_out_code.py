@@ -66,14 +66,14 @@ def merge_branches(
         return list(branches), None
     from uwf_git.workspaces.merging import merging
 
-    changed = {
-        position: code.commit
-        for position, each in enumerate(branches)
-        if each.status == COMPLETED
-        and each.step is not None
-        and (code := _code_of(instance, each.step)) is not None
-        and code.is_later(begun)
-    }
+    changed: dict[int, str] = {}
+    for position, each in enumerate(branches):
+        if each.status != COMPLETED or each.step is None or (code := _code_of(instance, each.step)) is None:
+            continue
+        if code.is_later(begun):
+            changed[position] = code.commit
+        elif code.commit != begun.commit:
+            instance.warn(f"the code of branch {each.thread} is of another project, and not merged")
     if not changed:
         return list(branches), None
     try:
@@ -81,9 +81,10 @@ def merge_branches(
         with merging(project, begun.commit) as merges:
             merged = merges.merge(step.hash, begun.commit, changed)
             merges.keep(merged)
-    except (NotFound, RemoteFailed, WorkspaceFailed) as error:
+    except (NotFound, RemoteFailed, WorkspaceFailed, OSError) as error:
+        why = error.message if isinstance(error, UwfError) else str(error)
         raise Waiting(
-            f"thread {at.head.thread} waits to be joined where its code is: {error.message}",
+            f"thread {at.head.thread} waits to be joined where its code is: {why}",
             f"in a clone of {begun.remote or 'its project'} that has it: uwf thread run {at.head.thread}",
         ) from None
     marked = list(branches)

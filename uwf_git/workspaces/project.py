@@ -230,8 +230,8 @@ class Project:
 
     def fetch(self, remote: str, *threads: ThreadId) -> None:
         """Fetch threads' branches. A missing branch is no error."""
-        names = [f"+{branch_of(thread)}*:{tracking(remote, thread)}*" for thread in threads]
-        self.git().run(*_QUIET, *_FETCH, remote, *names)
+        names = "".join(f"+{branch_of(thread)}*:{tracking(remote, thread)}*\n" for thread in threads)
+        self.git().run(*_QUIET, *_FETCH, "--stdin", remote, stdin=names.encode("utf-8"))
 
     def fetch_commit(self, remote: str, thread: ThreadId, commit: str) -> bool:
         """Fetch a commit of a thread, by its branch or by itself; return whether it is here then. Raises
