@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from uwf_git.format.fan_out import branch_id, parse_fork
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.types import FORK
+from uwf_git.format.types import BRANCH_START, FORK
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
-from uwf_git.store.threads import branch_of
 
 
 def branches_of(instance: Instance, head: Head) -> Sequence[ThreadId]:
@@ -25,9 +24,14 @@ def branches_of(instance: Instance, head: Head) -> Sequence[ThreadId]:
 
 
 def fork_of(instance: Instance, branch: Head) -> Oid | None:
-    """Return the commit of the fork that a thread is a branch of, else None."""
-    start = start_row(instance, branch.commit)
-    if start.merged is None or branch_of(instance.store, start.node) is None:
+    """Return the commit of the fork that a thread is a branch of, else None. Reads no node."""
+    index, node = instance.store.index, branch.row.start
+    known = index.node(node) if node is not None else None
+    if known is None or known[0] != BRANCH_START:
+        return None
+    starts = [row for row in index.commits_of(node or "") if row.kind == "start"]
+    start = starts[0] if len(starts) == 1 else start_row(instance, branch.commit)
+    if start.merged is None:
         return None
     fork = Oid(raw=start.merged)
     return fork if instance.store.index_commit(fork).role == FORK else None
