@@ -144,6 +144,13 @@ class BudgetState(NamedTuple):
         if self.missing_price:
             return f"cannot enforce {limit.key}: {self.missing_price}"
         used = share(limit.key, self.used[limit.key], limit.value)
+        if (above := self.above.get(limit.key)) is not None:
+            thread, standing = above
+            all_of_it = standing.limits[limit.key]
+            if standing.used[limit.key] < all_of_it.value:
+                return f"its share of the {limit.key} of thread {thread} is used up, {used}"
+            used = share(limit.key, standing.used[limit.key], all_of_it.value)
+            return f"{limit.key} of thread {thread} is used up, {used}"
         if limit.source == _RAISED:
             source = "raised before"
         elif limit.source.startswith(CONFIG):
