@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cli_samples import write
+from commands import git
 from conftest import Uwf
 from noting_agent import Asked, noting
 
@@ -211,3 +212,51 @@ def test_scripts_of_a_projects_claude_folder_are_found_by_name(uwf: Uwf, asked: 
     folder.mkdir(parents=True)
     (folder / "script.js").write_text(META + "return 1;\n")
     assert uwf("workflow", "show", "script").json["description"] == "A script."
+
+
+def test_edited_code_is_given_what_was_answered_wherever_it_now_asks_it(uwf: Uwf, asked: Asked) -> None:
+    thread = started(
+        uwf, 'const all = await parallel(["one", "two", "three"].map((x) => () => agent(x)));\nreturn all;'
+    )
+    first = result(uwf, thread)
+    Path("asked").unlink()
+    edited = """
+const early = await agent("new");
+const all = await parallel(["three", "four", "one", "two", "one"].map((x) => () => agent(x)));
+return [...all, early];
+"""
+    write("script.js", META + edited)
+    fork = uwf("thread", "fork", thread, "--with", "./script.js").json["thread"]
+    found = result(uwf, fork)
+    assert asked() == ["four", "new", "one"]  # the second time that one is asked is another question
+    assert [found[2], found[3], found[0]] == first
+    uwf("verify", "--strict")
+    error = uwf("thread", "fork", thread, "--with", "./script.js", "--at", "0", check=2).error
+    assert "exclude each other" in error["message"]
+
+
+def test_an_isolated_agent_begins_at_the_code_of_the_thread_and_is_not_asked_again(
+    uwf: Uwf, asked: Asked
+) -> None:
+    git("init", "-q", ".")
+    write("kept.txt", "committed")
+    git("add", "kept.txt")
+    git("commit", "-qm", "first")
+    write("kept.txt", "not committed yet")
+    other = "[--, sh, -c, 'cat kept.txt; echo mine > new.txt; echo once >> \"$HOME/times\"']"
+    config = Path(os.environ["UWF_STORAGE_ROOT"]) / "config.yaml"
+    config.write_text(config.read_text().replace("[echo, other]", other))
+    body = """
+const [isolated, failed] = await Promise.all([agent("x", { agentType: "other", isolation: "worktree" }), agent("two")]);
+if (args !== "fine") throw new Error("no args");
+return isolated;
+"""
+    thread = started(uwf, body, "fine")
+    assert "not committed yet" in result(uwf, thread)
+    assert not Path("new.txt").exists()
+    (branch,) = git("for-each-ref", "--format=%(refname)", "refs/heads/uwf/work/").split()
+    assert git("show", f"{branch}:new.txt") == "mine"
+    fork = uwf("thread", "fork", thread, "--at", "0").json["thread"]
+    assert "not committed yet" in result(uwf, fork)
+    assert (Path.home() / "times").read_text() == "once\n"
+    uwf("verify", "--strict")

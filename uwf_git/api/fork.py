@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from uwf_git.base.errors import NotFound
+from uwf_git.api.start import Version
+from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import nearest
-from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.engine.calls import EDITED
+from uwf_git.format.fan_out import Branch
+from uwf_git.format.ids import Hash, ThreadId, new_thread_id
+from uwf_git.format.types import start_node
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
+from uwf_git.trust.ability import raise_if_unmet
 
 
 class Fork(NamedTuple):
@@ -36,6 +41,26 @@ def fork_thread(
     head = instance.threads.head(thread)
     row = _row_at(instance, head, at) if before is None else _row_before(instance, head, before)
     return _fork(instance, row.node, Oid(raw=row.oid), thread, thread)
+
+
+def fork_with(instance: Instance, thread: ThreadId, version: Version) -> Fork:
+    """Begin a run of a code workflow's thread anew with another version of the code: what its agents were asked and
+    answered is not asked again where the code asks the same. Makes `refs/uwf/threads/<new ULID>`. Raises Usage for
+    anything but code."""
+    head = instance.threads.head(thread)
+    history = instance.threads.history(head)
+    if history.workflow.code is None or version.workflow.code is None:
+        raise Usage("only a code workflow's run begins anew with other code", "uwf thread fork ID --at N")
+    raise_if_unmet(instance, "workflow", version.workflow.name, version.commit)
+    made = new_thread_id()
+    said = Branch(head.node, 0, EDITED, None)
+    prompt, budget = history.start.prompt, history.start.budget
+    node = start_node(version.node, prompt, budget, branch=said.payload())
+    instance.threads.begin_at(made, version.commit, head.commit, node)
+    folder = instance.folders.recall(thread)
+    if folder is not None:
+        instance.folders.remember(made, folder)
+    return Fork(made, head.node, thread, "")
 
 
 def fork_step(instance: Instance, step: Hash) -> Fork:

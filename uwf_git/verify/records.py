@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from uwf_git.base.text import one_line
-from uwf_git.engine.calls import CALL
+from uwf_git.engine.calls import CALL, EDITED
 from uwf_git.format.fan_out import Branch
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
@@ -151,7 +151,7 @@ class Records:
         check_speaking(self._known, version, start, payload, report)
         if payload.branch is None:
             self._check_origin(commit, version, report)
-        elif payload.branch.name == CALL:
+        elif payload.branch.name in (CALL, EDITED):
             self._check_call(commit, payload.branch, report)
         else:
             self.fan_outs.check_start(commit, version, node, payload, start, report)
@@ -179,10 +179,11 @@ class Records:
             report("wrong-parent", f"the run that it comes after had not ended at {other.row.node}")
 
     def _check_call(self, commit: CommitObject, call: Branch, report: Report) -> None:
-        """Check that a call of a code workflow stands on the step at which it was asked."""
+        """Check that a call of a code workflow stands on the step at which it was asked, or a run of edited code on the
+        one that it takes answers from."""
         other = self._known.parent(commit, 1, ("start", "step")) if len(commit.parents) == 2 else None
         if other is None or other.row.node != call.fork:
-            report("wrong-parent", f"a call asked at {call.fork} has that as its second parent")
+            report("wrong-parent", f"a {call.name} run of {call.fork} has that as its second parent")
 
     # Steps
 

@@ -327,23 +327,34 @@ def require_agent(invocation: Invocation, agent: str) -> None:
     "uwf thread fork 01JK7M                         from a thread's head",
     "uwf thread fork 01JK7M --at 2                  after its second step",
     "uwf thread fork 01JK7M --from-role reviewer    so that the reviewer goes again",
+    "uwf thread fork 01JK7M --with review.js        with edited code, and what was answered",
 )
 @click.argument("origin", metavar="STEP|ID", shell_complete=complete_thread)
 @click.option("--at", type=click.IntRange(min=0), metavar="N", help="Fork after step N; 0 is the start.")
 @click.option("--from-role", metavar="ROLE", help="Fork before the last step of this role.")
-def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | None) -> None:
+@click.option("--with", "code", metavar="WORKFLOW", help="Code workflows: begin anew with other code.")
+def fork(
+    invocation: Invocation, origin: str, at: int | None, from_role: str | None, code: str | None
+) -> None:
     """Fork a thread. The fork shares its steps with the original, and nothing is copied."""
     from uwf_git.api.find import find_thread_or_step
-    from uwf_git.api.fork import fork_step, fork_thread
+    from uwf_git.api.fork import fork_step, fork_thread, fork_with
 
-    if at is not None and from_role is not None:
-        raise Usage("--at and --from-role exclude each other", "give one of them")
+    if sum(each is not None for each in (at, from_role, code)) > 1:
+        raise Usage("--at, --from-role and --with exclude each other", "give one of them")
     instance = invocation.instance
     found = find_thread_or_step(instance, origin)
-    if is_thread_id(found):
+    if is_thread_id(found) and code is not None:
+        from uwf_git.api.start import Version
+        from uwf_git.api.workflows import version_of
+
+        edited = _startable(invocation, code, False)
+        version = Version(version_of(instance, edited), edited.hash, edited.workflow)
+        made = fork_with(instance, ThreadId(found), version)
+    elif is_thread_id(found):
         made = fork_thread(instance, ThreadId(found), at, from_role)
-    elif at is not None or from_role is not None:
-        raise Usage(f"{found} is a step, so --at and --from-role mean nothing", "give a thread's id")
+    elif at is not None or from_role is not None or code is not None:
+        raise Usage(f"{found} is a step, so --at, --from-role and --with mean nothing", "give a thread's id")
     else:
         made = fork_step(instance, Hash(found))
     if made.warning:

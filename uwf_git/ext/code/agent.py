@@ -94,7 +94,7 @@ class CodeAgent(Agent):
         AttemptFailed otherwise, OutOfRounds beyond its last round."""
         head, history = at
         if is_call(instance, head):
-            return asking(instance, head).perform(instance, at, order)
+            return asking(instance, head).perform(instance, at, order, cwd or Path.cwd())
         recorder = recorder or Recorder(instance, head.thread, self.name)
         rounds = _rounds(at)
         with ExitStack() as kept, ExitStack() as stack:
@@ -120,7 +120,7 @@ class CodeAgent(Agent):
                 made = result_of(said.value) if said.ended else step_of(instance, history, said.value)
                 calls.settle()
                 is_generated = bool(running and running.is_generated) or any(
-                    each.agent == REHEARSE and each.texts for each in calls.heard
+                    each.agent == REHEARSE and (each.texts or each.data) for each in calls.heard
                 )
                 agent = _author(made, calls.heard, is_generated)
                 notes = (*live.notes, *(_log(live) if live.is_script else ()))
@@ -176,11 +176,11 @@ def begin(instance: Instance, at: Position) -> Live:
 
 
 def arguments(prompt: str) -> Any:
-    """Return a script's `args`: the prompt, or the value that it is as a JSON object or list; None for `null`."""
-    if prompt.lstrip()[:1] in ("{", "["):
-        with suppress(ValueError, RecursionError):
-            return json.loads(prompt)
-    return None if prompt.strip() == "null" else prompt
+    """Return a script's `args`: the prompt's value if it is JSON, else the prompt. `null` is none."""
+    try:
+        return json.loads(prompt)
+    except (ValueError, RecursionError):
+        return prompt
 
 
 def _budget(instance: Instance, at: Position) -> dict[str, Any]:
@@ -328,7 +328,9 @@ def _author(made: CodeResult, heard: Sequence[ConversationResult], is_generated:
     code. Partly generated steps must be exactly an agent's words."""
     text = made.answer.strip()
     # The last one first.
-    answered: list[ConversationResult] = [each for each in reversed(heard) if each.agent and each.texts]
+    answered: list[ConversationResult] = [
+        each for each in reversed(heard) if each.agent and (each.texts or each.data)
+    ]
     if any(each.agent == REHEARSE for each in answered):
         return REHEARSE
     for each in answered:

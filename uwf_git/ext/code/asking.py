@@ -18,6 +18,9 @@ from uwf_git.engine.step import step_without_hooks
 from uwf_git.format.cbor import normalise
 from uwf_git.format.kinds import Detail, Step, TurnRecord
 from uwf_git.format.types import END, QUESTION, RESULT, STEPNODE
+from uwf_git.workspaces.choice import begin, chosen
+from uwf_git.workspaces.notes import Notes
+from uwf_git.workspaces.options import WORKTREE, WorkspaceOption
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import Hash
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
     from uwf_git.store.private import EngineOrder
 
+Act = Callable[["Head", Recorder, Path], Any]
 Heard = Callable[[], tuple[str, Detail, Sequence[TurnRecord]]]
 """Returns the agent's name and the conversation so far."""
 _PATIENCE = 0.5  # seconds
@@ -41,9 +45,10 @@ class Suspended(Exception):
 
 
 class Asking:
-    """Asks for the step of a call: `act` returns the answer, and is handed the call's last head and recorder."""
+    """Asks for the step of a call: `act` returns the answer, and is handed the call's last head, its recorder and its
+    folder."""
 
-    def __init__(self, act: Callable[[Head, Recorder], Any], heard: Heard) -> None:
+    def __init__(self, act: Act, heard: Heard) -> None:
         self._act = act
         self._heard = heard
         self.error: UwfError | None = None
@@ -51,14 +56,14 @@ class Asking:
     def close(self) -> None:
         """Nothing is kept."""
 
-    def perform(self, instance: Instance, at: Position, order: EngineOrder) -> Hash:
+    def perform(self, instance: Instance, at: Position, order: EngineOrder, cwd: Path) -> Hash:
         """Ask, and draft the step. Raises as `Agent.perform`."""
         head, history = at
         recorder = Recorder(instance, head.thread, order.name)
         recorder.head = head.node
         role, kind = END, RESULT
         try:
-            value = normalise(self._act(head, recorder))
+            value = normalise(self._act(head, recorder, cwd))
         except Suspended as suspended:
             roles = history.workflow.roles
             role = suspended.role if suspended.role in roles else next(iter(roles))
@@ -97,12 +102,14 @@ def answer(
     instance: Instance,
     at: Position,
     request: Request,
-    act: Callable[[Head, Recorder], Any],
+    act: Act,
     heard: Heard,
     cwd: Path,
+    is_isolated: bool = False,
 ) -> tuple[Head, bool]:
     """Have a call of the thread at `at` answered in a thread of its own. Return its head, and whether it was asked
-    here; not if another process was first. Raises as `act`, or as `step`."""
+    here; not if another process was first. With `is_isolated`, its agent works in a worktree of its own, which begins
+    at the files in `cwd` as they are. Raises as `act`, or as `step`."""
     root = calls.root_of(instance, at.head.commit)
     while True:
         state = calls.find(instance, root, request)
@@ -111,6 +118,8 @@ def answer(
             return state.head, False
         if state.head is None:
             calls.begin(instance, at, state.thread, request)
+        if is_isolated and not Notes(instance.store.repository.private).has(state.thread):
+            begin(instance, chosen(instance, cwd, WorkspaceOption(WORKTREE, changes=True)), [state.thread])
         made = Asking(act, heard)
         instance.kept = {state.thread: made}
         try:

@@ -39,7 +39,7 @@ from uwf_git.engine.kit.context import PastRun, Resume, SessionState
 from uwf_git.engine.kit.extract import ExtractionFailed, sum_tokens
 from uwf_git.engine.kit.memory import is_full
 from uwf_git.engine.kit.record import Recorder, broken_off
-from uwf_git.ext.code.asking import Heard, Suspended, answer, answer_of
+from uwf_git.ext.code.asking import Act, Heard, Suspended, answer, answer_of
 from uwf_git.format.ids import ThreadId, parse_thread_id
 from uwf_git.format.kinds import HUMAN, Detail, Role, TurnRecord, Usage, asks_human, parse_step
 from uwf_git.format.schema import Schema
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
     from uwf_git.store.history import Head, History
     from uwf_git.store.instance import Instance
+
+
+_RETURNED = "(Your last message is handed to a script, as it is: give the result itself, without a preamble.)"
 
 
 class Question(NamedTuple):
@@ -287,6 +290,8 @@ def _role(history: History, asks: Question) -> Role:
 def _describe(asks: Question) -> str:
     from uwf_git.engine.kit.format import format_instruction
 
+    if asks.plays and asks.schema is None:
+        return f"{_RETURNED}\n\n{asks.prompt}"
     deliverable = "" if asks.schema is None else f"# Deliverable format\n\n{format_instruction(asks.schema)}"
     return "\n\n".join(filter(None, (deliverable, asks.system, asks.prompt)))
 
@@ -319,15 +324,15 @@ class _Calls:
         asks = Question(**question)
         self._cwd = Path(asks.cwd)
 
-        def ask(head: Head | None, recorder: Recorder | None) -> Any:
+        def ask(head: Head | None, recorder: Recorder | None, cwd: Path) -> Any:
             if asks.plays and head is not None and recorder is not None:
-                return self._scripted(instance, asks, head, recorder)
+                return self._scripted(instance, asks._replace(cwd=str(cwd)), head, recorder)
             self._asked, self.name = _open(instance, self._thread, asks, head, self._stack)
             if recorder is not None:
                 self._asked.also(recorder)
             return self._asked.begin(asks)
 
-        return ask(None, None) if call is None else self._answer(call, ask, self.heard, asks)
+        return ask(None, None, self._cwd) if call is None else self._answer(call, ask, self.heard, asks)
 
     def _scripted(self, instance: Instance, asks: Question, head: Head, recorder: Recorder) -> Any:
         """Ask for a script: for a text, or data that obey a schema. Raises Suspended for a question to a person, whose
@@ -372,7 +377,7 @@ class _Calls:
                 raise error
             return output
 
-        def known(head: Head, recorder: Recorder) -> Any:
+        def known(*_: object) -> Any:
             if error is not None:
                 raise error
             return output
@@ -382,14 +387,16 @@ class _Calls:
     def _answer(
         self,
         call: Sequence[Any],
-        act: Callable[[Head, Recorder], Any],
+        act: Act,
         heard: Heard,
         asks: Question | None = None,
     ) -> Any:
         assert self._instance is not None
         instance = self._instance
         at = instance.threads.position(instance.threads.active_head(self._thread))
-        head, was_asked = answer(instance, at, Request(*call), act, heard, self._cwd)
+        head, was_asked = answer(
+            instance, at, Request(*call), act, heard, self._cwd, asks is not None and bool(asks.isolation)
+        )
         value, step, _ = answer_of(instance, head)
         self.commit = str(head.commit)
         if not was_asked and asks is not None:

@@ -225,6 +225,7 @@ _NOT_AGAIN = {
     ("Date", "now"): "Date.now() throws in a script, which must ask the same when it runs again",
     ("Math", "random"): "Math.random() throws in a script, which must ask the same when it runs again",
 }
+_META_FIRST = "a script begins with: export const meta = { name, description }"
 _VALUES = {"true": True, "false": False, "null": None, "undefined": None}
 
 
@@ -267,7 +268,13 @@ class Script(Module):
             breaches.add(
                 self.mark(exported[name][0]), "foreign-export", f"a script exports meta alone, not {name}"
             )
+        if "meta" not in exported:
+            breaches.add(Mark(1, 1), "missing-export", "does not export its meta", _META_FIRST)
+            return
         place, value = exported["meta"]
+        first = next((each for each in self._root.named_children if not _is_preamble(each)), None)
+        if first is None or not first.start_byte <= place.start_byte < first.end_byte:
+            breaches.add(self.mark(place), "meta-first", "meta is not the first statement", _META_FIRST)
         value = value.child_by_field_name("value") if value is not None else None
         try:
             self.meta = _literal(value)
@@ -276,6 +283,13 @@ class Script(Module):
             breaches.add(self.mark(error.node or place), "bad-meta", "meta is not a literal", hint)
             return
         check_meta(self.meta, self.mark(place), breaches)
+
+
+def _is_preamble(node: Node) -> bool:
+    return node.type in ("comment", "hash_bang_line") or _text(node).rstrip(";") in (
+        "'use strict'",
+        '"use strict"',
+    )
 
 
 class _NoLiteral(Exception):

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 AGENT = "agent"
 """The role of the agents that a script names no type of."""
 GLOBALS = ("agent", "parallel", "pipeline", "phase", "log", "args", "budget", "workflow")
-_META = re.compile(
-    rb"(?:\xef\xbb\xbf)?(?:\s|//[^\n]*(?:\n|$)|/\*.*?\*/|([\"'])use strict\1;?)*export\s+const\s+meta\b", re.S
-)
+_ANYWHERE = re.compile(rb"^export\s+const\s+meta\b", re.M)
+_DESCRIPTOR = re.compile(rb"^export\s+(?:const|let|var)\s+descriptor\b", re.M)
 _NAMES = """
     __future__ asyncio bisect collections copy dataclasses decimal enum fractions functools heapq html itertools json
     math operator re statistics string textwrap types typing unicodedata
@@ -44,7 +43,7 @@ _SCHEMA = {"type": "object", "properties": {}}
 def is_script(text: bytes, language: str) -> bool:
     """Return whether a file of code is a workflow script."""
     if language != PYTHON:
-        return _META.match(text) is not None
+        return _ANYWHERE.search(text) is not None and _DESCRIPTOR.search(text) is None
     try:
         names = {name for name, _ in _bound(ast.parse(text))}
     except (SyntaxError, ValueError, RecursionError, MemoryError):
