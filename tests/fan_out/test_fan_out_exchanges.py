@@ -3,6 +3,7 @@ is joined once, no branch is lost, and both come to the same and verify."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -11,8 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fan_outs import audit
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from test_shared_fan_outs import Machine
@@ -21,6 +23,8 @@ from uwf_git.base.errors import UwfError
 from uwf_git.engine.status import COMPLETED
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.program import Git
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
 from uwf_git.store.threads import branch_of
 from uwf_git.sync.pull import pull
 from uwf_git.sync.push import plan, push
@@ -113,7 +117,7 @@ class Exchanges(RuleBasedStateMachine):
             self.settle()
             for each in self.machines:
                 each.verifies()
-            assert self.machines[0].refs() == self.machines[1].refs()
+            assert _ended_once(self.machines[0]) == _ended_once(self.machines[1])
             self.check_joins()
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -139,11 +143,23 @@ class Exchanges(RuleBasedStateMachine):
                 assert instance.threads.has_ended(ThreadId(each["thread"]))
 
 
-Exchanges.TestCase.settings = settings(
-    max_examples=6,
-    stateful_step_count=14,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
+def _ended_once(machine: Machine) -> dict[str, Oid]:
+    """The refs of a machine, without the active ones that a killed process left beside an end, which counts."""
+    refs = machine.refs()
+    ended = {name.removeprefix(layout.ARCHIVE) for name in refs if name.startswith(layout.ARCHIVE)}
+    return {
+        name: oid
+        for name, oid in refs.items()
+        if not name.startswith(layout.THREADS) or name.removeprefix(layout.THREADS) not in ended
+    }
+
+
+EXAMPLES = int(os.environ.get("UWF_TEST_EXAMPLES", "0"))
+TestExchanges = pytest.mark.timeout(900)(Exchanges.TestCase)
+TestExchanges.settings = settings(
+    max_examples=EXAMPLES or 4,
+    stateful_step_count=30 if EXAMPLES else 14,
+    derandomize=not EXAMPLES,
+    phases=set(Phase) - {Phase.shrink, Phase.explain},
+    suppress_health_check=[HealthCheck.too_slow],
 )
-TestExchanges = Exchanges.TestCase
