@@ -140,7 +140,14 @@ def branch_id(fork: str, when: int, position: int) -> ThreadId:
 
 
 def parse_fork(payload: Any) -> Fork:
-    """Parse a valid Fork payload."""
+    """Parse a Fork payload. Raises Invalid."""
+    try:
+        return _fork(payload)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Invalid(f"the output of a fork has no valid {error}") from None
+
+
+def _fork(payload: Any) -> Fork:
     branches = tuple(
         ForkedBranch(Hash(each["workflow"]), each.get("role", "")) for each in payload["branches"]
     )
@@ -162,13 +169,16 @@ def parse_fork(payload: Any) -> Fork:
 
 
 def parse_join(payload: Any) -> tuple[JoinedBranch, ...]:
-    """Parse a valid Join payload."""
-    return tuple(
-        JoinedBranch(
-            each["status"], ThreadId(each["thread"]), each["step"], each["output"], each.get("reason", "")
+    """Parse a Join payload. Raises Invalid."""
+    try:
+        return tuple(
+            JoinedBranch(
+                each["status"], ThreadId(each["thread"]), each["step"], each["output"], each.get("reason", "")
+            )
+            for each in payload["branches"]
         )
-        for each in payload["branches"]
-    )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Invalid(f"the output of a join has no valid {error}") from None
 
 
 def parse_branch(payload: Any) -> Branch:
