@@ -383,6 +383,15 @@ def test_a_join_that_the_policy_fails_ends_the_thread_as_failed() -> None:
     assert decide(flow, START, past) == WorkflowEnded(True, "2 of 2 branches must complete, and 1 did not")
 
 
+@pytest.mark.parametrize("role", ["$FORK", "$JOIN"])
+@pytest.mark.parametrize("output", [None, {}, {"branches": [1]}, {"branches": None}])
+def test_a_forged_fork_or_join_is_one_error(role: str, output: Any) -> None:
+    flow = compiled(f"{ITEMS}, join: reviewer")
+    past = [PLANNED, *([forked(fork("all", 1))] if role == "$JOIN" else [])]
+    with pytest.raises(Invalid):
+        decide(flow, START, [*past, StepContext(NODE, role, output, NODE, "uwf")])
+
+
 def test_a_replay_sees_branches_after_a_join_and_no_longer() -> None:
     flow = compiled(
         f"{ITEMS}, join: [{{role: planner, condition: c}}, {{role: reviewer}}]",

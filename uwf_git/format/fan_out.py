@@ -170,7 +170,14 @@ def branch_index(fork: str, when: int, thread: ThreadId) -> int | None:
 
 
 def parse_fork(payload: Any) -> Fork:
-    """Parse a valid Fork payload."""
+    """Parse a Fork payload. Raises Invalid."""
+    try:
+        return _fork(payload)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Invalid(f"the output of a fork has no valid {error}") from None
+
+
+def _fork(payload: Any) -> Fork:
     branches = tuple(
         ForkedBranch(Hash(each["workflow"]), each.get("role", "")) for each in payload["branches"]
     )
@@ -192,18 +199,21 @@ def parse_fork(payload: Any) -> Fork:
 
 
 def parse_join(payload: Any) -> tuple[JoinedBranch, ...]:
-    """Parse a valid Join payload."""
-    return tuple(
-        JoinedBranch(
-            each["status"],
-            ThreadId(each["thread"]),
-            each["step"],
-            each["output"],
-            each.get("reason", ""),
-            _parse_conflict(each["conflict"]) if "conflict" in each else None,
+    """Parse a Join payload. Raises Invalid."""
+    try:
+        return tuple(
+            JoinedBranch(
+                each["status"],
+                ThreadId(each["thread"]),
+                each["step"],
+                each["output"],
+                each.get("reason", ""),
+                _parse_conflict(each["conflict"]) if "conflict" in each else None,
+            )
+            for each in payload["branches"]
         )
-        for each in payload["branches"]
-    )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Invalid(f"the output of a join has no valid {error}") from None
 
 
 def _parse_conflict(payload: Any) -> Conflict:
