@@ -89,10 +89,10 @@ def test_a_list_has_idle_and_ended_branches_only_as_numbers_of_their_parent(worl
 
 def test_the_newest_thread_is_no_branch(world: World) -> None:
     thread = world.start()
-    branch = world.forked(thread)[0]
-    assert world.instance.threads.find("@") == thread
-    copy = fork(world.instance, branch)
-    assert world.instance.threads.find("@") == copy
+    branches = world.forked(thread)
+    assert list(world.instance.threads.newest()) == [thread]
+    copy = fork(world.instance, branches[0])
+    assert set(world.instance.threads.newest()) == {thread, copy}
 
 
 def test_branches_are_relatives_of_their_parent(world: World) -> None:
