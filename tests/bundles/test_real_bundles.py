@@ -173,6 +173,6 @@ def test_a_graph_hands_a_role_on_to_a_graph_or_to_a_bundle(uwf: Uwf, root: Path,
         "filesChanged",
         "summary",
     }
-    (child,) = [row for row in uwf("thread", "list", "--all").json if row["thread"] != thread]
+    (child,) = [row for row in uwf("thread", "list", "--all").json if row["parent"] == thread]
     assert child["status"] == "completed"
     assert "The repository is Rehearsed repo path" in uwf("thread", "read", child["thread"]).out

@@ -159,7 +159,9 @@ def test_a_branch_may_spend_its_share_and_what_ended_ones_gave_back(instance: In
     for _ in range(2):
         with pytest.raises(AgentFailed):
             step(instance, second, agent)
-    with pytest.raises(Waiting, match=r"120 of 100|120 of 120") as told:
+    with pytest.raises(
+        Waiting, match=f"its share of the maxTokens of thread {thread} is used up, 120 of 120"
+    ) as told:
         step(instance, second, agent)
     assert told.value.hint == f"uwf thread budget {thread} --max-tokens +310"
     with pytest.raises(WrongUsage, match="follows from its fork"):
@@ -173,7 +175,7 @@ def test_a_branch_may_spend_its_share_and_what_ended_ones_gave_back(instance: In
     assert tokens(spent(instance, thread)) == 10 + 5 + 3 * 60 + 100
     with pytest.raises(AgentFailed):  # 15 are left, which one call may exceed
         step(instance, second, agent)
-    with pytest.raises(Waiting):
+    with pytest.raises(Waiting, match=f"maxTokens of thread {thread} is used up, 355 of 310"):
         step(instance, second, agent)
     raise_budget(instance, thread, {"maxTokens": "+1000"})
     with pytest.raises(AgentFailed):
@@ -187,7 +189,7 @@ def test_limits_without_shares_bind_all_branches(instance: Instance) -> None:
     assert Budgets(instance).standing(instance.threads.head(third)) is not None
     step(instance, first, agent)
     step(instance, second, agent)
-    with pytest.raises(Waiting, match="maxSteps is used up"):
+    with pytest.raises(Waiting, match=r"maxSteps of thread .* is used up, 4 of 4"):
         step(instance, third, agent)
 
 

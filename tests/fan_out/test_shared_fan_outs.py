@@ -96,7 +96,7 @@ def settled(*machines: Machine) -> None:
 
 def unjoined(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process ends a branch and is killed before it joins."""
-    monkeypatch.setattr(engine, "_tell_parents", lambda *_: None)
+    monkeypatch.setattr(engine, "tell_parents", lambda *_: None)
 
 
 def test_branches_go_along_with_their_parent_and_may_be_run_on_another_machine(machines: Machines) -> None:

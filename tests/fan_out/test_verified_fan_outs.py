@@ -171,7 +171,7 @@ def test_nothing_is_said_between_a_fork_and_its_join(world: World) -> None:
     world.step(thread)
     assert isinstance(refused(lambda: remark(world.instance, thread, "Look.")), Waiting)
     world.step(thread)
-    assert isinstance(refused(lambda: remark(world.instance, thread, "Look.")), Waiting)
+    assert isinstance(refused(lambda: remark(world.instance, thread, "Look.")), Invalid)
     engine.kill(world.instance, thread)
     assert isinstance(refused(lambda: continue_finished(world.instance, thread, "Go on")), Invalid)
 

@@ -29,7 +29,7 @@ from uwf_git.kit import create_agent
 from uwf_git.store.instance import Instance
 from uwf_git.verify.code import check_code
 from uwf_git.verify.whole import local_refs, verify_refs
-from uwf_git.workspaces.choice import assign
+from uwf_git.workspaces.choice import assign, reassign
 from uwf_git.workspaces.merging import merging
 from uwf_git.workspaces.options import parse_option
 from uwf_git.workspaces.project import Project
@@ -74,14 +74,15 @@ def project(tmp_path: Path) -> Path:
     return path
 
 
-def begun(instance: Instance, project: Path, workflow: str = FIXES, workspace: str = "") -> ThreadId:
+def begun(instance: Instance, project: Path, workflow: str = FIXES) -> ThreadId:
     thread = start_thread(instance, workflow)
-    assign(instance, thread, parse_option(workspace or f"worktree:{project}"), project)
+    assign(instance, thread, parse_option(f"worktree:{project}"), project)
     return thread
 
 
-def playing(fix: Fix, count: int = 3, others: Mapping[str, Callable[[Context], None]] = {}) -> Agent:
-    """An agent whose planner names `count` files, and whose fixers do `fix` in their folder, by their index."""
+def playing(fix: Fix, count: int = 3, others: Mapping[str, Callable[[Context], Any]] = {}) -> Agent:
+    """An agent whose planner names `count` files, and whose fixers do `fix` in their folder, by their index. `others`
+    may return an output."""
 
     def play(ctx: Context) -> Reply:
         output: dict[str, Any] = {"text": "done"}
@@ -91,7 +92,7 @@ def playing(fix: Fix, count: int = 3, others: Mapping[str, Callable[[Context], N
             assert ctx.history.start.branch is not None
             fix(ctx.cwd, ctx.history.start.branch.position)
         if ctx.role.name in others:
-            others[ctx.role.name](ctx)
+            output = others[ctx.role.name](ctx) or output
         return Reply(json.dumps(output), output=output)
 
     return create_agent("plays", play, lambda ctx, _session, _message: play(ctx))
@@ -205,21 +206,26 @@ def test_a_role_gets_the_conflict_and_what_it_leaves_goes_to_the_joins_edges(
 ) -> None:
     told: dict[str, str] = {}
 
-    def merge(ctx: Context) -> None:
-        told["merger"] = ctx.instruction or ""
+    def merge(ctx: Context) -> dict[str, str] | None:
+        if "merger" not in told:
+            told["merger"] = ctx.instruction or ""
+            return {"$status": "$SUSPEND", "question": "Which one?"}
         assert (ctx.cwd / "b.txt").read_text().splitlines()[5] == "by 1"
         replaced(ctx.cwd, "b.txt", 5, "by both")
+        return None
 
     def review(ctx: Context) -> None:
         told["reviewer"] = ctx.instruction or ""
         assert (ctx.cwd / "b.txt").read_text().splitlines()[5] == "by both"
 
     thread = begun(instance, project, MERGES)
-    assert (
-        ran(instance, thread, playing(colliding, others={"merger": merge, "reviewer": review})) == "completed"
-    )
+    agent = playing(colliding, others={"merger": merge, "reviewer": review})
+    assert ran(instance, thread, agent) == "waiting"
+    answer(instance, thread, "both")
+    assert ran(instance, thread, agent) == "completed"
     steps = instance.threads.history(instance.threads.head(thread)).steps
-    assert [step.role for step in steps] == ["planner", FORK, JOIN, "merger", "reviewer"]
+    roles = ["planner", FORK, JOIN, "merger", "$USER", "merger", "reviewer"]
+    assert [step.role for step in steps] == roles
     conflict = joined(instance, thread)[2].conflict
     assert conflict is not None and conflict.paths == ("b.txt",)
     assert f"git merge {conflict.commit}" in told["merger"]
@@ -336,14 +342,18 @@ def test_a_machine_without_the_code_leaves_the_join_to_another(instance: Instanc
     assert step(instance, thread, agent).role == JOIN and code_of(instance, thread, JOIN) is not None
 
 
-def test_branches_in_a_shared_folder_work_in_it_and_nothing_is_merged(
-    instance: Instance, project: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["shared", "folder"])
+def test_branches_of_a_thread_without_a_worktree_work_in_its_folder(
+    instance: Instance, project: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.chdir(project)
-    thread = begun(instance, project, workspace="shared")
-    folders: set[Path] = set()
-    assert ran(instance, thread, playing(lambda folder, _index: folders.add(folder))) == "completed"
-    assert folders == {project} and code_of(instance, thread, FORK) is None
+    thread, folders = begun(instance, project), set[Path]()
+    agent = playing(lambda folder, _index: folders.add(folder))
+    step(instance, thread, agent)
+    reassign(instance, thread, parse_option(kind), project)
+    assert ran(instance, thread, agent) == "completed"
+    assert folders == {project if kind == "shared" else instance.location.root / "folders" / thread}
+    assert code_of(instance, thread, FORK) is None
 
 
 WORKS = """uwf-exec sh -c 'echo "$UWF_ROLE" > "$UWF_THREAD.txt"; case $UWF_ROLE in

@@ -49,6 +49,8 @@ class Sources(NamedTuple):
 
 
 FOLDER = ".workflows"
+SCRIPTS = Path(".claude", "workflows")
+"""Where other programs keep workflow scripts, in files NAME.js."""
 
 
 SUFFIXES = (".yaml", ".yml", ".esm.js", ".mjs")
@@ -201,7 +203,7 @@ def workflow_file(root: Path, text: str) -> Path | None:
     if is_named or path.is_file():
         return path
     for folder in _folders(root):
-        for suffix in SUFFIXES:
+        for suffix in _suffixes(folder):
             candidate = folder / (text + suffix)
             if candidate.is_file():
                 return candidate
@@ -312,8 +314,7 @@ def _project_folders() -> Iterator[Path]:
         return
     edge = next((number for number, folder in enumerate(folders) if (folder / ".git").exists()), 0)
     for folder in folders[: edge + 1]:
-        if (folder / FOLDER).is_dir():
-            yield folder / FOLDER
+        yield from (folder / each for each in (FOLDER, SCRIPTS) if (folder / each).is_dir())
 
 
 def _folders(root: Path) -> Iterator[Path]:
@@ -349,7 +350,11 @@ def project_roles() -> dict[str, set[str]]:
 
 
 def _files_in(folders: Iterable[Path]) -> list[Path]:
-    return [path for folder in folders for path in folder.iterdir() if path.name.endswith(SUFFIXES)]
+    return [path for folder in folders for path in folder.iterdir() if path.name.endswith(_suffixes(folder))]
+
+
+def _suffixes(folder: Path) -> tuple[str, ...]:
+    return (".js",) if folder.parts[-2:] == SCRIPTS.parts else SUFFIXES
 
 
 def diagram(found: ResolvedWorkflow, language: str) -> str:

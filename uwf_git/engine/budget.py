@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -144,6 +144,13 @@ class BudgetState(NamedTuple):
         if self.missing_price:
             return f"cannot enforce {limit.key}: {self.missing_price}"
         used = share(limit.key, self.used[limit.key], limit.value)
+        if (above := self.above.get(limit.key)) is not None:
+            thread, standing = above
+            all_of_it = standing.limits[limit.key]
+            if standing.used[limit.key] < all_of_it.value:
+                return f"its share of the {limit.key} of thread {thread} is used up, {used}"
+            used = share(limit.key, standing.used[limit.key], all_of_it.value)
+            return f"{limit.key} of thread {thread} is used up, {used}"
         if limit.source == _RAISED:
             source = "raised before"
         elif limit.source.startswith(CONFIG):
@@ -185,6 +192,9 @@ class Budgets:
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
+        self._of_workflows: dict[Hash, Mapping[str, float]] = {}
+        self._forks: dict[Hash | None, Oid | None] = {}
+        self._waiting: dict[Oid, list[Head]] = {}
         self._fan_outs: dict[Oid, list[FanOut]] = {}
 
     @cached_property
@@ -207,31 +217,56 @@ class Budgets:
         if name:
             found.append((f"{CONFIG} for {name}", self._configured.get(name, {})))
         if row.workflow in self._limited:
-            found.append(("workflow", self._instance.registry.workflow(row.workflow).budget or {}))
+            if row.workflow not in self._of_workflows:
+                budget = self._instance.registry.workflow(row.workflow).budget or {}
+                self._of_workflows[row.workflow] = budget
+            found.append(("workflow", self._of_workflows[row.workflow]))
         if row.start in self._limited:
-            start = parse_start(self._instance.store.get(row.start).payload)
-            fan_outs = self.fan_outs(head) if start.branch is not None else []
-            if not fan_outs:
-                found.append(("thread", start.budget or {}))
-            for each in fan_outs:
-                held = each.standing.limits
-                found.append((FORK, {key: each.allowance(key, head.thread) for key in held}))
+            found += self._of_start(head)
         return [(source, given) for source, given in found if given]
+
+    def _of_start(self, head: Head) -> Iterator[tuple[str, Mapping[str, float]]]:
+        """Yield the limits of a thread's StartNode: for a branch that a thread waits for, those that follow from it."""
+        fan_outs = self.fan_outs(head)
+        for each in fan_outs:
+            yield FORK, {key: each.allowance(key, head.thread) for key in each.standing.limits}
+        # The fork of a branch's thread is none of the branches, and has their share.
+        if not fan_outs and (self._fan_outs_of(head) or not self._waiting_for(head)):
+            yield "thread", self._own(head)
+
+    def _own(self, head: Head) -> Mapping[str, float]:
+        assert head.row.start is not None
+        return parse_start(self._instance.store.get(head.row.start).payload).budget or {}
 
     def fan_outs(self, head: Head) -> list[FanOut]:
         """Return the forks that wait for a branch here and are of a thread with a budget: one, or several if that
         thread was forked; none for other threads."""
-        if head.row.start not in self._limited or (fork := fork_of(self._instance, head)) is None:
+        return [each for each in self._fan_outs_of(head) if head.thread in each.used]
+
+    def _fan_outs_of(self, head: Head) -> list[FanOut]:
+        fork = self._fork_of(head)
+        if fork is None:
             return []
         if fork not in self._fan_outs:
             self._fan_outs[fork] = []
-            share = parse_start(self._instance.store.get(head.row.start).payload).budget or {}
-            for thread in waiting_at(self._instance, fork):
-                parent = self._instance.threads.head(thread)
+            for parent in self._waiting_for(head):
                 if (standing := self.standing(parent)) is not None:
-                    self._fan_outs[fork].append(self._fan_out(parent, standing, share))
-        # The fork of a branch's thread has that thread's share, and is none of the branches.
-        return [each for each in self._fan_outs[fork] if head.thread in each.used]
+                    self._fan_outs[fork].append(self._fan_out(parent, standing, self._own(head)))
+        return self._fan_outs[fork]
+
+    def _waiting_for(self, head: Head) -> list[Head]:
+        fork = self._fork_of(head)
+        if fork is None:
+            return []
+        if fork not in self._waiting:
+            threads = self._instance.threads
+            self._waiting[fork] = [threads.head(each) for each in waiting_at(self._instance, fork)]
+        return self._waiting[fork]
+
+    def _fork_of(self, head: Head) -> Oid | None:
+        if head.row.start not in self._forks:
+            self._forks[head.row.start] = fork_of(self._instance, head)
+        return self._forks[head.row.start]
 
     def _fan_out(self, parent: Head, standing: BudgetState, share: Mapping[str, float]) -> FanOut:
         branches = spent_on_branches(self._instance, parent)

@@ -13,12 +13,14 @@ from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Waiting
 from uwf_git.base.text import counted
 from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out_budget import share_of
-from uwf_git.engine.forks import fork_of, start_row, waiting_at
+from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
+from uwf_git.engine.forks import branches_of, fork_of, start_row, waiting_at
 from uwf_git.engine.forks import parents_of as parents_of
 from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
     COMPLETED,
     DEEPEST,
+    FAIL_ALL,
     FAILED,
     KILLED,
     LEFT,
@@ -98,9 +100,7 @@ class Branches(NamedTuple):
 
 def branches_at(instance: Instance, head: Head) -> Branches:
     """Return the branches of a thread whose last step is a fork."""
-    step = instance.store.get(head.node).payload
-    fork = parse_fork(instance.store.get(step["output"]).payload)
-    return _branches(instance, head.commit, fork)
+    return _branches(instance, head.commit, _fork_at(instance, head.node))
 
 
 def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
@@ -120,9 +120,26 @@ def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
     return Branches(fork, tuple(found), judge(fork, states, reasons))
 
 
-def is_joinable(instance: Instance, head: Head) -> bool:
-    """Return whether a thread's last step is a fork whose branches may be joined."""
-    return head.row.role == FORK and isinstance(branches_at(instance, head).verdict, Joinable)
+def is_joinable(instance: Instance, head: Head, ended: ThreadId | None = None) -> bool:
+    """Return whether a thread's last step is a fork whose branches may be joined. `ended` is a branch that has just
+    ended: those after it are looked at first, since most often one of them is what is waited for."""
+    if head.row.role != FORK:
+        return False
+    if ended is not None and _needs_all(_fork_at(instance, head.node)):
+        branches = branches_of(instance, head)
+        at = branches.index(ended) + 1 if ended in branches else 0
+        if not all(map(instance.threads.has_ended, [*branches[at:], *branches[:at]])):
+            return False
+    return isinstance(branches_at(instance, head).verdict, Joinable)
+
+
+def _needs_all(fork: Fork) -> bool:
+    return fork.of_all and fork.on_failure != FAIL_ALL
+
+
+def _fork_at(instance: Instance, node: Hash) -> Fork:
+    step = instance.store.get(node).payload
+    return parse_fork(instance.store.get(step["output"]).payload)
 
 
 def is_joined(instance: Instance, branch: Head) -> bool:
@@ -138,8 +155,7 @@ def ends_at_failure(instance: Instance, branch: Head) -> bool:
     commit = fork_of(instance, branch)
     if commit is None:
         return False
-    step = instance.store.get(instance.store.index_commit(commit).node).payload
-    return parse_fork(instance.store.get(step["output"]).payload).on_failure != WAIT
+    return _fork_at(instance, instance.store.index_commit(commit).node).on_failure != WAIT
 
 
 def pending(thread: ThreadId, branches: Branches) -> Waiting:
@@ -176,8 +192,6 @@ def fork(instance: Instance, at: Position) -> tuple[Hash, Step]:
             f"thread {at.head.thread} is a branch {counted(depth, 'level')} deep, and at most {DEEPEST} may be",
             "let its role do the work of the branches itself",
         )
-    from uwf_git.engine.fan_out_code import code_at_fork
-
     made = _planned(instance, at, chosen.edge.fan_out, decision)
     return _stored(instance, history, FORK, FORK_OUTPUT, made.payload(), code_at_fork(instance, at))
 
@@ -250,7 +264,7 @@ def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
         branch = fork.branch(position)
         versions[position] = here if branch.role else _version(instance, branch.workflow)
         nodes[position] = start_of_branch(history, fork, chosen, position, at.head.node)
-    folder = instance.folders.recall(at.head.thread)
+    folder = folder_of_branches(instance, at.head.thread)
     begun = instance.threads.begin_branches(at.head.commit, versions, nodes)
     if folder is not None:
         for thread in begun:
@@ -296,12 +310,10 @@ def _version(instance: Instance, workflow: Hash) -> Oid:
 
 def join(instance: Instance, at: Position) -> tuple[Hash, Step, tuple[Oid, ...]]:
     """Store the StepNode that joins the branches of the fork at `at`. Return it with the commits that its commit joins.
-    Raises Waiting if they may not be joined yet."""
+    Raises Waiting if they may not be joined yet, or their code is not here."""
     branches = branches_at(instance, at.head)
     if isinstance(branches.verdict, Pending):
         raise pending(at.head.thread, branches)
-    from uwf_git.engine.fan_out_code import merge_branches
-
     joined, code = merge_branches(instance, at, [_joined(instance, each) for each in branches.each])
     output = join_payload(joined, join_question(branches.fork, joined))
     ended = [each.head for each in branches.each if each.state and each.head is not None]

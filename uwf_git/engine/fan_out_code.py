@@ -7,6 +7,7 @@ its own, and with the times of what it merges. One that lacks the code leaves th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import NotFound, RemoteFailed, UwfError, Waiting, WorkspaceFailed
@@ -17,7 +18,7 @@ from uwf_git.format.types import USER
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
 from uwf_git.workspaces.notes import Notes
-from uwf_git.workspaces.options import WORKTREE
+from uwf_git.workspaces.options import FOLDER, WORKTREE
 
 if TYPE_CHECKING:
     from uwf_git.workspaces.project import Project
@@ -41,6 +42,17 @@ def code_at_fork(instance: Instance, at: Position) -> Revision | None:
     return work.begins_at() if work is not None and work.is_worktree else None
 
 
+def folder_of_branches(instance: Instance, thread: ThreadId) -> Path | None:
+    """Return the folder in which branches of a thread without a worktree work, None if none is known: that of its
+    agents."""
+    note = Notes(instance.store.repository.private).read(thread)
+    if note is not None and note.kind == FOLDER:
+        folder = Path(note.place, thread)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+    return instance.folders.recall(thread)
+
+
 def merge_branches(
     instance: Instance, at: Position, branches: Sequence[JoinedBranch]
 ) -> tuple[list[JoinedBranch], Revision | None]:
@@ -54,14 +66,14 @@ def merge_branches(
         return list(branches), None
     from uwf_git.workspaces.merging import merging
 
-    changed = {
-        position: code.commit
-        for position, each in enumerate(branches)
-        if each.status == COMPLETED
-        and each.step is not None
-        and (code := _code_of(instance, each.step)) is not None
-        and code.is_later(begun)
-    }
+    changed: dict[int, str] = {}
+    for position, each in enumerate(branches):
+        if each.status != COMPLETED or each.step is None or (code := _code_of(instance, each.step)) is None:
+            continue
+        if code.is_later(begun):
+            changed[position] = code.commit
+        elif code.commit != begun.commit:
+            instance.warn(f"the code of branch {each.thread} is of another project, and not merged")
     if not changed:
         return list(branches), None
     try:
@@ -69,9 +81,10 @@ def merge_branches(
         with merging(project, begun.commit) as merges:
             merged = merges.merge(step.hash, begun.commit, changed)
             merges.keep(merged)
-    except (NotFound, RemoteFailed, WorkspaceFailed) as error:
+    except (NotFound, RemoteFailed, WorkspaceFailed, OSError) as error:
+        why = error.message if isinstance(error, UwfError) else str(error)
         raise Waiting(
-            f"thread {at.head.thread} waits to be joined where its code is: {error.message}",
+            f"thread {at.head.thread} waits to be joined where its code is: {why}",
             f"in a clone of {begun.remote or 'its project'} that has it: uwf thread run {at.head.thread}",
         ) from None
     marked = list(branches)

@@ -37,9 +37,16 @@ def parents_of(instance: Instance, branch: Head) -> list[ThreadId]:
 
 def waiting_at(instance: Instance, fork: Oid) -> list[ThreadId]:
     """Return the active threads that end with the commit of a fork."""
-    instance.store.sync()
-    names = instance.store.index.heads_at(fork.raw)
-    found = sorted({layout.thread_of(name) for name in names if name.startswith(layout.THREADS)})
+    found = _known_at(instance, fork)
+    if not found and instance.store.sync():  # another program may have moved a ref
+        found = _known_at(instance, fork)
+    return found
+
+
+def _known_at(instance: Instance, fork: Oid) -> list[ThreadId]:
+    names = [name for name in instance.store.index.heads_at(fork.raw) if name.startswith(layout.THREADS)]
+    at = instance.store.repository.refs_named(names)
+    found = sorted(layout.thread_of(name) for name in names if at.get(name) == fork)
     return [thread for thread in found if not instance.threads.has_ended(thread)]
 
 

@@ -37,7 +37,7 @@ from uwf_git.base.errors import (
 )
 from uwf_git.base.text import encodable
 from uwf_git.config.known_agents import asks_no_model
-from uwf_git.engine import budget
+from uwf_git.engine import budget, calls
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.budget import METERED, BudgetState
 from uwf_git.engine.human_dialogue import telling_loss, typed_answer
@@ -81,8 +81,8 @@ from uwf_git.engine.status import (
 )
 from uwf_git.format.fan_out import JOINED_WITHOUT, PARENT_KILLED
 from uwf_git.format.ids import Hash, ThreadId, fork_id
-from uwf_git.format.kinds import FAILED as NO_CAUSE
 from uwf_git.format.kinds import (
+    ENDED_BY_USER,
     HUMAN,
     INTERRUPTED,
     KILLED_NOW,
@@ -97,8 +97,10 @@ from uwf_git.format.kinds import (
     parse_step,
     persona_value,
 )
+from uwf_git.format.kinds import FAILED as NO_CAUSE
 from uwf_git.format.types import (
     APPROVAL,
+    CODE,
     END,
     FAIL,
     FORK,
@@ -424,7 +426,7 @@ def tell_parents(instance: Instance, head: Head, joined: list[Outcome] | None = 
 
     for parent in parents_of(instance, head):
         try:
-            if is_joinable(instance, instance.threads.active_head(parent)):
+            if is_joinable(instance, instance.threads.active_head(parent), head.thread):
                 outcome = step_without_hooks(instance, parent, joining=True, wait=_PATIENCE, joined=joined)
                 if joined is not None:
                     joined.append(outcome)
@@ -558,12 +560,26 @@ def _ending(found: Outlook) -> tuple[str, str]:
 
 def _end(instance: Instance, head: Head, status: str, reason: str = "") -> Head:
     ended = instance.threads.archive(head, status, reason)
+    _end_calls(instance, head)
     instance.runs.clear(head.thread)
     if Notes(instance.store.repository.private).has(head.thread):
         from uwf_git.workspaces.removal import leave
 
         leave(instance, head.thread)
     return ended
+
+
+def _end_calls(instance: Instance, head: Head) -> None:
+    """End the calls that a code workflow asked for and went on without, those at work for another thread excepted."""
+    known = instance.store.index.node(head.row.workflow) if head.row.workflow else None
+    if known is None or known[0] != CODE or calls.is_call(instance, head):
+        return
+    for each in calls.left(instance, head):
+        with contextlib.suppress(UwfError), instance.locks.hold(each.thread):
+            record_leftovers(instance, each)
+            made = instance.attempts.last(each)
+            has_failed = made is not None and made.error not in ENDED_BY_USER
+            _end(instance, each, KILLED, made.error if made is not None and has_failed else JOINED_WITHOUT)
 
 
 def record_leftovers(instance: Instance, head: Head, error: str = KILLED_NOW) -> None:
@@ -714,9 +730,12 @@ class _Run:
                 "E5R67H14", "step {step} is accepted", step=made.step, agent=step.agent, output=step.output
             )
             node, step = self._with_person(*self._with_code(made.step, step))
-            after = append_step(instance, self._at, node, step, (merge,) if merge else ())
+            after = append_step(instance, self._at, node, step, (merge,) if merge else self._calls())
         except (AgentFailed, NotFound) as error:
             self._raise_if_interrupted(made)
+            if isinstance(error, AgentFailed) and error.absence is not None:
+                self._keep(made, AgentFailed(INTERRUPTED))
+                raise error.absence from None
             raise self._failed(made, error) from None
         except (HeadMoved, Killed, Paused):  # and the agent's work is kept
             instance.runs.clear(self._thread)
@@ -738,7 +757,15 @@ class _Run:
             raise
         instance.runs.clear(self._thread)
         self._unpin(node)
+        if self._at.history.workflow.code is not None:
+            _end_calls(instance, after.head)
         return after
+
+    def _calls(self) -> tuple[Oid, ...]:
+        """Return the last commits of the calls whose answers a code workflow was given for its step."""
+        if self._at.history.workflow.code is None or (report := self._report()) is None:
+            return ()
+        return calls.joined(self._instance, self._at.head, report.calls)
 
     def _with_code(self, node: Hash, step: Step) -> tuple[Hash, Step]:
         """Return the StepNode with the code that the step left in its worktree. Agents don't know that; the

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import UwfError
 from uwf_git.config.known_agents import asks_no_model
 from uwf_git.engine import spending
+from uwf_git.engine.calls import is_call
 from uwf_git.engine.forks import branches_of
 from uwf_git.engine.spending import DEEPEST, ModelUsage, Run, Tokens, Totals, together
 from uwf_git.format.fan_out import LEFT, JoinedBranch, parse_join
@@ -73,6 +74,8 @@ class _CachedRuns:
         self._outgrown = set[Hash]()
 
     def runs(self, head: Head) -> list[Run]:
+        if is_call(self._instance, head):
+            return []  # counted by the step that asked
         tip = self._tips.get(head.thread)
         found: list[Run] = []
         numbers: dict[str | None, int] = {None: 1}

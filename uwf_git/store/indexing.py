@@ -335,6 +335,18 @@ class Store(NodeStore):
         self.index.add_commit(row)
         return row
 
+    def record_start(
+        self, oid: Oid, node: Hash, parents: tuple[Oid, ...], when: int, author: str
+    ) -> CommitRow:
+        """Index the commit of a StartNode just made on indexed commits, without reading its tree."""
+        if self.index.has_lost:
+            return self.index_commit(oid)
+        start = parse_start(self.get(node).payload)
+        name = self.get(start.workflow).payload["name"]
+        row = start_row(commit_row(oid, "start", node, parents, when), start, name, author)
+        self.index.add_commit(row)
+        return row
+
     def _take_in(self, tip: Oid) -> None:
         self._taking_in = True
         try:

@@ -210,7 +210,8 @@ class AgentReport(NamedTuple):
     """An agent's result. `nodes` maps written hashes to blob ids in hex, in case the index is lost;
     `contents` maps hashes that may be unwritten to blob contents, references first. `throttled` has the
     error's rate limit fields. `timed_out`: a time limit was the cause. `nonce` is the order's. With `is_put`,
-    the report comes from a command that is still running, and the step fails if it does."""
+    the report comes from a command that is still running, and the step fails if it does. `calls` are the last
+    commits of the calls whose answers a code workflow was given, in hexadecimal."""
 
     head: Hash
     role: str
@@ -225,6 +226,7 @@ class AgentReport(NamedTuple):
     nonce: str = ""
     is_put: bool = False
     timed_out: bool = False
+    calls: Sequence[str] = ()
 
 
 class Runs:
@@ -326,6 +328,9 @@ class Runs:
         if not all(is_hash(node) and _is_oid(blob) for node, blob in value["nodes"].items()):
             return None
         if not all(value[name] is None or is_hash(value[name]) for name in ("step", "detail")):
+            return None
+        calls = value.get("calls", [])
+        if not isinstance(calls, list) or not all(map(_is_oid, calls)):
             return None
         match value.get("throttled"):
             case None | [str(), None | int() | float()]:

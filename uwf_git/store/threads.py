@@ -63,6 +63,16 @@ class UnreferencedStep(NamedTuple):
     when: int
 
 
+class _Beginning(NamedTuple):
+    """A StartNode's commit without a ref. `author` is a name and an address."""
+
+    commit: Oid
+    node: Hash
+    parents: tuple[Oid, ...]
+    when: int
+    author: str
+
+
 class ConcurrentCommit(HeadMoved):
     """Another step was committed first. `commit` is ours, without a ref."""
 
@@ -348,16 +358,8 @@ class Threads(Histories):
                 )
                 for each in tasks
             ]
-            commits = [self._begin(version, node) for node in nodes]
-            self._store.list_new()
-            with self._store.index.transaction():
-                for commit in commits:
-                    self._store.index_commit(commit)
-            refs = {layout.THREADS + each: commit for each, commit in zip(threads, commits, strict=True)}
-            self._repository.create_refs(refs, packed=True)
-            with self._store.index.transaction():
-                for name, commit in refs.items():
-                    self._store.moved(name, commit, commit)
+            made = [self._begin(version, node) for node in nodes]
+            self._create(dict(zip(threads, made, strict=True)))
         log.info("V8M3TQ5H", "begins {count} threads", count=len(threads), first=threads[:1])
         return threads
 
@@ -366,11 +368,27 @@ class Threads(Histories):
 
     def begin(self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None) -> Oid:
         """Return the commit of a StartNode; `origin` becomes its second parent. Touches no ref."""
-        commit = self._begin(version, node, stamp, origin)
+        commit = self._begin(version, node, stamp, origin).commit
         self._store.index_commit(commit)
         return commit
 
-    def _begin(self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None) -> Oid:
+    def _create(self, made: Mapping[ThreadId, _Beginning]) -> set[ThreadId]:
+        """Index commits that begin threads and create the refs, in one write; return the threads that were not
+        there."""
+        self._store.list_new()
+        with self._store.index.transaction():
+            for each in made.values():
+                self._store.record_start(*each)
+        refs = {layout.THREADS + thread: each.commit for thread, each in made.items()}
+        created = self._repository.create_refs(refs, packed=True)
+        with self._store.index.transaction():
+            for name in created:
+                self._store.moved(name, refs[name], refs[name])
+        return {layout.thread_of(name) for name in created}
+
+    def _begin(
+        self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None
+    ) -> _Beginning:
         from uwf_git.store import pages
 
         prompt = parse_start(self._store.get(node).payload).prompt
@@ -382,15 +400,17 @@ class Threads(Histories):
                 layout.node_file(node): self._store.blob_of(node),
             }
         )
-        tree = self._repository.graft(tree, ["start"], inside)
         readme = self._repository.write_blob(pages.first_thread_page(title_of(prompt), row.name or ""))
-        tree = self._repository.with_entries(tree, Entry(BLOB_MODE, "README.md", readme))
+        tree = self._repository.with_entries(
+            tree, Entry(BLOB_MODE, "README.md", readme), Entry(TREE_MODE, "start", inside)
+        )
         text = layout.start_message(row.name or "", prompt, node)
         if origin is not None and branch_of(self._store, node) is not None:
             stamp = stamp or self._stamp_after((origin,))
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
-        parents = [version, origin] if origin else [version]
-        return self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
+        parents = (version, origin) if origin else (version,)
+        commit = self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
+        return _Beginning(commit, node, parents, when, by.ident)
 
     def begin_branches(
         self, fork: Oid, versions: Mapping[int, Oid], nodes: Mapping[int, tuple[Hash, Any]]
@@ -407,17 +427,21 @@ class Threads(Histories):
                 made[branch_id(str(fork), when, position)] = self._begin(
                     versions[position], node, origin=fork
                 )
-            self._store.list_new()
-            with self._store.index.transaction():
-                for commit in made.values():
-                    self._store.index_commit(commit)
-            refs = {layout.THREADS + thread: commit for thread, commit in made.items()}
-            created = self._repository.create_refs(refs, packed=True)
-            with self._store.index.transaction():
-                for name in created:
-                    self._store.moved(name, refs[name], refs[name])
+            created = self._create(made)
         log.info("9B4T2XKE", "begins {count} branches of {fork}", count=len(created), fork=fork)
-        return [layout.thread_of(name) for name in refs if name in created]
+        return [thread for thread in made if thread in created]
+
+    def begin_at(self, thread: ThreadId, version: Oid, origin: Oid, node: tuple[Hash, Any]) -> None:
+        """Begin a thread with a given id on a commit of another, by the type and payload of its StartNode. Makes
+        `refs/uwf/threads/<thread>` unless there is such a thread."""
+        if self.exists(thread):
+            return
+        with self._store.together():
+            start = self._store.put(*node)
+            commit = self.begin(version, start, origin=origin)
+            with contextlib.suppress(HeadMoved):  # another process began the same
+                self._repository.create_ref(layout.THREADS + thread, commit)
+                self._store.moved(layout.THREADS + thread, commit, commit)
 
     def gathered(self, fork: Hash, tips: Sequence[Oid]) -> tuple[Oid, ...]:
         """Return the parents that join the last commits of a fork's branches, by index: these, or for more than

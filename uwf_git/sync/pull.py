@@ -93,8 +93,8 @@ def gather(
     on_verified: Callable[[int, int], None] | None = None,
 ) -> Pulled:
     """Fetch and adopt some threads in one exchange whose cost depends on them alone. If one is neither here
-    nor there, or ended there without its head last seen, the remote's list and folds are consulted. Moves and raises
-    as `pull` for these threads."""
+    nor there, or ended there without its head last seen, the remote's list and folds are consulted. Moves and
+    raises as `pull` for these threads."""
     repository = instance.store.repository
     with instance.locks.exchange(remote.name):
         fetched = tracking.fetch(git, repository, remote, threads, meanwhile=_get_ready)

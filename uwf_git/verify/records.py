@@ -8,6 +8,8 @@ from itertools import chain
 from typing import Any
 
 from uwf_git.base.text import one_line
+from uwf_git.engine.calls import CALL
+from uwf_git.format.fan_out import Branch
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
     HUMAN,
@@ -147,10 +149,12 @@ class Records:
         if payload.workflow != workflow:
             report("wrong-chain", f"the StartNode uses workflow {payload.workflow}, its parent is {workflow}")
         check_speaking(self._known, version, start, payload, report)
-        if payload.branch is not None:
-            self.fan_outs.check_start(commit, version, node, payload, start, report)
-        else:
+        if payload.branch is None:
             self._check_origin(commit, version, report)
+        elif payload.branch.name == CALL:
+            self._check_call(commit, payload.branch, report)
+        else:
+            self.fan_outs.check_start(commit, version, node, payload, start, report)
         name = self._known.name_of(version)
         top, title = files_of(self._known.objects, commit.tree), title_of(payload.prompt)
         self._known.page(top, "", report, lambda: pages.first_thread_page(title, name))
@@ -173,6 +177,12 @@ class Records:
             talks and other.decided and not isinstance(self._known.decision(other, aside=True), WorkflowEnded)
         ):
             report("wrong-parent", f"the run that it comes after had not ended at {other.row.node}")
+
+    def _check_call(self, commit: CommitObject, call: Branch, report: Report) -> None:
+        """Check that a call of a code workflow stands on the step at which it was asked."""
+        other = self._known.parent(commit, 1, ("start", "step")) if len(commit.parents) == 2 else None
+        if other is None or other.row.node != call.fork:
+            report("wrong-parent", f"a call asked at {call.fork} has that as its second parent")
 
     # Steps
 
@@ -318,7 +328,10 @@ class Records:
         self, commit: CommitObject, made: Step, detail: Node, before: Record, report: Report
     ) -> None:
         if not is_kind(detail.type, "step"):
-            self.approvals.check_parents(commit, made, detail, before, report)
+            if self._known.definition(before).workflow.code is not None:
+                self._check_calls(commit, made, report)
+            else:
+                self.approvals.check_parents(commit, made, detail, before, report)
             return
         if len(commit.parents) != 2:
             report("wrong-parent", "a step of a sub-workflow has that thread as its second parent")
@@ -330,6 +343,29 @@ class Records:
             report("wrong-parent", f"the second parent records {other.row.node}, not {made.detail}")
         elif other.decided and not isinstance(self._known.decision(other, aside=True), WorkflowEnded):
             report("wrong-parent", f"the sub-workflow had not ended at {other.row.node}")
+
+    def _check_calls(self, commit: CommitObject, made: Step, report: Report) -> None:
+        """Check that the further parents of a code workflow's step are calls at their ends, each named once, with
+        answers such as were asked for."""
+        if len(set(commit.parents)) != len(commit.parents):
+            report("wrong-parent", f"a step of {made.role} has a call as its parent twice")
+        for number in range(1, len(commit.parents)):
+            call = self._known.parent(commit, number, ("step", "part"))
+            if call is None or call.row.kind == "part":
+                continue
+            start = self._known.starts.get(call.row.start) if call.row.start is not None else None
+            if start is None or start.branch is None or start.branch.name != CALL or call.row.role != END:
+                report("wrong-parent", f"a further parent of a step of {made.role} is no answered call")
+                continue
+            item = start.branch.item if isinstance(start.branch.item, dict) else {}
+            schema = item.get("schema") if item.get("what") != "agent" else None  # whose text the code reads
+            if schema is not None and call.step is not None:
+                from uwf_git.format.schema import Schema
+
+                if problems := Schema(schema).problems(call.step.output):
+                    report(
+                        "wrong-output", f"the answer of call {call.row.node} breaks its schema: {problems[0]}"
+                    )
 
     def _check_reached(
         self,

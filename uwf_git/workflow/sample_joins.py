@@ -17,24 +17,30 @@ _THREAD = ThreadId("0" * 26)
 _NODE = Hash("0" * 13)
 _MOST = 60  # branches of one join
 _MOST_ENDINGS = 24
-_MOST_PAIRS = 12
+_MOST_OF_A_KIND = 4
+_PAIRED = 5  # endings that are combined with each other
 _MOST_PROBED = 12
 
 
 class Endings:
-    """The distinct ways in which the branches of a fan-out have ended in a rehearsal, at most 24."""
+    """The distinct ways in which the branches of a fan-out have ended in a rehearsal, at most 24: a few of each kind,
+    which is told by texts and booleans."""
 
     def __init__(self) -> None:
-        self._found: dict[str, JoinedBranch] = {}
+        self._kinds: dict[str, dict[str, JoinedBranch]] = {}
 
-    def add(self, output: Any, failed: bool = False, reason: str = "") -> None:
-        key = json.dumps([failed, output], sort_keys=True)
-        if key not in self._found and len(self._found) < _MOST_ENDINGS:
+    def add(self, output: Any, failed: bool = False) -> None:
+        fields = output if isinstance(output, dict) else {"": output}
+        telling = {key: value if isinstance(value, bool | str) else "" for key, value in fields.items()}
+        kind = self._kinds.setdefault(json.dumps([failed, telling], sort_keys=True), {})
+        if len(kind) < _MOST_OF_A_KIND and sum(map(len, self._kinds.values())) < _MOST_ENDINGS:
             status = FAILED if failed else COMPLETED
-            self._found[key] = JoinedBranch(status, _THREAD, _NODE, output, reason)
+            kind[json.dumps(output, sort_keys=True)] = JoinedBranch(status, _THREAD, _NODE, output)
 
     def __iter__(self) -> Iterator[JoinedBranch]:
-        return iter(tuple(self._found.values()))
+        """Yield one of each kind, then the others."""
+        kinds = [list(each.values()) for each in self._kinds.values()]
+        return iter([*(each[0] for each in kinds if each), *(other for each in kinds for other in each[1:])])
 
 
 def fork_of(chosen: ChosenEdge, fan_out: FanOut, items: Sequence[Any]) -> Fork:
@@ -56,13 +62,13 @@ def fork_of(chosen: ChosenEdge, fan_out: FanOut, items: Sequence[Any]) -> Fork:
 
 
 def sizes(fan_out: FanOut, count: int, numbers: Iterable[float]) -> list[int]:
-    """Return the numbers of branches to try if there are `count` items: also one, and those around the literal
+    """Return the numbers of branches to try if there are `count` items: also one to three, and those around the literal
     `numbers` of conditions, unless the workflow names the items."""
     if not count or not isinstance(fan_out.items, str):
         return [count]
     around = (int(number) + more for number in numbers for more in (0, 1))
     most = min(_MOST, fan_out.most)
-    return [*dict.fromkeys(each for each in (count, 1, 2, *around) if 0 < each <= most)][:_MOST_PROBED]
+    return [*dict.fromkeys(each for each in (count, 1, 2, 3, *around) if 0 < each <= most)][:_MOST_PROBED]
 
 
 def joins(fork: Fork, endings: Iterable[JoinedBranch], may_fail: bool) -> list[tuple[JoinedBranch, ...]]:
@@ -74,7 +80,7 @@ def joins(fork: Fork, endings: Iterable[JoinedBranch], may_fail: bool) -> list[t
     mixed = [known[index % len(known)] for index in range(size)]
     found = [[each] * size for each in known]
     found.append(mixed)
-    found += [[one, *[other] * (size - 1)] for one, other in [*permutations(known[:4], 2)][:_MOST_PAIRS]]
+    found += [[one, *[other] * (size - 1)] for one, other in permutations(known[:_PAIRED], 2)]
     gone = [JoinedBranch(KILLED, _THREAD, reason="Rehearsed: killed")]
     if may_fail or fork.on_failure != WAIT:
         gone.append(JoinedBranch(FAILED, _THREAD, reason="Rehearsed: failed"))

@@ -225,7 +225,7 @@ class Merging:
             lines = done.err.strip().splitlines()
             raise WorkspaceFailed(
                 f"project {self._project.common}: git cannot merge branch {position}: {lines[0] if lines else ''}",
-                "see whether git works there",
+                "it takes git 2.38 or later; see whether git works there",
             )
         if done.code == 0:
             return tree.decode("ascii")

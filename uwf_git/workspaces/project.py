@@ -230,13 +230,13 @@ class Project:
 
     def fetch(self, remote: str, *threads: ThreadId) -> None:
         """Fetch threads' branches. A missing branch is no error."""
-        names = [f"+{branch_of(thread)}*:{tracking(remote, thread)}*" for thread in threads]
-        self.git().run(*_QUIET, *_FETCH, remote, *names)
+        names = "".join(f"+{branch_of(thread)}*:{tracking(remote, thread)}*\n" for thread in threads)
+        self.git().run(*_QUIET, *_FETCH, "--stdin", remote, stdin=names.encode("utf-8"))
 
-    def fetch_commit(self, remote: str, threads: Collection[ThreadId], commit: str) -> bool:
-        """Fetch a commit of one of these threads, by their branches or by itself; return whether it is here then.
-        Raises RemoteFailed if the remote cannot be reached."""
-        self.fetch(remote, *threads)
+    def fetch_commit(self, remote: str, thread: ThreadId, commit: str) -> bool:
+        """Fetch a commit of a thread, by its branch or by itself; return whether it is here then. Raises
+        RemoteFailed if the remote cannot be reached."""
+        self.fetch(remote, thread)
         if not self.commit(commit):
             self.git().run(*_QUIET, *_FETCH, remote, commit, check=False)
         return self.commit(commit) != ""

@@ -30,7 +30,7 @@ from uwf_git.store.history import History, Position, ancestry, link_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.private import EngineOrder
 from uwf_git.workspaces.notes import Note, Notes
-from uwf_git.workspaces.options import SHARED, WORKTREE
+from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE
 from uwf_git.workspaces.project import Project, checkout_around
 from uwf_git.workspaces.removal import make_room
 from uwf_git.workspaces.setup import set_up
@@ -153,8 +153,7 @@ class StepWorkspace:
         if project.commit(commit):
             return
         remote = self.remote
-        threads = [ThreadId(self.note.owner), *_parents(self._instance, self._at)]
-        if remote and project.fetch_commit(remote, threads, commit):
+        if remote and project.fetch_commit(remote, ThreadId(self.note.owner), commit):
             return
         where = self.note.checkout or self.note.project
         raise NotFound(
@@ -363,7 +362,10 @@ def _inherited(instance: Instance, notes: Notes, at: Position, cwd: Path | None)
     origins = [link.origin] if link is not None else _parents(instance, at)
     origin = next((note for each in origins if (note := notes.read(each)) is not None), None)
     if code is None:
-        if origin is None or origin.kind == SHARED or any(step.role != USER for step in at.history.steps):
+        is_branch = link is None and at.history.start.branch is not None
+        if origin is None or origin.kind == SHARED or (is_branch and origin.kind == FOLDER):
+            return None
+        if any(step.role != USER for step in at.history.steps):
             return None
         return origin._replace(owner=thread)
     found = [origin, *(note for _, note in notes.all())]

@@ -132,7 +132,12 @@ class Recorder:
         self.nodes.update((node, str(store.blob_of(node))) for node in drafts)
 
     def settle(
-        self, order: EngineOrder, step: Hash | None, detail: Hash | None = None, error: UwfError | None = None
+        self,
+        order: EngineOrder,
+        step: Hash | None,
+        detail: Hash | None = None,
+        error: UwfError | None = None,
+        calls: Sequence[str] = (),
     ) -> None:
         """Write the run's result and its nodes into the private folder, synced. The nodes reach the store
         together with the ref that leads to them; if the process dies in between, the thread's next step takes
@@ -153,6 +158,7 @@ class Recorder:
                 error.throttled if isinstance(error, AgentFailed) else None,
                 is_put=self._is_put,
                 timed_out=isinstance(error, AgentFailed) and error.timed_out,
+                calls=tuple(calls),
             )
             self._instance.runs.report(self._thread, report)
 

@@ -19,13 +19,16 @@ from uwf_git.base.errors import Absent, AgentFailed, Invalid, OutOfRounds, UwfEr
 from uwf_git.base.text import counted, encodable, nearest, one_line
 from uwf_git.config.known_agents import BUNDLES
 from uwf_git.config.settings import Grants
+from uwf_git.engine.calls import is_call
 from uwf_git.engine.kit.agent import Agent, AttemptFailed
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.extract import ExpectedOutput, judge, sum_tokens, sum_usage
 from uwf_git.engine.kit.record import Recorder
 from uwf_git.engine.trust import require_trusted
-from uwf_git.ext.code.calls import Calls, ConversationResult
+from uwf_git.ext.code.asking import asking
+from uwf_git.ext.code.calls import Calls, ConversationResult, tokens_of
 from uwf_git.ext.code.live import Live
+from uwf_git.ext.code.script import is_script
 from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import REHEARSE, Detail, Step, TurnRecord
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
     from uwf_git.store.private import EngineOrder
 
+_LOGGED = 20  # of a script's lines, how many its step keeps
 _NAMED = 20  # of those whom the code asked, how many a note names
 MOST_CONTENT = 4 << 20  # characters of a step's content
 _HINT = "a bundle yields {role, content, meta}, as its descriptor says"
@@ -74,6 +78,8 @@ class CodeAgent(Agent):
 
     def admit(self, instance: Instance, at: Position) -> None:
         require_trusted(instance, at.history.workflow)
+        if is_call(instance, at.head):
+            asking(instance, at.head)
 
     def perform(
         self,
@@ -87,6 +93,8 @@ class CodeAgent(Agent):
         """Run the code until it yields or returns, and store the nodes. Return the StepNode's hash. Raises
         AttemptFailed otherwise, OutOfRounds beyond its last round."""
         head, history = at
+        if is_call(instance, head):
+            return asking(instance, head).perform(instance, at, order)
         recorder = recorder or Recorder(instance, head.thread, self.name)
         rounds = _rounds(at)
         with ExitStack() as kept, ExitStack() as stack:
@@ -100,7 +108,7 @@ class CodeAgent(Agent):
                 rounds_left=rounds,
             )
             calls = stack.enter_context(
-                closing(Calls(instance, at, order, recorder, cwd or Path.cwd(), args))
+                closing(Calls(instance, at, order, recorder, cwd or Path.cwd(), args, live.is_script))
             )
             try:
                 said = live.hear(calls if rounds != 0 else None, recorder.show)
@@ -115,12 +123,14 @@ class CodeAgent(Agent):
                     each.agent == REHEARSE and each.texts for each in calls.heard
                 )
                 agent = _author(made, calls.heard, is_generated)
-                node = _stored(instance, at, order, made, agent, calls, recorder, live.notes)
+                notes = (*live.notes, *(_log(live) if live.is_script else ()))
+                node = _stored(instance, at, order, made, agent, calls, recorder, notes)
             except OutOfRounds:
                 raise _over(at) from None
             except StoreUnwritable:
                 raise  # the result is in the report, or its turns are recorded
             except UwfError as error:
+                calls.drain()
                 calls.settle()
                 if isinstance(error, Absent) and not recorder.turns:
                     raise  # nothing was done; else what was spent has to be kept
@@ -146,8 +156,15 @@ def begin(instance: Instance, at: Position) -> Live:
     own = (instance.location.root, instance.location.git_dir)
     program = program_of(code.language, instance.config)
     confined = confine(instance.config, instance.environ, program, grants, own)
-    options = {"threadId": at.head.thread, "maxRounds": history.start.max_rounds or code.max_rounds}
+    options: dict[str, Any] = {
+        "threadId": at.head.thread,
+        "maxRounds": history.start.max_rounds or code.max_rounds,
+    }
+    by_script = is_script(source, code.language)
+    if by_script:
+        options = {"args": arguments(history.start.prompt), **_budget(instance, at)}
     order = {
+        "script": by_script,
         "type": "start",
         "name": f"{history.workflow.name}.{suffix}",
         "source": source.decode("utf-8", "replace"),
@@ -158,6 +175,23 @@ def begin(instance: Instance, at: Position) -> Live:
     return Live(confined, order, grants.timeout)
 
 
+def arguments(prompt: str) -> Any:
+    """Return a script's `args`: the prompt, or the value that it is as a JSON object or list; None for `null`."""
+    if prompt.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError, RecursionError):
+            return json.loads(prompt)
+    return None if prompt.strip() == "null" else prompt
+
+
+def _budget(instance: Instance, at: Position) -> dict[str, Any]:
+    """Return the tokens that a thread has spent, and may spend."""
+    from uwf_git.engine.status import standing_of
+
+    standing = standing_of(instance, at.head)
+    limit = standing.limits.get("maxTokens") if standing is not None else None
+    return {"spent": tokens_of(instance, at.head), "total": limit.value if limit is not None else None}
+
+
 def _past(instance: Instance, at: Position) -> list[dict[str, Any]]:
     answer = instance.threads.answer
     return [
@@ -165,6 +199,12 @@ def _past(instance: Instance, at: Position) -> list[dict[str, Any]]:
         for step in at.history.steps
         if step.remark is None
     ]
+
+
+def _log(live: Live) -> list[str]:
+    """Return the last lines that a script logged."""
+    lines = live.printed[0].splitlines()
+    return [one_line(each, 200) for each in lines[-_LOGGED:] if each.strip()]
 
 
 def _kept(instance: Instance, at: Position) -> Running | None:
@@ -279,7 +319,7 @@ def _stored(
     detail = recorder.detail(said, turns, order, at.head.node)
     step = Step(history.start_hash, history.prev, made.role, output, detail, agent)
     node = recorder.put(STEPNODE, step.payload())
-    recorder.settle(order, node, detail)
+    recorder.settle(order, node, detail, calls=calls.commits)
     return node
 
 
@@ -319,7 +359,8 @@ def _said(
 ) -> tuple[Detail, Sequence[TurnRecord]]:
     heard, read = calls.heard, recorder.read_beside(recorder.turns)
     replies = [each.reply for each in heard]
-    costs = [reply.cost for reply in replies if reply.cost is not None]
+    asked = [each.reply for each in heard if not each.is_known]
+    costs = [reply.cost for reply in asked if reply.cost is not None]
     models = {reply.model for reply in replies if reply.model}
     models |= {turn.model for turn in calls.unheard if turn.model}
     sessions = {reply.session for reply in replies if reply.session}
@@ -328,10 +369,10 @@ def _said(
         answer,
         session=sessions.pop() if len(sessions) == 1 else None,
         model=models.pop() if len(models) == 1 else None,
-        usage=sum_tokens((sum_usage(replies), *(turn.usage for turn in (*calls.unheard, *read)))),
+        usage=sum_tokens((sum_usage(asked), *(turn.usage for turn in (*calls.unheard, *read)))),
         extraction=hows[-1] if hows else "native",
         cost=sum(costs) if costs else None,
-        notes=tuple(note for reply in replies for note in reply.notes),
+        notes=tuple(note for reply in asked for note in reply.notes),
         budget=order.budget,
     )
     return detail, (*recorder.turns, *read)

@@ -1,29 +1,40 @@
 """Calls of a code workflow within one step: agents in parallel, and outputs read from their answers.
 
 Each conversation is a process of `conversation.py`, open until the step ends, so an invalid output is corrected by
-its agent in the same session. All turns, time and cost belong to the step.
+its agent in the same session. An answer is committed in a thread of the call's own before the code has it; a call that
+has an answer there is not asked again. All turns, time and cost of the calls that were asked belong to the step.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import Absent, AgentFailed, UwfError
+from uwf_git.base import log
+from uwf_git.base.errors import Absent, AgentFailed, Invalid, Throttled, UwfError
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import encodable, last_line, one_line
+from uwf_git.engine.calls import Request, find, root_of
+from uwf_git.engine.kit.extract import sum_usage
+from uwf_git.engine.thread_spending import account
+from uwf_git.engine.trust import require_trusted
+from uwf_git.ext.code.asking import answer_of
 from uwf_git.ext.code.conversation import Question
+from uwf_git.ext.code.script import AGENT, is_script
+from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.kinds import TurnRecord, parse_detail, parse_turn
+from uwf_git.format.kinds import REHEARSE, TurnRecord, parse_detail, parse_turn
+from uwf_git.format.types import BUNDLE
 from uwf_git.kit import Reply
 from uwf_git.sandbox.child import GRACE, spawn
 from uwf_git.sandbox.descendants import Descendants
@@ -31,12 +42,12 @@ from uwf_git.store.private import NONCE_VARIABLE
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.record import Recorder
-    from uwf_git.store.history import Position
+    from uwf_git.store.history import Head, Position
     from uwf_git.store.instance import Instance
     from uwf_git.store.private import EngineOrder
 
 AT_ONCE = 8
-"""Conversations in which somebody speaks at the same time; more wait for their turn."""
+"""Conversations in which somebody speaks at the same time, twice as many of a script; more wait for their turn."""
 _IDLE = 4  # idle conversations kept for corrections when another begins
 _PATIENCE = 5.0  # seconds for a finished conversation to exit
 _TEXTS = {"agent": ("agent", "role", "prompt", "systemPrompt"), "extract": ("text", "role", "prompt")}
@@ -44,7 +55,8 @@ _TEXTS = {"agent": ("agent", "role", "prompt", "systemPrompt"), "extract": ("tex
 
 class ConversationResult(NamedTuple):
     """A conversation's result: the agent, "" if a text was read; `texts` are the answers passed to the code,
-    `data` the extracted values, both empty if it failed."""
+    `data` the extracted values, both empty if it failed. With `is_known`, it was answered in an earlier run, to which
+    its turns, time and cost belong."""
 
     agent: str
     role: str
@@ -52,6 +64,7 @@ class ConversationResult(NamedTuple):
     how: str
     texts: tuple[str, ...]
     data: tuple[Any, ...]
+    is_known: bool = False
 
 
 class Calls:
@@ -66,8 +79,20 @@ class Calls:
         recorder: Recorder,
         cwd: Path,
         override: Sequence[str] = (),
+        is_script: bool = False,
     ) -> None:
+        self._is_script = is_script
+        self._spent = tokens_of(instance, at.head) if is_script else 0
+        self.absence: Absent | None = None
+        self.absent = 0
         self._thread = at.head.thread
+        self._instance = instance
+        self._workflow = at.history.workflow.name
+        code = at.history.workflow.code
+        self._language = code.language if code is not None else ""
+        self._root = root_of(instance, at.head.commit)
+        self._counts: Counter[str] = Counter()
+        self._commits: dict[int, str] = {}
         self._head = order.head
         self._folder = str(cwd)
         self._override = override[0] if override else None
@@ -76,7 +101,7 @@ class Calls:
         self._log = instance.runs.log(self._thread)
         self._environ = {**os.environ, **instance.location.environment()}
         self._environ[NONCE_VARIABLE] = instance.runs.nonce(self._thread)
-        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._pool = ThreadPoolExecutor(AT_ONCE * (1 + is_script))
         self._guard = threading.Lock()
         self._conversations: list[_Conversation] = []
         self._answers: deque[tuple[int, dict[str, Any]]] = deque()
@@ -99,19 +124,15 @@ class Calls:
         """Start call `number`: {what: agent, agent, role, prompt, systemPrompt, schema} or {what: extract,
         schema, prompt, text, role}. Raises AgentFailed for others."""
         what = message.get("what")
+        if self._is_script:
+            self._put_script(number, message)
+            return
         names = _TEXTS.get(what) if isinstance(what, str) else None
         if names is None:
             raise AgentFailed(
                 f"the code asked for {str(what)[:40]!r}, which is neither an agent nor an extraction"
             )
-        given = {name: message.get(name) for name in names}
-        for name, value in given.items():
-            if not isinstance(value, str | None):
-                raise AgentFailed(f"the code called an agent with a {name} that is not text")
-            if value is not None and encodable(value) != value:
-                raise AgentFailed(
-                    f"the code called an agent with a {name} that holds an incomplete character"
-                )
+        given = _texts(message, names)
         schema = message.get("schema")
         if not isinstance(schema, dict | bool | None):
             raise AgentFailed(
@@ -119,8 +140,13 @@ class Calls:
             )
         if what == "agent" and not any(given[name] for name in ("role", "prompt", "systemPrompt")):
             raise AgentFailed("the code asked an agent nothing", "name a role, or give a prompt")
+        is_rehearsed = self._rehearses(given.get("agent"), given["role"] or BUNDLE)
+        request = self._request({"what": what, **given, "schema": schema, "at": self._head}, is_rehearsed)
         self._pending += 1
-        if what == "agent":
+        if (known := find(self._instance, self._root, request)).is_answered:
+            assert known.head is not None
+            self._hand_out(number, known.head, given, what == "agent")
+        elif what == "agent":
             question = Question(
                 self._head,
                 self._folder,
@@ -133,11 +159,122 @@ class Calls:
             )
             who = self._override or given["agent"] or f"whoever plays {given['role'] or 'the role'}"
             asked = self._new(given["role"], one_line(who, 60))
-            request = {"question": question._asdict()}
-            self._do(self._questions, lambda: self._answer(number, asked, request))
+            order = {"question": question._asdict(), "call": list(request)}
+            self._do(self._questions, lambda: self._answer(number, asked, order))
         else:
-            text, role, prompt = given["text"] or "", given["role"], given["prompt"]
-            self._do(self._readings, lambda: self._read(number, text, role, schema, prompt))
+            text, role = given["text"] or "", given["role"]
+            reading = {
+                "schema": {} if schema is None else schema,
+                "prompt": given["prompt"],
+                "call": list(request),
+            }
+            self._do(self._readings, lambda: self._read(number, text, role, reading))
+
+    def _put_script(self, number: int, message: Mapping[str, Any]) -> None:
+        if message.get("what") == "workflow":
+            self._hand_out_script(number, message.get("name"))
+            return
+        given = _texts(message, ("prompt", "label", "phase", "model", "effort", "isolation", "agentType"))
+        schema = message.get("schema")
+        if message.get("what") != "script" or given["prompt"] is None or not isinstance(schema, dict | None):
+            raise AgentFailed("the script asked for what is neither an agent nor a workflow")
+        agent, plays = self._who(given["agentType"], given["model"])
+        asked = {"what": "script", **given, "schema": schema}
+        for name in ("label", "phase"):
+            del asked[name]
+        request = self._request(asked, self._rehearses(agent, plays))
+        self._pending += 1
+        if (known := find(self._instance, self._root, request)).is_answered:
+            assert known.head is not None
+            self._hand_out(number, known.head, {"role": None}, is_agents=True)
+            return
+        question = Question(
+            self._head,
+            self._folder,
+            self._override,
+            agent,
+            prompt=given["prompt"],
+            schema=schema,
+            plays=plays,
+            isolation=given["isolation"] or "",
+        )
+        who = self._override or agent or given["label"] or plays
+        conversation = self._new(None, one_line(who, 60))
+        order = {"question": question._asdict(), "call": list(request)}
+        self._do(self._questions, lambda: self._answer(number, conversation, order))
+
+    def _who(self, *names: str | None) -> tuple[str | None, str]:
+        """Return the agent and the role for an agent type and a model: what agentOverrides or agents has for either,
+        else the workflow's or the default agent."""
+        from uwf_git.config.resolve import known_agent, overriding
+
+        config = self._instance.config
+        for name in filter(None, names):
+            if overriding(config, self._workflow, name)[0] is not None:
+                return None, name
+            if known_agent(config, name) is not None:
+                return name, name
+        return None, AGENT
+
+    def _hand_out_script(self, number: int, name: Any) -> None:
+        instance = self._instance
+        version = instance.registry.current(name if isinstance(name, str) else "")
+        workflow = instance.registry.workflow(version.hash)
+        source = instance.registry.code_of(version.hash) if workflow.code is not None else b""
+        if (
+            workflow.code is None
+            or workflow.code.language != self._language
+            or not is_script(source, self._language)
+        ):
+            raise AgentFailed(
+                f"workflow {one_line(str(name), 60)} is not a script in {self._language}",
+                "make it an agent: uwf-workflow NAME",
+            )
+        require_trusted(instance, workflow)
+        self._pending += 1
+        suffix = workflow.file.partition(".")[2]
+        value = {"source": source.decode("utf-8", "replace"), "file": f"{workflow.name}.{suffix}"}
+        self._notify(number, {"value": value, "turns": ()})
+
+    def _request(self, given: Mapping[str, Any], is_rehearsed: bool) -> Request:
+        """Return what identifies a call: all that its agent is told, which depends on the history."""
+        content = {key: value for key, value in given.items() if value is not None}
+        if "text" in content:
+            content["text"] = hashlib.sha256(content["text"].encode()).hexdigest()
+        content = self._instance.redactor.value(content)[0]
+        if is_rehearsed:
+            content["rehearsed"] = True
+        try:
+            content = normalise(content)
+        except Invalid as error:
+            raise AgentFailed(
+                f"the code called an agent with what cannot be stored: {error.message}"
+            ) from None
+        key = json.dumps(content, sort_keys=True)
+        count, self._counts[key] = self._counts[key], self._counts[key] + 1
+        return Request(content, count)
+
+    def _rehearses(self, agent: str | None, role: str) -> bool:
+        from uwf_git.config.resolve import resolve_agent
+
+        with contextlib.suppress(UwfError):
+            chosen = self._override if self._override is not None else agent
+            found = resolve_agent(self._instance.config, self._workflow, role, chosen)
+            return found.command == REHEARSE
+        return False
+
+    def _hand_out(self, number: int, head: Head, given: Mapping[str, Any], is_agents: bool) -> None:
+        value, step, detail = answer_of(self._instance, head)
+        log.debug("7D3KQZ8P", "call {thread} was answered before", thread=head.thread, number=number)
+        reply = Reply(detail.answer, detail.session, detail.model, notes=detail.notes)
+        asked = self._new(given["role"])
+        asked.said = value if is_agents and not self._is_script else None
+        is_text = is_agents and isinstance(value, str)
+        texts, data = ((value, detail.answer), ()) if is_text else ((), (value,))
+        asked.heard = ConversationResult(
+            step.agent, given["role"] or "", reply, detail.extraction, texts, data, is_known=True
+        )
+        self._notify(number, {"value": value, "commit": str(head.commit), "turns": ()})
 
     def answered(self) -> list[tuple[int, dict[str, Any]]]:
         """Return new answers by call number: {value} or {error}. Raises Absent if a person is needed who
@@ -148,13 +285,33 @@ class Calls:
         while self._answers:
             number, answer = self._taken()
             if answer.get("absent"):
-                raise Absent(answer["error"], answer["hint"])
-            if "error" in answer:
-                hint = answer.get("hint")
-                found.append((number, {"error": f"{answer['error']} — {hint}" if hint else answer["error"]}))
-            else:
-                found.append((number, {"value": answer["value"]}))
+                absence = Absent(answer["error"], answer["hint"])
+                if not self._is_script:
+                    raise absence
+                self._pending += 1
+                self.absent += 1
+                self.absence = self.absence or absence
+                continue
+            found.append((number, self._told(answer)))
         return found
+
+    def _told(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an answer as the code hears it. A script hears null of an agent that failed."""
+        spent = {"spent": self._spent + self._used()} if self._is_script else {}
+        if "error" not in answer:
+            return {"value": answer["value"], **spent}
+        said = f"{answer['error']} — {answer['hint']}" if answer.get("hint") else answer["error"]
+        if not self._is_script or answer.get("thrown"):
+            return {"error": said, **spent}
+        if answer.get("throttled"):
+            failure = AgentFailed(answer["error"], answer["hint"])
+            failure.throttled = Throttled(*answer["throttled"])
+            raise failure
+        return {"value": None, **spent}
+
+    def _used(self) -> int:
+        usage = sum_usage([each.reply for each in self.heard if not each.is_known])
+        return usage.input + usage.output if usage is not None else 0
 
     @property
     def heard(self) -> list[ConversationResult]:
@@ -173,6 +330,15 @@ class Calls:
     def unheard(self) -> Sequence[TurnRecord]:
         """Return the turns of unanswered conversations, once settled."""
         return self._unheard
+
+    @property
+    def commits(self) -> list[str]:
+        """Return the last commits of the calls whose answers the code has, in the order in which it asked."""
+        return [self._commits[number] for number in sorted(self._commits)]
+
+    def drain(self) -> None:
+        """Wait for the agents that are at work, so that their answers are kept although the code has failed."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
     def settle(self) -> None:
         """End the conversations that the code abandoned, recording their turns and unfetched answers."""
@@ -202,6 +368,8 @@ class Calls:
     def _taken(self) -> tuple[int, dict[str, Any]]:
         number, answer = self._answers.popleft()
         self._pending -= 1
+        if commit := answer.get("commit"):
+            self._commits[number] = commit
         for turn in answer["turns"]:
             self._recorder.take(turn)
         return number, answer
@@ -232,7 +400,7 @@ class Calls:
         for each in spare:
             each.end(_PATIENCE)
 
-    def _read(self, number: int, text: str, role: str | None, schema: Any, prompt: str | None) -> None:
+    def _read(self, number: int, text: str, role: str | None, reading: Mapping[str, Any]) -> None:
         with self._guard:
             said = [each for each in self._conversations if each.is_idle and each.said == text]
             found = next((each for each in reversed(said) if each.role == (role or "")), None)
@@ -242,10 +410,11 @@ class Calls:
         if found is None:
             found = self._new(role)
             question = Question(self._head, self._folder, role=role, text=text)
-            if "error" in (answer := self._exchange(found, {"question": question._asdict()})):
+            order = {"question": question._asdict(), "call": None}
+            if "error" in (answer := self._exchange(found, order)):
                 self._notify(number, answer)
                 return
-        self._answer(number, found, {"schema": {} if schema is None else schema, "prompt": prompt})
+        self._answer(number, found, reading)
 
     def _answer(self, number: int, conversation: _Conversation, request: Mapping[str, Any]) -> None:
         self._notify(number, self._exchange(conversation, request))
@@ -265,6 +434,23 @@ class Calls:
         self._answers.append((number, answer))
         with contextlib.suppress(OSError):
             os.write(self._wake, b".")
+
+
+def tokens_of(instance: Instance, head: Head) -> int:
+    """Return the tokens that a thread has spent."""
+    lines = account(instance, head).spent.lines
+    return sum(line.tokens.input + line.tokens.output for line in lines)
+
+
+def _texts(message: Mapping[str, Any], names: Sequence[str]) -> dict[str, str | None]:
+    """Return these texts of a call. Raises AgentFailed."""
+    given = {name: message.get(name) for name in names}
+    for name, value in given.items():
+        if not isinstance(value, str | None):
+            raise AgentFailed(f"the code called an agent with a {name} that is not text")
+        if value is not None and encodable(value) != value:
+            raise AgentFailed(f"the code called an agent with a {name} that holds an incomplete character")
+    return given
 
 
 class _Conversation:
@@ -288,6 +474,8 @@ class _Conversation:
     @property
     def told(self) -> str:
         who = (self.heard.agent if self.heard else "") or self._who
+        if self.heard is not None and self.heard.is_known:
+            return f"{who} (answered before)"
         if not who or self._process is None:
             return ""
         if self.is_cut:
@@ -336,7 +524,7 @@ class _Conversation:
         self._turns = (*self._turns, *new)
         reply = Reply.of(detail, self._turns)
         if "error" not in answer:
-            if "question" in request:
+            if "question" in request and isinstance(answer["value"], str):
                 self.said = answer["value"]
             else:
                 self._data = (*self._data, answer["value"])

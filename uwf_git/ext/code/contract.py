@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import one_line
 from uwf_git.ext.code.descriptor import parse_descriptor
+from uwf_git.ext.code.script import descriptor_of, is_script, script_of
 from uwf_git.ext.code.syntax import Breaches, Places
 from uwf_git.format import cbor
 from uwf_git.format.document import Document, Mark, read_bytes
@@ -49,6 +50,8 @@ def _evaluated(
 ) -> Compiled:
     from uwf_git.ext.code.describe import describe
 
+    if is_script(text, language):
+        return _of_script(text, language, shown, name, otherwise)
     breaches, places = _contract(text, language)
     if breaches:
         raise InvalidWorkflow(shown, breaches)
@@ -59,6 +62,23 @@ def _evaluated(
         raise InvalidWorkflow(shown, [finding])
     document = Document(shown, described.descriptor, *places, {})
     return _compiled(text, language, document, name, otherwise)
+
+
+def _of_script(text: bytes, language: str, shown: str, name: str | None, otherwise: str) -> Compiled:
+    """Compile a workflow script by its literal `meta`; nothing is run."""
+    breaches, script = _checked(text, language)
+    if any(each.severity == "error" for each in breaches):
+        raise InvalidWorkflow(shown, breaches)
+    descriptor = descriptor_of(script.meta, dict.fromkeys(script.types), name or otherwise)
+    compiled = _compiled(text, language, Document(shown, descriptor, {}, {}, {}), name, otherwise)
+    return compiled._replace(warnings=(*breaches, *compiled.warnings))
+
+
+def _checked(text: bytes, language: str) -> tuple[list[Finding], Any]:
+    breaches = Breaches()
+    script = script_of(text, language)
+    script.check(breaches)
+    return breaches.sorted(), script
 
 
 def compile_described(text: bytes, shown: str, document: Document, name: str) -> Compiled:
@@ -97,7 +117,7 @@ def _compiled(text: bytes, language: str, document: Document, name: str | None, 
 
 def breaches_of(text: bytes, language: str) -> list[Finding]:
     """Return the static violations of the contract."""
-    return _contract(text, language)[0]
+    return [each for each in _contract(text, language)[0] if each.severity == "error"]
 
 
 def _contract(text: bytes, language: str) -> tuple[list[Finding], tuple[Places, Places]]:
@@ -108,6 +128,8 @@ def _contract(text: bytes, language: str) -> tuple[list[Finding], tuple[Places, 
         line = text.count(b"\n", 0, error.start) + 1
         breaches.add(Mark(line, 1), "not-utf-8", "not UTF-8", "save the file as UTF-8")
         return breaches.sorted(), ({}, {})
+    if is_script(text, language):
+        return _checked(text, language)[0], ({}, {})
     module = _module(text, language)
     module.check(breaches)
     return breaches.sorted(), module.places()

@@ -4,11 +4,15 @@
 
 Requests are JSON lines from the descriptor, answers are lines on standard output:
 
-    {question: {…}}                   the first: asks an agent, or takes the question's `text` as its answer
-    {schema, prompt}                  extracts an output from the answer, with corrections by the agent
+    {question: {…}, call}             the first: asks an agent, or takes the question's `text` as its answer
+    {schema, prompt, call}            extracts an output from the answer, with corrections by the agent
 
-    {value, agent, detail, turns}     the answer's text, or the output; with the conversation so far
+    {value, commit, agent, detail, turns}
+                                      the answer's text, or the output; with the conversation so far
     {error, hint, absent, …}          instead; `absent` if a person is needed who isn't there
+
+`call` is the Request as [content, count]. Before an agent's answer is told, it is committed in the call's thread, whose
+last commit is `commit`; null if no agent or model was asked.
 
 The end of requests closes the conversation. Parallel conversations are separate processes, since an
 in-process agent may need the current folder and signals.
@@ -27,21 +31,25 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import lifetime
-from uwf_git.base.errors import Absent, AgentFailed, UwfError
+from uwf_git.base.errors import AgentFailed, Invalid, UwfError, Waiting
 from uwf_git.base.text import closest, one_line
+from uwf_git.engine.calls import Request
 from uwf_git.engine.kit.agent import Conversation, detail_of, read_output
-from uwf_git.engine.kit.extract import sum_tokens
+from uwf_git.engine.kit.context import PastRun, Resume, SessionState
+from uwf_git.engine.kit.extract import ExtractionFailed, sum_tokens
+from uwf_git.engine.kit.memory import is_full
 from uwf_git.engine.kit.record import Recorder, broken_off
+from uwf_git.ext.code.asking import Heard, Suspended, answer, answer_of
 from uwf_git.format.ids import ThreadId, parse_thread_id
-from uwf_git.format.kinds import Detail, Role, TurnRecord, Usage, parse_step
+from uwf_git.format.kinds import HUMAN, Detail, Role, TurnRecord, Usage, asks_human, parse_step
 from uwf_git.format.schema import Schema
-from uwf_git.format.types import BUNDLE, RESULT
+from uwf_git.format.types import BUNDLE, RESULT, SUSPEND, USER
 from uwf_git.kit import Agent, Context, Reply
 from uwf_git.store.private import EngineOrder
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
-    from uwf_git.store.history import History
+    from uwf_git.store.history import Head, History
     from uwf_git.store.instance import Instance
 
 
@@ -50,7 +58,8 @@ class Question(NamedTuple):
 
     `override` is the user's agent for the step, `agent` the code's; by default the role's. Without a `role`
     the agent gets only the `prompt`; with one, it is the instruction, and `system` replaces the workflow's.
-    The answer must match `schema`, else the role's. With a `text`, that is the answer.
+    The answer must match `schema`, else the role's. With a `text`, that is the answer. A script's agent `plays` the
+    role for which agentOverrides names it, and answers with text, or with data that match the `schema`.
     """
 
     head: str
@@ -62,6 +71,8 @@ class Question(NamedTuple):
     system: str | None = None
     schema: Any = None
     text: str | None = None
+    plays: str = ""
+    isolation: str = ""
 
 
 class _OfCommand(Conversation):
@@ -115,15 +126,19 @@ class _Asked:
         self._turns: list[TurnRecord] = []
         self._usage: Usage | None = None
         self._how = "native"
+        self._beside: Recorder | None = None
 
     def heard(self) -> tuple[Detail, Sequence[TurnRecord]]:
         if not self._replies and (turns := tuple(self._recorder.turns)):
             return broken_off(turns, self._recorder.session), turns
         return detail_of(self._replies, self._reply.text, self._usage, self._how), self._turns
 
+    def also(self, recorder: Recorder) -> None:
+        """Record what is said from here on in a call's thread too."""
+        self._beside = recorder
+
     def begin(self, asks: Question) -> str:
         """Ask the agent. The code's own words are recorded as a turn, since no history determines them."""
-        from uwf_git.engine.kit.extract import ExtractionFailed
         from uwf_git.engine.slots import agent_slot
 
         if self._conversation is None:
@@ -148,7 +163,6 @@ class _Asked:
         if self._conversation is None:
             return self._extracted(schema, prompt)
         from uwf_git.engine.kit.data import wanted
-        from uwf_git.engine.kit.extract import ExtractionFailed
         from uwf_git.engine.slots import agent_slot
 
         last = self._reply
@@ -177,13 +191,16 @@ class _Asked:
     def _count(self, replies: Sequence[Reply], turns: Sequence[TurnRecord], usage: Usage | None) -> None:
         for turn in turns:
             self._recorder.record(turn)
+            if self._beside is not None:
+                self._beside.record(turn)
         self._replies += replies
         self._turns += turns
         self._usage = sum_tokens((self._usage, usage))
 
 
-def _open(instance: Instance, thread: ThreadId, asks: Question, stack: ExitStack) -> tuple[_Asked, str]:
-    from uwf_git.config.resolve import resolve_agent
+def _open(
+    instance: Instance, thread: ThreadId, asks: Question, call: Head | None, stack: ExitStack
+) -> tuple[_Asked, str]:
     from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.default_agent import refuse_to_make_up
     from uwf_git.engine.performer import embedded
@@ -195,7 +212,7 @@ def _open(instance: Instance, thread: ThreadId, asks: Question, stack: ExitStack
     if asks.text is not None:
         config = AgentConfig("", "", (), None)
     else:
-        config = resolve_agent(instance.config, at.history.workflow.name, role.name, _chosen(instance, asks))
+        config = _agent_of(instance, at.history, asks)
         refuse_to_make_up(instance, at, role.name, config)
     performer = embedded(config.command)
     args = config.args if performer else ()
@@ -208,9 +225,31 @@ def _open(instance: Instance, thread: ThreadId, asks: Question, stack: ExitStack
         ctx = ctx._replace(schema=Schema(asks.schema))
     if asks.role is None:
         ctx = ctx._replace(build_prompt=lambda *_: _describe(asks))
+    if call is not None and (left := _left(instance, thread, call, name, ctx)) is not None:
+        ctx = ctx._replace(resume=left)
     os.chdir(asks.cwd)
     conversation = stack.enter_context(closing(teller.converse(ctx))) if config.command else None
     return _Asked(ctx, recorder, conversation, config.command), name
+
+
+def _agent_of(instance: Instance, history: History, asks: Question) -> AgentConfig:
+    from uwf_git.config.resolve import resolve_agent
+
+    role = asks.plays or asks.role or BUNDLE
+    return resolve_agent(instance.config, history.workflow.name, role, _chosen(instance, asks))
+
+
+def _left(instance: Instance, thread: ThreadId, call: Head, agent: str, ctx: Context) -> Resume | None:
+    """Return the last attempt at a call, to be resumed in its session."""
+    made = instance.attempts.last(call)
+    detail = instance.store.detail(made.detail) if made is not None and made.detail is not None else None
+    if made is None or detail is None or is_full(made.error):
+        return None
+    if detail.session is None or not instance.sessions.is_own(agent, detail.session, thread):
+        return None
+    turns = instance.store.turns(detail)
+    state = SessionState(detail.context, detail.kept)
+    return Resume(detail.session, made.error, turns, lambda: (PastRun(ctx.prompt, turns),), state)
 
 
 def _chosen(instance: Instance, asks: Question) -> str | None:
@@ -257,42 +296,158 @@ def _requests(source: IO[bytes]) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
+class _Calls:
+    """The calls of one conversation of the code workflow's `thread`, each answered in a thread of its own."""
+
+    def __init__(self, thread: ThreadId, stack: ExitStack) -> None:
+        self._thread = thread
+        self._stack = stack
+        self._instance: Instance | None = None
+        self._asked: _Asked | None = None
+        self._cwd = Path()
+        self.name = ""
+        self.commit: str | None = None
+
+    def heard(self) -> tuple[str, Detail, Sequence[TurnRecord]]:
+        nothing: tuple[Detail, Sequence[TurnRecord]] = Detail(""), ()
+        return (self.name, *(self._asked.heard() if self._asked else nothing))
+
+    def begin(self, question: Mapping[str, Any], call: Sequence[Any] | None) -> Any:
+        from uwf_git.store.instance import Instance
+
+        instance = self._instance = Instance.open()
+        asks = Question(**question)
+        self._cwd = Path(asks.cwd)
+
+        def ask(head: Head | None, recorder: Recorder | None) -> Any:
+            if asks.plays and head is not None and recorder is not None:
+                return self._scripted(instance, asks, head, recorder)
+            self._asked, self.name = _open(instance, self._thread, asks, head, self._stack)
+            if recorder is not None:
+                self._asked.also(recorder)
+            return self._asked.begin(asks)
+
+        return ask(None, None) if call is None else self._answer(call, ask, self.heard, asks)
+
+    def _scripted(self, instance: Instance, asks: Question, head: Head, recorder: Recorder) -> Any:
+        """Ask for a script: for a text, or data that obey a schema. Raises Suspended for a question to a person, whose
+        answer the call's history has the next time."""
+        history = instance.threads.history(head)
+        last = history.steps[-1] if history.steps else None
+        said = str(last.output.get("answer", "")) if last is not None and last.role == USER else None
+        parent = instance.threads.history(instance.threads.active_head(self._thread))
+        if _agent_of(instance, parent, asks).command == HUMAN:
+            self.name = HUMAN
+            if said is None:
+                raise Suspended({"$status": SUSPEND, "question": asks.prompt}, asks.plays)
+            return _of_person(asks, said)
+        if said is not None:
+            question = history.steps[-2].output.get("question", "")
+            asks = asks._replace(prompt=f"{asks.prompt}\n\nYou asked: {question}\n\nThe answer: {said}")
+        self._asked, self.name = _open(instance, self._thread, asks, head, self._stack)
+        self._asked.also(recorder)
+        value = self._asked.begin(asks)
+        output = self._asked.read(asks.schema, "") if asks.schema is not None else _question_in(value)
+        if asks_human(output):
+            raise Suspended(output, asks.plays)
+        return value if asks.schema is None else output
+
+    def read(self, schema: Any, prompt: str, call: Sequence[Any]) -> Any:
+        """Extract an output. Only what an agent or model was asked for becomes a call."""
+        assert self._asked is not None
+        before = len(self._asked.heard()[1])
+
+        def new() -> tuple[str, Detail, Sequence[TurnRecord]]:
+            agent, said, turns = self.heard()
+            return agent, said, turns[before:]
+
+        error: UwfError | None = None
+        output: Any = None
+        try:
+            output = self._asked.read(schema, prompt)
+        except UwfError as failure:
+            error = failure
+        if not new()[2]:
+            if error is not None:
+                raise error
+            return output
+
+        def known(head: Head, recorder: Recorder) -> Any:
+            if error is not None:
+                raise error
+            return output
+
+        return self._answer(call, known, new)
+
+    def _answer(
+        self,
+        call: Sequence[Any],
+        act: Callable[[Head, Recorder], Any],
+        heard: Heard,
+        asks: Question | None = None,
+    ) -> Any:
+        assert self._instance is not None
+        instance = self._instance
+        at = instance.threads.position(instance.threads.active_head(self._thread))
+        head, was_asked = answer(instance, at, Request(*call), act, heard, self._cwd)
+        value, step, _ = answer_of(instance, head)
+        self.commit = str(head.commit)
+        if not was_asked and asks is not None:
+            self._asked, _ = _open(instance, self._thread, asks._replace(text=value), None, self._stack)
+            self._asked.begin(asks._replace(text=value))
+            self.name = step.agent
+        return value
+
+
+def _of_person(asks: Question, said: str) -> Any:
+    """Return a person's answer to a script. Raises Suspended, with what is wrong with it, if it breaks the schema."""
+    from uwf_git.engine.kit.extract import ExpectedOutput, judge
+
+    if asks.schema is None:
+        return said
+    verdict = judge(Reply(said), ExpectedOutput(Role(BUNDLE, "", RESULT), Schema(asks.schema)))
+    if verdict.problems:
+        wrong = f"The last answer did not fit: {verdict.problems[0]}"
+        raise Suspended({"$status": SUSPEND, "question": f"{asks.prompt}\n\n{wrong}"}, asks.plays)
+    return verdict.output
+
+
+def _question_in(text: str) -> Any:
+    """Return the reserved question that a text is, else None."""
+    try:
+        return json.loads(text) if SUSPEND in text else None
+    except (ValueError, RecursionError):
+        return None
+
+
 def main(argv: Sequence[str]) -> int:
     lifetime.own()
-    from uwf_git.store.instance import Instance
-
     thread = parse_thread_id(argv[0])
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # a package's output is not an answer
-    asked, name = None, ""
 
-    def answer(act: Callable[[], Any]) -> None:
+    def tell(act: Callable[[], Any]) -> None:
+        calls.commit = None
         try:
             said: dict[str, Any] = {"value": act()}
         except UwfError as error:
-            said = {"error": error.message, "hint": error.hint, "absent": isinstance(error, Absent)}
-        nothing: tuple[Detail, Sequence[TurnRecord]] = Detail(""), ()
-        detail, turns = asked.heard() if asked else nothing
-        said |= {"agent": name, "detail": detail.payload(), "turns": [turn.payload() for turn in turns]}
+            said = {"error": error.message, "hint": error.hint, "absent": isinstance(error, Waiting)}
+            said["thrown"] = isinstance(error, ExtractionFailed | Invalid)
+            throttled = error.throttled if isinstance(error, AgentFailed) else None
+            said["throttled"] = list(throttled) if throttled is not None else None
+        agent, detail, turns = calls.heard()
+        said |= {"commit": calls.commit, "agent": agent, "detail": detail.payload()}
+        said["turns"] = [turn.payload() for turn in turns]
         answers.write(json.dumps(said) + "\n")
         answers.flush()
 
-    def begin(question: Mapping[str, Any]) -> str:
-        nonlocal asked, name
-        asks = Question(**question)
-        asked, name = _open(Instance.open(), thread, asks, stack)
-        return asked.begin(asks)
-
-    def read(request: Mapping[str, Any]) -> Any:
-        assert asked is not None
-        return asked.read(request["schema"], request["prompt"] or "")
-
     with ExitStack() as stack, os.fdopen(int(argv[1]), "rb") as source:
+        calls = _Calls(thread, stack)
         for request in _requests(source):
             if "question" in request:
-                answer(partial(begin, request["question"]))
+                tell(partial(calls.begin, request["question"], request["call"]))
             else:
-                answer(partial(read, request))
+                tell(partial(calls.read, request["schema"], request["prompt"] or "", request["call"]))
     return 0
 
 

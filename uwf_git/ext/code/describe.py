@@ -69,9 +69,11 @@ def program_of(language: str, config: Config) -> Program:
     if language == PYTHON:
         # That of an environment would add installed packages.
         program = str(Path(sys.executable).resolve())
-        return Program(program, PYTHON_FLAGS, (harness, Path(define.__file__)))
+        files = harness, Path(define.__file__), harness.with_name("script_globals.py")
+        return Program(program, PYTHON_FLAGS, files)
     options = (*NODE_FLAGS, "--no-addons")
-    return Program(node_program(config), options, (harness, harness.with_name("library.mjs")))
+    files = harness, harness.with_name("library.mjs"), harness.with_name("script.mjs")
+    return Program(node_program(config), options, files)
 
 
 def describe(source: bytes, language: str, config: Config) -> EvaluationResult:

@@ -18,6 +18,7 @@ import { Socket } from "node:net";
 import { SourceTextModule, SyntheticModule } from "node:vm";
 
 import { jsonSchema, provide } from "./library.mjs";
+import { runScript } from "./script.mjs";
 
 const OLDEST = 20;
 const LONGEST = 8 * 1024 * 1024; // characters of what is yielded or returned
@@ -152,6 +153,8 @@ class Conversation {
   #made = 0;
   #rest = "";
   #generator;
+  #spent = 0;
+  #isScript = false;
 
   constructor(descriptor) {
     this.#channel = new Socket({ fd: descriptor, readable: true, writable: true });
@@ -197,12 +200,19 @@ class Conversation {
     });
   }
 
-  #answered({ id, value, error }) {
+  #answered({ id, value, error, spent }) {
+    this.#spent = spent ?? this.#spent;
     const waiting = this.#calls.get(id);
     this.#calls.delete(id);
     if (!this.#calls.size) this.#channel.unref();
     if (error !== undefined) waiting?.reject(new Error(error));
     else waiting?.resolve(value);
+    this.#pause();
+  }
+
+  /** Tells how many answers a script waits for, once it can do nothing without one. */
+  #pause() {
+    if (this.#isScript) setImmediate(() => this.#send(stringify({ type: "idle", open: this.#calls.size })));
   }
 
   /** Asks the generator for what comes next; at the start, makes it. */
@@ -217,8 +227,12 @@ class Conversation {
     this.#send(line);
   }
 
-  async #begin({ name: called, source, modules, input, options }) {
+  async #begin({ name: called, source, modules, input, options, script }) {
     name = called;
+    if (script) {
+      this.#beginScript(source, options);
+      return;
+    }
     const { run } = await load(source, modules);
     if (typeof run !== "function") throw new Refused("it has no function run");
     const { maxRounds, ...given } = options;
@@ -226,6 +240,22 @@ class Conversation {
     this.#generator = run(input, provide(call, { ...given, maxRounds: maxRounds ?? Infinity }));
     if (typeof this.#generator?.next !== "function") throw new Refused("its run is no async generator");
   }
+
+  #beginScript(source, { args, spent, total }) {
+    this.#isScript = true;
+    this.#spent = spent;
+    const call = (what, asked) => this.#call(what, asked);
+    const say = (line) => fs.writeSync(1, line + "\n");
+    this.#generator = whole(
+      runScript(source, name, { args: args ?? undefined, call, say, spent: () => this.#spent, total: total ?? null }),
+    );
+    this.#pause();
+  }
+}
+
+/** The generator of a script, which yields nothing. */
+async function* whole(work) {
+  return await work;
 }
 
 const [major] = process.versions.node.split(".", 1);

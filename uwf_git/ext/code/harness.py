@@ -25,6 +25,7 @@ from typing import Any
 
 LONGEST = 8 << 20  # characters of a yielded or returned value, as JSON
 _DEEPEST = 256  # levels of a value
+_TURNS = 100  # of the event loop, after which a script is waiting
 CHANNEL = "UWF_CHANNEL"
 _LIBRARY = "uwf_git.workflow"
 _CODE = {"exec": "runs code made of text", "compile": "makes code of text"}
@@ -74,28 +75,51 @@ def _define() -> None:
     spec.loader.exec_module(library)
 
 
+def _globals() -> type:
+    """Return the class of what a script is given, from the file beside this one."""
+    spec = importlib.util.spec_from_file_location("uwf_script", Path(__file__).with_name("script_globals.py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: type = module.Globals
+    return found
+
+
+_own: list[object] = []  # code of ours that is about to be run, and text that is about to be compiled
+
+
 def load(name: str, source: str) -> ModuleType:
     """Evaluate a module. Afterwards only standard imports work, and the code cannot compile text."""
-    _define()
-    sys.meta_path.insert(0, _Standard())
+    is_first = "bundle" not in sys.modules
+    if is_first:
+        _define()
+        sys.meta_path.insert(0, _Standard())
     module = ModuleType("bundle")
     module.__file__ = name
     sys.modules["bundle"] = module  # so that class lookups by module find it
+    _own.append(source)
     code = compile(source, name, "exec", dont_inherit=True)
-
-    own = [code]
+    _own[:] = [code]
 
     def watch(event: str, given: tuple[object, ...]) -> None:
         if event not in _CODE or sys._getframe(1).f_code.co_filename in _MAY:
             return
-        if own and given[0] is own[0]:
-            own.clear()
+        if _own and given[0] is _own[0]:
+            _own.clear()
             return
         raise ForbiddenImport(f"it {_CODE[event]}, which a bundle may not")
 
-    sys.addaudithook(watch)
+    if is_first:
+        sys.addaudithook(watch)
     exec(code, module.__dict__)
     return module
+
+
+async def _whole(work: Awaitable[Any], finish: Callable[[Any], None]) -> AsyncIterator[Any]:
+    """The generator of a script, which yields nothing."""
+    finish(await work)
+    return
+    yield
 
 
 def exported(module: ModuleType) -> tuple[Any, Any]:
@@ -209,6 +233,8 @@ class _Run:
         self._options: Options
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls = 0
+        self._is_script = False
+        self._spent = 0
 
     async def serve(self) -> None:
         reader, self._writer = await asyncio.open_connection(sock=self._channel, limit=1 << 30)
@@ -235,6 +261,9 @@ class _Run:
 
     async def _begin(self, message: Mapping[str, Any]) -> None:
         self._name = message["name"]
+        if message.get("script"):
+            await self._begin_script(message["source"], message["options"])
+            return
         _, run = exported(load(self._name, message["source"]))
         if not callable(run):
             raise TypeError("it has no function run")
@@ -246,6 +275,27 @@ class _Run:
             raise TypeError("its run is not an async generator: it must yield")
         self._steps = steps
         await self._advance()
+
+    async def _begin_script(self, source: str, given: Mapping[str, Any]) -> None:
+        self._is_script = True
+        self._spent = given["spent"]
+        made = _globals()(self._call, load, given["total"], lambda: self._spent)
+        self._options = Options({"threadId": "", "maxRounds": None}, self._call)
+        script = load(self._name, source)
+        self._steps = _whole(made.run(script, given["args"]), self._options.finish)
+        self._pause()
+        await self._advance()
+
+    def _pause(self) -> None:
+        """Tell how many answers a script waits for, once it can do nothing without one."""
+        task = asyncio.create_task(self._paused())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _paused(self) -> None:
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        self._send({"type": "idle", "open": len(self._waiting)})
 
     async def _advance(self) -> None:
         try:
@@ -266,6 +316,9 @@ class _Run:
 
     def _answered(self, message: Mapping[str, Any]) -> None:
         waiting = self._waiting.pop(message["id"], None)
+        self._spent = message.get("spent", self._spent)
+        if self._is_script:
+            self._pause()
         if waiting is None or waiting.done():
             return
         if message.get("error"):

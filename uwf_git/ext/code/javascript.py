@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.base.errors import UwfError
 from uwf_git.base.extras import install_hint
 from uwf_git.base.text import nearest, one_line
-from uwf_git.ext.code.syntax import Breaches, Part, Places, places_in
+from uwf_git.ext.code.syntax import Breaches, Part, Places, check_meta, places_in
 from uwf_git.format.document import Mark
 from uwf_git.format.schema import ValuePath
 
@@ -219,6 +219,142 @@ class Module:
             else:
                 return node
         return None
+
+
+_NOT_AGAIN = {
+    ("Date", "now"): "Date.now() throws in a script, which must ask the same when it runs again",
+    ("Math", "random"): "Math.random() throws in a script, which must ask the same when it runs again",
+}
+_VALUES = {"true": True, "false": False, "null": None, "undefined": None}
+
+
+class Script(Module):
+    """A workflow script: its `meta` is the only export, and a literal. `types` are the agent types and models that it
+    names."""
+
+    def __init__(self, source: bytes) -> None:
+        super().__init__(source)
+        self.meta: Any = None
+        self.types: list[str] = []
+
+    def check(self, breaches: Breaches) -> None:
+        super().check(breaches)
+        top = self._exported().get("meta", (None, None))[1]
+        for pair in _all(self._root, "pair"):
+            value = pair.child_by_field_name("value")
+            is_own = top is not None and top.start_byte <= pair.start_byte < top.end_byte
+            if _key(pair) in ("agentType", "model") and value is not None and not is_own:
+                self.types += [_string(value)] if value.type == "string" else []
+
+    def places(self) -> tuple[Places, Places]:
+        return {}, {}
+
+    def _check_import(self, node: Node, breaches: Breaches) -> None:
+        shown = one_line(_string(node), 60)
+        message = f'a script cannot import "{shown}"'
+        breaches.add(self.mark(node), "foreign-import", message, "a script asks agents for what it needs")
+
+    def _check_member(self, node: Node, breaches: Breaches) -> None:
+        super()._check_member(node, breaches)
+        field = node.parent.child_by_field_name("property") if node.parent is not None else None
+        said = _NOT_AGAIN.get((_text(node), _text(field)))
+        if said is not None and not _is_own(node):
+            breaches.add(self.mark(node), "not-again", said, "pass what differs in args", severity="warning")
+
+    def _check_exports(self, breaches: Breaches) -> None:
+        exported = self._exported()
+        for name in exported.keys() - {"meta"}:
+            breaches.add(
+                self.mark(exported[name][0]), "foreign-export", f"a script exports meta alone, not {name}"
+            )
+        place, value = exported["meta"]
+        value = value.child_by_field_name("value") if value is not None else None
+        try:
+            self.meta = _literal(value)
+        except _NoLiteral as error:
+            hint = "write the values out: it is read without running the script"
+            breaches.add(self.mark(error.node or place), "bad-meta", "meta is not a literal", hint)
+            return
+        check_meta(self.meta, self.mark(place), breaches)
+
+
+class _NoLiteral(Exception):
+    def __init__(self, node: Node | None) -> None:
+        super().__init__()
+        self.node = node
+
+
+def _literal(node: Node | None) -> Any:
+    """Return the value of a literal. Raises _NoLiteral."""
+    if node is None:
+        raise _NoLiteral(node)
+    if node.type == "object":
+        found = {}
+        for pair in node.named_children:
+            if pair.type == "comment":
+                continue
+            key = _key(pair)
+            if pair.type != "pair" or key is None:
+                raise _NoLiteral(pair)
+            found[key] = _literal(pair.child_by_field_name("value"))
+        return found
+    if node.type == "array":
+        return [_literal(each) for each in node.named_children if each.type != "comment"]
+    if node.type in ("string", "template_string"):
+        return _unescaped(node)
+    if node.type == "number":
+        return _number(node, _text(node))
+    if node.type == "unary_expression" and _text(node).startswith("-"):
+        return -_literal(node.child_by_field_name("argument"))
+    if node.type in _VALUES:
+        return _VALUES[node.type]
+    if node.type == "parenthesized_expression" and node.named_child_count == 1:
+        return _literal(node.named_children[0])
+    if node.type == "binary_expression" and _text(node.child_by_field_name("operator")) == "+":
+        left, right = (_literal(node.child_by_field_name(side)) for side in ("left", "right"))
+        if isinstance(left, str) and isinstance(right, str):
+            return left + right
+    raise _NoLiteral(node)
+
+
+def _number(node: Node, text: str) -> int | float:
+    try:
+        return int(text.replace("_", ""), 0)
+    except ValueError:
+        pass
+    try:
+        return float(text.replace("_", ""))
+    except ValueError:
+        raise _NoLiteral(node) from None
+
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": ""}
+
+
+def _unescaped(node: Node) -> str:
+    parts = []
+    for each in node.named_children:
+        text = _text(each)
+        if each.type == "escape_sequence":
+            code = text[1:]
+            if code[0] in "xu":
+                parts.append(chr(int(code[1:].strip("{}"), 16)))
+            else:
+                parts.append(_ESCAPES.get(code, code))
+        elif each.type == "string_fragment":
+            parts.append(text)
+        else:
+            raise _NoLiteral(each)
+    return "".join(parts)
+
+
+def _all(node: Node, kind: str) -> Iterator[Node]:
+    pending = [node]
+    while pending:
+        each = pending.pop()
+        if each.type == kind:
+            yield each
+        pending += reversed(each.named_children)
 
 
 @cache

@@ -16,6 +16,7 @@ and from it:
     {type: yield, value}          the generator's yield; it waits for `next`
     {type: return, value}         its return value, the last line
     {type: error, message, line}  its exception, and the line of the file, 0 if unknown; also the last line
+    {type: idle, open}            of a script: it can do nothing before one of its `open` calls is answered
     {type: call, id, what, …}     a request to the engine, see calls.py; asynchronous; ids are unique integers
 
 The harness is untrusted: lines are bounded and checked, calls per step are limited, and the code's own time
@@ -75,6 +76,8 @@ class Live:
 
     def __init__(self, confined: ConfinedCommand, begin: Mapping[str, Any], timeout: float) -> None:
         self._confined = confined
+        self.is_script = bool(begin.get("script"))
+        self._idle = -1  # answers that a script waits for, unable to do anything without one
         self._timeout = timeout
         self._open: set[int] = set()  # calls without an answer
         self._tails = {"stdout": Tail(KEEP), "stderr": Tail(KEEP)}
@@ -166,13 +169,18 @@ class Live:
                     return Yielded(message.get("value"), kind == "return")
                 if kind == "error":
                     raise _thrown(message)
+                if kind == "idle" and self.is_script and calls is not None:
+                    self._idle = message.get("open", -1)
+                    self._raise_if_stuck(calls)
+                    continue
                 number = message.get("id")
                 if kind != "call" or not isinstance(number, int) or number in made | self._open:
                     raise _tampered()
                 if calls is None:
                     raise OutOfRounds("the code did not finish")
                 made.add(number)
-                if len(made) > MOST_CALLS:
+                self._idle = -1
+                if len(made) > MOST_CALLS * (1 + self.is_script):  # which counts its agents itself
                     raise AgentFailed(
                         f"the code made over {MOST_CALLS} calls in one step", "does it ever yield?"
                     )
@@ -183,6 +191,11 @@ class Live:
                         "put large texts into files",
                     )
                 self._call(calls, number, message)
+
+    def _raise_if_stuck(self, calls: Calls) -> None:
+        """Raise Absent if a script waits for persons alone."""
+        if calls.absence is not None and calls.pending == calls.absent == self._idle == len(self._open):
+            raise calls.absence
 
     def _call(self, calls: Calls, number: int, message: Mapping[str, Any]) -> None:
         self._open.add(number)
@@ -201,6 +214,8 @@ class Live:
                 left -= time.monotonic() - began
             for answered, answer in calls.answered() if calls is not None else ():
                 self._notify(answered, answer)
+            if calls is not None and self.is_script:
+                self._raise_if_stuck(calls)
             if is_over and b"\n" not in self._heard:
                 raise self._gone()
             if left <= 0:
@@ -223,6 +238,7 @@ class Live:
 
     def _notify(self, number: int, answer: Mapping[str, Any]) -> None:
         self._open.discard(number)
+        self._idle = -1
         self._to_send += _line({"type": "answer", "id": number, **answer})
 
     def close(self) -> None:

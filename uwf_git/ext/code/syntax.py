@@ -4,7 +4,7 @@ descriptor's parts."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 from uwf_git.base.text import one_line
 from uwf_git.format.document import Mark
@@ -26,10 +26,17 @@ class Breaches:
     def __init__(self) -> None:
         self._found: dict[Finding, None] = {}
 
-    def add(self, mark: Mark, code: str, message: str, hint: str = "") -> None:
+    def add(
+        self,
+        mark: Mark,
+        code: str,
+        message: str,
+        hint: str = "",
+        severity: Literal["error", "warning"] = "error",
+    ) -> None:
         """Add a violation. `code` is stable."""
         if len(self._found) < _MAX_BREACHES:
-            self._found[Finding(mark.line, mark.column, "error", code, one_line(message, 400), hint)] = None
+            self._found[Finding(mark.line, mark.column, severity, code, one_line(message, 400), hint)] = None
 
     def sorted(self) -> list[Finding]:
         return sorted(self._found)
@@ -59,3 +66,13 @@ def places_in(
                 keys[(*path, step)] = mark(key)
             pending.append(((*path, step), part))
     return marks, keys
+
+
+def check_meta(meta: Any, mark: Mark, breaches: Breaches) -> None:
+    """Check the `meta` of a workflow script."""
+    if not isinstance(meta, dict):
+        breaches.add(mark, "bad-meta", "meta is not an object", "{ name, description }")
+        return
+    for key in ("name", "description"):
+        if not isinstance(meta.get(key), str) or not meta[key].strip():
+            breaches.add(mark, "missing-key", f"meta has no {key}, which is text")

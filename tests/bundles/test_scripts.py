@@ -1,0 +1,213 @@
+"""Workflow scripts: their contract, what they are given, what agents, persons and limits do to them, and running them
+again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_samples import write
+from conftest import Uwf
+from noting_agent import Asked, noting
+
+META = 'export const meta = { name: "script", description: "A script." };\n'
+AGENTS = "  other: {command: uwf-exec, args: [echo, other]}\n  person: {command: uwf-human}\ndefaultAgent: scripted\n"
+
+
+@pytest.fixture
+def asked(config: Callable[[str], Path]) -> Asked:
+    """The scripted agent is the default one."""
+    return noting(config, AGENTS)
+
+
+def started(uwf: Uwf, body: str, args: Any = None, name: str = "script.js") -> str:
+    uwf("workflow", "put", write(name, META + body if name.endswith(".js") else body))
+    return str(uwf("thread", "start", "script", "-p", json.dumps(args)).json["thread"])
+
+
+def result(uwf: Uwf, thread: str) -> Any:
+    uwf("thread", "run", thread)
+    return uwf("thread", "steps", thread).json[-1]["output"]
+
+
+def refused(uwf: Uwf, text: str, name: str = "script.js") -> list[tuple[int, str]]:
+    findings = uwf("workflow", "put", write(name, text), check=1).error["findings"]
+    return [(each["line"], each["code"]) for each in findings]  # type: ignore[index]
+
+
+def test_a_script_runs_unmodified_and_is_one_step_with_its_result(uwf: Uwf, asked: Asked) -> None:
+    body = """
+phase("Look");
+const schema = { type: "object", properties: { said: { type: "string" } }, required: ["said"] };
+const looks = await pipeline(
+  args.files,
+  (file, item, index) => agent(`look ${index} ${item === file}`, { label: file, schema }),
+  (previous, file, index) => { if (index === 1) throw new Error("no"); return `${file} ${previous.said}`; },
+);
+const both = await parallel([() => agent("text"), () => { throw new Error("lost"); }]);
+log(`found ${looks.length}`);
+return { looks, both: both.map((each) => each && JSON.parse(each).said), total: budget.total,
+         left: budget.remaining() === Infinity, missing: undefined };
+"""
+    thread = started(uwf, body, {"files": ["a", "b"]})
+    assert result(uwf, thread) == {
+        "looks": ["a LOOK 0 TRUE", None],
+        "both": ["TEXT", None],
+        "total": None,
+        "left": True,
+    }
+    assert asked() == ["look 0 true", "look 1 true", "text"]
+    detail = uwf(
+        "thread", "step-details", uwf("thread", "steps", thread).json[0]["step"], "--format", "json"
+    ).json
+    notes = detail["detail"]["value"]["notes"]
+    assert "— Look" in notes and "found 2" in notes and "parallel 1: Error: lost" in notes
+    uwf("verify", "--strict")
+
+
+def test_the_same_in_python(uwf: Uwf, asked: Asked) -> None:
+    body = """
+import json
+meta = {"name": "script", "description": "A script."}
+
+async def run(agent, parallel, pipeline, args):
+    def told(said, item, index):
+        return index, json.loads(said)["said"]
+
+    looks = await pipeline(args, lambda item: agent(f"look {item}"), told)
+    return {"looks": looks, "both": await parallel([lambda: agent("text", label="x"), lambda: 1 / 0])}
+"""
+    found = result(uwf, started(uwf, body, ["a", "b"], "script.py"))
+    assert found["looks"] == [[0, "LOOK A"], [1, "LOOK B"]] and found["both"][1] is None
+    assert refused(uwf, 'import time\nmeta = {"name": "x" + "y"}\ndef run(tools): pass\n', "other.py") == [
+        (1, "foreign-import"),
+        (2, "bad-meta"),
+        (3, "missing-export"),
+    ]
+
+
+def test_what_breaks_the_contract_is_named_with_its_line_before_anything_runs(uwf: Uwf) -> None:
+    text = META + 'import fs from "fs";\nconst x = require("y");\nexport const z = 1;\neval("1");\n'
+    assert refused(uwf, text) == [
+        (2, "foreign-import"),
+        (3, "foreign-import"),
+        (4, "foreign-export"),
+        (5, "code-of-text"),
+    ]
+    assert refused(uwf, "export const meta = { name: title() };\nreturn 1;\n") == [(1, "bad-meta")]
+    assert refused(uwf, 'export const meta = { name: "x" };\nreturn 1;\n') == [(1, "missing-key")]
+    assert refused(uwf, META + "const x: string = 1;\n")[0][1] == "no-javascript"
+    put = uwf("workflow", "put", write("clock.js", META + "return Date.now();\n")).json
+    assert [(each["line"], each["code"]) for each in put["warnings"]] == [(2, "not-again")]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return new Date();", "pass the time in args"),
+        ("return Math.random();", "vary by an index"),
+        ("return (new Date(0)).constructor.now();", "pass the time in args"),
+        ("return () => 1;", "is a function, which JSON cannot say"),
+        ("await parallel([agent('x')]);", "parallel() takes functions"),
+        ("await pipeline(Array(5000).fill(1));", "at most 4096 items"),
+        ("for (let i = 0; ; i += 1) await pipeline([], () => 1), await fail(i);", "fail is not defined"),
+        ("await workflow('nobody');", "nobody"),
+        ("return process.env;", "process is not defined"),
+        ("await new Promise(() => {});", "waits for something that never comes"),
+    ],
+)
+def test_a_script_that_cannot_run_fails_in_one_line(uwf: Uwf, asked: Asked, body: str, said: str) -> None:
+    error = uwf("thread", "step", started(uwf, body), check=6).error
+    assert said in error["message"] and "\n" not in error["message"]
+
+
+def test_no_run_asks_more_than_a_thousand_agents(uwf: Uwf, asked: Asked) -> None:
+    body = """
+const nothing = (i) => agent(" ").catch((error) => error.message);
+const first = await nothing();
+let last;
+for (let i = 0; i < 1001; i += 1) last = await agent("x", { isolation: "none" }).catch((error) => error.message);
+return { first, last };
+"""
+    found = result(uwf, started(uwf, body))
+    assert found["first"].startswith("agent() takes a prompt") and "isolation" in found["last"]
+
+
+def test_an_agent_that_fails_is_null_and_is_asked_again_by_a_fork_that_asks_nothing_else_again(
+    uwf: Uwf, asked: Asked
+) -> None:
+    config = Path(os.environ["UWF_STORAGE_ROOT"]) / "config.yaml"
+    works = config.read_text()
+    config.write_text(works.replace("args: [echo, other]", "args: [--, uwf-nowhere]"))
+    body = 'return await parallel([() => agent("one"), () => agent("two", { agentType: "other" })]);'
+    thread = started(uwf, body)
+    one, two = result(uwf, thread)
+    assert "ONE" in one and two is None
+    config.write_text(works)
+    fork = uwf("thread", "fork", thread, "--at", "0").json["thread"]
+    again, other = result(uwf, fork)
+    assert again == one and "other" in other
+    assert asked() == ["one"]
+
+
+def test_data_that_break_their_schema_to_the_end_are_an_exception(uwf: Uwf, asked: Asked) -> None:
+    body = """
+const schema = { type: "object", properties: { never: { type: "integer" } }, required: ["never"] };
+return await agent("one", { schema }).catch((error) => ({ caught: error.message }));
+"""
+    assert "output of role" in result(uwf, started(uwf, body))["caught"]
+
+
+def test_agent_types_and_models_are_mapped_by_the_configuration(uwf: Uwf, asked: Asked, root: Path) -> None:
+    body = """
+return await Promise.all([agent("x", { agentType: "other" }), agent("x", { model: "opus" }), agent("x")]);
+"""
+    path = root / "config.yaml"
+    path.write_text(path.read_text() + "agentOverrides: {script: {opus: other}}\n")
+    thread = started(uwf, body)
+    assert set(uwf("workflow", "show", "script").json["roles"]) == {"agent", "other", "opus"}
+    one, two, three = result(uwf, thread)
+    assert "other" in one and "other" in two and "SAID" not in three and '"X"' in three
+
+
+def test_a_person_in_the_middle_holds_up_nothing_else_and_is_waited_for(uwf: Uwf, asked: Asked) -> None:
+    body = """
+const schema = { type: "object", properties: { fine: { type: "boolean" } }, required: ["fine"] };
+const [one, person] = await Promise.all([
+  agent("one").then(() => agent("after")),
+  agent("Is it fine?", { agentType: "person", schema }),
+]);
+return { one, person };
+"""
+    thread = started(uwf, body)
+    error = uwf("thread", "run", thread, check=5).error
+    assert error["code"] == "waiting" and "Is it fine?" in error["message"]
+    assert asked() == ["after", "one"]
+    call = error["hint"].split()[3]
+    uwf("thread", "answer", call, "-m", "maybe")
+    assert "did not fit" in uwf("thread", "run", thread, check=5).error["message"]
+    uwf("thread", "answer", call, "-m", '{"fine": true}')
+    assert result(uwf, thread)["person"] == {"fine": True}
+    assert asked() == ["after", "one"]
+    uwf("verify", "--strict")
+
+
+def test_a_script_runs_another_to_its_result_but_none_within_that(uwf: Uwf, asked: Asked) -> None:
+    inner = """export const meta = { name: "inner", description: "Inner." };
+const deeper = await workflow("inner").catch((error) => error.message);
+return { given: args, said: JSON.parse(await agent("inner")).said, deeper };
+"""
+    uwf("workflow", "put", write("inner.js", inner))
+    found = result(uwf, started(uwf, 'return await workflow("inner", { x: 1 });'))
+    assert found["given"] == {"x": 1} and found["said"] == "INNER" and "one level deep" in found["deeper"]
+
+
+def test_scripts_of_a_projects_claude_folder_are_found_by_name(uwf: Uwf, asked: Asked) -> None:
+    folder = Path(".claude/workflows")
+    folder.mkdir(parents=True)
+    (folder / "script.js").write_text(META + "return 1;\n")
+    assert uwf("workflow", "show", "script").json["description"] == "A script."

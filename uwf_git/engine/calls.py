@@ -1,0 +1,142 @@
+"""Calls of code workflows: each is a thread of its own, which is found again by what was asked.
+
+A call's thread is of the code workflow's version. Its first commit stands on the one at which the call was first
+asked; its StartNode has the request as the `item` of a branch named CALL; its last step, of role `$END`, has the
+answer. Its id follows from the first commit of the thread that asks, so that forks share what was answered before they
+parted, from the request, and from how often that was asked before in the run: never from a place in a log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import NotFound, UwfError
+from uwf_git.format.fan_out import Branch
+from uwf_git.format.ids import ThreadId, derived_id
+from uwf_git.format.kinds import SUBWORKFLOW
+from uwf_git.format.types import END, start_node
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.history import Head, Position, ancestry
+from uwf_git.store.threads import branch_of
+
+if TYPE_CHECKING:
+    from uwf_git.store.index import CommitRow
+    from uwf_git.store.instance import Instance
+
+CALL = "call"
+EDITED = "edited"
+"""The name of the branch that a thread is which goes on from a run of another version of its code."""
+_TIME = 10  # characters of a thread's id that are its time
+_TRIES = 1000  # threads of one request that were ended without an answer
+
+
+class Request(NamedTuple):
+    """A call: what is asked, as JSON, and how often that was asked `before` in this run of the code."""
+
+    content: Mapping[str, Any]
+    before: int = 0
+
+
+class CallState(NamedTuple):
+    """The thread of a call. `head` is None if it has not begun."""
+
+    thread: ThreadId
+    head: Head | None
+
+    @property
+    def is_answered(self) -> bool:
+        return self.head is not None and self.head.row.role == END
+
+
+def root_of(instance: Instance, commit: Oid) -> CommitRow:
+    """Return the first commit of a thread; of one that goes on from another version's run, that one's."""
+    row = _start(instance, commit)
+    while row.merged is not None and _name(instance, row) == EDITED:
+        row = _start(instance, Oid(raw=row.merged))
+    return row
+
+
+def find(instance: Instance, root: CommitRow, request: Request) -> CallState:
+    """Return the thread that has a call's answer, or is to have it: the first that has not ended without one."""
+    asked = json.dumps([request.content, request.before], sort_keys=True)
+    for number in range(_TRIES):
+        thread = derived_id(root.time * 1000, f"uwf call {root.oid.hex()} {number} {asked}")
+        head = None
+        with contextlib.suppress(NotFound):
+            head = instance.threads.head(thread)
+        state = CallState(thread, head)
+        if head is None or head.archive is None or state.is_answered:
+            break
+    return state
+
+
+def begin(instance: Instance, at: Position, thread: ThreadId, request: Request) -> Head:
+    """Begin the thread of a call of the code workflow's thread at `at`, unless there is one. Makes
+    `refs/uwf/threads/<thread>`."""
+    content = dict(request.content)
+    prompt = content.pop("prompt", None) or content.get("systemPrompt") or content.get("role") or ""
+    said = Branch(at.head.node, request.before, CALL, content)
+    version = Oid(raw=_start(instance, at.head.commit).parent or b"")
+    node = start_node(at.history.workflow_hash, prompt, branch=said.payload())
+    instance.sessions.claim(SUBWORKFLOW, thread, at.head.thread)
+    instance.threads.begin_at(thread, version, at.head.commit, node)
+    return instance.threads.head(thread)
+
+
+def is_call(instance: Instance, head: Head) -> bool:
+    """Return whether a thread is that of a call."""
+    return head.row.start is not None and _is_call(instance, head)
+
+
+def _is_call(instance: Instance, head: Head) -> bool:
+    assert head.row.start is not None
+    branch = branch_of(instance.store, head.row.start)
+    return branch is not None and branch.name == CALL
+
+
+def caller_of(instance: Instance, head: Head) -> ThreadId | None:
+    """Return the thread that asked a call, else None."""
+    owner = instance.sessions.owner(SUBWORKFLOW, head.thread)
+    if owner:
+        return ThreadId(owner)
+    start = _start(instance, head.commit)
+    return instance.threads.oldest_with(Oid(raw=start.merged)) if start.merged is not None else None
+
+
+def left(instance: Instance, head: Head) -> list[Head]:
+    """Return the calls without an answer that a thread asked."""
+    root = root_of(instance, head.commit)
+    time = derived_id(root.time * 1000, "")[:_TIME]
+    found = []
+    own = {row.oid for row in ancestry(instance.store, head.commit)}
+    for name in instance.store.repository.ref_names(layout.THREADS):
+        thread = ThreadId(name.removeprefix(layout.THREADS))
+        if thread == head.thread or not thread.startswith(time):
+            continue
+        with contextlib.suppress(UwfError):
+            each = instance.threads.head(thread)
+            if each.archive is None and is_call(instance, each):
+                start = _start(instance, each.commit)
+                if start.merged in own:
+                    found.append(each)
+    return found
+
+
+def joined(instance: Instance, head: Head, calls: Sequence[str]) -> tuple[Oid, ...]:
+    """Return the further parents of a step for which the code was given these answers: the last commits of their
+    threads."""
+    tips = [Oid(hex=each) for each in dict.fromkeys(calls)]
+    return instance.threads.gathered(head.node, [tip for tip in tips if instance.store.repository.has(tip)])
+
+
+def _start(instance: Instance, commit: Oid) -> CommitRow:
+    return next(row for row in ancestry(instance.store, commit) if row.kind == "start")
+
+
+def _name(instance: Instance, start: CommitRow) -> str:
+    branch = branch_of(instance.store, start.node)
+    return branch.name if branch is not None else ""

@@ -1,0 +1,135 @@
+"""Workflow scripts: a file that begins with its `meta`, and whose code asks agents until it returns.
+
+    export const meta = { name: "review", description: "…" };      meta = {"name": "review", "description": "…"}
+    return await agent("Review it");                               async def run(agent):
+                                                                       return await agent("Review it")
+
+Its `meta` is a literal, which is read without running anything. A script is a code workflow whose thread has one step,
+its result; the code runs from its beginning whenever that is tried, so calls that were answered are found again.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base.text import one_line
+from uwf_git.ext.code import python
+from uwf_git.ext.code.syntax import Breaches, Places, check_meta
+from uwf_git.format.document import Mark
+from uwf_git.format.ids import name_problem
+from uwf_git.format.types import PYTHON
+
+if TYPE_CHECKING:
+    from uwf_git.ext.code.javascript import Script as JavaScript
+
+AGENT = "agent"
+"""The role of the agents that a script names no type of."""
+GLOBALS = ("agent", "parallel", "pipeline", "phase", "log", "args", "budget", "workflow")
+_META = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:\s|//[^\n]*(?:\n|$)|/\*.*?\*/|([\"'])use strict\1;?)*export\s+const\s+meta\b", re.S
+)
+_NAMES = """
+    __future__ asyncio bisect collections copy dataclasses decimal enum fractions functools heapq html itertools json
+    math operator re statistics string textwrap types typing unicodedata
+"""
+_MODULES = frozenset(_NAMES.split())
+"""What a script in Python may import: nothing that has a clock, randomness or files."""
+_INSTEAD = "a script asks agents for what it needs"
+_SCHEMA = {"type": "object", "properties": {}}
+
+
+def is_script(text: bytes, language: str) -> bool:
+    """Return whether a file of code is a workflow script."""
+    if language != PYTHON:
+        return _META.match(text) is not None
+    try:
+        names = {name for name, _ in _bound(ast.parse(text))}
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return "meta" in names and not names & {"descriptor", "workflow"}
+
+
+def script_of(text: bytes, language: str) -> PythonScript | JavaScript:
+    """Return the syntax tree of a script. Raises UwfError without the parser."""
+    if language == PYTHON:
+        return PythonScript(text)
+    from uwf_git.ext.code.javascript import Script
+
+    return Script(text)
+
+
+def descriptor_of(meta: Mapping[str, Any], types: Iterable[str], otherwise: str) -> dict[str, Any]:
+    """Return a script's descriptor. Its roles are an agent and each agent type or model that it names, so that
+    agentOverrides can say who plays them. A `name` that no workflow can have is replaced by `otherwise`."""
+    name, description = meta.get("name"), meta.get("description")
+    titles = [each.get("title") for each in meta.get("phases") or () if isinstance(each, dict)]
+    phases = ", ".join(each for each in titles if isinstance(each, str))
+    said = "is asked by the script" + (f"; its phases: {phases}" if phases else "")
+    roles = {AGENT: {"description": said, "schema": _SCHEMA}}
+    for each in types:
+        if each != AGENT and not each.startswith(("$", "__")) and not name_problem(each):
+            roles[each] = {"description": "is asked by the script under this name", "schema": _SCHEMA}
+    return {
+        "name": name if isinstance(name, str) and not name_problem(name) else otherwise,
+        "description": description,
+        "roles": roles,
+        **({"budget": meta["budget"]} if "budget" in meta else {}),
+    }
+
+
+class PythonScript(python.Module):
+    """A script in Python: a literal `meta`, and `async def run` with parameters of GLOBALS."""
+
+    def __init__(self, source: bytes) -> None:
+        super().__init__(source)
+        self.meta: Any = None
+        self.types: list[str] = []
+        for node in ast.walk(self._root):
+            match node:
+                case ast.keyword(arg="agent_type" | "model", value=ast.Constant(value=str(name))):
+                    self.types.append(name)
+
+    def places(self) -> tuple[Places, Places]:
+        return {}, {}
+
+    def _check_import(self, node: ast.AST, name: str, breaches: Breaches) -> None:
+        if name.partition(".")[0] not in _MODULES:
+            shown = one_line(name, 60)
+            breaches.add(self.mark(node), "foreign-import", f'a script cannot import "{shown}"', _INSTEAD)
+
+    def _check_exports(self, breaches: Breaches) -> None:
+        top = self._top["meta"]
+        try:
+            self.meta = ast.literal_eval(top)
+        except (ValueError, TypeError, MemoryError, RecursionError):
+            breaches.add(
+                self.mark(top), "bad-meta", "meta is not a literal", 'meta = {"name": …, "description": …}'
+            )
+        else:
+            check_meta(self.meta, self.mark(top), breaches)
+        run = self._top.get("run")
+        if not isinstance(run, ast.AsyncFunctionDef):
+            hint = "async def run(agent, parallel, …): … return"
+            breaches.add(
+                self.mark(run) if run is not None else Mark(1, 1), "missing-export", "has no async run", hint
+            )
+            return
+        given = run.args
+        for each in (*given.posonlyargs, *given.args, *given.kwonlyargs):
+            if each.arg not in GLOBALS:
+                known = ", ".join(GLOBALS)
+                breaches.add(
+                    self.mark(each), "unknown-key", f"run has a parameter {each.arg!r}", f"known: {known}"
+                )
+
+
+def _bound(tree: ast.Module) -> Iterable[tuple[str, ast.AST]]:
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                yield name, node.value
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name, node
