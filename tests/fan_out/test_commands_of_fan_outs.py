@@ -15,7 +15,7 @@ from uwf_git.api.events import Events
 from uwf_git.api.fork import fork, fork_step
 from uwf_git.api.listing import Filters, listed, thread_items, without_quiet_branches
 from uwf_git.api.progress import progress
-from uwf_git.api.states import Joining, standing, state_of
+from uwf_git.api.states import Idle, standing, state_of
 from uwf_git.api.waiting import wait
 from uwf_git.base.errors import AgentFailed, Invalid, NotRunning, Paused, Waiting
 from uwf_git.engine import inbox
@@ -58,7 +58,7 @@ def test_the_state_of_a_thread_that_waits_for_branches_counts_and_lists_them_by_
             {"index": 2, "thread": third, "status": IDLE, "item": "c"},
         ],
     }
-    assert state_of(world.instance, thread) == Joining(1, 3)
+    assert state_of(world.instance, thread) == Idle("$JOIN")
     step = world.head(thread).node
     assert shown(world, third)["branchOf"] == {"thread": thread, "step": step, "index": 2}
 
@@ -89,10 +89,10 @@ def test_a_list_has_idle_and_ended_branches_only_as_numbers_of_their_parent(worl
 
 def test_the_newest_thread_is_no_branch(world: World) -> None:
     thread = world.start()
-    branch = world.forked(thread)[0]
-    assert world.instance.threads.find("@") == thread
-    copy = fork(world.instance, branch)
-    assert world.instance.threads.find("@") == copy
+    branches = world.forked(thread)
+    assert list(world.instance.threads.newest()) == [thread]
+    copy = fork(world.instance, branches[0])
+    assert set(world.instance.threads.newest()) == {thread, copy}
 
 
 def test_branches_are_relatives_of_their_parent(world: World) -> None:

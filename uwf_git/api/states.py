@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Idle(NamedTuple):
-    """The thread can be stepped; `role` is next."""
+    """The thread can be stepped; `role` is next: `$JOIN` while its branches have not ended, which `run` runs."""
 
     role: str
 
@@ -66,13 +66,6 @@ class Stuck(NamedTuple):
     problem: str
 
 
-class Joining(NamedTuple):
-    """The thread waits for branches: `ended` of `of` have ended. `run` runs them."""
-
-    ended: int
-    of: int
-
-
 class Completed(NamedTuple):
     """The thread reached the end of its workflow."""
 
@@ -83,7 +76,7 @@ class Killed(NamedTuple):
     reason: str = ""
 
 
-State = Idle | Running | Waiting | Paused | OverBudget | Failed | Stuck | Joining | Completed | Killed
+State = Idle | Running | Waiting | Paused | OverBudget | Failed | Stuck | Completed | Killed
 """Any of these."""
 
 
@@ -103,11 +96,6 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
         return Running()
     if name == status.PAUSED and (pause := pause_of(instance, thread)) is not None:
         return Paused(pause.by, pause.reason)
-    if name == status.JOINING:
-        from uwf_git.engine.fan_out import branches_at
-
-        branches = branches_at(instance, head)
-        return Joining(branches.fork.size - len(branches.open), branches.fork.size)
     following = outlook(instance, head)
     if name == status.WAITING and (turn := human_turn(instance, head, found=following)) is not None:
         waiting = Waiting(turn.instruction, turn.options, turn.role, fields=turn.fields)
