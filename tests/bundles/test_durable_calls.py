@@ -9,10 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import commands
+import git_servers
 import pytest
 from cli_samples import write
 from conftest import Uwf
+from model_server import ModelServer, says
 from noting_agent import Asked, noting
+from two_machines import Machine
+
+from uwf_git.engine.calls import Request, begin, find, root_of
+from uwf_git.ext.code.contract import compile_bundle
+from uwf_git.format.kinds import Detail, Step
+from uwf_git.format.types import END, RESULT, STEPNODE
+from uwf_git.git.repository import Oid
+from uwf_git.store.history import Head
+from uwf_git.store.instance import Instance
+from uwf_git.store.threads import Task
 
 FAN = """\
 import asyncio
@@ -116,3 +128,96 @@ def test_a_call_is_stepped_by_its_caller_alone_and_ends_with_it(uwf: Uwf, asked:
     uwf("thread", "kill", thread)
     shown = uwf("thread", "show", call["thread"]).json
     assert shown["status"] == "killed" and "exited with 1" in shown["reason"]
+
+
+def test_another_machine_goes_on_with_what_was_answered_on_the_first(uwf: Uwf, hermetic: Path) -> None:
+    hub = git_servers.bare(hermetic / "hub.git")
+    ada, ben = Machine(uwf, hermetic / "ada"), Machine(uwf, hermetic / "ben")
+
+    def configured(machine: str) -> Asked:
+        def config(text: str) -> Path:
+            path = hermetic / machine / "config.yaml"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            return path
+
+        return noting(config)
+
+    asked = configured("ada")
+    ada("workflow", "put", write("fan.py", FAN))
+    ada("remote", "add", "origin", hub)
+    thread = ada("thread", "start", "fan", "-p", "Do it").json["thread"]
+    Path("broken").write_text("two")
+    ada("thread", "step", thread, check=6)
+    ada("push", thread)
+    Path("broken").unlink()
+    Path("asked").unlink()
+    ben("clone", hub)
+    configured("ben")
+    code = ben("thread", "step", thread, check=5).error["hint"].split()[-1]
+    ben("workflow", "trust", code, "--yes")
+    ben("thread", "step", thread)
+    assert asked() == ["two"]
+    ben("verify", "--strict")
+
+
+def ended(instance: Instance, head: Head, output: object, *calls: Oid) -> Head:
+    """A thread with a result, written through the library, whose commit joins these calls."""
+    store, history = instance.store, instance.threads.history(head)
+    said = Detail("A", context=head.node)
+    detail = store.put(said.type, said.payload())
+    step = Step(history.start_hash, history.prev, END, store.put(RESULT, output), detail, "by-hand")
+    return instance.threads.append(head, store.put(STEPNODE, step.payload()), frozenset(), calls, "native")
+
+
+def test_an_answer_that_is_not_such_as_was_asked_for_is_found(uwf: Uwf, instance: Instance) -> None:
+    compiled = compile_bundle(Path(write("fan.py", FAN)), instance.config)
+    version = instance.registry.put(compiled)
+    commit = Oid(hex=version.commit)
+    one, other, stranger = (
+        instance.threads.position(instance.threads.head(each))
+        for each in instance.threads.start_all(commit, version.hash, [Task("1"), Task("2"), Task("3")])
+    )
+    request = Request({"what": "script", "prompt": "one", "schema": {"type": "object", "required": ["said"]}})
+    state = find(instance, root_of(instance, one.head.commit), request)
+    call = ended(instance, begin(instance, one, state.thread, request), {"other": 1})
+    ended(instance, one.head, "done", call.commit)
+    ended(instance, other.head, "done", stranger.head.commit)
+    found = uwf("verify", check=7).json["findings"]
+    assert {(each["code"], each["thread"]) for each in found} >= {
+        ("wrong-output", one.head.thread),
+        ("wrong-parent", other.head.thread),
+    }
+
+
+READS = """\
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+descriptor = {"name": "reads", "description": "Reads.", "roles": {"reader": {"description": "reads", "schema": CITY}}}
+
+async def run(input, options):
+    city = await options.extract(CITY, "Where is it?", "In Paris, they say.")
+    await options.agents.scripted(prompt="two", schema={"type": "object", "required": ["said"]})
+    yield {"role": "reader", "content": "", "meta": city}
+"""
+
+
+def test_what_a_call_cost_is_counted_once_however_often_its_step_is_tried(
+    uwf: Uwf, config: Callable[[str], Path], server: ModelServer, root: Path
+) -> None:
+    models = (
+        f"providers: {{local: {{baseUrl: '{server.openai_url}', apiKeyEnv: LOCAL_KEY}}}}\n"
+        "models: {small: {provider: local, name: tiny}}\ndefaultModel: small\n"
+    )
+    asked = noting(config, models)
+    (root / ".env").write_text("LOCAL_KEY=sk-secret-0123456789\n")
+    server.play([says('{"city": "Paris"}', usage={"prompt_tokens": 30, "completion_tokens": 4})])
+    uwf("workflow", "put", write("reads.py", READS))
+    thread = uwf("thread", "start", "reads", "-p", "x").json["thread"]
+    Path("broken").write_text("two")
+    uwf("thread", "step", thread, check=6)
+    Path("broken").unlink()
+    uwf("thread", "step", thread)
+    assert asked() == ["two", "two"] and len(server.asked) == 1
+    for of in ((thread,), ()):
+        total = uwf("stats", *of).json["total"]
+        assert (total["input"], total["output"]) == (30, 4)

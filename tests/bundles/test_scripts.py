@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cli_samples import write
 from commands import git
-from conftest import Uwf
+from conftest import EXAMPLES, Uwf
 from noting_agent import Asked, noting
 
 META = 'export const meta = { name: "script", description: "A script." };\n'
@@ -260,3 +260,15 @@ return isolated;
     assert "not committed yet" in result(uwf, fork)
     assert (Path.home() / "times").read_text() == "once\n"
     uwf("verify", "--strict")
+
+
+def test_the_example_audits_votes_fixes_in_worktrees_and_reviews(uwf: Uwf) -> None:
+    git("init", "-q", ".")
+    write("a.py", "pass")
+    git("add", "a.py")
+    git("commit", "-qm", "first")
+    args = json.dumps({"files": ["a.py"], "votes": 1})
+    thread = uwf("run", EXAMPLES / "fan-out.js", "-p", args).lines[0]["thread"]
+    found = uwf("thread", "steps", thread).json[-1]["output"]
+    assert len(found["fixes"]) == 1 and found["approved"] is True
+    assert git("for-each-ref", "refs/heads/uwf/work/")

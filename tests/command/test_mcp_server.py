@@ -382,3 +382,34 @@ def test_no_tool_approves_whoever_the_server_runs_as(
         assert waits["approvals"]["given"] == []
 
     drive(scenario)
+
+
+SCRIPT = """\
+export const meta = { name: "vote", description: "Asks two." };
+return (await parallel([1, 2].map((each) => () => agent(`Vote ${each}`)))).length + args.more;
+"""
+
+
+def test_a_script_that_a_client_writes_runs_once_the_user_trusts_it_and_no_sooner(
+    config: Callable[[str], Path], uwf: Uwf
+) -> None:
+    config("defaultAgent: uwf-rehearse\n")
+    write("mine.js", SCRIPT.replace("vote", "mine"))
+
+    async def scenario(client: Client) -> None:
+        guide = await call(client, "guide", topic="scripts")
+        assert "export const meta" in guide["text"]
+        wrong = await refused(client, "start_thread", source=SCRIPT + 'import fs from "fs";\n', prompt="1")
+        assert "cannot import" in wrong["message"]
+        assert (await call(client, "validate_workflow", source=SCRIPT))["valid"]
+        proposed = await client.call_tool("start_thread", {"source": SCRIPT, "prompt": '{"more": 1}'})
+        thread = proposed.structured_content["thread"]
+        note = proposed.content[1].text  # type: ignore[union-attr]
+        assert (await refused(client, "step_thread", thread=thread))["code"] == "untrusted"
+        named = await call(client, "start_thread", workflow="mine.js", prompt='{"more": 1}')
+        assert (await refused(client, "step_thread", thread=named["thread"]))["code"] == "untrusted"
+        uwf(*note.partition("uwf ")[2].split(), "--yes")
+        assert (await call(client, "step_thread", thread=thread))["status"] == "completed"
+        assert (await call(client, "read_thread", thread=thread))["steps"][-1]["output"] == 3
+
+    drive(scenario)

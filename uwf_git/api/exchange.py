@@ -242,11 +242,23 @@ def delete(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]
 
 
 def refs_of_threads(instance: Instance, threads: Collection[ThreadId]) -> Refs:
-    """Return the refs of threads, or of all."""
+    """Return the refs of threads, with the calls of code workflows, or of all."""
     from uwf_git.sync.push import refs_of
 
+    if threads:
+        threads = [*threads, *_calls_of(instance, threads)]
     called = {prefix + thread for prefix in layout.of_threads() for thread in threads}
     return Refs(refs_of(instance, threads) if threads else None, called)
+
+
+def _calls_of(instance: Instance, threads: Collection[ThreadId]) -> Iterator[ThreadId]:
+    from uwf_git.engine.calls import calls_of, is_code
+
+    for thread in threads:
+        with suppress(NotFound):
+            head = instance.threads.head(thread)
+            if is_code(instance, head):
+                yield from calls_of(instance, head)
 
 
 def refs_of_definition(instance: Instance, kind: str, name: str) -> Refs:

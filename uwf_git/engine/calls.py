@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.format.fan_out import Branch
 from uwf_git.format.ids import ThreadId, derived_id
 from uwf_git.format.kinds import SUBWORKFLOW
-from uwf_git.format.types import END, start_node
+from uwf_git.format.types import CODE, END, start_node
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Position, ancestry
@@ -109,21 +109,43 @@ def caller_of(instance: Instance, head: Head) -> ThreadId | None:
 
 def left(instance: Instance, head: Head) -> list[Head]:
     """Return the calls without an answer that a thread asked."""
+    own = {row.oid for row in ancestry(instance.store, head.commit)}
+    return [
+        each
+        for each in _of_root(instance, head, (layout.THREADS,))
+        if each.archive is None and _start(instance, each.commit).merged in own
+    ]
+
+
+def calls_of(instance: Instance, head: Head) -> list[ThreadId]:
+    """Return the calls that a thread, or another with the same first commit, asked, as far as they are not folded."""
+    return [each.thread for each in _of_root(instance, head, (layout.THREADS, layout.ARCHIVE))]
+
+
+def is_code(instance: Instance, head: Head) -> bool:
+    """Return whether a thread is of a code workflow."""
+    known = instance.store.index.node(head.row.workflow) if head.row.workflow else None
+    return known is not None and known[0] == CODE
+
+
+def _of_root(instance: Instance, head: Head, prefixes: Sequence[str]) -> Iterator[Head]:
     root = root_of(instance, head.commit)
     time = derived_id(root.time * 1000, "")[:_TIME]
-    found = []
-    own = {row.oid for row in ancestry(instance.store, head.commit)}
-    for name in instance.store.repository.ref_names(layout.THREADS):
-        thread = ThreadId(name.removeprefix(layout.THREADS))
-        if thread == head.thread or not thread.startswith(time):
-            continue
-        with contextlib.suppress(UwfError):
-            each = instance.threads.head(thread)
-            if each.archive is None and is_call(instance, each):
-                start = _start(instance, each.commit)
-                if start.merged in own:
-                    found.append(each)
-    return found
+    for prefix in prefixes:
+        for name in instance.store.repository.ref_names(prefix):
+            thread = ThreadId(name.removeprefix(prefix))
+            if thread == head.thread or not thread.startswith(time):
+                continue
+            with contextlib.suppress(UwfError):
+                each = instance.threads.head(thread)
+                if is_call(instance, each) and root_of_call(instance, each) == root.oid:
+                    yield each
+
+
+def root_of_call(instance: Instance, call: Head) -> bytes | None:
+    """Return the first commit of the thread that asked a call."""
+    asked_at = _start(instance, call.commit).merged
+    return root_of(instance, Oid(raw=asked_at)).oid if asked_at is not None else None
 
 
 def joined(instance: Instance, head: Head, calls: Sequence[str]) -> tuple[Oid, ...]:

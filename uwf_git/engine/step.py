@@ -100,7 +100,6 @@ from uwf_git.format.kinds import (
 from uwf_git.format.kinds import FAILED as NO_CAUSE
 from uwf_git.format.types import (
     APPROVAL,
-    CODE,
     END,
     FAIL,
     FORK,
@@ -571,8 +570,7 @@ def _end(instance: Instance, head: Head, status: str, reason: str = "") -> Head:
 
 def _end_calls(instance: Instance, head: Head) -> None:
     """End the calls that a code workflow asked for and went on without, those at work for another thread excepted."""
-    known = instance.store.index.node(head.row.workflow) if head.row.workflow else None
-    if known is None or known[0] != CODE or calls.is_call(instance, head):
+    if not calls.is_code(instance, head) or calls.is_call(instance, head):
         return
     for each in calls.left(instance, head):
         with contextlib.suppress(UwfError), instance.locks.hold(each.thread):

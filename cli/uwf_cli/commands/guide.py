@@ -10,6 +10,7 @@ from uwf_cli.invocation import Invocation
 
 GUIDES = {
     "workflows": "Write a workflow.",
+    "scripts": "Write a workflow script.",
     "agents": "Write an agent.",
     "uwf": "Drive uwf from a script or an agent.",
     "example": "A workflow to start from, as YAML.",

@@ -235,7 +235,9 @@ def _startable(
         _require_code(found, "--max-rounds")
     is_named = isinstance(workflow, str) and Path(workflow).is_file()
     if not may_start(instance, found, is_named, to_run):
-        invocation.note(f"before it is stepped here: uwf workflow trust {found.workflow.name}")
+        code = found.workflow.code
+        named = code.id if found.compiled is not None and code is not None else found.workflow.name
+        invocation.warn(f"before it is stepped here: uwf workflow trust {named}")
     return found
 
 

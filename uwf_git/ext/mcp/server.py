@@ -30,7 +30,7 @@ from uwf_cli.output import as_yaml
 from uwf_git import __version__
 from uwf_git.api.transcript import Transcript
 from uwf_git.base.errors import UwfError
-from uwf_git.ext.mcp.tools import QUOTA, SOURCE_FILE, WAIT, Call, ServedTool, offered
+from uwf_git.ext.mcp.tools import QUOTA, WAIT, Call, ServedTool, offered
 from uwf_git.sandbox.child import lines
 from uwf_git.store.location import Location
 
@@ -172,7 +172,7 @@ class Serving:
             folder = self._folder
             if call.source is not None:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="uwf-mcp-")))
-                (folder / SOURCE_FILE).write_text(call.source, encoding="utf-8", errors="replace")
+                (folder / call.source_name).write_text(call.source, encoding="utf-8", errors="replace")
             return await call_in_process(self._location, call.argv, call.stdin, folder)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:

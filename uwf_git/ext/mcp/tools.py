@@ -4,6 +4,7 @@ tool takes an agent: a client that could name one could run anything."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,14 +22,15 @@ WAIT = "wait"
 
 
 class Call(NamedTuple):
-    """A command. `wrap` names a list in the result, which must be an object; `source` is a `workflow.yaml`
-    for its folder. `apart`: it needs a process."""
+    """A command. `wrap` names a list in the result, which must be an object; `source` is a file for its folder, by the
+    name `source_name`. `apart`: it needs a process."""
 
     argv: tuple[str, ...]
     stdin: str | None = None
     wrap: str = ""
     source: str | None = None
     apart: bool = False
+    source_name: str = "workflow.yaml"
 
 
 class ServedTool(NamedTuple):
@@ -91,8 +93,22 @@ _THREAD = _text("A thread's id, or the beginning of one (four characters and mor
 _WORKFLOW = _text(
     "A workflow: its registered name, CREW/ID for one of a crew, its hash, or a file of the folder the server works in."
 )
-_SOURCE = _text("A workflow's YAML text, instead of one that is stored somewhere.", LARGEST)
-SOURCE_FILE = "workflow.yaml"
+_SOURCE = _text(
+    "A workflow's YAML text, or a workflow script, instead of one that is stored somewhere.", LARGEST
+)
+_SCRIPT = re.compile(r"^export\s+const\s+meta\b", re.M)
+_PYTHON = re.compile(r"^async def run\(", re.M)
+
+
+def _file_of(source: str) -> str:
+    """Return the name of the file that a source is written to."""
+    return (
+        "workflow.js"
+        if _SCRIPT.search(source)
+        else "workflow.py"
+        if _PYTHON.search(source)
+        else "workflow.yaml"
+    )
 
 
 def _within(text: str, folder: Path, what: str) -> Path:
@@ -123,14 +139,18 @@ def _options(arguments: Mapping[str, Any], **options: str) -> list[str]:
 
 def _validate(arguments: Mapping[str, Any], folder: Path) -> Call:
     if "source" in arguments:
-        return Call(("workflow", "validate", SOURCE_FILE), source=arguments["source"], apart=True)
+        source = arguments["source"]
+        name = _file_of(source)
+        return Call(("workflow", "validate", name), source=source, apart=True, source_name=name)
     _within(arguments["file"], folder, "file")
     return Call(("workflow", "validate", "--", arguments["file"]), apart=True)
 
 
 def _rehearse(arguments: Mapping[str, Any], folder: Path) -> Call:
     if "source" in arguments:
-        return Call(("workflow", "rehearse", f"./{SOURCE_FILE}"), source=arguments["source"], apart=True)
+        source = arguments["source"]
+        name = _file_of(source)
+        return Call(("workflow", "rehearse", f"./{name}"), source=source, apart=True, source_name=name)
     return Call(("workflow", "rehearse", "--", _workflow(arguments, folder)), apart=True)
 
 
@@ -151,8 +171,13 @@ def _thread(
 
 def _start(arguments: Mapping[str, Any], folder: Path) -> Call:
     cwd = _within(arguments.get("cwd", "."), folder, "cwd")
-    workflow = _workflow(arguments, folder)
     options = ("--prompt=-", f"--cwd={cwd}", *_options(arguments, persona="--as"))
+    if "source" in arguments:
+        source = arguments["source"]
+        name = _file_of(source)
+        argv = ("thread", "start", *options, "--", f"./{name}")
+        return Call(argv, arguments["prompt"], source=source, apart=True, source_name=name)
+    workflow = _workflow(arguments, folder)
     return Call(("thread", "start", *options, "--", workflow), stdin=arguments["prompt"])
 
 
@@ -224,6 +249,14 @@ TOOLS = (
         {"workflow": _WORKFLOW, "source": _SOURCE},
         _rehearse,
         either=("workflow", "source"),
+    ),
+    ServedTool(
+        "guide",
+        "Read a guide",
+        "How to write a workflow, a workflow script or an agent, and how to drive uwf.",
+        {"topic": {"enum": ["scripts", "workflows", "agents", "uwf"], "description": "What to read about."}},
+        lambda arguments, _folder: Call(("guide", arguments["topic"])),
+        ("topic",),
     ),
     ServedTool(
         "list_threads",
@@ -332,9 +365,12 @@ TOOLS = (
     ServedTool(
         "start_thread",
         "Start a thread",
-        "Starts a run of a workflow with a task. No agent works yet: that is for step_thread.",
+        "Starts a run of a workflow with a task. No agent works yet: that is for step_thread. With `source` it is of a "
+        "workflow, or a workflow script, that you have written (guide: scripts). Code is proposed so: the result names "
+        "the command by which the user reads and trusts it, and until then no step is made.",
         {
             "workflow": _WORKFLOW,
+            "source": _SOURCE,
             "prompt": _text("The task.", LARGEST),
             "persona": _text(
                 "Of a crew's workflow: who speaks where it names nobody; else the crew's first."
@@ -342,7 +378,8 @@ TOOLS = (
             "cwd": _text("Where agents work: the folder the server works in, or one below it."),
         },
         _start,
-        ("workflow", "prompt"),
+        ("prompt",),
+        either=("workflow", "source"),
         writes=True,
     ),
     ServedTool(
