@@ -21,6 +21,7 @@ import chats
 import crews
 import evaluation
 import exchange
+import fan_out
 import fleet
 import growth
 import page
@@ -72,6 +73,10 @@ GROUPS: tuple[Group, ...] = (
     worktrees.side_by_side,
     sessions.going_on,
     sessions.keeping,
+    fan_out.forking,
+    fan_out.stepping,
+    fan_out.joining,
+    fan_out.looking,
     fleet.dispatching,
     evaluation.known,
     growth.on_many_threads,

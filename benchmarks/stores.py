@@ -122,7 +122,7 @@ class Lab:
                 prev = known[-1] if known else None
                 made = Step(start, prev, role, output, detail, "uwf-bench")
                 node = store.put(STEPNODE, made.payload())
-                head = self.instance.threads.append(head, node, past, None, "native")
+                head = self.instance.threads.append(head, node, past, (), "native")
             known.append(node)
             past.add(node)
             yield head
@@ -135,7 +135,7 @@ class Lab:
             self._compiled.workflow.roles["worker"].schema, {"status": "done", "note": "first"}
         )
         node = store.put(STEPNODE, Step(start, None, "worker", output, detail, "uwf-bench").payload())
-        return self.instance.threads.append(head, node, set(), None, "native")
+        return self.instance.threads.append(head, node, set(), (), "native")
 
     def _detail(self, context: Hash) -> dict[str, object]:
         return {

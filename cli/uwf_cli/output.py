@@ -107,6 +107,15 @@ def who_waits(value: Mapping[str, Any]) -> str:
     return f"{value['assignee']} is {role}" if value.get("assignee") else f"you are {role}"
 
 
+def branches_text(counts: Mapping[str, int]) -> str:
+    """Return how the branches of a thread stand: `3 of 8 have ended, 1 failed; 2 running, 3 idle`."""
+    ended = {status: counts[status] for status in ("completed", "failed", "killed") if status in counts}
+    bad = [f"{number} {status}" for status, number in ended.items() if status != "completed"]
+    begin = ", ".join([f"{sum(ended.values())} of {sum(counts.values())} have ended", *bad])
+    left = [f"{number} {status}" for status, number in counts.items() if status not in ended]
+    return "; ".join(filter(None, [begin, ", ".join(left)]))
+
+
 def approvals_line(approvals: Mapping[str, Any]) -> str:
     """Return how a gate stands: `1 of 2 approvals; 1 more of bob, carol`."""
     given = [each for each in approvals["given"] if each["counts"]]

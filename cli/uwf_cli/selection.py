@@ -18,7 +18,7 @@ from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.resolve import moment
-from uwf_git.api.listing import STATUSES, Filters, listed, rests
+from uwf_git.api.listing import STATUSES, Filters, listed, rests, without_quiet_branches
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import counted
 
@@ -165,8 +165,9 @@ def chosen_threads(
     to_step: bool = False,
 ) -> list[ThreadId]:
     """Return the selected threads once each, as named or newest first, with a status in `among`; without
-    conversations at rest and threads that a process runs if `to_step`. Unknown ids are reported to `failures`;
-    `find` looks up ids. Raises Usage without a selection, or with ids and filters."""
+    conversations at rest, threads that a process runs and branches of others among them if `to_step`. Unknown
+    ids are reported to `failures`; `find` looks up ids. Raises Usage without a selection, or with ids and
+    filters."""
     adopt_news(invocation)
     instance = invocation.instance
     if chosen.ids and chosen.filters != Filters():
@@ -185,6 +186,7 @@ def chosen_threads(
         if to_step:
             runs = instance.locks.runs()
             selected = (each for each in selected if each.thread not in runs and not rests(instance, each))
+            return [each.thread for each in without_quiet_branches(instance, list(selected))]
         return [each.thread for each in selected]
     found: dict[ThreadId, None] = {}
     for text in chosen.ids:

@@ -31,6 +31,7 @@ _STATUS = {
     "running": "blue",
     "paused": "cyan",
     "waiting": "yellow",
+    "joining": "blue",
     "failed": "red",
     "completed": "green",
     "killed": "dim",

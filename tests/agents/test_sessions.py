@@ -117,7 +117,7 @@ def forged(desk: Desk, root: Path, thread: str, change: Callable[[Instance, dict
         threads.head(ThreadId(other)),
         store.put(STEPNODE, made.payload()),
         set(),
-        None,
+        (),
         told.extraction,
         "worker",
     )

@@ -200,5 +200,5 @@ class ForgedApprovals:
         )
         node = store.put(STEPNODE, made.payload())
         tip = store.repository.ref(layout.APPROVALS + self.thread) if merge else None
-        append_step(instance, at, node, made, tip)
+        append_step(instance, at, node, made, (tip,) if tip else ())
         return node

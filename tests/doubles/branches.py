@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 from forged import WORKFLOW, Forger, stepped
 from workflows import start_thread
 
+from uwf_git.format.ids import ThreadId
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 
@@ -97,3 +99,18 @@ def published(instance: Instance, forge: Forge, steps: int = 2) -> Head:
     )
     Forger(instance.location.git_dir)("push", "-q", str(forge.folder), *pushed)
     return head
+
+
+def published_again(instance: Instance, forge: Forge, kept: Path) -> Head:
+    """As `published` with four steps. The first is kept, and copied into the empty store and forge from then on."""
+    stores = ((instance.location.git_dir, kept / "store.git"), (forge.folder, kept / "forge.git"))
+    thread = kept / "thread"
+    if not thread.exists():
+        head = published(instance, forge, 4)
+        for folder, copy in stores:
+            shutil.copytree(folder, copy)
+        thread.write_text(head.thread)
+        return head
+    for folder, copy in stores:
+        shutil.copytree(copy, folder, dirs_exist_ok=True)
+    return instance.threads.head(ThreadId(thread.read_text()))

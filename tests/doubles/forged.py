@@ -201,7 +201,7 @@ class Line:
 def stepped(instance: Instance, head: Head, role: str, output: object, detail: Hash | None = None) -> Head:
     """A thread with one more step, written through the library; `detail` is a sub-workflow's last step."""
     store, history = instance.store, instance.threads.history(head)
-    merge = instance.threads.commit_of(detail) if detail else None
+    merge = (instance.threads.commit_of(detail),) if detail else ()
     if detail is None:
         payload = {"answer": "A", "turns": [], "session": None, "model": None, "usage": None, "durationMs": 0}
         detail = store.put(
@@ -212,4 +212,4 @@ def stepped(instance: Instance, head: Head, role: str, output: object, detail: H
     extraction = "" if merge else "native"
     known = {each.hash for each in history.steps}
     node = store.put(STEPNODE, step.payload())
-    return instance.threads.append(head, node, known, merge, extraction)
+    return instance.threads.append(head, node, known, (merge,) if merge else (), extraction)

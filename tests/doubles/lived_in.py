@@ -246,7 +246,7 @@ def say(instance: Instance, thread: ThreadId, said: Said) -> Hash:
         detail = _detail(instance, said, head.node)
         step = Step(history.start_hash, history.prev, said.role, output, detail, f"uwf-{said.agent}")
         node = store.put(STEPNODE, step.payload())
-        instance.threads.append(head, node, {each.hash for each in history.steps}, None, "native")
+        instance.threads.append(head, node, {each.hash for each in history.steps}, (), "native")
     outlook_of(instance, instance.threads.history(instance.threads.head(thread)))
     return node
 

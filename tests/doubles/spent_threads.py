@@ -88,8 +88,10 @@ def step(
     how = made or detail(instance, turns, **fields)
     put = Step(history.start_hash, history.prev, role, instance.store.put(schema, output), how, agent)
     node = instance.store.put(STEPNODE, put.payload())
-    merge = instance.threads.commit_of(made) if made else None
-    instance.threads.append(head, node, {each.hash for each in history.steps}, merge, "native")
+    merge = (instance.threads.commit_of(made),) if made else ()
+    instance.threads.append(
+        head, node, {each.hash for each in history.steps}, (merge,) if merge else (), "native"
+    )
     return node
 
 

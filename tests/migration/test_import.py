@@ -410,7 +410,8 @@ def test_a_killed_import_leaves_a_sound_store_and_the_next_one_takes_the_rest(
         time.sleep(0.002)
     running.kill()
     running.wait()
-    assert uwf("verify").json["findings"] == []
+    verified = uwf("verify", check=None)
+    assert verified.json["findings"] == [] if refs(root) else verified.code == 13
     found = uwf("import", old.root).json
     assert found["untaken"] == [] and len(found["threads"]) == 240
     assert uwf("verify").json["verified"]["threads"] == 240

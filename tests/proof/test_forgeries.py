@@ -398,25 +398,38 @@ def test_there_are_fifty_of_them() -> None:
     assert len({*FRESH_AND_SEEN, *SEEN_ONLY}) >= 50
 
 
-@each_of((*FRESH_AND_SEEN, *SEEN_ONLY))
-def test_one_who_has_seen_the_true_history_is_told_and_keeps_it(world: ProofWorld, forge: Forgery) -> None:
-    before = world.bob.refs()
-    forges(forge, world)
+def is_told_to_one_who_has_seen_it(world: ProofWorld, before: dict[str, str]) -> None:
+    """Told of, and nothing taken over."""
     pulled = world.bob("pull", check=None)
     verified = world.bob("verify", "--remote", "origin", check=None)
     assert verified.code in TOLD, (pulled.out, pulled.err, verified.out)
     assert {name: oid for name, oid in world.bob.refs().items() if name in before} == before
 
 
-@each_of(FRESH_AND_SEEN)
-def test_one_who_comes_fresh_is_told(world: ProofWorld, forge: Forgery) -> None:
-    forges(forge, world)
+def is_told_to_one_who_comes_fresh(world: ProofWorld) -> None:
     fresh = world.machine("carol")
     cloned = fresh("clone", world.shared, check=None)
     verified = fresh("verify", "--remote", "origin", check=None)
     assert cloned.code in TOLD or verified.code in TOLD, (cloned.out, cloned.err, verified.out, verified.err)
     codes = [each["code"] for each in json.loads(verified.out)["findings"]] if verified.out else []
     assert codes or cloned.error, cloned.out
+
+
+@each_of(FRESH_AND_SEEN)
+def test_one_who_has_seen_the_true_history_and_one_who_comes_fresh_are_told(
+    world: ProofWorld, forge: Forgery
+) -> None:
+    before = world.bob.refs()
+    forges(forge, world)
+    is_told_to_one_who_has_seen_it(world, before)
+    is_told_to_one_who_comes_fresh(world)
+
+
+@each_of(SEEN_ONLY)
+def test_one_who_has_seen_the_true_history_is_told_and_keeps_it(world: ProofWorld, forge: Forgery) -> None:
+    before = world.bob.refs()
+    forges(forge, world)
+    is_told_to_one_who_has_seen_it(world, before)
 
 
 def test_what_nobody_forged_is_clean_for_both(world: ProofWorld) -> None:

@@ -430,18 +430,37 @@ def forged_fold(pair: Pair, uwf: Uwf, tmp_path: Path) -> tuple[str, Machine]:
     return fold, mallory
 
 
-@pytest.mark.parametrize("gone", [False, True], ids=["beside-the-head", "instead-of-the-head"])
-def test_a_fold_that_ends_an_active_thread_otherwise_is_told(
-    pair: Pair, uwf: Uwf, tmp_path: Path, gone: bool
-) -> None:
+def test_a_fold_that_ends_an_active_thread_otherwise_is_told(pair: Pair, uwf: Uwf, tmp_path: Path) -> None:
     fold, mallory = forged_fold(pair, uwf, tmp_path)
     before = pair.bob.refs()
     pair.git("push", "-q", str(pair.shared), fold, at=mallory.store)
-    if gone:
-        forces(pair, active(pair), None)
+    forces(pair, active(pair), None)
     assert pair.bob("pull", check=STATUS).json["rewritten"][0]["ref"] == fold
     assert pair.bob.refs() == before
     pair.bob("verify", "--remote", "origin", check=STATUS)
+
+
+@pytest.mark.parametrize("how", ["instead-of-the-head", "with-copies-beside-the-head"])
+def test_an_end_that_hides_the_head_is_told(pair: Pair, uwf: Uwf, tmp_path: Path, how: str) -> None:
+    mallory = Machine(uwf, tmp_path / "mallory")
+    mallory("clone", pair.shared)
+    pair.works(pair.ada, "second")
+    pair.ada("push")
+    pair.bob("pull")
+    pair.works(mallory, "lgtm", "done")
+    tag = mallory.refs()[archive(pair)]
+    pair.git("push", "-q", str(pair.shared), archive(pair), at=mallory.store)
+    if how == "instead-of-the-head":
+        forces(pair, active(pair), None)
+    else:
+        text = raw(pair.shared, tag).split("\n")
+        text[0] = f"object {again(pair.shared, text[0].split(' ')[1], 2, by_the_boss)}"
+        forces(pair, archive(pair), written(pair.shared, "\n".join(text), "tag"))
+    before = pair.bob.refs()
+    for _ in range(2):
+        [told] = pair.bob("pull", check=STATUS).json["rewritten"]
+        assert (told["ref"], told["seen"]) == (active(pair), before[active(pair)])
+        assert pair.bob.refs() == before
 
 
 @pytest.mark.parametrize("where", ["head", "fold"])
@@ -623,6 +642,41 @@ def test_a_thread_that_ended_while_another_went_on_is_no_rewrite(pair: Pair) -> 
     pair.bob("push")
     pair.ada("thread", "kill", pair.thread)
     pair.git("push", "-q", "origin", archive(pair), at=pair.ada.store)
+    assert "rewritten" not in pair.bob("pull").json
+    pair.agree()
+
+
+@pytest.mark.parametrize("folds", [False, True], ids=["archive", "fold"])
+def test_an_end_by_who_did_not_know_the_head_is_no_rewrite(pair: Pair, folds: bool) -> None:
+    pair.works(pair.bob, "second")
+    pair.bob("push")
+    pair.works(pair.ada, "last", "done")
+    if folds:
+        pair.ada("gc", "--fold-before", "2100-01-01")
+    pair.ada("push")
+    assert pair.git("rev-parse", active(pair)).strip() == pair.bob.refs()[active(pair)]
+    pair.bob("verify", "--remote", "origin")
+    told = pair.bob("pull").json
+    assert "rewritten" not in told
+    [fork] = [each["fork"] for each in told["adopted"] if "fork" in each]
+    assert (fork["side"], fork["steps"]) == ("ours", 1)
+    pair.agree()
+
+
+@pytest.mark.parametrize("folds", [False, True], ids=["archive", "fold"])
+@pytest.mark.parametrize("looks", ["pull", "step"])
+def test_an_end_that_made_the_head_a_fork_is_no_rewrite(pair: Pair, folds: bool, looks: str) -> None:
+    pair.works(pair.bob, "second")
+    pair.bob("push")
+    pair.works(pair.ada, "last", "done")
+    assert pair.pull(pair.ada)["case"] == "ended-here-behind"
+    if folds:
+        pair.ada("gc", "--fold-before", "2100-01-01")
+    pair.ada("push")
+    assert active(pair) not in pair.git("for-each-ref")
+    if looks == "step":
+        done = pair.bob("thread", "step", pair.thread, "--remote", "origin", check=None)
+        assert "is completed" in done.error["message"]
     assert "rewritten" not in pair.bob("pull").json
     pair.agree()
 

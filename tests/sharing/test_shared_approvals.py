@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,8 @@ NAMES = ("ann", "bob", "carol", "dora")
 class Team:
     """Four people with a machine and a key each, one remote, and a thread at its gate there."""
 
-    def __init__(self, uwf: Uwf, folder: Path, text: str, trust: str = "") -> None:
+    def __init__(self, uwf: Uwf, folder: Path, text: str) -> None:
+        folder.mkdir(exist_ok=True)
         self.hub = folder / "hub.git"
         git("init", "-q", "--bare", self.hub)
         self.machines = {}
@@ -35,6 +38,22 @@ class Team:
         self.thread = dora.starts("v1", dora.registers(text))
         dora("thread", "step", self.thread, "--agent", BUILDS)
         self.share("dora", *NAMES)
+
+    def moved(self, uwf: Uwf, folder: Path) -> Team:
+        """A copy of all of it in another folder."""
+        kept = self.hub.parent
+        shutil.copytree(kept, folder, dirs_exist_ok=True)
+        team = Team.__new__(Team)
+        team.hub, team.thread, team.machines = folder / "hub.git", self.thread, {}
+        for name in NAMES:
+            signer = copy.copy(self.machines[name].signer)
+            signer.key, signer.config = (
+                folder / path.relative_to(kept) for path in (signer.key, signer.config)
+            )
+            signer.signs()
+            team.machines[name] = SigningMachine(uwf, folder / name, signer)
+            git("--git-dir", team.machines[name].store, "config", "remote.hub.url", team.hub)
+        return team
 
     def __getattr__(self, name: str) -> SigningMachine:
         try:
@@ -56,9 +75,15 @@ class Team:
         return dict(self.machines[name]("thread", "show", self.thread).json)
 
 
+_teams: dict[Path, Team] = {}
+
+
 @pytest.fixture
-def team(uwf: Uwf, tmp_path: Path) -> Team:
-    return Team(uwf, tmp_path, release())
+def team(uwf: Uwf, tmp_path: Path, lasting: Path) -> Team:
+    """A copy of a team that is made once."""
+    if lasting not in _teams:
+        _teams[lasting] = Team(uwf, lasting / "team", release())
+    return _teams[lasting].moved(uwf, tmp_path / "team")
 
 
 def test_two_people_who_approve_at_once_on_two_machines_both_count(team: Team) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -20,7 +21,7 @@ from uwf_git.format.types import TEXT
 from uwf_git.git import database
 from uwf_git.git.libgit2 import OdbBackendPack
 from uwf_git.git.packing import MANY, OURS, ours
-from uwf_git.git.repository import BLOB, Oid
+from uwf_git.git.repository import BLOB, Oid, Repository
 from uwf_git.store.instance import Instance
 
 pytestmark = pytest.mark.extended
@@ -247,6 +248,25 @@ def test_an_object_whose_pack_is_another_each_time_that_packs_are_listed_is_foun
     assert next(times, None) is None
     with pytest.raises(StoreDamaged, match="it is missing"):
         repository.read(Oid(hex="1" * 40))
+
+
+def test_a_repository_that_is_not_used_any_more_holds_no_pack_open(
+    instance: Instance, tmp_path: Path
+) -> None:
+    commit = instance.threads.head(start(instance)).commit
+    copy = shutil.copytree(instance.store.repository.path, tmp_path / "copy.git")
+
+    def held() -> int:
+        links = [each for each in Path("/proc/self/fd").iterdir() if os.path.lexists(each)]
+        return sum(str(each.readlink()).startswith(str(copy / "objects")) for each in links)
+
+    repository = Repository(copy)
+    with pytest.raises(StoreDamaged):
+        repository.read(Oid(hex="1" * 40))  # which lists the packs again
+    assert b"author" in repository.read(commit)[1] and held() == 1
+    del repository
+    gc.collect()
+    assert held() == 0
 
 
 def test_no_pack_is_joined_while_a_git_packs_everything(instance: Instance) -> None:

@@ -174,7 +174,7 @@ def test_builtin_types_keep_their_hashes_as_stores_hold_nodes_of_them() -> None:
         "Workflow8": "266XJ8HWW0QCM",
         "StartNode5": "AWHARK9S6J9VN",
         "Fork": "6KBYDTEZMZ4NR",
-        "Join": "FXVK8NT4JS8K5",
+        "Join": "F140HJBAWFGNM",
         "Crew": "CRD5B6KSPJS8K",
         "StartNode4": "00MN8SZB9SACN",
         "StartNode": "22GWWJB6PPWS6",

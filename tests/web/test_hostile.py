@@ -73,7 +73,7 @@ def _step(instance: Instance, thread: ThreadId, output: dict[str, Any], schema: 
         kept = store.put(schema or history.workflow.roles["writer"].schema, output)
         step = Step(history.start_hash, history.prev, "writer", kept, _detail(instance, head.node), X)
         node = store.put(STEPNODE, step.payload())
-        instance.threads.append(head, node, {each.hash for each in history.steps}, None, "native")
+        instance.threads.append(head, node, {each.hash for each in history.steps}, (), "native")
     return node
 
 

@@ -311,7 +311,7 @@ def forged(instance: Instance, texts: str, many: int = 1) -> ThreadId:
     )
     output = instance.store.put(history.workflow.roles["writer"].schema, {"text": texts, texts[:50]: deep})
     made = Step(history.start_hash, None, "writer", output, how, texts)
-    instance.threads.append(head, instance.store.put(STEPNODE, made.payload()), set(), None, "native")
+    instance.threads.append(head, instance.store.put(STEPNODE, made.payload()), set(), (), "native")
     failed = Attempt(history.start_hash, None, "writer", texts, texts, how, texts, texts)
     instance.attempts.record(instance.threads.head(thread), failed)
     return thread

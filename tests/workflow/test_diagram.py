@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from uwf_git.base.markdown import code, inline, paragraphs
+from uwf_git.ext.web.page.graph import described, drawing, transitions
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Condition, Role, Transition, Workflow, parse_workflow
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.diagram import dot, mermaid, readme
-from uwf_git.workflow.source import read_source
+from uwf_git.workflow.source import parse_source, read_source
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -188,3 +189,92 @@ def test_text_is_shown_as_it_was_written(text: str) -> None:
 def test_a_long_text_is_cut_and_paragraphs_stay() -> None:
     assert len(inline("x" * 5000)) == 300
     assert paragraphs("one\ntwo\n\n \nthree") == "one two\n\nthree"
+
+
+FANNING = """\
+version: 1
+name: audit
+description: Audits files.
+roles:
+  planner: {description: d, systemPrompt: s, outputSchema: {type: object, properties: {files: {type: array}}}}
+  fixer: {description: d, systemPrompt: s, outputSchema: {type: object, properties: {ok: {type: boolean}}}}
+  checker: {description: d, systemPrompt: s, outputSchema: {type: object, properties: {ok: {type: boolean}}}}
+  reviewer: {description: d, systemPrompt: s, outputSchema: {type: object, properties: {ok: {type: boolean}}}}
+conditions:
+  none: {description: No file., expression: '$count(steps[-1].output.files) = 0'}
+  bad: {description: Some failed., expression: '$count(branches[output.ok = false]) > 0'}
+graph:
+  $START: [{role: planner}]
+  planner:
+    - {role: $END, condition: none}
+    - each: [{role: fixer}, {workflow: fix-it}]
+      as: file
+      need: 80%
+      join: [{role: planner, condition: bad}, {role: reviewer}]
+  fixer: [{role: $FAIL, condition: none}, {role: checker}]
+  reviewer: [{each: [1], role: fixer, join: $END}]
+"""
+
+
+def fanning() -> Workflow:
+    text = FANNING.replace("reviewer: [{each: [1], role: fixer, join: $END}]", "reviewer: [{role: $END}]")
+    return compile_source(parse_source(text.encode(), "audit.yaml", None)).workflow
+
+
+def test_a_fan_out_is_drawn_with_its_branches_and_their_join() -> None:
+    assert (
+        mermaid(fanning())
+        == """\
+flowchart TD
+    start(["$START"])
+    role1["planner"]
+    role2["fixer"]
+    workflow1[["fix-it"]]
+    join1(("join"))
+    role3["checker"]
+    role4["reviewer"]
+    finish(["$END"])
+    start --> role1
+    role1 -->|"none"| finish
+    role1 -->|"otherwise: each file, need 80#37;"| role2
+    role1 -->|"otherwise: each file, need 80#37;"| workflow1
+    role2 -->|"none"| join1
+    role2 -->|"otherwise"| role3
+    workflow1 --> join1
+    join1 -->|"bad"| role1
+    join1 -->|"otherwise"| role4
+    role3 --> join1
+    role4 --> finish
+"""
+    )
+    lines = dot(fanning()).splitlines()
+    assert '    join1 [label="join", shape=circle];' in lines
+    assert '    workflow1 [label="fix-it", peripheries=2];' in lines
+    assert '    role1 -> role2 [label="otherwise: each file, need 80%"];' in lines
+
+
+def test_branches_that_several_fan_outs_share_lead_to_each_join() -> None:
+    made = compile_source(parse_source(FANNING.encode(), "audit.yaml", None)).workflow
+    lines = mermaid(made).splitlines()
+    assert "    role3 --> join1" in lines and "    role3 --> join2" in lines
+    assert "    join2 --> finish" in lines and "    role4 --> join1" not in lines
+
+
+def test_the_drawing_shows_how_far_the_branches_are() -> None:
+    taken = ["$START", "planner", "$FORK"]
+    said = json.loads(described(fanning(), taken, "$JOIN", branches="3 of 8 done"))
+    [join] = [node for node in said["nodes"] if node["now"]]
+    assert (join["label"], join["turn"], join["times"]) == ("join", "3 of 8 done", 0)
+    ways = {(way["source"], way["target"]): way["times"] for way in said["ways"]}
+    assert ways["planner", "fixer"] == 1 and ways["$JOIN of planner, edge 1", "reviewer"] == 0
+    assert "join · 3 of 8 done" in drawing(fanning(), taken, "$JOIN", branches="3 of 8 done")
+    passed = transitions(fanning(), [*taken, "$JOIN", "reviewer", "$END"])
+    assert [way.times for way in passed if way.source == "$JOIN of planner, edge 1"] == [0, 1]
+
+
+def test_the_way_of_a_branch_leads_to_its_join() -> None:
+    ways = transitions(fanning(), ["$START", "fixer", "checker", "$END"])
+    assert {(way.source, way.target) for way in ways if way.times} == {
+        ("fixer", "checker"),
+        ("checker", "$JOIN of planner, edge 1"),
+    }

@@ -4,10 +4,11 @@ by `instance.after`, since a command prints its result first."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import ext
-from uwf_git.base.errors import Usage
+from uwf_git.base.errors import HeadMoved, Invalid, NotFound, Usage
 from uwf_git.engine import inbox
 from uwf_git.engine import pause as pauses
 from uwf_git.engine.human_turn import human_turn
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from uwf_git.engine.pause import Pause
     from uwf_git.engine.step import Outcome
     from uwf_git.store.history import Head
+
+
+_WITH_PARENT = "with its parent {}"
 
 
 class Resumed(NamedTuple):
@@ -60,14 +64,40 @@ def say(instance: Instance, thread: ThreadId, text: str) -> Outcome:
 
 
 def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = False) -> Pause:
-    """Pause a thread; with `now` end its step. Makes and raises as `engine.pause.pause`."""
+    """Pause a thread, and the branches that it waits for; with `now` end their steps. Makes and raises as
+    `engine.pause.pause`."""
     from uwf_git.engine.hooks import run_hook
 
     was_paused = pauses.is_paused(instance, thread)
     pause = pauses.pause(instance, thread, instance.without_secrets(reason, "the reason"), now)
+    _pause_branches(instance, thread, now)
     if not was_paused:
         instance.after(lambda: run_hook(instance, thread, "paused"))
     return pause
+
+
+def _pause_branches(instance: Instance, thread: ThreadId, now: bool) -> None:
+    for branch in _open_branches(instance, thread):
+        with suppress(Invalid, NotFound, HeadMoved):  # it has ended, or was resumed meanwhile
+            pauses.pause(instance, branch, _WITH_PARENT.format(thread), now)
+            _pause_branches(instance, branch, now)
+
+
+def _resume_branches(instance: Instance, thread: ThreadId) -> None:
+    """Resume the branches that were paused with their parent."""
+    for branch in _open_branches(instance, thread):
+        with suppress(Invalid, NotFound):
+            found = pauses.pause_of(instance, branch)
+            if found is not None and found.reason == _WITH_PARENT.format(thread):
+                pauses.resume(instance, branch)
+                _resume_branches(instance, branch)
+
+
+def _open_branches(instance: Instance, thread: ThreadId) -> list[ThreadId]:
+    from uwf_git.api.fan_out import branches_of
+
+    branches = branches_of(instance, instance.threads.head(thread))
+    return [each.thread for each in branches.open if each.head is not None] if branches else []
 
 
 def resume(instance: Instance, thread: ThreadId, text: str | None = None) -> Resumed:
@@ -89,7 +119,10 @@ def resume_one(instance: Instance, thread: ThreadId, text: str | None) -> Resume
             f"thread {thread} is not waiting for an answer and has not ended", _onward(instance, head)
         )
     answered = inbox.answer(instance, thread, text) if text is not None else None
-    return Resumed(thread, answered, pauses.resume(instance, thread))
+    changed = pauses.resume(instance, thread)
+    if changed:
+        _resume_branches(instance, thread)
+    return Resumed(thread, answered, changed)
 
 
 def resume_as_json(instance: Instance, thread: ThreadId, text: str | None) -> dict[str, Any]:
@@ -119,7 +152,7 @@ def notify_resumed(instance: Instance, threads: Collection[ThreadId]) -> None:
 
 
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
-    """Kill a thread and its running agent. Moves and raises as `engine.step.kill`."""
+    """Kill a thread, its running agent, and the branches that it waits for. Moves and raises as `engine.step.kill`."""
     from uwf_git.engine.step import kill
 
     return kill(instance, thread, instance.without_secrets(reason, "the reason"))
@@ -128,7 +161,7 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
 def raise_budget(instance: Instance, thread: ThreadId, given: Mapping[str, str]) -> None:
     """Raise limits on this machine, as "20" or "+5" by the names of `format.amounts`. The next step records
     them. Raises Usage for a limit that the thread doesn't have or that isn't raised."""
-    from uwf_git.engine.budget import OPTIONS, Budgets, amount, parse_option, raise_limits
+    from uwf_git.engine.budget import FORK, OPTIONS, Budgets, amount, parse_option, raise_limits
 
     standing = Budgets(instance).standing(instance.threads.active_head(thread))
     held = standing.limits if standing else {}
@@ -141,6 +174,11 @@ def raise_budget(instance: Instance, thread: ThreadId, given: Mapping[str, str])
             raise Usage(
                 f"thread {thread} has no {key} that could be raised",
                 "limits are set by uwf thread start, by the workflow's budget, and by budgets in config.yaml",
+            )
+        if held[key].source == FORK and standing is not None:
+            raise Usage(
+                f"{key} of thread {thread} follows from its fork",
+                f"raise that of the thread that waits for it: uwf thread budget {standing.above[key][0]}",
             )
         if raised[key] <= held[key].value:
             raise Usage(

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from uwf_git.api.fan_out import branches_of
 from uwf_git.api.turns import turn_value
 from uwf_git.base.errors import NotFound, StoreDamaged
 from uwf_git.base.text import iso
 from uwf_git.engine.budget import prices
+from uwf_git.engine.fan_out import parents_of
 from uwf_git.engine.inbox import Waits, waits_of
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.progress import Freshness
@@ -46,12 +49,13 @@ _LATE = 2  # seconds that a ref may have changed before the look that finds it
 
 
 class Events:
-    """Events since the last poll, by thread, or of `only` one with its sub-workflows. Begins with the turns
-    of steps in progress."""
+    """Events since the last poll, by thread, or of `only` one with its sub-workflows and branches. Begins with the
+    turns of steps in progress."""
 
     def __init__(self, instance: Instance, only: ThreadId | None = None) -> None:
         self._instance = instance
         self._only = only
+        self._members = frozenset[ThreadId]() if only is None else frozenset({only})
         self._fresh = Freshness(instance.location.git_dir, _PREFIXES)
         self._fresh.changed()
         self._looked = time.time()
@@ -71,7 +75,7 @@ class Events:
             changed = {thread for name in names if (thread := _thread_of(name)) is not None}
         found: list[Value] = []
         for thread in sorted(changed | busy | self._news.keys()):
-            if self._only in (None, thread):
+            if self._only is None or thread in self._members:
                 found += self._of(thread, before, thread in changed)
         self._looked = looked
         return found
@@ -80,14 +84,29 @@ class Events:
         locks = self._instance.locks
         if self._only is None:
             return locks.held() | locks.runs()
-        return {self._only} if locks.is_at_work(self._only) else set()
+        if self._members == {self._only}:
+            return {self._only} if locks.is_at_work(self._only) else set()
+        return (locks.held() | locks.runs()) & self._members
 
     def _read(self) -> Mapping[str, Oid]:
         repository = self._instance.store.repository
         if self._only is not None:
-            names = [prefix + self._only for prefix in _PREFIXES]
+            self._members |= self._branches(self._members)
+            names = [prefix + thread for prefix in _PREFIXES for thread in self._members]
             return {name: oid for name in names if (oid := repository.ref(name)) is not None}
         return {name: oid for prefix in _PREFIXES for name, oid in repository.refs(prefix).items()}
+
+    def _branches(self, threads: Set[ThreadId]) -> frozenset[ThreadId]:
+        """Return the branches that threads wait for, and those that these wait for."""
+        found: set[ThreadId] = set()
+        pending = list(threads)
+        while pending:
+            with suppress(NotFound, StoreDamaged):
+                branches = branches_of(self._instance, self._instance.threads.head(pending.pop()))
+                here = [each.thread for each in branches.each if each.head is not None] if branches else []
+                pending += [each for each in here if each not in found | threads]
+                found.update(here)
+        return frozenset(found)
 
     def _of(self, thread: ThreadId, before: Mapping[str, Oid], moved: bool) -> Iterator[Value]:
         had = [before.get(prefix + thread) for prefix in _PREFIXES]
@@ -142,13 +161,18 @@ class Events:
 
     def _beginning(self, head: Head, past: int) -> Value:
         row = head.row
-        parent = self._instance.sessions.owner(SUBWORKFLOW, head.thread) or None
+        branch = self._instance.threads.fork_of(head)
+        if branch is not None:
+            parent: str | None = min(parents_of(self._instance, head), default=None)
+        else:
+            parent = self._instance.sessions.owner(SUBWORKFLOW, head.thread) or None
         return {
             "workflow": row.workflow,
             "name": row.name,
             "title": row.title,
             "steps": past,
             "parent": parent,
+            **({"branch": branch[1]} if branch is not None else {}),
         }
 
     def _end(self, thread: ThreadId) -> Value:

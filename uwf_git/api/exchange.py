@@ -80,6 +80,20 @@ def fetch(
     return gather(instance, git, remote, threads, on_verified)
 
 
+def fetch_branches(instance: Instance, exchange: Exchange, thread: ThreadId) -> None:
+    """Pull the branches that a thread waits for. Moves and raises as `sync.pull.gather`."""
+    from uwf_git.engine.branch_states import waits_for_join
+    from uwf_git.engine.fan_out import branches_at
+    from uwf_git.sync.pull import gather
+
+    head = instance.threads.head(thread)
+    if waits_for_join(head):
+        removed = instance.store.repository.ref_names(layout.REMOVED)
+        branches = [each.thread for each in branches_at(instance, head).each]
+        wanted = [each for each in branches if layout.REMOVED + each not in removed]
+        gather(instance, exchange.git, exchange.remote, wanted)
+
+
 def trusted_first(instance: Instance, pulled: Pulled) -> str:
     """Return the first commit of the trust policy that a pull brought to a store without one, "" if none."""
     from uwf_git.sync.reconcile import Case

@@ -2,81 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Callable, Collection, Sequence
 
-from uwf_git.base.errors import AgentFailed, NotFound, Waiting
+from uwf_git.base.errors import AgentFailed, Waiting
+from uwf_git.engine.branch_states import branch_statuses, waits_for_join
 from uwf_git.engine.fan_out import Branches as Branches
 from uwf_git.engine.fan_out import branches_at, pending
-from uwf_git.engine.status import FAILED, JOINING, PAUSED, RUNNING, WAITING, status_of
+from uwf_git.engine.pause import raise_if_paused
+from uwf_git.engine.status import FAILED, PAUSED, WAITING
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.types import FORK
+from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 from uwf_git.workflow.fan_out import Pending
 
 AT_ONCE = 8
 """How many branches run at the same time if the workflow doesn't say."""
 
-RunBranches = Callable[[Instance, ThreadId, Branches], None]
-"""Runs the branches of a thread that have not ended. Errors of single branches are not raised."""
+_PAUSE = 0.2  # seconds between two looks at what other processes run
+
+RunBranches = Callable[[Instance, ThreadId, Branches, Sequence[ThreadId]], None]
+"""Runs some branches of a thread, which have not ended. Errors of single branches are not raised."""
+
+
+def branches_of(instance: Instance, head: Head) -> Branches | None:
+    """Return the branches of a thread that stands between a fork and its join, else None."""
+    return branches_at(instance, head) if waits_for_join(head) else None
 
 
 def waits_for_branches(instance: Instance, thread: ThreadId) -> Branches | None:
     """Return the branches that a thread waits for, None if it waits for none. Raises NotFound."""
-    head = instance.threads.head(thread)
-    if head.archive is not None or head.row.role != FORK:
-        return None
-    branches = branches_at(instance, head)
-    return branches if isinstance(branches.verdict, Pending) else None
+    branches = branches_of(instance, instance.threads.head(thread))
+    return branches if branches is not None and isinstance(branches.verdict, Pending) else None
+
+
+def at_work(instance: Instance, branches: Branches) -> set[ThreadId]:
+    """Return the branches that another process here runs or steps."""
+    busy = instance.locks.held() | instance.locks.runs()
+    return {each.thread for each in branches.open if each.thread in busy}
+
+
+def wait_for(instance: Instance, branches: Collection[ThreadId]) -> None:
+    """Wait until no process here runs or steps any of the branches."""
+    while any(map(instance.locks.is_at_work, branches)):
+        time.sleep(_PAUSE)
 
 
 def at_once(branches: Branches) -> int:
     """Return how many branches may run at the same time."""
-    return min(branches.fork.at_once or AT_ONCE, max(1, len(branches.open)))
-
-
-def statuses(instance: Instance, branches: Branches) -> dict[ThreadId, str]:
-    """Return the statuses of branches that have not ended; "" for those that are not here."""
-    found: dict[ThreadId, str] = {}
-    for each in branches.open:
-        with suppress(NotFound):
-            found[each.thread] = status_of(instance, each.head) if each.head is not None else ""
-    return found
+    return branches.fork.at_once or AT_ONCE
 
 
 def raise_if_stopped(instance: Instance, thread: ThreadId) -> None:
-    """Raise Waiting or AgentFailed if a thread still waits for branches that have been run."""
+    """Raise Paused, Waiting or AgentFailed if a thread still waits for branches that have been run."""
     branches = waits_for_branches(instance, thread)
-    if branches is None:
-        return
-    open_ = statuses(instance, branches)
-    if failed := [each for each, status in open_.items() if status == FAILED]:
+    if branches is not None:
+        raise_if_paused(instance, thread)
+        raise_if_at_rest(instance, thread, branches)
+        raise pending(thread, branches)
+
+
+def raise_if_at_rest(instance: Instance, thread: ThreadId, branches: Branches) -> None:
+    """Raise AgentFailed for branches whose last step failed, Waiting for those that wait for a person or are paused."""
+    statuses = branch_statuses(instance, branches)
+    found = {
+        status: [
+            each.thread
+            for each, now in zip(branches.each, statuses, strict=True)
+            if now == status and not each.state
+        ]
+        for status in (FAILED, WAITING, PAUSED)
+    }
+    if failed := found[FAILED]:
         error = _error_of(instance, failed[0])
         which = (
             f"branch {failed[0]}" if len(failed) == 1 else f"{len(failed)} branches, the first {failed[0]},"
         )
         raise AgentFailed(f"{which} of thread {thread} failed{error}", f"try again: uwf thread run {thread}")
-    for status, hint in ((WAITING, "uwf inbox"), (PAUSED, "uwf thread resume ID")):
-        if at_rest := [each for each, now in open_.items() if now == status]:
-            which = f"branch {at_rest[0]}" if len(at_rest) == 1 else f"{len(at_rest)} branches"
-            raise Waiting(f"{which} of thread {thread}: {status}", hint)
-    raise pending(thread, branches)
+    for status, does, hint in (
+        (WAITING, ("waits for a person", "wait for a person"), "uwf inbox"),
+        (PAUSED, ("is paused", "are paused"), "uwf thread resume {}"),
+    ):
+        if at_rest := found[status]:
+            which = f"branch {at_rest[0]} of thread {thread} {does[0]}"
+            if len(at_rest) > 1:
+                which = f"{len(at_rest)} branches of thread {thread}, the first {at_rest[0]}, {does[1]}"
+            raise Waiting(which, hint.format(at_rest[0]))
 
 
 def _error_of(instance: Instance, thread: ThreadId) -> str:
     attempts = instance.attempts.all(thread)
     return f": {attempts[-1].error}" if attempts else ""
-
-
-def counts(instance: Instance, branches: Branches) -> Mapping[str, int]:
-    """Return how many branches have each status, for people."""
-    found: dict[str, int] = {}
-    open_ = statuses(instance, branches)
-    for each in branches.each:
-        status = each.state or open_.get(each.thread) or "not here"
-        found[status] = found.get(status, 0) + 1
-    order = ("completed", FAILED, "killed", RUNNING, JOINING, WAITING, PAUSED, "idle", "not here")
-    return {
-        status: found[status]
-        for status in sorted(found, key=lambda each: order.index(each) if each in order else 99)
-    }

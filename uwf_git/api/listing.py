@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from uwf_git.store.threads import DamagedThread
 
 
-ACTIVE = ("idle", "running", "paused", "waiting", "failed")
+ACTIVE = ("idle", "running", "paused", "waiting", "joining", "failed")
 
 
+TO_STEP = ("idle", "joining")
+"""The statuses of threads that a step, or one of their branches, may take on."""
 ENDED = ("completed", "failed", "killed")
 """A failed thread has either ended at `$FAIL` or will try its step again."""
 
@@ -64,6 +66,7 @@ def listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
     from uwf_git.engine.human_roles import HumanRoles
     from uwf_git.engine.pause import paused_threads
     from uwf_git.engine.status import status_of
+    from uwf_git.format.types import FORK
     from uwf_git.store.layout import ATTEMPTS
     from uwf_git.store.threads import DamagedThread
 
@@ -81,6 +84,7 @@ def listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
             or head.thread in running
             or head.thread in paused
             or head.row.asks
+            or head.row.role == FORK
             or ATTEMPTS + head.thread in tried
             or budgets.sources(head)
             or people.among(head.row)
@@ -152,6 +156,24 @@ def _require_known(instance: Instance, workflow: str) -> None:
         raise NotFound(f"no workflow {workflow!r}", hint)
 
 
+def without_quiet_branches(instance: Instance, found: list[ListedThread]) -> list[ListedThread]:
+    """Return threads without those branches of others among them that are idle or have ended."""
+    from uwf_git.engine.lineage import parents
+    from uwf_git.format.types import BRANCH_START
+    from uwf_git.store.history import Head
+
+    if not instance.store.index.hashes_of_type(BRANCH_START):
+        return found
+    quiet = [each.head for each in found if isinstance(each.head, Head) and _is_quiet(each)]
+    here = {each.thread for each in found}
+    above = parents(instance, [head for head in quiet if instance.threads.fork_of(head) is not None])
+    return [each for each in found if above.get(each.thread) not in here]
+
+
+def _is_quiet(each: ListedThread) -> bool:
+    return each.status == "idle" or each.has_ended
+
+
 def rests(instance: Instance, each: ListedThread) -> bool:
     """Return whether a thread is a conversation at rest."""
     from uwf_git.engine.status import at_rest
@@ -210,11 +232,30 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
                 "parent": above.get(head.thread),
                 **({"run": True} if head.thread in runs else {}),
                 **origins.get(head.thread, {}),
+                **_branches(instance, head),
                 **_unjudged(instance, head),
                 **(_approvals(instance, head) if each.status == "waiting" else {}),
             }
         )
     return items
+
+
+def _branches(instance: Instance, head: Head) -> dict[str, Any]:
+    """Return how many branches of a thread have each status, if it waits for them, and the index of a branch."""
+    if (branch := instance.threads.fork_of(head)) is not None:
+        return {"branch": branch[1], **_counts(instance, head)}
+    return _counts(instance, head)
+
+
+def _counts(instance: Instance, head: Head) -> dict[str, Any]:
+    from uwf_git.format.types import FORK
+
+    if head.archive is not None or head.row.role != FORK:
+        return {}
+    from uwf_git.engine.branch_states import branch_statuses, counts
+    from uwf_git.engine.fan_out import branches_at
+
+    return {"branches": counts(branch_statuses(instance, branches_at(instance, head)))}
 
 
 def _approvals(instance: Instance, head: Head) -> dict[str, Any]:

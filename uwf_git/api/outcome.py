@@ -8,7 +8,7 @@ from uwf_git.base.errors import Absent, OutOfRounds, Waiting, WorkflowFailed
 from uwf_git.base.text import one_line
 from uwf_git.config.secrets import removal_note
 from uwf_git.engine.budget import COST, UNTOLD_HINT, waiting
-from uwf_git.engine.status import FAILED, KILLED, NO_QUESTION, WAITING
+from uwf_git.engine.status import COMPLETED, FAILED, KILLED, NO_QUESTION, WAITING
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
@@ -55,10 +55,12 @@ def waiting_for(outcome: Outcome, is_shown: bool) -> Waiting | None:
 
 
 def code_left(instance: Instance, outcome: Outcome) -> str:
-    """Return a line on the code that an ended thread left, "" if it left none."""
+    """Return a line on the code that an ended thread left, "" if it left none, or as a branch whose join has it."""
     from uwf_git.workspaces.notes import Notes
 
     if not outcome.done or not Notes(instance.store.repository.private).has(outcome.thread):
+        return ""
+    if outcome.status == COMPLETED and outcome.position.history.start.branch is not None:
         return ""
     from uwf_git.workspaces.sharing import branch_left
 

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from uwf_git.api.fan_out import branches_of
 from uwf_git.base.errors import NotFound
 from uwf_git.base.text import iso
+from uwf_git.engine.branch_states import branch_statuses, counts
+from uwf_git.engine.fan_out import parents_of
 from uwf_git.engine.progress import Progress as Progress
 from uwf_git.engine.progress import Watch as Watch
 
@@ -49,7 +52,7 @@ def step_in_progress(instance: Instance, thread: ThreadId) -> dict[str, Any]:
 
 def progress(instance: Instance) -> Callable[[], list[dict[str, Any]]]:
     """Return a function that lists steps in progress and runs between two steps, oldest thread first,
-    sub-workflows after their parents. It reads only what changed since its last call."""
+    sub-workflows and branches after their parents. It reads only what changed since its last call."""
     seen = Watch(instance)
     return lambda: _steps(instance, seen)
 
@@ -64,11 +67,33 @@ def _steps(instance: Instance, seen: Watch) -> list[dict[str, Any]]:
         parent = None
         while thread not in inner or parent:
             with suppress(NotFound):  # it was removed meanwhile
-                row = instance.threads.head(thread).row
-                value = {"thread": thread, "workflow": row.workflow, "name": row.name, "parent": parent}
+                head = instance.threads.head(thread)
+                row = head.row
+                value: dict[str, Any] = {
+                    "thread": thread,
+                    "workflow": row.workflow,
+                    "name": row.name,
+                    "parent": parent or min(parents_of(instance, head), default=None),
+                }
+                if (branches := branches_of(instance, head)) is not None:
+                    value["branches"] = counts(branch_statuses(instance, branches))
                 found.append({**value, **step_value(step)})
             if step is None or step.child is None:
                 break
             parent, step = thread, step.child
             thread = step.thread
-    return found
+    return _nested(found)
+
+
+def _nested(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with those of each parent after it; the id of a branch may be older than its parent's."""
+    here = {each["thread"] for each in found}
+    below: dict[str | None, list[dict[str, Any]]] = {}
+    for each in found:
+        below.setdefault(each["parent"] if each["parent"] in here else None, []).append(each)
+    ordered: list[dict[str, Any]] = []
+    waiting = below.get(None, [])[::-1]
+    while waiting:
+        ordered.append(waiting.pop())
+        waiting += below.get(ordered[-1]["thread"], [])[::-1]
+    return ordered

@@ -27,6 +27,22 @@ def find_here_or_removed(instance: Instance, text: str) -> ThreadId:
         return find_removed(instance, text)
 
 
+def left_behind(instance: Instance, thread: ThreadId) -> str:
+    """Return a line on what the removal of a thread leaves: branches that it waits for, or a thread that waits for it.
+    "" if neither."""
+    from uwf_git.api.fan_out import branches_of
+    from uwf_git.engine.fan_out import parents_of
+
+    head = instance.threads.head(thread)
+    if parents := parents_of(instance, head):
+        return f"thread {parents[0]} cannot join its branches without {thread}"
+    branches = branches_of(instance, head)
+    here = [each for each in branches.each if each.head is not None] if branches is not None else []
+    if not here:
+        return ""
+    return f"its branches stay, such as {here[0].thread}; to end them with it, kill it before: uwf thread kill {thread}"
+
+
 def delete_there(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]) -> None:
     """Delete threads on a remote by lease. Moves its refs and tracking refs. Raises HeadMoved, RemoteFailed."""
     from uwf_git.api.exchange import delete

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -101,28 +101,54 @@ def _joined(
     following: Callable[[], Options | None],
 ) -> Outcome:
     """Run the branches of a thread and return the outcome of their join, whoever made it."""
-    from uwf_git.api.fan_out import raise_if_stopped, waits_for_branches
+    from uwf_git.api.fan_out import at_work, raise_if_stopped, wait_for, waits_for_branches
 
+    if options.exchange is not None:
+        from uwf_git.api.exchange import fetch_branches
+
+        fetch_branches(instance, options.exchange, thread)
     engine.begin_branches(instance, thread)
-    if (left := waits_for_branches(instance, thread)) is not None:
-        (branches or _in_turn(following))(instance, thread, left)
-        raise_if_stopped(instance, thread)
+    run_branches = branches or _in_turn(following)
+    left = waits_for_branches(instance, thread)
+    chosen = {each.thread for each in left.open if each.head is not None} if left is not None else set()
+    while left is not None and chosen:
+        others = at_work(instance, left)
+        mine = [each.thread for each in left.open if each.thread in chosen - others]
+        if mine:
+            run_branches(instance, thread, left, mine)
+        chosen &= others
+        wait_for(instance, chosen)
+        left = waits_for_branches(instance, thread)
+    raise_if_stopped(instance, thread)
     if _is_at_fork(instance, thread):
         return make(instance, thread, options)
     return engine.outcome_at(instance, thread)
 
 
 def _in_turn(following: Callable[[], Options | None]) -> RunBranches:
-    """Return what runs branches one after another in this process."""
+    """Return what runs branches one after another in this process. Errors of `following` are raised."""
 
-    def run_branches(instance: Instance, thread: ThreadId, branches: Branches) -> None:
+    def run_branches(
+        instance: Instance, thread: ThreadId, _branches: Branches, chosen: Sequence[ThreadId]
+    ) -> None:
         from uwf_git.api.fan_out import waits_for_branches
 
-        for branch in branches.open:
+        raised: list[UwfError] = []
+
+        def options() -> Options | None:
+            try:
+                return following()
+            except UwfError as error:
+                raised.append(error)
+                raise
+
+        for branch in chosen:
             if waits_for_branches(instance, thread) is None:
                 return
             with suppress(UwfError):
-                for _ in run(instance, branch.thread, following):
+                for _ in run(instance, branch, options):
                     pass
+            if raised:
+                raise raised[0]
 
     return run_branches

@@ -51,8 +51,8 @@ def _heads(instance: Instance, threads: Collection[ThreadId], damaged: list[dict
 def _runs(
     instance: Instance, heads: Iterable[Head], named: bool, damaged: list[dict[str, Any]]
 ) -> Iterable[Run]:
-    """Return all runs. A shared step counts once, for the oldest thread; a sub-workflow's step for its own
-    thread if selected."""
+    """Return all runs. A shared step counts once, for the oldest thread; a sub-workflow's or branch's
+    step for its own thread if selected."""
     from uwf_git.engine.thread_spending import nested, runs, runs_of_all
 
     found: dict[str, Run] = {}
@@ -68,7 +68,7 @@ def _runs(
         if any(not run.spent.lines and not run.spent.unmetered for run in each):
             by_others.append(head)
     for head in by_others:
-        for run in nested(instance, head):
+        for run in nested(instance, head, found):
             found.setdefault(run.id, run)
     return found.values()
 

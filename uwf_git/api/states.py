@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Idle(NamedTuple):
-    """The thread can be stepped; `role` is next."""
+    """The thread can be stepped; `role` is next: `$JOIN` while its branches have not ended, which `run` runs."""
 
     role: str
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from uwf_git.api.fan_out import branches_of, raise_if_at_rest
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Busy, Killed, NotRunning, TimedOut, Waiting, WorkflowFailed
+from uwf_git.engine.branch_states import waits_for_join
 from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.status import COMPLETED, FAILED, at_rest, outlook, raise_if_stuck, status_of
 from uwf_git.format.ids import Hash, ThreadId
@@ -20,13 +22,13 @@ _ASKING = 2.0  # seconds that a run is at a person's role only if it asks there
 
 
 def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) -> Head:
-    """Wait until no process here runs or steps a thread, or the one that does asks a person; return the head of
-    a completed one. `deadline` is in seconds of `time.monotonic`. Raises what its run ended with:
-    WorkflowFailed, Killed, Waiting, Paused, AgentFailed, NoTransition; NotRunning if it could go on; TimedOut,
-    and NotFound if it was removed."""
+    """Wait until no process here runs or steps a thread or a branch that it waits for, or the one that does asks a
+    person; return the head of a completed one. `deadline` is in seconds of `time.monotonic`. Raises what its run
+    ended with: WorkflowFailed, Killed, Waiting, Paused, AgentFailed, NoTransition; NotRunning if it could go on;
+    TimedOut, and NotFound if it was removed."""
     log.debug("N4TZ8YQH", "waits until no process works on {thread}", thread=thread)
     pause, asking = _FIRST_PAUSE, 0.0
-    while instance.locks.is_at_work(thread) and asking < _ASKING:
+    while _is_at_work(instance, thread) and asking < _ASKING:
         left = pause if deadline is None else deadline - time.monotonic()
         if left <= 0:
             raise TimedOut(f"thread {thread} is still at work", f"uwf thread wait {thread} goes on waiting")
@@ -36,6 +38,8 @@ def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) ->
     head = instance.threads.head(thread)
     _raise_as_ended(instance, head)
     raise_if_waiting(instance, head)
+    if (branches := branches_of(instance, head)) is not None:
+        raise_if_at_rest(instance, thread, branches)
     failed = instance.attempts.last(head) if instance.attempts.failed(head) else None
     again = f"uwf thread run {thread} goes on"
     if failed is not None:
@@ -45,6 +49,20 @@ def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) ->
         said = f"; output of its last detached run: {printed}" if printed.exists() else ""
         raise NotRunning(f"thread {thread} is not at its end, and no process here runs it", again + said)
     return head
+
+
+def _is_at_work(instance: Instance, thread: ThreadId) -> bool:
+    if instance.locks.is_at_work(thread):
+        return True
+    busy = instance.locks.held() | instance.locks.runs()
+    if not busy:
+        return False
+    branches = branches_of(instance, instance.threads.head(thread))
+    return branches is not None and any(
+        each.thread in busy
+        or (each.head is not None and waits_for_join(each.head) and _is_at_work(instance, each.thread))
+        for each in branches.open
+    )
 
 
 def _is_asking(instance: Instance, thread: ThreadId) -> bool:

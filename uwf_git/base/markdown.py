@@ -158,7 +158,7 @@ def _large(value: Any) -> str:
     ):
         return _listed(value)
     text = json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True)
-    if not text.isprintable():
+    if not text.replace("\n", "").isprintable():
         text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
     return fenced(text, "json")
 

@@ -81,6 +81,14 @@ def cut(text: str, at_most: int) -> str:
     return text if left <= 0 else f"{text[:at_most]}\n[… {left} more characters are left out …]"
 
 
+def cut_middle(text: str, at_most: int) -> str:
+    """Return the beginning and the end of a text of more characters, with a note of how many are left out."""
+    if len(text) <= at_most:
+        return text
+    head, tail = at_most * 2 // 3, at_most // 3
+    return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[-tail:]}"
+
+
 def one_line(text: str, at_most: int = 200, instead: str = " ") -> str:
     """Return a text on one line, shortened: `instead` for unprintable characters, one space for white space."""
     if text.isalnum() and len(text) <= at_most:  # as most are that commits and pages name

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from uwf_git import ext
+from uwf_git.format.types import UWF
 
 GROUP = "uwf.agents"
 PLUGIN = "plugin:"
@@ -47,7 +48,7 @@ def asks_no_model(agent: str) -> bool:
     """Return whether an agent calls no model itself, so that it reports no tokens."""
     name = agent.partition("/")[0]
     program = shipped(name)
-    return name == BUNDLES or (program is not None and program.kind in _MODELLESS)
+    return name in (BUNDLES, UWF) or (program is not None and program.kind in _MODELLESS)
 
 
 @cache

@@ -1,6 +1,7 @@
 """Budgets: limits on a thread's steps, tokens, cost and agents' time, at which it waits for a person.
 
-The tightest limit of thread, workflow and configuration holds. A person may raise it: the raise is in `<git
+The tightest limit of thread, workflow and configuration holds; for a branch also those of the threads that wait for it,
+as `fan_out_budget` says. A person may raise it: the raise is in `<git
 dir>/uwf/budgets/<ULID>.json` until the next step's detail records it. Then it overrides the limits of the
 thread and its workflow on every machine, and those of the configuration on the machine of the raise.
 """
@@ -10,19 +11,22 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Usage, UwfError, Waiting
 from uwf_git.base.text import duration
+from uwf_git.engine.fan_out_budget import SHARED, allowance
+from uwf_git.engine.forks import branches_of, fork_of, waiting_at
 from uwf_git.engine.spending import Totals, money, together, tokens_of
-from uwf_git.engine.thread_spending import account
+from uwf_git.engine.thread_spending import account, spent_on_branches
 from uwf_git.format.amounts import LIMITS, parse_limit
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_start
 from uwf_git.format.types import MAY_LIMIT
+from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 from uwf_git.store.private import read_private, write_private
@@ -39,7 +43,7 @@ OPTIONS = {
 """How the command names each limit."""
 
 COST = "maxCost"
-METERED = ("maxTokens", COST)
+METERED = SHARED
 """The limits that count only what agents tell."""
 
 UNTOLD_HINT = (
@@ -48,6 +52,9 @@ UNTOLD_HINT = (
 
 CONFIG = "config.yaml"
 """The names of sources of limits begin so where the limits are the user's own."""
+
+FORK = "fork"
+"""The source of a branch's limit that follows from the thread that waits for it, where alone it can be raised."""
 
 _RAISED = "raised"
 """The source of a limit that a human raised."""
@@ -79,10 +86,11 @@ def limits(
     here: Mapping[str, float] | None = None,
 ) -> dict[str, Limit]:
     """Return the tightest limit of each key, in the order of LIMITS. `raised` overrides existing limits and
-    adds none. Only `here`, the raises made on this machine, override the user's configuration."""
+    adds none. Only `here`, the raises made on this machine, override the user's configuration; nothing those of a
+    FORK."""
     found: dict[str, Limit] = {}
     for source, given in sources:
-        over = (here or {}) if source.startswith(CONFIG) else raised
+        over = (here or {}) if source.startswith(CONFIG) else {} if source == FORK else raised
         for key, value in given.items():
             limit = Limit(key, over[key], _RAISED) if key in over else Limit(key, value, source)
             if key in LIMITS and (key not in found or limit.value < found[key].value):
@@ -112,7 +120,7 @@ def used_up(held: Mapping[str, Limit], used: Mapping[str, float]) -> Limit | Non
 class BudgetState(NamedTuple):
     """`reached` is the first limit reached, `unpriced` the number of tokens without a price, `unmetered` the
     number of runs that reported neither tokens nor cost. `missing_price` says why an unenforceable limit
-    counts as reached; "" if it is used up."""
+    counts as reached; "" if it is used up. `above` are the threads that limits of a FORK follow from."""
 
     limits: Mapping[str, Limit]
     used: Mapping[str, float]
@@ -120,6 +128,7 @@ class BudgetState(NamedTuple):
     unpriced: int = 0
     missing_price: str = ""
     unmetered: int = 0
+    above: Mapping[str, tuple[ThreadId, BudgetState]] = {}
 
     def known(self, key: str) -> float | None:
         """Return the amount used of a limit, None if unknown."""
@@ -135,6 +144,13 @@ class BudgetState(NamedTuple):
         if self.missing_price:
             return f"cannot enforce {limit.key}: {self.missing_price}"
         used = share(limit.key, self.used[limit.key], limit.value)
+        if (above := self.above.get(limit.key)) is not None:
+            thread, standing = above
+            all_of_it = standing.limits[limit.key]
+            if standing.used[limit.key] < all_of_it.value:
+                return f"its share of the {limit.key} of thread {thread} is used up, {used}"
+            used = share(limit.key, standing.used[limit.key], all_of_it.value)
+            return f"{limit.key} of thread {thread} is used up, {used}"
         if limit.source == _RAISED:
             source = "raised before"
         elif limit.source.startswith(CONFIG):
@@ -144,11 +160,42 @@ class BudgetState(NamedTuple):
         return f"{limit.key} is used up, {used} ({source})"
 
 
+class FanOut(NamedTuple):
+    """The fork that `parent` waits at: its budget, and the use of each limit by the branches that are here. `unused`
+    are the sums of the unused shares of the branches that have not ended, whether or not they are here."""
+
+    parent: Head
+    standing: BudgetState
+    used: Mapping[ThreadId, Mapping[str, float]]
+    ended: frozenset[ThreadId]
+    share: Mapping[str, float]
+    unused: Mapping[str, float]
+
+    def left(self, key: str) -> float:
+        return self.standing.limits[key].value - self.standing.used[key]
+
+    def unused_by(self, key: str, branch: ThreadId) -> float:
+        """Return the unused part of a branch's share; 0 if it has ended."""
+        return 0.0 if branch in self.ended else max(0.0, self.share.get(key, 0) - self.used[branch][key])
+
+    def unused_by_others(self, key: str, branch: ThreadId) -> float:
+        return self.unused.get(key, 0) - self.unused_by(key, branch)
+
+    def allowance(self, key: str, branch: ThreadId) -> float:
+        """Return the amount up to which a branch may spend."""
+        spent, unused = self.used[branch][key], self.unused_by_others(key, branch)
+        return allowance(self.left(key), self.share.get(key, 0), spent, unused)
+
+
 class Budgets:
     """The budgets of a store's threads. Use one per look: shared data is read once."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
+        self._of_workflows: dict[Hash, Mapping[str, float]] = {}
+        self._forks: dict[Hash | None, Oid | None] = {}
+        self._waiting: dict[Oid, list[Head]] = {}
+        self._fan_outs: dict[Oid, list[FanOut]] = {}
 
     @cached_property
     def _configured(self) -> Mapping[str, Mapping[str, float]]:
@@ -170,10 +217,76 @@ class Budgets:
         if name:
             found.append((f"{CONFIG} for {name}", self._configured.get(name, {})))
         if row.workflow in self._limited:
-            found.append(("workflow", self._instance.registry.workflow(row.workflow).budget or {}))
+            if row.workflow not in self._of_workflows:
+                budget = self._instance.registry.workflow(row.workflow).budget or {}
+                self._of_workflows[row.workflow] = budget
+            found.append(("workflow", self._of_workflows[row.workflow]))
         if row.start in self._limited:
-            found.append(("thread", parse_start(self._instance.store.get(row.start).payload).budget or {}))
+            found += self._of_start(head)
         return [(source, given) for source, given in found if given]
+
+    def _of_start(self, head: Head) -> Iterator[tuple[str, Mapping[str, float]]]:
+        """Yield the limits of a thread's StartNode: for a branch that a thread waits for, those that follow from it."""
+        fan_outs = self.fan_outs(head)
+        for each in fan_outs:
+            yield FORK, {key: each.allowance(key, head.thread) for key in each.standing.limits}
+        # The fork of a branch's thread is none of the branches, and has their share.
+        if not fan_outs and (self._fan_outs_of(head) or not self._waiting_for(head)):
+            yield "thread", self._own(head)
+
+    def _own(self, head: Head) -> Mapping[str, float]:
+        assert head.row.start is not None
+        return parse_start(self._instance.store.get(head.row.start).payload).budget or {}
+
+    def fan_outs(self, head: Head) -> list[FanOut]:
+        """Return the forks that wait for a branch here and are of a thread with a budget: one, or several if that
+        thread was forked; none for other threads."""
+        return [each for each in self._fan_outs_of(head) if head.thread in each.used]
+
+    def _fan_outs_of(self, head: Head) -> list[FanOut]:
+        fork = self._fork_of(head)
+        if fork is None:
+            return []
+        if fork not in self._fan_outs:
+            self._fan_outs[fork] = []
+            for parent in self._waiting_for(head):
+                if (standing := self.standing(parent)) is not None:
+                    self._fan_outs[fork].append(self._fan_out(parent, standing, self._own(head)))
+        return self._fan_outs[fork]
+
+    def _waiting_for(self, head: Head) -> list[Head]:
+        fork = self._fork_of(head)
+        if fork is None:
+            return []
+        if fork not in self._waiting:
+            threads = self._instance.threads
+            self._waiting[fork] = [threads.head(each) for each in waiting_at(self._instance, fork)]
+        return self._waiting[fork]
+
+    def _fork_of(self, head: Head) -> Oid | None:
+        if head.row.start not in self._forks:
+            self._forks[head.row.start] = fork_of(self._instance, head)
+        return self._forks[head.row.start]
+
+    def _fan_out(self, parent: Head, standing: BudgetState, share: Mapping[str, float]) -> FanOut:
+        branches = spent_on_branches(self._instance, parent)
+        priced = prices(self._instance) if COST in standing.limits else {}
+        used = {thread: use(spent, priced) for thread, (_, spent) in branches.items()}
+        ended = frozenset(thread for thread, (head, _) in branches.items() if head.archive is not None)
+        absent = len(branches_of(self._instance, parent)) - len(used)
+        found = FanOut(parent, standing, used, ended, share, {})
+        unused = {
+            key: absent * part + sum(found.unused_by(key, branch) for branch in used)
+            for key, part in share.items()
+        }
+        return found._replace(unused=unused)
+
+    def left(self, head: Head) -> dict[str, float]:
+        """Return what the limits of a thread leave."""
+        standing = self.standing(head)
+        if standing is None:
+            return {}
+        return {key: limit.value - standing.used[key] for key, limit in standing.limits.items()}
 
     def standing(self, head: Head, besides: Totals = Totals()) -> BudgetState | None:  # noqa: B008
         """Return a thread's state, None without a budget. `besides` is spending of a step in progress."""
@@ -187,7 +300,8 @@ class Budgets:
         spent = together((known.spent, besides))
         priced = prices(self._instance) if COST in held else {}
         used = use(spent, priced)
-        standing = BudgetState(held, used, used_up(held, used), unmetered=spent.unmetered)
+        above = self._above(head, held)
+        standing = BudgetState(held, used, used_up(held, used), unmetered=spent.unmetered, above=above)
         if COST not in held:
             return standing
         standing = standing._replace(unpriced=money(spent, priced).unpriced)
@@ -195,6 +309,19 @@ class Budgets:
             missing_price = f"{standing.unpriced:,} tokens have no known price"
             return standing._replace(reached=held[COST], missing_price=missing_price)
         return standing
+
+    def _above(self, head: Head, held: Mapping[str, Limit]) -> dict[str, tuple[ThreadId, BudgetState]]:
+        keys = [key for key, limit in held.items() if limit.source == FORK]
+        if not keys:
+            return {}
+        tightest = {
+            key: min(
+                (each for each in self.fan_outs(head) if key in each.standing.limits),
+                key=lambda each: each.allowance(key, head.thread),
+            )
+            for key in keys
+        }
+        return {key: (each.parent.thread, each.standing) for key, each in tightest.items()}
 
 
 def raise_if_used_up(instance: Instance, head: Head, besides: Totals = Totals()) -> None:  # noqa: B008
@@ -212,9 +339,13 @@ def waiting(thread: ThreadId, standing: BudgetState) -> Waiting:
             f"thread {thread} waits: {standing.reason}",
             UNTOLD_HINT,
         )
+    where, bound = thread, standing
+    while (above := bound.above.get(limit.key)) is not None:
+        where, bound = above
+    held = bound.limits[limit.key]
     return Waiting(
         f"thread {thread} waits: {standing.reason}",
-        f"uwf thread budget {thread} {more(limit, standing.used[limit.key])}",
+        f"uwf thread budget {where} {more(held, bound.used[held.key])}",
     )
 
 

@@ -14,7 +14,8 @@ from pathlib import PurePath
 from uwf_git.base.errors import AgentFailed, NotFound, Usage, UwfError
 from uwf_git.config.known_agents import BUNDLES, full_name
 from uwf_git.config.settings import AgentConfig, Config
-from uwf_git.format.ids import ThreadId, is_thread_id
+from uwf_git.format.fan_out import parse_join
+from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.kinds import (
     EXTRACT,
     HUMAN,
@@ -25,10 +26,11 @@ from uwf_git.format.kinds import (
     remark_in,
     split_remarks,
 )
-from uwf_git.format.types import USER, is_kind
+from uwf_git.format.types import FORK, JOIN, USER, is_kind
 from uwf_git.store.history import Head, History, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.layout import ATTEMPTS
+from uwf_git.store.threads import branch_of
 
 
 def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentConfig) -> None:
@@ -137,7 +139,9 @@ def _setting(history: History, role: str) -> str:
 def _others(
     instance: Instance, head: Head, steps: Iterable[StepContext], but: Iterable[str] = (REHEARSE, BUNDLES)
 ) -> list[str]:
-    found = dict.fromkeys(_workers(instance, steps))
+    found = dict.fromkeys(
+        (*_workers(instance, steps), *_before_branch(instance, head.thread, head.row.start))
+    )
     if instance.store.repository.ref(ATTEMPTS + head.thread) is not None:
         found.update(dict.fromkeys(each.agent for each in instance.attempts.all(head.thread)))
     for each in but:
@@ -150,7 +154,14 @@ def _others(
 def _workers(instance: Instance, steps: Iterable[StepContext | Step]) -> Iterator[str]:
     store = instance.store
     for step in steps:
-        if step.role == USER:
+        if step.role == FORK:
+            continue
+        if step.role == JOIN:
+            output = store.get(step.output).payload if isinstance(step, Step) else step.output
+            for branch in parse_join(output):
+                if branch.step is not None:
+                    yield from _workers(instance, (each.step for each in instance.threads.past(branch.step)))
+        elif step.role == USER:
             output = store.get(step.output).payload if isinstance(step, Step) else step.output
             if remark_in(USER, output) is None:  # who only remarks on it does no work
                 yield "a human"
@@ -161,6 +172,15 @@ def _workers(instance: Instance, steps: Iterable[StepContext | Step]) -> Iterato
             yield step.agent
         else:
             yield from _workers(instance, (each.step for each in instance.threads.past(step.detail)))
+
+
+def _before_branch(instance: Instance, thread: ThreadId, start: Hash | None) -> Iterator[str]:
+    """Yield those who worked on the threads that a branch is within, up to their forks."""
+    branch = branch_of(instance.store, start) if start is not None else None
+    if branch is not None:
+        history = instance.threads.history_at(thread, branch.fork)
+        yield from _workers(instance, history.steps)
+        yield from _before_branch(instance, thread, history.start_hash)
 
 
 def _around(instance: Instance, thread: ThreadId) -> Head | None:

@@ -7,15 +7,20 @@ step or by the process that ended the last branch. It says the same whoever writ
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound, Waiting
+from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Waiting
 from uwf_git.base.text import counted
+from uwf_git.engine.budget import Budgets
+from uwf_git.engine.fan_out_budget import share_of
+from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
+from uwf_git.engine.forks import branches_of, fork_of, start_row, waiting_at
+from uwf_git.engine.forks import parents_of as parents_of
 from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
     COMPLETED,
     DEEPEST,
+    FAIL_ALL,
     FAILED,
     KILLED,
     LEFT,
@@ -27,9 +32,10 @@ from uwf_git.format.fan_out import (
     branch_id,
     join_payload,
     parse_fork,
+    parse_join,
 )
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import Detail, Step, Workflow
+from uwf_git.format.kinds import Detail, Revision, Step, Workflow
 from uwf_git.format.types import (
     FORK,
     FORK_OUTPUT,
@@ -42,14 +48,14 @@ from uwf_git.format.types import (
 )
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head, History, Position, ancestry
+from uwf_git.store.history import Head, History, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import branch_of
-from uwf_git.workflow.fan_out import Joinable, Pending, judge, needed
+from uwf_git.workflow.fan_out import Joinable, Pending, join_question, judge, needed
 from uwf_git.workflow.moderator import ChosenEdge, FansOut, branch_prompt, choose, decide
 
 if TYPE_CHECKING:
-    from uwf_git.store.index import CommitRow
+    pass
 
 _PATIENCE = 5.0  # seconds to wait for another process that looks at the same join
 _NAMED = 3  # branches that a message names
@@ -94,69 +100,62 @@ class Branches(NamedTuple):
 
 def branches_at(instance: Instance, head: Head) -> Branches:
     """Return the branches of a thread whose last step is a fork."""
-    step = instance.store.get(head.node).payload
-    fork = parse_fork(instance.store.get(step["output"]).payload)
-    return _branches(instance, head.commit, fork)
+    return _branches(instance, head.commit, _fork_at(instance, head.node))
 
 
 def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
-    when = instance.store.index_commit(commit).time
-    found = []
-    for position in range(fork.size):
-        thread = branch_id(str(commit), when, position)
-        head = None
-        with contextlib.suppress(NotFound):
-            head = instance.threads.head(thread)
-        found.append(BranchState(position, thread, head))
+    row = instance.store.index_commit(commit)
+    threads = [branch_id(str(commit), row.time, position) for position in range(fork.size)]
+    heads = instance.threads.heads(threads)
+    for position, thread in enumerate(threads):
+        own = branch_of(instance.store, head.row.start or head.node) if (head := heads.get(thread)) else None
+        if head is not None and (own is None or (own.fork, own.position) != (row.node, position)):
+            raise StoreDamaged(
+                f"thread {thread} has the id of branch {position} of a fork, and is not that branch",
+                f"uwf thread rm {thread} --yes, then uwf gc --prune",
+            )
+    found = [BranchState(position, thread, heads.get(thread)) for position, thread in enumerate(threads)]
     states = [each.state for each in found]
     reasons = {each.position: each.reason for each in found if each.reason}
     return Branches(fork, tuple(found), judge(fork, states, reasons))
 
 
-def is_joinable(instance: Instance, head: Head) -> bool:
-    """Return whether a thread's last step is a fork whose branches may be joined."""
-    return head.row.role == FORK and isinstance(branches_at(instance, head).verdict, Joinable)
+def is_joinable(instance: Instance, head: Head, ended: ThreadId | None = None) -> bool:
+    """Return whether a thread's last step is a fork whose branches may be joined. `ended` is a branch that has just
+    ended: those after it are looked at first, since most often one of them is what is waited for."""
+    if head.row.role != FORK:
+        return False
+    if ended is not None and _needs_all(_fork_at(instance, head.node)):
+        branches = branches_of(instance, head)
+        at = branches.index(ended) + 1 if ended in branches else 0
+        if not all(map(instance.threads.has_ended, [*branches[at:], *branches[:at]])):
+            return False
+    return isinstance(branches_at(instance, head).verdict, Joinable)
 
 
-def parents_of(instance: Instance, branch: Head) -> list[ThreadId]:
-    """Return the active threads that wait for a branch: those that end with its fork."""
-    fork = _fork_of(instance, branch)
-    if fork is None:
-        return []
-    instance.store.sync()
-    names = instance.store.index.heads_at(fork.raw)
-    found = sorted({layout.thread_of(name) for name in names if name.startswith(layout.THREADS)})
-    return [thread for thread in found if not instance.threads.has_ended(thread)]
+def _needs_all(fork: Fork) -> bool:
+    return fork.of_all and fork.on_failure != FAIL_ALL
+
+
+def _fork_at(instance: Instance, node: Hash) -> Fork:
+    step = instance.store.get(node).payload
+    return parse_fork(instance.store.get(step["output"]).payload)
 
 
 def is_joined(instance: Instance, branch: Head) -> bool:
     """Return whether the fork of a thread, if it is a branch, is joined in every thread here that has it."""
-    fork = _fork_of(instance, branch)
+    fork = fork_of(instance, branch)
     if fork is None or not instance.store.index.joins_of(fork.raw):
         return False
-    return not parents_of(instance, branch)
-
-
-def _fork_of(instance: Instance, branch: Head) -> Oid | None:
-    """Return the commit of the fork that a thread is a branch of, else None."""
-    start = _start_row(instance, branch.commit)
-    if start.merged is None or branch_of(instance.store, start.node) is None:
-        return None
-    fork = Oid(raw=start.merged)
-    return fork if instance.store.index_commit(fork).role == FORK else None
+    return not waiting_at(instance, fork)
 
 
 def ends_at_failure(instance: Instance, branch: Head) -> bool:
     """Return whether a branch ends if its step fails, by the fork that it stands on."""
-    commit = _fork_of(instance, branch)
+    commit = fork_of(instance, branch)
     if commit is None:
         return False
-    step = instance.store.get(instance.store.index_commit(commit).node).payload
-    return parse_fork(instance.store.get(step["output"]).payload).on_failure != WAIT
-
-
-def _start_row(instance: Instance, commit: Oid) -> CommitRow:
-    return next(row for row in ancestry(instance.store, commit) if row.kind == "start")
+    return _fork_at(instance, instance.store.index_commit(commit).node).on_failure != WAIT
 
 
 def pending(thread: ThreadId, branches: Branches) -> Waiting:
@@ -194,12 +193,10 @@ def fork(instance: Instance, at: Position) -> tuple[Hash, Step]:
             "let its role do the work of the branches itself",
         )
     made = _planned(instance, at, chosen.edge.fan_out, decision)
-    return _stored(instance, history, FORK, FORK_OUTPUT, made.payload())
+    return _stored(instance, history, FORK, FORK_OUTPUT, made.payload(), code_at_fork(instance, at))
 
 
 def _planned(instance: Instance, at: Position, fan_out: FanOut, decision: FansOut) -> Fork:
-    from uwf_git.engine.fan_out_budget import share_of
-
     chosen, items = decision
     fixed = fan_out.fixed
     workflow = at.history.workflow_hash
@@ -219,7 +216,7 @@ def _planned(instance: Instance, at: Position, fan_out: FanOut, decision: FansOu
         fan_out.on_failure,
         fan_out.at_once,
         fan_out.on_conflict,
-        share_of(instance, at.head, len(items)),
+        share_of(Budgets(instance).left(at.head), len(items)),
     )
 
 
@@ -239,7 +236,7 @@ def _depth(instance: Instance, head: Head) -> int:
     """Return how many fan-outs a thread is within."""
     depth, commit = 0, head.commit
     while depth <= DEEPEST:
-        start = _start_row(instance, commit)
+        start = start_row(instance, commit)
         if start.merged is None or branch_of(instance.store, start.node) is None:
             return depth
         depth, commit = depth + 1, Oid(raw=start.merged)
@@ -250,16 +247,15 @@ def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
     """Begin the branches of the fork at `at`, its last step, that are neither here nor were removed. Makes
     `refs/uwf/threads/<id>` of each; returns the new ones. Raises NotFound for a workflow that is gone."""
     branches = branches_at(instance, at.head)
-    repository = instance.store.repository
+    absent = [layout.REMOVED + each.thread for each in branches.each if each.head is None]
+    removed = instance.store.repository.refs_named(absent)
     missing = [
-        each
-        for each in branches.each
-        if each.head is None and repository.ref(layout.REMOVED + each.thread) is None
+        each for each in branches.each if each.head is None and layout.REMOVED + each.thread not in removed
     ]
     if not missing:
         return []
     fork, history = branches.fork, at.history.up_to(_before_fork(at.history))
-    here = Oid(raw=_start_row(instance, at.head.commit).parent or b"")
+    here = Oid(raw=start_row(instance, at.head.commit).parent or b"")
     chosen = ChosenEdge(fork.source, fork.edge, _edge_of(history.workflow, history, fork))
     versions: dict[int, Oid] = {}
     nodes: dict[int, tuple[Hash, Any]] = {}
@@ -268,7 +264,7 @@ def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
         branch = fork.branch(position)
         versions[position] = here if branch.role else _version(instance, branch.workflow)
         nodes[position] = start_of_branch(history, fork, chosen, position, at.head.node)
-    folder = instance.folders.recall(at.head.thread)
+    folder = folder_of_branches(instance, at.head.thread)
     begun = instance.threads.begin_branches(at.head.commit, versions, nodes)
     if folder is not None:
         for thread in begun:
@@ -314,14 +310,23 @@ def _version(instance: Instance, workflow: Hash) -> Oid:
 
 def join(instance: Instance, at: Position) -> tuple[Hash, Step, tuple[Oid, ...]]:
     """Store the StepNode that joins the branches of the fork at `at`. Return it with the commits that its commit joins.
-    Raises Waiting if they may not be joined yet."""
+    Raises Waiting if they may not be joined yet, or their code is not here."""
     branches = branches_at(instance, at.head)
     if isinstance(branches.verdict, Pending):
         raise pending(at.head.thread, branches)
-    joined = [_joined(instance, each) for each in branches.each]
-    node, made = _stored(instance, at.history, JOIN, JOIN_OUTPUT, join_payload(joined))
-    tips = [each.head.commit for each in branches.each if each.state and each.head is not None]
+    joined, code = merge_branches(instance, at, [_joined(instance, each) for each in branches.each])
+    output = join_payload(joined, join_question(branches.fork, joined))
+    ended = [each.head for each in branches.each if each.state and each.head is not None]
+    when = max(head.row.time for head in (at.head, *ended)) * 1000
+    node, made = _stored(instance, at.history, JOIN, JOIN_OUTPUT, output, code, when)
+    tips = [head.commit for head in ended]
     return node, made, instance.threads.gathered(at.head.node, tips)
+
+
+def left_by(instance: Instance, made: Step) -> list[ThreadId]:
+    """Return the branches that a join leaves out."""
+    joined = parse_join(instance.store.get(made.output).payload)
+    return [each.thread for each in joined if each.status == LEFT]
 
 
 def _joined(instance: Instance, branch: BranchState) -> JoinedBranch:
@@ -345,18 +350,24 @@ def last_output(instance: Instance, head: Head) -> tuple[Hash | None, Any]:
 
 
 def _stored(
-    instance: Instance, history: History, role: str, type_hash: Hash, output: Any
+    instance: Instance,
+    history: History,
+    role: str,
+    type_hash: Hash,
+    output: Any,
+    code: Revision | None,
+    when: int | None = None,
 ) -> tuple[Hash, Step]:
-    """Store a StepNode that anybody would make the same."""
+    """Store a StepNode that anybody would make the same; with its time, `when` in Unix milliseconds, also its file."""
     store = instance.store
     with store.registering():
-        said = Detail("", context=history.head)
+        said = Detail("", context=history.head, code=code)
         step = Step(
             history.start_hash,
             history.prev,
             role,
-            store.draft(type_hash, output),
-            store.draft(said.type, said.payload()),
+            store.draft(type_hash, output, when),
+            store.draft(said.type, said.payload(), when),
             UWF,
         )
-        return store.draft(STEPNODE, step.payload()), step
+        return store.draft(STEPNODE, step.payload(), when), step

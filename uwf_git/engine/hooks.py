@@ -2,7 +2,8 @@
 
 Only config.yaml names hooks, so nothing from a store is run. A hook gets the thread's state as JSON on
 standard input, after the lock is released, so it may call `uwf`. Its output is discarded, its time limited,
-its failure only a warning. Sub-workflow threads run no hooks; their parent does.
+its failure only a warning. Sub-workflow threads run no hooks; their parent does. The end of a branch is its parent's
+business, so it runs none either.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ assert set(HOOK_EVENTS) == {WAITING, BUDGET, FAILED, COMPLETED, KILLED, PAUSED}
 
 def run_status_hook(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
     """Run the hook for a thread's new status. Failures that were not recorded run none."""
+    if _is_ended_branch(instance, thread):
+        return
     if found is not None and found.problem is not None:
         run_hook(instance, thread, FAILED, error=found.problem)
     elif status == WAITING and (found is None or found.next == USER):
@@ -45,6 +48,11 @@ def run_status_hook(instance: Instance, thread: ThreadId, status: str, found: Ou
             run_hook(instance, thread, FAILED, failed={"role": last.role, "agent": last.agent})
     elif status in (COMPLETED, KILLED):
         run_hook(instance, thread, status)
+
+
+def _is_ended_branch(instance: Instance, thread: ThreadId) -> bool:
+    head = instance.threads.head(thread)
+    return head.archive is not None and instance.threads.fork_of(head) is not None
 
 
 def run_hook(instance: Instance, thread: ThreadId, event: str, **more: Any) -> None:

@@ -12,7 +12,7 @@ from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.form import fill
 from uwf_git.engine.kit.format import render_frontmatter
 from uwf_git.engine.status import outlook, persons_role, raise_if_stuck
-from uwf_git.engine.step import Outcome, approved, run_outcome_hook, take_turn
+from uwf_git.engine.step import Outcome, approved, run_hooks_of, take_turn, tell_parents
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.instance import Instance
 from uwf_git.store.maintenance import maintain
@@ -69,6 +69,9 @@ def revoke(instance: Instance, thread: ThreadId, reason: str = "") -> Standing:
 
 
 def _told(instance: Instance, outcome: Outcome) -> Outcome:
+    joined: list[Outcome] = []
+    if outcome.done:
+        tell_parents(instance, outcome.position.head, joined)
     maintain(instance.store.repository, shared=instance.location.here)
-    run_outcome_hook(instance, outcome.thread, outcome.status, outcome.outlook)
+    run_hooks_of(instance, [outcome, *joined])
     return outcome

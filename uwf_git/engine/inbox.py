@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import Invalid, Usage, UwfError, Waiting
 from uwf_git.engine.budget import Budgets, pending, waiting
 from uwf_git.engine.conversation import CHOSEN, in_conversation, is_conversation
+from uwf_git.engine.fan_out import parents_of
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import human_turn, moved_on
 from uwf_git.engine.kit.form import FormField
@@ -24,7 +25,7 @@ from uwf_git.engine.status import (
 )
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
 from uwf_git.format.kinds import INTERRUPTED, SUBWORKFLOW, Detail, Step
-from uwf_git.format.types import ANSWER, APPROVAL, PERSON, REMARK, STEPNODE, USER
+from uwf_git.format.types import ANSWER, APPROVAL, FORK, PERSON, REMARK, STEPNODE, USER
 from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import fork_hint
@@ -39,7 +40,8 @@ QUESTION, BUDGET, ROLE = "question", "budget", "role"
 class Waits(NamedTuple):
     """A thread that waits for a person. `kind` is QUESTION, asked by `role`; BUDGET, which blocks `role`; or
     ROLE, where a person plays the `role`, with its `fields`, the `assignee` if one is named. `step` is the
-    thread's head, `since` in Unix seconds, `command` the command to run."""
+    thread's head, `since` in Unix seconds, `command` the command to run, `parent` the thread that waits for it if it is
+    a branch."""
 
     thread: ThreadId
     kind: str
@@ -56,11 +58,14 @@ class Waits(NamedTuple):
     assignee: str = ""
     fields: tuple[FormField, ...] = ()
     standing: Standing | None = None
+    parent: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """As JSON; `assignee` and `fields` belong to a ROLE, `approvals` to a gate."""
+        """As JSON; `assignee` and `fields` belong to a ROLE, `approvals` to a gate, `parent` to a branch."""
         value = {**self._asdict(), "options": list(self.options)}
-        del value["assignee"], value["fields"], value["standing"]
+        del value["assignee"], value["fields"], value["standing"], value["parent"]
+        if self.parent:
+            value["parent"] = self.parent
         if self.standing is not None:
             value["approvals"] = self.standing.as_json()
         if self.kind == ROLE:
@@ -84,7 +89,7 @@ def waiting_for_people(instance: Instance) -> list[Waits]:
         except UwfError:
             continue
         if waits is not None:
-            found.append(waits)
+            found.append(waits._replace(parent=min(parents_of(instance, head), default="")))
     asking = {each.thread for each in found}
     found = [each for each in found if instance.sessions.owner(SUBWORKFLOW, each.thread) not in asking]
     return sorted(found, key=lambda each: (each.since, each.thread))
@@ -97,6 +102,8 @@ def waits_of(instance: Instance, head: Head) -> Waits | None:
 
 def _of(instance: Instance, head: Head, budgets: Budgets, people: HumanRoles) -> Waits | None:
     row = head.row
+    if row.role == FORK:  # between a fork and its join, its branches ask
+        return None
     named = row.name or "", row.workflow or "", row.title or ""
     waits = Waits(head.thread, "", *named, "", "", (), "", head.updated, "", head.node)
     if row.asks:
@@ -176,6 +183,8 @@ def answer(
 
 
 def _instead_of_answer(instance: Instance, head: Head) -> str:
+    if head.row.role == FORK:
+        return f"its branches may: uwf thread show {head.thread}"
     waits = waits_of(instance, head)
     if waits is None:
         return f"to say something all the same: uwf thread say {head.thread} -m TEXT"
@@ -190,6 +199,11 @@ def continue_finished(instance: Instance, thread: ThreadId, text: str) -> Outcom
     end = instance.threads.head(thread)
     if end.archive is None:
         raise Invalid(f"thread {thread} has not ended", f"uwf thread step {thread}")
+    if end.row.role == FORK:
+        raise Invalid(
+            f"thread {thread} was {end.archive.status} before its branches were joined, and cannot go on without them",
+            f"go on before the fork: uwf thread fork {thread} --at {end.row.number - 1}",
+        )
     history = instance.threads.history(end)
     if history.workflow.resume is None and not end.row.asks:
         raise Usage(
@@ -248,10 +262,19 @@ def check_remarkable(instance: Instance, head: Head) -> None:
         raise Invalid(f"thread {thread} is {head.archive.status}", instance.threads.way_on(head))
     if in_conversation(instance, head):
         raise Invalid(f"thread {thread} is a conversation", f"uwf chat --resume {thread}")
+    if head.row.role == FORK:
+        raise Invalid(
+            f"thread {thread} waits for its branches, and nothing may stand between their fork and the join",
+            f"say it to a branch, uwf thread show {thread} lists them, or once they are joined",
+        )
     if head.row.asks:
         raise Waiting(f"thread {thread} waits for an answer", f"uwf thread answer {thread} -m TEXT")
     found = outlook(instance, head)
     raise_if_stuck(found, thread)
+    if found.next == FORK:
+        raise Waiting(
+            f"thread {thread} is about to fork", f"uwf thread step {thread}, then say it to a branch"
+        )
     if (standing := used_up(instance, head, found=found)) is not None:
         raise waiting(thread, standing)
 

@@ -1,13 +1,16 @@
-"""Relations between threads: a sub-workflow's thread belongs to its parent, a fork to the thread whose steps
-it shares."""
+"""Relations between threads: a sub-workflow's thread and a branch belong to their parent, a fork to the thread whose
+steps it shares."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import SUBWORKFLOW
+from uwf_git.format.types import BRANCH_START
+from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry, parted_from
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
@@ -15,15 +18,59 @@ from uwf_git.store.instance import Instance
 
 def parents(instance: Instance, heads: Sequence[Head]) -> dict[ThreadId, ThreadId]:
     """Map each child thread to its parent. Local children are known by their session; others once their last
-    step is part of the parent. Of forks that share it, the oldest is the parent. Reads no node."""
+    step is part of the parent; branches by the fork that they stand on. Of forks that share it, the oldest is the
+    parent. Reads no node."""
     merged = _merged(instance)
     owners = instance.sessions.owners(SUBWORKFLOW, (head.thread for head in heads))
+    forks = _Forks(instance)
     found: dict[ThreadId, ThreadId] = {}
     for head in heads:
-        owner = owners.get(head.thread) or merged.get(head.commit.raw, head.thread)
+        owner = owners.get(head.thread) or forks.parent(head) or merged.get(head.commit.raw, head.thread)
         if owner != head.thread:
             found[head.thread] = ThreadId(owner)
     return {child: parent for child, parent in found.items() if not _within(found, child)}
+
+
+def parent_of_branch(instance: Instance, fork: Oid) -> ThreadId | None:
+    """Return the oldest thread that has the commit of a fork, None if none here has it."""
+    return _Forks(instance).thread_with(fork)
+
+
+class _Forks:
+    """The threads that have the forks of branches."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._starts: frozenset[str] | None = None
+        self._threads: dict[Oid, ThreadId | None] = {}
+        self._by_start: dict[str, list[Head]] | None = None
+
+    def parent(self, head: Head) -> ThreadId | None:
+        if self._starts is None:
+            self._starts = frozenset(self._instance.store.index.hashes_of_type(BRANCH_START))
+        if head.row.start not in self._starts or (found := self._instance.threads.fork_of(head)) is None:
+            return None
+        if found[0] not in self._threads:
+            self._threads[found[0]] = self.thread_with(found[0])
+        return self._threads[found[0]]
+
+    def thread_with(self, fork: Oid) -> ThreadId | None:
+        row = self._instance.store.index_commit(fork)
+        for head in self._of_start(row.start or row.node):
+            own = takewhile(
+                lambda each: each.number >= row.number, ancestry(self._instance.store, head.commit)
+            )
+            if any(each.oid == fork.raw for each in own):
+                return head.thread
+        return None
+
+    def _of_start(self, start: str) -> list[Head]:
+        if self._by_start is None:
+            self._by_start = {}
+            heads = (each for each in self._instance.threads.all(archived=True) if isinstance(each, Head))
+            for head in sorted(heads):
+                self._by_start.setdefault(head.row.start or head.row.node, []).append(head)
+        return self._by_start.get(start, [])
 
 
 def _merged(instance: Instance) -> dict[bytes, ThreadId]:
@@ -54,8 +101,8 @@ def _within(parents: dict[ThreadId, ThreadId], child: ThreadId) -> bool:
 
 class RelatedThread(NamedTuple):
     """A thread in the tree of its relatives. `how`: "fork", "other side" of a divergence, "goes on" from an
-    end, "child" of a step, or "" for the root. `at` is the number of the last shared step, or of the child's
-    step; None while in progress. `below`: oldest first."""
+    end, "child" of a step, "branch" of a fork, or "" for the root. `at` is the number of the last shared step, or of
+    the child's step or the fork; None while in progress. `below`: oldest first."""
 
     head: Head
     how: str
@@ -71,7 +118,8 @@ def kin(
     instance: Instance, head: Head, rows: Sequence[CommitRow]
 ) -> tuple[ThreadId | None, RelatedThread, int]:
     """Return the parent thread, if any, the tree of threads that share this one's start, with its
-    sub-workflows, and how many were omitted. `rows` are its own, oldest first. Damaged threads are omitted.
+    sub-workflows and branches, and how many were omitted. `rows` are its own, oldest first. Damaged threads are
+    omitted.
     """
     heads = [each for each in instance.threads.all(archived=True) if isinstance(each, Head)]
     above = parents(instance, heads)
@@ -95,9 +143,10 @@ def kin(
     did = {row.merged: row.number for row in rows if row.kind == "step" and row.merged is not None}
     below: dict[ThreadId, list[RelatedThread]] = {}
     for each in reversed(children[:FAMILY]):
-        below.setdefault(head.thread, []).insert(
-            0, RelatedThread(each, "child", did.get(each.commit.raw), ())
-        )
+        how, at = "child", did.get(each.commit.raw)
+        if (branch := instance.threads.fork_of(each)) is not None:
+            how, at = "branch", instance.store.index_commit(branch[0]).number
+        below.setdefault(head.thread, []).insert(0, RelatedThread(each, how, at, ()))
     for each in reversed(family):
         made = RelatedThread(each, "", None, tuple(below.get(each.thread, ())))
         if (link := origin.get(each.thread)) is not None:

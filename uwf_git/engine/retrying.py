@@ -1,18 +1,26 @@
 """Trying a failed step again, as its role says, and the agent that stands in for a throttled one.
 
 Tries are counted by the failed attempts on the thread's head, so a count survives the process.
+
+Until when an agent is throttled is noted in `<storage root>/throttled/<digest of its command>`. Branches of all threads
+of the machine wait for that time instead of asking the provider.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from uwf_git.base.errors import AgentFailed, Throttled, UwfError
 from uwf_git.base.text import duration
 from uwf_git.config.known_agents import PLUGIN, asks_no_model, shipped
 from uwf_git.config.resolve import known_agent
 from uwf_git.format.kinds import ENDED_BY_USER, THROTTLED
+from uwf_git.store.private import read_private, write_private
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
@@ -25,6 +33,7 @@ PATIENCE = 300.0
 """Seconds that a step waits at most between two tries, unless it is told to wait for the provider."""
 FOREVER = float("inf")
 _LONGEST_BACKOFF = 3600.0
+_UNTOLD_PAUSE = 10.0  # seconds that branches spare a provider that doesn't say when
 _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 1800.0  # seconds between two tries at a provider that doesn't say when
 
 
@@ -91,6 +100,40 @@ def _stands_in_next(made: Sequence[FailedAttempt]) -> bool:
 
 def _until_reset(attempt: FailedAttempt) -> float | None:
     return None if attempt.resets_at is None else max(0.0, attempt.resets_at - time.time())
+
+
+def note_throttled(instance: Instance, command: Sequence[str], throttled: Throttled) -> None:
+    """Note that an agent's command is throttled. Best effort."""
+    until = time.time() + (_UNTOLD_PAUSE if throttled.after is None else throttled.after)
+    if until > _throttled_until(instance, command):
+        with contextlib.suppress(OSError, UwfError):
+            write_private(_note(instance, command), f"{until:.0f}".encode(), "cannot note a throttled agent")
+
+
+def spare(instance: Instance, thread: ThreadId, command: Sequence[str], name: str, role: Role | None) -> None:
+    """Wait until an agent that branches ask is no longer throttled. Raises AgentFailed, throttled, if that is more than
+    PATIENCE away or another agent stands in."""
+    wait = _throttled_until(instance, command) - time.time()
+    if wait <= 0:
+        return
+    error = AgentFailed(f"{name} is throttled, as another step was told", f"later: uwf thread run {thread}")
+    error.throttled = Throttled(name, wait)
+    if wait > PATIENCE or (role is not None and stand_in(instance, role) is not None):
+        raise error
+    instance.warn(told(thread, wait, error.message))
+    pause(wait)
+
+
+def _throttled_until(instance: Instance, command: Sequence[str]) -> float:
+    try:
+        return float(read_private(_note(instance, command)))
+    except (OSError, ValueError):
+        return 0.0
+
+
+def _note(instance: Instance, command: Sequence[str]) -> Path:
+    digest = hashlib.sha256("\0".join(command).encode("utf-8", "surrogateescape")).hexdigest()
+    return instance.location.root / "throttled" / digest[:32]
 
 
 def pause(seconds: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from uwf_git.base.text import iso
+from uwf_git.engine.branch_states import branch_value, joining_value, waits_for_join
 from uwf_git.engine.conversation import in_conversation, is_conversation
 from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.pause import pause_of
@@ -90,7 +91,9 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
 
 
 def _sides(instance: Instance, head: Head) -> dict[str, Any]:
-    value: dict[str, Any] = {}
+    value = branch_value(instance, head)
+    if waits_for_join(head):
+        value |= joining_value(instance, head)
     if link := link_of(instance.store, head.thread):
         value |= link_value(instance, link)
     if others := parted(instance.store, head.thread):

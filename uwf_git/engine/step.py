@@ -53,7 +53,16 @@ from uwf_git.engine.performer import (
     reported,
     run_command_of,
 )
-from uwf_git.engine.retrying import PATIENCE, pause, pause_before_retry, stand_in_now, told
+from uwf_git.engine.reservations import reserved
+from uwf_git.engine.retrying import (
+    PATIENCE,
+    note_throttled,
+    pause,
+    pause_before_retry,
+    spare,
+    stand_in_now,
+    told,
+)
 from uwf_git.engine.slots import agent_slot
 from uwf_git.engine.status import (
     COMPLETED,
@@ -70,7 +79,7 @@ from uwf_git.engine.status import (
     resting,
     standing_of,
 )
-from uwf_git.format.fan_out import JOINED_WITHOUT
+from uwf_git.format.fan_out import JOINED_WITHOUT, PARENT_KILLED
 from uwf_git.format.ids import Hash, ThreadId, fork_id
 from uwf_git.format.kinds import (
     ENDED_BY_USER,
@@ -203,15 +212,17 @@ def step(
     its last round is killed without a step. Moves `refs/uwf/threads/<ULID>`, or `refs/uwf/attempts/<ULID>` if
     the step failed. Raises Busy, Waiting, Paused, Killed, AgentFailed, HeadMoved, NoTransition, Usage if no
     agent plays the role, Absent if a person must, Invalid for a thread that has ended."""
+    joined: list[Outcome] = []
     while True:
         try:
-            outcome = step_without_hooks(instance, thread, agent, cwd, on_stderr, files)
+            outcome = step_without_hooks(instance, thread, agent, cwd, on_stderr, files, joined=joined)
             break
         except AgentFailed as error:
             wait = pause_before_retry(instance, thread, patience)
             if wait is None:
-                _drop_branch(instance, thread, error)
+                _drop_branch(instance, thread, error, joined)
                 run_outcome_hook(instance, thread, FAILED)
+                run_hooks_of(instance, joined)
                 raise
             instance.warn(told(thread, wait, error.message))
             pause(wait)
@@ -219,6 +230,7 @@ def step(
             _call(instance, thread, absent)
             raise
     run_outcome_hook(instance, thread, outcome.status, outcome.outlook)
+    run_hooks_of(instance, joined)
     return outcome
 
 
@@ -231,9 +243,11 @@ def step_without_hooks(
     files: str = "",
     joining: bool = False,
     wait: float = PROBE_SECONDS,
+    joined: list[Outcome] | None = None,
 ) -> Outcome:
     """Make a step as `step`, without hooks and other tries. With `joining`, only a join is made, if another process
-    lets go of the thread within `wait` seconds."""
+    lets go of the thread within `wait` seconds. The outcomes of joins that the end of this thread allows are added to
+    `joined`."""
     typed = None if joining else typed_answer(instance, thread, agent)
     with log.about(thread=thread, role=None), contextlib.ExitStack() as stack:
         with telling_loss(typed):
@@ -282,7 +296,7 @@ def step_without_hooks(
             by = typed.agent if typed is not None else agent
             outcome = take_turn(instance, at, found, lock, by, cwd, on_stderr, files)
     if outcome.done:
-        _tell_parents(instance, outcome.position.head)
+        tell_parents(instance, outcome.position.head, joined)
     maintain(instance.store.repository, shared=instance.location.here)
     return outcome
 
@@ -334,15 +348,20 @@ def take_turn(
 def _fanned_out(instance: Instance, at: Position, found: Outlook) -> Outcome:
     """Fork or join, and end the thread if that ends it."""
     from uwf_git.engine import fan_out
+    from uwf_git.engine.fan_out_code import advance
 
     if found.next == FORK:
+        standing = budget_before(instance, at.head, FORK)
+        if standing is not None and standing.reached is not None:
+            raise budget.waiting(at.head.thread, standing)
         at = append_step(instance, at, *fan_out.fork(instance, at))
         fan_out.begin_branches(instance, at)
         return outcome_of(instance, at, outlook(instance, *at), FORK)
     fan_out.begin_branches(instance, at)  # those that a killed process did not begin
-    left = [each.thread for each in fan_out.branches_at(instance, at.head).open]
     node, made, tips = fan_out.join(instance, at)
+    left = fan_out.left_by(instance, made)
     at = append_step(instance, at, node, made, merged=tips)
+    advance(instance, at)
     found = outlook(instance, *at)
     if found.next == END:
         at = at._replace(head=_end(instance, at.head, *_ending(found)))
@@ -376,12 +395,13 @@ def _raise_if_joined(instance: Instance, at: Position) -> None:
 
     if is_joined(instance, at.head):
         head = _end(instance, at.head, KILLED, JOINED_WITHOUT)
+        _end_branches(instance, head)
         raise Killed(
             f"branch {head.thread} ended, its fork is {JOINED_WITHOUT} it", instance.threads.way_on(head)
         )
 
 
-def _drop_branch(instance: Instance, thread: ThreadId, error: AgentFailed) -> None:
+def _drop_branch(instance: Instance, thread: ThreadId, error: AgentFailed, joined: list[Outcome]) -> None:
     """End a branch whose step failed, if its fork wants no other try."""
     with contextlib.suppress(UwfError):
         head = instance.threads.active_head(thread)
@@ -393,22 +413,41 @@ def _drop_branch(instance: Instance, thread: ThreadId, error: AgentFailed) -> No
             return
         with instance.locks.hold(thread, wait=_PATIENCE):
             ended = _end(instance, instance.threads.active_head(thread), FAILED, error.message)
-        _tell_parents(instance, ended)
+        tell_parents(instance, ended, joined)
 
 
-def _tell_parents(instance: Instance, head: Head) -> None:
-    """Join the threads that waited for a branch that has ended, if it was the last that they need. No lock of theirs is
-    held here."""
+def tell_parents(instance: Instance, head: Head, joined: list[Outcome] | None = None) -> None:
+    """Join the threads that waited for a branch that has ended, if it was the last that they need; add the outcomes to
+    `joined`. No lock of theirs is held here."""
     if head.row.start is None or branch_of(instance.store, head.row.start) is None:
         return
     from uwf_git.engine.fan_out import is_joinable, parents_of
 
     for parent in parents_of(instance, head):
         try:
-            if is_joinable(instance, instance.threads.active_head(parent)):
-                step_without_hooks(instance, parent, joining=True, wait=_PATIENCE)
+            if is_joinable(instance, instance.threads.active_head(parent), head.thread):
+                outcome = step_without_hooks(instance, parent, joining=True, wait=_PATIENCE, joined=joined)
+                if joined is not None:
+                    joined.append(outcome)
         except (Busy, HeadMoved, Waiting, Invalid) as error:
             log.info("W6S2H8ND", "leaves the join to another: {why}", thread=parent, why=error.message)
+
+
+def run_hooks_of(instance: Instance, outcomes: Sequence[Outcome]) -> None:
+    for each in outcomes:
+        run_outcome_hook(instance, each.thread, each.status, each.outlook)
+
+
+def _end_branches(instance: Instance, head: Head) -> None:
+    """End the branches of a thread that was ended before their join, if no other thread waits for them."""
+    if head.row.role != FORK:
+        return
+    from uwf_git.engine.fan_out import branches_at, parents_of
+
+    for each in branches_at(instance, head).open:
+        if each.head is not None and not parents_of(instance, each.head):
+            with contextlib.suppress(UwfError):
+                kill(instance, each.thread, PARENT_KILLED)
 
 
 def _end_left(instance: Instance, branches: Sequence[ThreadId]) -> None:
@@ -505,9 +544,12 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
             head = _end(instance, head, KILLED, reason)
     finally:
         instance.runs.clear_interrupt(thread)
-    if reason != JOINED_WITHOUT:
-        _tell_parents(instance, head)
+    _end_branches(instance, head)
+    joined: list[Outcome] = []
+    if reason not in (JOINED_WITHOUT, PARENT_KILLED):
+        tell_parents(instance, head, joined)
     run_outcome_hook(instance, thread, KILLED)
+    run_hooks_of(instance, joined)
     return head
 
 
@@ -662,10 +704,12 @@ class _Run:
         self._files = files
         self._is_mine = is_mine
         self._workspace: StepWorkspace | None = None
+        self._held = contextlib.ExitStack()
 
     def do(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> Position:
         try:
-            return self._done(agent, cwd, lock)
+            with self._held:
+                return self._done(agent, cwd, lock)
         except StoreUnwritable as error:
             if (report := self._report()) is not None:
                 error.hint = f"{error.hint}, then step again: what {report.agent} answered is kept"
@@ -850,6 +894,12 @@ class _Run:
             timeout=config.timeout,
         )
         try:
+            if history.start.branch is not None:
+                try:
+                    spare(instance, self._thread, order.command, name, role)
+                except AgentFailed as error:
+                    return AgentResult(error=error, agent=name)
+            self._held.enter_context(reserved(instance, self._at.head, config.command))
             with agent_slot(instance, config.command):
                 if performer is None:
                     return run_command_of(instance, self._at, config, order, folder, lock, self._on_stderr)
@@ -901,6 +951,7 @@ class _Run:
     def _workspace_at(self, cwd: Path | None = None) -> StepWorkspace | None:
         types = {self._instance.store.get(step.detail).type for step in self._at.history.steps[-_LOOKED_AT:]}
         has_code = any(each in WITH_CODE or not is_kind(each, "detail") for each in types)
+        has_code = has_code or self._at.history.start.branch is not None  # it begins at its fork's
         if not has_code and not Notes(self._instance.store.repository.private).any():
             return None
         from uwf_git.workspaces.step_workspace import workspace_of
@@ -937,6 +988,8 @@ class _Run:
             "0FH0299A", "{agent} failed: {error}", agent=made.agent, error=failure.message, hint=failure.hint
         )
         self._keep(made, failure)
+        if failure.throttled is not None and self._order is not None:
+            note_throttled(self._instance, self._order.command, failure.throttled)
         redact = self._instance.redactor.text
         failure.message, failure.hint = redact(failure.message)[0], redact(failure.hint)[0]
         return failure

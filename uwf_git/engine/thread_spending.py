@@ -1,35 +1,42 @@
-"""The spending of threads: the sum over their steps, their sub-workflows' steps and their failed attempts.
-The sum up to a head never changes, so the index caches it."""
+"""The spending of threads: the sum over their steps, their sub-workflows' and branches' steps, and failed attempts.
+
+The sum over the StepNodes up to a head never changes, so the index caches it; a join names the last StepNode of each
+branch. Failed attempts, and branches that run or were left out of a join, are read from their refs each time.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.config.known_agents import asks_no_model
 from uwf_git.engine import spending
 from uwf_git.engine.calls import is_call
+from uwf_git.engine.forks import branches_of
 from uwf_git.engine.spending import DEEPEST, ModelUsage, Run, Tokens, Totals, together
+from uwf_git.format.fan_out import LEFT, JoinedBranch, parse_join
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import EXTRACT, SUBWORKFLOW, StepContext, TurnRecord, parse_start
-from uwf_git.format.types import USER, is_kind
+from uwf_git.format.kinds import EXTRACT, SUBWORKFLOW, StepContext, TurnRecord, parse_start, parse_step
+from uwf_git.format.types import FORK, JOIN, USER, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, PastStep
 from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
     from uwf_git.format.kinds import Detail
+    from uwf_git.store.attempts import FailedAttempt
 
 
 class Account(NamedTuple):
     """A thread's spending up to a head. `raised` has the raised limits, each with the step whose detail has
-    it."""
+    it; `joins` are the joins of its branches, of theirs, and of its sub-workflows' branches."""
 
     spent: Totals
     raised: Mapping[str, tuple[float, Hash]]
+    joins: tuple[Hash, ...] = ()
 
 
 def runs(instance: Instance, head: Head) -> list[Run]:
@@ -120,8 +127,7 @@ class _CachedRuns:
         told = []
         for each in self._instance.attempts.all(thread):
             spent = _spent(self._instance, each.detail, each.agent, attempt=True)
-            name = f"{each.hash} {each.number}"  # two identical failures are one node
-            told.append([name, each.prev, each.role, each.agent, each.time, *_own(spent)])
+            told.append([_attempt_id(each), each.prev, each.role, each.agent, each.time, *_own(spent)])
         return told
 
 
@@ -139,43 +145,91 @@ def _spent_again(steps: int, attempts: int, own: Sequence[Any]) -> Totals:
     return Totals(steps, attempts, seconds, unmetered, each)
 
 
-def nested(instance: Instance, head: Head) -> list[Run]:
-    """Return the spending of sub-workflow steps, each with its parent step's number and role."""
-    found: list[Run] = []
-    for number, (_, step, _) in enumerate(_steps_to(instance, head.node), 1):
-        if _is_child(instance, step.detail):
-            found += _nested(instance, step.detail, head.thread, number, step.role, 0)
-    return found
+def nested(instance: Instance, head: Head, known: Container[str] = ()) -> list[Run]:
+    """Return the spending of sub-workflow steps, each with its parent step's number and role, and that of branches,
+    with the number of their join. Runs whose id is `known` are left out."""
+    return [*_nested(instance, head, head.node, _Place(head.thread, "", known), 0)]
+
+
+class _Place(NamedTuple):
+    """To which thread and workflow nested runs belong, and to which of its steps once that is known."""
+
+    thread: str
+    workflow: str
+    known: Container[str]
+    number: int = 0
+    role: str = ""
+    counts: bool = True
 
 
 def spent_on(instance: Instance, steps: Iterable[StepContext]) -> dict[Hash, Totals]:
-    """Return each step's spending. A sub-workflow's step includes its thread's steps, and counts once."""
+    """Return each step's spending. A sub-workflow's step includes its thread's steps, a join its branches; each counts
+    once."""
     found: dict[Hash, Totals] = {}
     for step in steps:
         if step.role == USER:
             found[step.hash] = Totals()
         elif _is_child(instance, step.detail):
             found[step.hash] = _account_at(instance, step.detail, 1).spent._replace(steps=1)
+        elif step.role == JOIN:
+            spent, joins = _spent_at_join(instance, step.hash, 1)
+            found[step.hash] = together([spent, *_missing_at(instance, joins, DEEPEST)])._replace(steps=1)
         else:
             found[step.hash] = _spent(instance, step.detail, step.agent)
     return found
 
 
-def _nested(instance: Instance, last: Hash, thread: str, number: int, role: str, depth: int) -> Iterator[Run]:
+def _nested(instance: Instance, head: Head | None, node: Hash, place: _Place, depth: int) -> Iterator[Run]:
+    """Yield the runs within the steps up to a node; its own too if `place` has a number. `head` is None for a
+    sub-workflow."""
     if depth > DEEPEST:
         return
-    workflow = ""
-    for node, step, time in _steps_to(instance, last):
-        if not workflow:
-            start = parse_start(instance.store.get(step.start).payload)
-            workflow = instance.registry.workflow(start.workflow).name
-        if step.role == USER:
-            continue
+    number = 0
+    for number, (hash_, step, time) in enumerate(_steps_to(instance, node), 1):
+        at = place if place.number else place._replace(number=number)
         if _is_child(instance, step.detail):
-            yield from _nested(instance, step.detail, thread, number, role, depth + 1)
+            inner = at._replace(role=at.role or step.role, counts=False)
+            yield from _nested(instance, None, step.detail, _named(instance, inner, step.detail), depth + 1)
             continue
-        spent = _spent(instance, step.detail, step.agent)._replace(steps=0)
-        yield Run(node, thread, workflow, number, role, step.agent, time // 1000, spent)
+        if place.number and step.role != USER and hash_ not in place.known:
+            spent = _spent(instance, step.detail, step.agent)._replace(steps=int(place.counts))
+            role = place.role or step.role
+            yield Run(hash_, at.thread, at.workflow, at.number, role, step.agent, time // 1000, spent)
+        if step.role == JOIN:
+            joined = _joined_at(instance, hash_)
+            left = instance.threads.heads([each.thread for each in joined if each.status == LEFT])
+            for each in joined:
+                last = left[each.thread].node if each.thread in left else each.step
+                yield from _of_branch(instance, left.get(each.thread), each.thread, last, at, depth)
+    if head is not None and (branches := branches_of(instance, head)):
+        at = place if place.number else place._replace(number=number + 1)
+        for thread, branch in instance.threads.heads(branches).items():
+            yield from _of_branch(instance, branch, thread, branch.node, at, depth)
+
+
+def _of_branch(
+    instance: Instance, head: Head | None, thread: ThreadId, last: Hash | None, place: _Place, depth: int
+) -> Iterator[Run]:
+    if last is not None:
+        place = _named(instance, place, last)
+        yield from _nested(instance, head, last, place, depth + 1)
+    for each in instance.attempts.all(thread):
+        name = _attempt_id(each)
+        if name not in place.known:
+            spent = _spent(instance, each.detail, each.agent, attempt=True)
+            role = place.role or each.role
+            yield Run(name, place.thread, place.workflow, place.number, role, each.agent, each.time, spent)
+
+
+def _named(instance: Instance, place: _Place, node: Hash) -> _Place:
+    content = instance.store.get(node)
+    start = parse_step(content.payload).start if is_kind(content.type, "step") else node
+    workflow = parse_start(instance.store.get(start).payload).workflow
+    return place._replace(workflow=instance.registry.workflow(workflow).name)
+
+
+def _attempt_id(attempt: FailedAttempt) -> str:
+    return f"{attempt.hash} {attempt.number}"  # two identical failures are one node
 
 
 def _steps_to(instance: Instance, node: Hash) -> list[PastStep]:
@@ -216,9 +270,58 @@ def _counted(turn: TurnRecord) -> TurnRecord:
 
 
 def account(instance: Instance, head: Head) -> Account:
-    """Return a thread's spending, including failed attempts and sub-workflows. Cached."""
+    """Return a thread's spending, including failed attempts, sub-workflows, and branches: joined ones up to the join,
+    those it waits for up to now. Branches that are not here are missing."""
     steps = _account_at(instance, head.node, 0)
-    return steps._replace(spent=together((steps.spent, _spent_on_attempts(instance, head.thread))))
+    parts = [steps.spent, _spent_on_attempts(instance, head.thread)]
+    parts += _spent_beside(instance, head, steps.joins, DEEPEST)
+    return steps._replace(spent=together(parts))
+
+
+def spent_on_branches(instance: Instance, head: Head) -> dict[ThreadId, tuple[Head, Totals]]:
+    """Return the head and the spending of each branch that a thread waits for, except those that are not here."""
+    return _spent_by_each(instance, branches_of(instance, head), DEEPEST)
+
+
+def _spent_beside(instance: Instance, head: Head, joins: Iterable[Hash], deepest: int) -> list[Totals]:
+    """Return what no StepNode up to a head has: what its joins lack, and the branches that it waits for."""
+    waited_for = _spent_by_each(instance, branches_of(instance, head), deepest)
+    return [*_missing_at(instance, joins, deepest), *(spent for _, spent in waited_for.values())]
+
+
+def _missing_at(instance: Instance, joins: Iterable[Hash], deepest: int) -> list[Totals]:
+    """Return what joins don't name: failed attempts of joined branches, and all of those that were left out."""
+    joined, left = list[ThreadId](), list[ThreadId]()
+    for join in joins:
+        for each in _joined_at(instance, join):
+            (left if each.status == LEFT else joined).append(each.thread)
+    tips = instance.attempts.tips(joined) if joined else {}
+    found = [_spent_on_attempts(instance, thread, tip) for thread, tip in tips.items()]
+    return [*found, *(spent for _, spent in _spent_by_each(instance, left, deepest).values())]
+
+
+def _spent_by_each(
+    instance: Instance, threads: Sequence[ThreadId], deepest: int
+) -> dict[ThreadId, tuple[Head, Totals]]:
+    if not threads or not deepest:
+        return {}
+    heads = instance.threads.heads(threads)
+    tips = instance.attempts.tips([*heads])
+    known = instance.store.index.spent_at([head.node for head in heads.values() if head.row.number])
+    found: dict[ThreadId, tuple[Head, Totals]] = {}
+    for thread, head in heads.items():
+        steps = Account(Totals(), {}) if not head.row.number else _read(known.get(head.node))
+        steps = steps or _account_at(instance, head.node, 0)
+        parts = [steps.spent, *_spent_beside(instance, head, steps.joins, deepest - 1)]
+        if thread in tips:
+            parts.append(_spent_on_attempts(instance, thread, tips[thread]))
+        found[thread] = head, together(parts)
+    return found
+
+
+def _joined_at(instance: Instance, join: Hash) -> tuple[JoinedBranch, ...]:
+    output = parse_step(instance.store.get(join).payload).output
+    return parse_join(instance.store.get(output).payload)
 
 
 def spent_by_all(instance: Instance, heads: Iterable[Head]) -> dict[ThreadId, Totals]:
@@ -234,7 +337,7 @@ def spent_by_all(instance: Instance, heads: Iterable[Head]) -> dict[ThreadId, To
         told = _read(known.get(head.node)) if head.row.number else Account(Totals(), {})
         tried = _read(known.get(tip.hex())) if tip else Account(Totals(), {})
         with contextlib.suppress(UwfError):
-            if told is None or tried is None:
+            if told is None or tried is None or told.joins or head.row.role == FORK:
                 found[head.thread] = account(instance, head).spent
             else:
                 found[head.thread] = together((told.spent, tried.spent)) if tip else told.spent
@@ -253,25 +356,39 @@ def _account_at(instance: Instance, node: Hash, depth: int) -> Account:
         newer.append(past)
     parts = [known.spent] if known else []
     raised = dict(known.raised) if known else {}
+    joins = list(known.joins) if known else []
     turns: _Turns = {}
     for hash_, step, _ in reversed(newer):
         if _is_child(instance, step.detail):
             if depth < DEEPEST:
-                parts.append(_account_at(instance, step.detail, depth + 1).spent._replace(steps=1))
+                child = _account_at(instance, step.detail, depth + 1)
+                parts.append(child.spent._replace(steps=1))
+                joins += child.joins
             continue
+        if step.role == JOIN and depth < DEEPEST:
+            branches, within = _spent_at_join(instance, hash_, depth + 1)
+            parts.append(branches)
+            joins += within
         if step.role != USER:
             parts.append(_spent(instance, step.detail, step.agent, known=turns))
         detail = instance.store.detail(step.detail)
         if detail is not None and detail.budget:
             raised.update({key: (value, hash_) for key, value in detail.budget.items()})
-    found = Account(together(parts), raised)
+    found = Account(together(parts), raised, tuple(joins))
     if newer:
         index.set_spent(node, _written(found))
     return found
 
 
-def _spent_on_attempts(instance: Instance, thread: ThreadId) -> Totals:
-    tip = instance.attempts.tip(thread)
+def _spent_at_join(instance: Instance, join: Hash, depth: int) -> tuple[Totals, list[Hash]]:
+    """Return what the steps of joined branches have spent, and the joins: this one and those within them."""
+    lasts = [each.step for each in _joined_at(instance, join) if each.step is not None]
+    accounts = [_account_at(instance, last, depth) for last in lasts]
+    return together(each.spent for each in accounts), [join, *(at for each in accounts for at in each.joins)]
+
+
+def _spent_on_attempts(instance: Instance, thread: ThreadId, tip: Oid | None = None) -> Totals:
+    tip = tip or instance.attempts.tip(thread)
     if tip is None:
         return Totals()
     index = instance.store.index
@@ -286,17 +403,17 @@ def _spent_on_attempts(instance: Instance, thread: ThreadId) -> Totals:
 
 def _written(account: Account) -> str:
     *counts, lines = account.spent
-    return json.dumps(
-        [*counts, [[line.model, *line.tokens, line.reported] for line in lines], account.raised]
-    )
+    told = [*counts, [[line.model, *line.tokens, line.reported] for line in lines], account.raised]
+    return json.dumps([*told, account.joins] if account.joins else told)
 
 
 def _read(text: str | None) -> Account | None:
     if text is None:
         return None
-    steps, attempts, seconds, unmetered, lines, raised = json.loads(text)
+    steps, attempts, seconds, unmetered, lines, raised, *joins = json.loads(text)
     each = tuple(ModelUsage(line[0], Tokens(*line[1:4]), line[4]) for line in lines)
     return Account(
         Totals(steps, attempts, seconds, unmetered, each),
         {key: (value, Hash(step)) for key, (value, step) in raised.items()},
+        tuple(map(Hash, joins[0])) if joins else (),
     )

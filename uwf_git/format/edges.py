@@ -65,6 +65,11 @@ class FanOut(NamedTuple):
         return tuple(dict.fromkeys(filter(None, found)))
 
     @property
+    def label(self) -> str:
+        """What it fans out over, in words: `each file`."""
+        return f"each {self.name}"
+
+    @property
     def ends(self) -> tuple[str, ...]:
         """The roles of the join: an edge to one of them ends a branch."""
         return tuple(dict.fromkeys(edge.role for edge in self.join))
@@ -88,6 +93,13 @@ class Transition(NamedTuple):
     def targets(self) -> tuple[str, ...]:
         """The roles that it leads to: its own; of a fan-out those of its branches, then those of its join."""
         return (self.role,) if self.fan_out is None else (*self.fan_out.roles, *self.fan_out.ends)
+
+    @property
+    def leads_to(self) -> str:
+        """Its role in words; of a fan-out the roles and workflows of its branches: `each file: fixer`."""
+        if self.fan_out is None:
+            return self.role
+        return f"{self.fan_out.label}: {', '.join((*self.fan_out.roles, *self.fan_out.workflows))}"
 
 
 def parse_edges(edges: Any) -> tuple[Transition, ...]:
@@ -116,7 +128,7 @@ def _parse_edge(edge: Any, condition: str | None, status: str | None) -> Transit
 
 def _parse_fan_out(payload: Any) -> FanOut:
     join = (Transition(each["role"], each["condition"], None, each.get("prompt")) for each in payload["join"])
-    items = payload["items"]
+    items = payload.get("items", ())
     if "branches" in payload:
         items = tuple(FixedBranch(**each) for each in payload["branches"])
     elif isinstance(items, list):

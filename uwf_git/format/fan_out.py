@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
-from uwf_git.format.ids import Hash, ThreadId, derived_id
+from uwf_git.format.ids import Hash, ThreadId, derived_id, milliseconds_of
+from uwf_git.format.types import SUSPEND
 
 MOST_BRANCHES = 10_000
 DEFAULT_MOST = 200
@@ -23,6 +24,7 @@ COMPLETED, FAILED, KILLED, LEFT = "completed", "failed", "killed", "left"
 """How a branch stood at the join; `left`: it had not ended."""
 JOINED_WITHOUT = "joined without"
 """Why a branch is killed that had not ended at the join."""
+PARENT_KILLED = "its parent was killed"
 
 
 class Branch(NamedTuple):
@@ -105,28 +107,49 @@ class Fork(NamedTuple):
         return payload
 
 
+class Conflict(NamedTuple):
+    """The code of a branch, a commit, that does not merge with that of the branches before it: at these paths. `text`
+    has the beginning of the conflicting lines, for agents and people."""
+
+    commit: str
+    paths: tuple[str, ...]
+    text: str = ""
+
+    def payload(self) -> dict[str, Any]:
+        return {"commit": self.commit, "paths": list(self.paths), "text": self.text}
+
+
 class JoinedBranch(NamedTuple):
     """A branch at its join. `output` is that of its last step by a role, None without one; `step` its last StepNode,
-    None without steps, or if it is LEFT; `reason` why it failed or was killed."""
+    None without steps, or if it is LEFT; `reason` why it failed or was killed; `conflict` why its code is not in that
+    of the join."""
 
     status: str
     thread: ThreadId
     step: Hash | None = None
     output: Any = None
     reason: str = ""
+    conflict: Conflict | None = None
 
     def payload(self) -> dict[str, Any]:
         payload: dict[str, Any] = {
             "status": self.status, "thread": self.thread, "step": self.step, "output": self.output,
         }  # fmt: skip
-        return {**payload, "reason": self.reason} if self.reason else payload
+        if self.reason:
+            payload["reason"] = self.reason
+        if self.conflict is not None:
+            payload["conflict"] = self.conflict.payload()
+        return payload
 
 
-def join_payload(branches: Sequence[JoinedBranch]) -> dict[str, Any]:
-    """Return the payload of a Join."""
+def join_payload(branches: Sequence[JoinedBranch], question: str = "") -> dict[str, Any]:
+    """Return the payload of a Join. A `question` asks a person."""
     completed = sum(each.status == COMPLETED for each in branches)
     summary = f"{completed} of {_branches(len(branches))} completed"
-    return {"summary": summary, "branches": [each.payload() for each in branches]}
+    if conflicts := sum(each.conflict is not None for each in branches):
+        summary += f", the code of {conflicts} conflicts"
+    payload: dict[str, Any] = {"summary": summary, "branches": [each.payload() for each in branches]}
+    return {**payload, "$status": SUSPEND, "question": question} if question else payload
 
 
 def _branches(number: int) -> str:
@@ -139,8 +162,22 @@ def branch_id(fork: str, when: int, position: int) -> ThreadId:
     return derived_id(when * 1000 + position, f"uwf branch {fork} {position}")
 
 
+def branch_index(fork: str, when: int, thread: ThreadId) -> int | None:
+    """Return the index of a fork's branch by its thread, None for a thread that is none of its branches."""
+    position = milliseconds_of(thread) - when * 1000
+    is_branch = 0 <= position < MOST_BRANCHES and branch_id(fork, when, position) == thread
+    return position if is_branch else None
+
+
 def parse_fork(payload: Any) -> Fork:
-    """Parse a valid Fork payload."""
+    """Parse a Fork payload. Raises Invalid."""
+    try:
+        return _fork(payload)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Invalid(f"the output of a fork has no valid {error}") from None
+
+
+def _fork(payload: Any) -> Fork:
     branches = tuple(
         ForkedBranch(Hash(each["workflow"]), each.get("role", "")) for each in payload["branches"]
     )
@@ -162,13 +199,25 @@ def parse_fork(payload: Any) -> Fork:
 
 
 def parse_join(payload: Any) -> tuple[JoinedBranch, ...]:
-    """Parse a valid Join payload."""
-    return tuple(
-        JoinedBranch(
-            each["status"], ThreadId(each["thread"]), each["step"], each["output"], each.get("reason", "")
+    """Parse a Join payload. Raises Invalid."""
+    try:
+        return tuple(
+            JoinedBranch(
+                each["status"],
+                ThreadId(each["thread"]),
+                each["step"],
+                each["output"],
+                each.get("reason", ""),
+                _parse_conflict(each["conflict"]) if "conflict" in each else None,
+            )
+            for each in payload["branches"]
         )
-        for each in payload["branches"]
-    )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Invalid(f"the output of a join has no valid {error}") from None
+
+
+def _parse_conflict(payload: Any) -> Conflict:
+    return Conflict(payload["commit"], tuple(payload["paths"]), payload["text"])
 
 
 def parse_branch(payload: Any) -> Branch:

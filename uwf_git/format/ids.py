@@ -89,9 +89,13 @@ def parse_thread_id(text: str) -> ThreadId:
 
 
 def time_of(thread: ThreadId) -> int:
-    """Return a thread id's Unix time in seconds; its first 10 digits are milliseconds (ULID specification)."""
-    milliseconds = functools.reduce(lambda number, digit: number << 5 | ALPHABET.index(digit), thread[:10], 0)
-    return milliseconds // 1000
+    """Return a thread id's Unix time in seconds."""
+    return milliseconds_of(thread) // 1000
+
+
+def milliseconds_of(thread: ThreadId) -> int:
+    """Return a thread id's Unix time, its first 10 digits (ULID specification)."""
+    return functools.reduce(lambda number, digit: number << 5 | ALPHABET.index(digit), thread[:10], 0)
 
 
 def new_thread_id() -> ThreadId:

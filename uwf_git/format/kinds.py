@@ -166,12 +166,22 @@ class Workflow(NamedTuple):
     @property
     def step_fields(self) -> tuple[str, ...]:
         """The fields of a step that conditions may use besides role, output, detail and agent."""
+        conditions = (condition.expression for condition in self.conditions.values())
+        return step_fields(" ".join((*conditions, *self.item_expressions)))
+
+    @property
+    def item_expressions(self) -> list[str]:
+        """The expressions of its fan-outs."""
         items = (edge.fan_out.items for edge in self.edges if edge.fan_out is not None)
-        expressions = (
-            *(condition.expression for condition in self.conditions.values()),
-            *(each for each in items if isinstance(each, str)),
-        )
-        return step_fields(" ".join(expressions))
+        return [each for each in items if isinstance(each, str)]
+
+    @property
+    def templates(self) -> list[str]:
+        """The prompts and locations of its edges, joins and branches."""
+        edges = [*self.edges]
+        branches = (each for edge in edges if edge.fan_out is not None for each in edge.fan_out.fixed)
+        texts = (text for edge in edges for text in (edge.prompt, edge.location))
+        return [text for text in (*texts, *(each.prompt for each in branches)) if text]
 
     @property
     def edges(self) -> Iterator[Transition]:
@@ -199,8 +209,7 @@ class Workflow(NamedTuple):
     @property
     def needs_answers(self) -> bool:
         """Whether decisions or prompts depend on agents' answers besides their outputs."""
-        templates = (text for edge in self.edges for text in (edge.prompt, edge.location) if text)
-        return any(BODY in text for text in templates) or CONTENT in self.step_fields
+        return any(BODY in text for text in self.templates) or CONTENT in self.step_fields
 
     @property
     def kind(self) -> str:
@@ -320,6 +329,11 @@ class Revision(NamedTuple):
     def is_changed(self) -> bool:
         """Whether the step changed anything."""
         return self.commit != self.base
+
+    def is_later(self, begun: Revision) -> bool:
+        """Whether it is other code than that of a fork, of the same project as far as both are known."""
+        is_same = not self.root or not begun.root or self.root == begun.root
+        return self.commit != begun.commit and is_same
 
     def payload(self) -> dict[str, str]:
         return {name: value for name, value in self._asdict().items() if value}

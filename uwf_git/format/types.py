@@ -26,7 +26,7 @@ from uwf_git.format.builtin import (
     record,
 )
 from uwf_git.format.ids import Hash
-from uwf_git.format.quick_schema import OBJECT_ID, PRINTABLE_ASCII, SHA256
+from uwf_git.format.quick_schema import NODE_HASH, OBJECT_ID, PRINTABLE_ASCII, SHA256
 
 START = "$START"
 END = "$END"
@@ -381,7 +381,7 @@ CREW_START = builtin(
         },
     ),
 )
-_NODE_HASH = {**STRING, "pattern": "^[0-9A-F][0-9A-HJKMNP-TV-Z]{12}$"}
+_NODE_HASH = {**STRING, "pattern": NODE_HASH}
 _BRANCH = record(
     "Branch",
     {
@@ -426,7 +426,7 @@ FORK_OUTPUT = builtin(
     ),
 )
 JOIN_OUTPUT = builtin(
-    "FXVK8NT4JS8K5",
+    "F140HJBAWFGNM",
     record(
         "Join",
         {
@@ -443,10 +443,23 @@ JOIN_OUTPUT = builtin(
                         },
                         "output": True,
                         "reason?": {**STRING, "description": "Why it failed or was killed."},
+                        "conflict?": {
+                            **record(
+                                "Conflict",
+                                {
+                                    "commit": {**STRING, "pattern": OBJECT_ID},
+                                    "paths": STRINGS,
+                                    "text": {**STRING, "description": "The conflicting lines, in part."},
+                                },
+                            ),
+                            "description": "Why its code, this commit, is not merged.",
+                        },
                     },
                 ),
                 description="By index.",
             ),
+            "$status?": {"const": SUSPEND},
+            "question?": {**STRING, "description": "Asks a person to merge what conflicts."},
         },
     ),
 )

@@ -81,7 +81,8 @@ class ObjectDatabase:
         self._joining: PackJoin | None = None
         self.writers = Writers(self.path / PRIVATE)
         self._stored: Mapping[bytes, tuple[int, bytes]] = {}  # recently written, as one pack
-        self._packs = OdbBackendPack(self._objects)  # those that are there by now
+        self._owners: list[Odb] = []
+        self._list_packs()
 
     def borrow(self, objects: Path) -> None:
         """Read the objects of another folder too, such as those of a push that a server has not taken yet. Calls of git
@@ -131,7 +132,12 @@ class ObjectDatabase:
         return descriptor
 
     def _list_packs(self) -> None:
-        self._packs = OdbBackendPack(self._objects)
+        self._packs = OdbBackendPack(self._objects)  # those that are there by now
+        # pygit2 frees a backend, and closes its packs, only with the database that owns it. Another thread may still
+        # read from the one before.
+        owner = Odb()
+        owner.add_backend(self._packs, 1)
+        self._owners.append(owner)
 
     def _settled(self, look: Callable[[], _T]) -> _T:
         before = self._pack_names()

@@ -18,7 +18,15 @@ from uwf_git.base.lifetime import deferred
 from uwf_git.git.fsync import make_folders, share, sync
 from uwf_git.git.libgit2 import Oid, reference_is_valid_name
 from uwf_git.git.lockfiles import LOCK, Lockfiles
-from uwf_git.git.refs import PACKED, PRIVATE, is_packed_under, note_packed, packed_without, read_ref
+from uwf_git.git.refs import (
+    PACKED,
+    PRIVATE,
+    is_packed_under,
+    note_packed,
+    packed_with,
+    packed_without,
+    read_ref,
+)
 
 TRIES = 40
 PACKING_TRIES = 120  # of which a packing of refs may need all: 13 seconds
@@ -66,6 +74,21 @@ class RefFiles:
                 f"{name} conflicts with {beside[0] if beside else f'{name}/'}", "use another name"
             )
 
+    def create_packed(self, refs: Mapping[str, Oid]) -> set[str]:
+        """Create refs at commits in packed-refs, which waits for the disk twice, however many they are. Return those
+        created; existing ones are skipped. No name may be a folder of others."""
+        with deferred(), contextlib.ExitStack() as locks, self._lockfiles.locking(*refs, PACKED):
+            for name in sorted(refs):
+                locks.enter_context(self._locked(name))
+            with self._locked(PACKED, PACKING_TRIES):
+                absent = {
+                    name: oid for name, oid in refs.items() if not os.path.lexists(self._git_dir / name)
+                }
+                data, created = packed_with(self._git_dir, absent)
+                if created:
+                    self._replace_packed(data)
+        return created
+
     def delete(
         self, refs: Mapping[str, Oid], before: Callable[[Collection[str]], object] | None = None
     ) -> set[str]:
@@ -90,14 +113,7 @@ class RefFiles:
                 before(names)
             # Until the lock is given back no git reads a file below in order to pack it.
             if (data := packed_without(self._git_dir, names)) is not None:
-                new = self._git_dir / PRIVATE / _NEW  # a killed holder may have left it
-                make_folders(new.parent)
-                new.write_bytes(data)
-                share(new)
-                sync(new)
-                new.replace(self._git_dir / PACKED)
-                sync(self._git_dir)
-                note_packed(self._git_dir)
+                self._replace_packed(data)
             folders = set()
             for name in names:
                 for path in (self._git_dir / name, self._git_dir / "logs" / name):
@@ -107,6 +123,16 @@ class RefFiles:
             for folder in sorted(folders):  # else a power cut brings back what was reported as gone
                 with contextlib.suppress(FileNotFoundError):  # a git has removed it, being empty
                     sync(folder)
+
+    def _replace_packed(self, data: bytes) -> None:
+        new = self._git_dir / PRIVATE / _NEW  # a killed holder may have left it
+        make_folders(new.parent)
+        new.write_bytes(data)
+        share(new)
+        sync(new)
+        new.replace(self._git_dir / PACKED)
+        sync(self._git_dir)
+        note_packed(self._git_dir)
 
     @contextlib.contextmanager
     def _locked(self, name: str, tries: int = TRIES) -> Iterator[_Held]:

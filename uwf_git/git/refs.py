@@ -13,7 +13,7 @@ import os
 import re
 import stat
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ PACKED = "packed-refs"
 SEEN = "packed-refs.seen"
 FIX = "uwf doctor --fix"
 HEADER = b"# pack-refs with: sorted \n"
+_PEELED = b"# pack-refs with: peeled fully-peeled sorted \n"
 _NO_FILE = "it is not a regular file"
 _GONE = "it is gone"
 
@@ -33,6 +34,7 @@ _HEX = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _LINE = rb"[0-9a-f]{40} refs/[^\x00-\x20\x7f~^:?*\[\\]+"
 _SOUND_LINE = re.compile(_LINE + rb"|\^[0-9a-f]{40}")
 _SOUND = re.compile(rb"(?:# pack-refs with:[^\n]*\n)?(?:" + _LINE + rb"\n(?:\^[0-9a-f]{40}\n)?+)*+")
+_ENTRY = re.compile(rb"^[0-9a-f]{40} (\S+)\n(?:\^[0-9a-f]{40}\n)?", re.MULTILINE)
 _BLOCK = 4096
 _MAX_PARTIAL_READS = 8  # packed-refs with more parts than this are read whole
 _PROBE = 1024  # bytes in which a line of packed-refs and its peeled one have room
@@ -76,12 +78,27 @@ def read_ref(git_dir: Path, name: str) -> Oid | None:
     have it."""
     if ".." in name or "\0" in name:
         return None  # no ref is named so
+    return _unpacked_ref(git_dir, name) or _packed_ref(git_dir, name)
+
+
+def read_refs_named(git_dir: Path, names: Sequence[str]) -> dict[str, Oid]:
+    """Return the objects of those of many refs that are there, which best have names next to each other. Raises
+    StoreDamaged."""
+    loose = {name: _unpacked_ref(git_dir, name) for name in names}
+    rest = [name for name, oid in loose.items() if oid is None]
+    near = os.path.commonprefix(rest)  # noqa: RUF071
+    packed = _packed_under(git_dir, near, "")[1] if rest else {}
+    found = {name: oid or packed.get(name) for name, oid in loose.items()}
+    return {name: oid for name, oid in found.items() if oid is not None}
+
+
+def _unpacked_ref(git_dir: Path, name: str) -> Oid | None:
     try:
         data = read_file(f"{git_dir}/{name}")
     except OSError as error:
         raise _damaged_ref(name, error.strerror or str(error)) from None
     if data is None:
-        return _packed_ref(git_dir, name)
+        return None
     text = data[:100].decode("ascii", "replace").strip()
     if text.startswith("ref:"):
         raise StoreDamaged(f"ref {name} points at another ref, {text[4:].strip()}", "delete it with git")
@@ -188,6 +205,22 @@ def packed_without(git_dir: Path, names: Collection[str]) -> bytes | None:
         if is_kept:
             kept.append(line)
     return b"\n".join(kept) if len(kept) < len(lines) else None
+
+
+def packed_with(git_dir: Path, refs: Mapping[str, Oid]) -> tuple[bytes, set[str]]:
+    """Return packed-refs with more refs, at commits, and those of them that it did not have; it keeps what it has.
+    Raises StoreDamaged."""
+    with _opened(git_dir) as (descriptor, key):
+        data = b"" if key is None else _read(descriptor, key.size, 0)
+        if key is not None:
+            _check(git_dir, key, data)
+    head = data[: data.index(b"\n") + 1] if data.startswith(b"#") else b"" if data else _PEELED
+    blocks = {match[1]: match[0] for match in _ENTRY.finditer(data)}
+    new = {name: oid for name, oid in refs.items() if name.encode() not in blocks}
+    blocks.update({name.encode(): f"{oid} {name}\n".encode() for name, oid in new.items()})
+    if b" sorted" not in head:
+        head = HEADER
+    return head + b"".join(blocks[name] for name in sorted(blocks)), set(new)
 
 
 def sound_lines(data: bytes) -> list[bytes]:

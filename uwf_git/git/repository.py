@@ -41,7 +41,7 @@ from uwf_git.git.objects import Entry as Entry
 from uwf_git.git.objects import Oid as Oid
 from uwf_git.git.objects import Person as Person
 from uwf_git.git.ref_transactions import RefFiles
-from uwf_git.git.refs import FIX, is_waited_for, may_have_refs, read_ref, read_refs
+from uwf_git.git.refs import FIX, is_waited_for, may_have_refs, read_ref, read_refs, read_refs_named
 from uwf_git.git.refs import PRIVATE as PRIVATE
 
 NAMESPACE = "refs/uwf/"
@@ -293,6 +293,10 @@ class Repository(ObjectDatabase):
         """Return a ref's object, or None. Raises StoreDamaged."""
         return read_ref(self.path, name)
 
+    def refs_named(self, names: Sequence[str]) -> dict[str, Oid]:
+        """Return the objects of those of many refs that are there. Raises StoreDamaged."""
+        return read_refs_named(self.path, names)
+
     def refs(self, prefix: str = NAMESPACE, without: str = "") -> dict[str, Oid]:
         """Return the refs under a prefix of refs/uwf/, except under `without`. Unreadable ones are omitted;
         see `broken_refs`. Raises StoreDamaged for an unreadable folder or packed-refs."""
@@ -321,9 +325,13 @@ class Repository(ObjectDatabase):
         """Create a ref. Raises HeadMoved if it exists, NotFound if its object is missing."""
         self._put(name, None, target)
 
-    def create_refs(self, refs: Mapping[str, Oid]) -> set[str]:
-        """Create many refs, by one call of git if faster. Returns those created; existing ones are skipped."""
+    def create_refs(self, refs: Mapping[str, Oid], packed: bool = False) -> set[str]:
+        """Create many refs, by one call of git if faster. Returns those created; existing ones are skipped. With
+        `packed`, for refs at commits that are next to each other, many are put into packed-refs."""
         self.store_gathered()
+        if packed and len(refs) > MANY_REFS:
+            with self._changing():
+                return self._files.create_packed(refs)
         if len(refs) > MANY_REFS:
             from uwf_git.git.program import Git
 

@@ -8,6 +8,7 @@ is the head's with `attempts/` added.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -76,6 +77,13 @@ class Attempts:
         if tip is None and (folded := self._store.folded(thread)) and folded.attempts:
             tip = Oid(raw=folded.attempts)
         return tip
+
+    def tips(self, threads: Sequence[ThreadId]) -> dict[ThreadId, Oid]:
+        """Return the commits of the newest attempts at those of many threads that have one."""
+        refs = self._repository.refs_named([layout.ATTEMPTS + thread for thread in threads])
+        found = {layout.thread_of(name): oid for name, oid in refs.items()}
+        folded = self._store.folded_among([thread for thread in threads if thread not in found])
+        return {**{each: Oid(raw=row.attempts) for each, row in folded.items() if row.attempts}, **found}
 
     def all(self, thread: ThreadId) -> list[FailedAttempt]:
         """Return a thread's attempts, oldest first."""

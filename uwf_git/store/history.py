@@ -333,6 +333,11 @@ def parted_from(store: Store, thread: ThreadId) -> Link | None:
     return link if link is not None and not link.forked else None
 
 
+def may_have_parted(thread: ThreadId, origin: ThreadId) -> bool:
+    """Return whether a thread is another, or can be what a divergence from it became, by its id (`fork_id`)."""
+    return thread[:10] == origin[:10]
+
+
 def links(store: Store) -> dict[ThreadId, Link]:
     """Return all links. Damaged ones are omitted."""
     found: dict[ThreadId, Link] = {}

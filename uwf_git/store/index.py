@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -280,6 +280,12 @@ class Index(SqliteCache):
         row = self._one("SELECT * FROM commits WHERE oid = ?", (oid,))
         return CommitRow(*row) if row else None
 
+    def commits_among(self, oids: Sequence[bytes]) -> dict[bytes, CommitRow]:
+        return {row[0]: CommitRow(*row) for row in self._among("SELECT * FROM commits", "oid", oids)}
+
+    def archives_among(self, oids: Sequence[bytes]) -> dict[bytes, ArchiveRow]:
+        return {row[0]: ArchiveRow(*row) for row in self._among("SELECT * FROM archives", "oid", oids)}
+
     def steps_among(self, oids: Sequence[bytes]) -> int:
         """Return how many of these commits record a step."""
         found = 0
@@ -398,6 +404,11 @@ class Index(SqliteCache):
         row = self._one(sql, (thread,))
         return FoldedRow(*row) if row else None
 
+    def folded_among(self, threads: Sequence[str]) -> dict[ThreadId, FoldedRow]:
+        """Return the entries of those of the threads that are folded, as `folded`."""
+        rows = self._among("SELECT * FROM folded", "thread", threads, " ORDER BY ref DESC")
+        return {row[0]: FoldedRow(*row) for row in rows}
+
     def folded_threads(self) -> set[ThreadId]:
         return {row[0] for row in self._run("SELECT thread FROM folded")}
 
@@ -454,11 +465,14 @@ class Index(SqliteCache):
         return self._by_hash("SELECT hash, spent FROM spending", places)
 
     def _by_hash(self, select: str, hashes: Sequence[str]) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
-        for start in range(0, len(hashes), _VARIABLES):
-            some = hashes[start : start + _VARIABLES]
-            found.update(self._run(f"{select} WHERE hash IN ({','.join('?' * len(some))})", some))
-        return found
+        return dict(self._among(select, "hash", hashes))
+
+    def _among(
+        self, select: str, column: str, values: Sequence[str | bytes], order: str = ""
+    ) -> Iterator[Any]:
+        for start in range(0, len(values), _VARIABLES):
+            some = values[start : start + _VARIABLES]
+            yield from self._run(f"{select} WHERE {column} IN ({','.join('?' * len(some))}){order}", some)
 
     def set_spent(self, at: str, spent: str) -> None:
         self._run("INSERT OR REPLACE INTO spending VALUES (?, ?)", (at, spent))

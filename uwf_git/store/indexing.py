@@ -264,6 +264,13 @@ class Store(NodeStore):
         row = self.index.folded(thread)
         return row if row is None or self.repository.ref(layout.REMOVED + thread) is None else None
 
+    def folded_among(self, threads: Sequence[ThreadId]) -> dict[ThreadId, FoldedRow]:
+        """Return the entries of those of the threads that are folded and were not removed."""
+        self._sync_folds()
+        found = self.index.folded_among(threads)
+        removed = self.repository.refs_named([layout.REMOVED + thread for thread in found])
+        return {thread: row for thread, row in found.items() if layout.REMOVED + thread not in removed}
+
     def folded_threads(self) -> set[ThreadId]:
         """Return all folded threads that were not removed."""
         self._sync_folds()
@@ -325,6 +332,18 @@ class Store(NodeStore):
         if self.index.has_lost:  # of the nodes perhaps, so they are read
             return self.index_commit(oid)
         row = self._step_row(commit_row(oid, "step", node, parents, when), before, parents[1:])
+        self.index.add_commit(row)
+        return row
+
+    def record_start(
+        self, oid: Oid, node: Hash, parents: tuple[Oid, ...], when: int, author: str
+    ) -> CommitRow:
+        """Index the commit of a StartNode just made on indexed commits, without reading its tree."""
+        if self.index.has_lost:
+            return self.index_commit(oid)
+        start = parse_start(self.get(node).payload)
+        name = self.get(start.workflow).payload["name"]
+        row = start_row(commit_row(oid, "start", node, parents, when), start, name, author)
         self.index.add_commit(row)
         return row
 

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
-from uwf_git.format.fan_out import Branch, branch_id
+from uwf_git.format.fan_out import Branch, branch_id, branch_index
 from uwf_git.format.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id, time_of
 from uwf_git.format.kinds import SUBWORKFLOW, StepContext, parse_start, parse_step, parse_workflow, title_of
-from uwf_git.format.types import BRANCH_START, END, USER, start_node
-from uwf_git.git.objects import Stamp
+from uwf_git.format.types import BRANCH_START, END, JOIN, USER, start_node
+from uwf_git.git.objects import Person, Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry, forked_at
@@ -61,6 +61,16 @@ class UnreferencedStep(NamedTuple):
     node: Hash
     parents: tuple[Oid, ...]
     when: int
+
+
+class _Beginning(NamedTuple):
+    """A StartNode's commit without a ref. `author` is a name and an address."""
+
+    commit: Oid
+    node: Hash
+    parents: tuple[Oid, ...]
+    when: int
+    author: str
 
 
 class ConcurrentCommit(HeadMoved):
@@ -114,11 +124,31 @@ class Threads(Histories):
         raise NotFound(f"no thread {text}: there are {count}", "see: uwf thread list --all")
 
     def newest(self) -> Iterator[ThreadId]:
-        """Yield the threads of `@`, `@2` and so on."""
+        """Yield the threads of `@`, `@2` and so on: those that no other thread began."""
         sessions = Sessions(self._repository.private)
         for thread in sorted(self.ids(), reverse=True):
-            if not sessions.owner(SUBWORKFLOW, thread):
+            if not sessions.owner(SUBWORKFLOW, thread) and not self._is_branch(thread):
                 yield thread
+
+    def _is_branch(self, thread: ThreadId) -> bool:
+        with contextlib.suppress(UwfError):  # a damaged thread is listed too
+            return self.fork_of(self.head(thread)) is not None
+        return False
+
+    def fork_of(self, head: Head) -> tuple[Oid, int] | None:
+        """Return the commit of the fork that a thread is a branch of, and its index there. None for other threads, and
+        for forks of branches, which no join waits for."""
+        start = head.row.start
+        known = self._store.index.node(start) if start is not None else None
+        if start is None or known is None or known[0] != BRANCH_START:
+            return None
+        for row in self._store.index.commits_of(start):
+            if row.kind == "start" and row.merged is not None:
+                fork = Oid(raw=row.merged)
+                index = branch_index(str(fork), self._store.index_commit(fork).time, head.thread)
+                if index is not None:
+                    return fork, index
+        return None
 
     def exists(self, thread: ThreadId) -> bool:
         return self._tips(thread) != (None, None) or self._store.folded(thread) is not None
@@ -145,7 +175,34 @@ class Threads(Histories):
         commit = Oid(raw=archive.target) if archive else active
         if commit is None:
             raise NotFound(f"no thread {thread}", "see the ids with: uwf thread list --all")
-        row = self._store.index_commit(commit)
+        return self._head(thread, commit, archive)
+
+    def heads(self, threads: Sequence[ThreadId]) -> dict[ThreadId, Head]:
+        """Return the heads of those of many threads that are here. Raises StoreDamaged."""
+        named = self._repository.refs_named
+        active = named([layout.THREADS + thread for thread in threads])
+        tags = named([layout.ARCHIVE + thread for thread in threads])
+        folded = self._store.folded_among([each for each in threads if layout.ARCHIVE + each not in tags])
+        at = {thread: oid for thread in threads if (oid := active.get(layout.THREADS + thread))}
+        ends = {thread: oid for thread in threads if (oid := tags.get(layout.ARCHIVE + thread))}
+        ends.update({thread: Oid(raw=row.tag) for thread, row in folded.items()})
+        archives = self._store.index.archives_among([tag.raw for tag in ends.values()])
+        commits = [oid.raw for oid in at.values()] + [archive.target for archive in archives.values()]
+        rows = self._store.index.commits_among(commits)
+        found: dict[ThreadId, Head] = {}
+        for thread in threads:
+            tag = ends.get(thread)
+            if tag is None and thread not in at:
+                continue
+            archive = (archives.get(tag.raw) or self._store.index_tag(tag)) if tag else None
+            commit = Oid(raw=archive.target) if archive else at[thread]
+            found[thread] = self._head(thread, commit, archive, rows.get(commit.raw))
+        return found
+
+    def _head(
+        self, thread: ThreadId, commit: Oid, archive: ArchiveRow | None, row: CommitRow | None = None
+    ) -> Head:
+        row = row or self._store.index_commit(commit)
         if row.kind not in ("start", "step"):
             raise StoreDamaged(
                 f"thread {thread} points at commit {commit}, which is not a step", "restore its ref"
@@ -301,16 +358,8 @@ class Threads(Histories):
                 )
                 for each in tasks
             ]
-            commits = [self._begin(version, node) for node in nodes]
-            self._store.list_new()
-            with self._store.index.transaction():
-                for commit in commits:
-                    self._store.index_commit(commit)
-            refs = {layout.THREADS + each: commit for each, commit in zip(threads, commits, strict=True)}
-            self._repository.create_refs(refs)
-            with self._store.index.transaction():
-                for name, commit in refs.items():
-                    self._store.moved(name, commit, commit)
+            made = [self._begin(version, node) for node in nodes]
+            self._create(dict(zip(threads, made, strict=True)))
         log.info("V8M3TQ5H", "begins {count} threads", count=len(threads), first=threads[:1])
         return threads
 
@@ -319,11 +368,27 @@ class Threads(Histories):
 
     def begin(self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None) -> Oid:
         """Return the commit of a StartNode; `origin` becomes its second parent. Touches no ref."""
-        commit = self._begin(version, node, stamp, origin)
+        commit = self._begin(version, node, stamp, origin).commit
         self._store.index_commit(commit)
         return commit
 
-    def _begin(self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None) -> Oid:
+    def _create(self, made: Mapping[ThreadId, _Beginning]) -> set[ThreadId]:
+        """Index commits that begin threads and create the refs, in one write; return the threads that were not
+        there."""
+        self._store.list_new()
+        with self._store.index.transaction():
+            for each in made.values():
+                self._store.record_start(*each)
+        refs = {layout.THREADS + thread: each.commit for thread, each in made.items()}
+        created = self._repository.create_refs(refs, packed=True)
+        with self._store.index.transaction():
+            for name in created:
+                self._store.moved(name, refs[name], refs[name])
+        return {layout.thread_of(name) for name in created}
+
+    def _begin(
+        self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None
+    ) -> _Beginning:
         from uwf_git.store import pages
 
         prompt = parse_start(self._store.get(node).payload).prompt
@@ -335,40 +400,36 @@ class Threads(Histories):
                 layout.node_file(node): self._store.blob_of(node),
             }
         )
-        tree = self._repository.graft(tree, ["start"], inside)
         readme = self._repository.write_blob(pages.first_thread_page(title_of(prompt), row.name or ""))
-        tree = self._repository.with_entries(tree, Entry(BLOB_MODE, "README.md", readme))
+        tree = self._repository.with_entries(
+            tree, Entry(BLOB_MODE, "README.md", readme), Entry(TREE_MODE, "start", inside)
+        )
         text = layout.start_message(row.name or "", prompt, node)
+        if origin is not None and branch_of(self._store, node) is not None:
+            stamp = stamp or self._stamp_after((origin,))
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
-        parents = [version, origin] if origin else [version]
-        return self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
+        parents = (version, origin) if origin else (version,)
+        commit = self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
+        return _Beginning(commit, node, parents, when, by.ident)
 
     def begin_branches(
         self, fork: Oid, versions: Mapping[int, Oid], nodes: Mapping[int, tuple[Hash, Any]]
     ) -> list[ThreadId]:
         """Begin branches of a fork's commit, by their indexes, with one write: each of a workflow's version, by the
-        type and payload of its StartNode. Makes `refs/uwf/threads/<id>` for each of which there is none; returns the
-        ids."""
+        type and payload of its StartNode. Every machine makes the same commits, unless the user signs them. Makes
+        `refs/uwf/threads/<id>` for each of which there is none; returns the ids."""
         when = self._repository.commit(fork).time
         with self._store.together():
             self._store.store_drafts()
             made = {}
             for position, (type_hash, payload) in nodes.items():
-                node = self._store.put(type_hash, payload)
+                node = self._store.put(type_hash, payload, when * 1000)
                 made[branch_id(str(fork), when, position)] = self._begin(
                     versions[position], node, origin=fork
                 )
-            self._store.list_new()
-            with self._store.index.transaction():
-                for commit in made.values():
-                    self._store.index_commit(commit)
-            refs = {layout.THREADS + thread: commit for thread, commit in made.items()}
-            created = self._repository.create_refs(refs)
-            with self._store.index.transaction():
-                for name in created:
-                    self._store.moved(name, refs[name], refs[name])
+            created = self._create(made)
         log.info("9B4T2XKE", "begins {count} branches of {fork}", count=len(created), fork=fork)
-        return [layout.thread_of(name) for name in refs if name in created]
+        return [thread for thread in made if thread in created]
 
     def begin_at(self, thread: ThreadId, version: Oid, origin: Oid, node: tuple[Hash, Any]) -> None:
         """Begin a thread with a given id on a commit of another, by the type and payload of its StartNode. Makes
@@ -386,20 +447,31 @@ class Threads(Histories):
         """Return the parents that join the last commits of a fork's branches, by index: these, or for more than
         MOST_PARENTS commits that have as many of them as parents."""
         parts = list(tips)
-        empty = self._repository.write_folder({})
         while len(parts) > MOST_PARENTS:
             pieces = [parts[at : at + MOST_PARENTS] for at in range(0, len(parts), MOST_PARENTS)]
-            parts = [
-                self._repository.write_commit(
-                    empty, piece, self._repository.user, layout.part_message(fork, len(piece))
-                )
-                for piece in pieces
-            ]
+            parts = [self._part(fork, piece) for piece in pieces]
         if len(parts) < len(tips):
             self._store.list_new()
             for part in parts:
                 self._store.index_commit(part)
         return tuple(parts)
+
+    def _part(self, fork: Hash, tips: Sequence[Oid]) -> Oid:
+        repository, text = self._repository, layout.part_message(fork, len(tips))
+        stamp = self._stamp_after(tips)
+        by, when = stamp or Stamp(repository.user, int(time.time()))
+        return repository.write_commit(
+            repository.write_folder({}), tips, by, text, when, committer=stamp and by
+        )
+
+    def _stamp_after(self, parents: Sequence[Oid]) -> Stamp | None:
+        """Return who commits what follows from commits alone, and when, so that every machine makes the same commit:
+        the committer of the first, at the time of the last. None if the user signs commits."""
+        if self._repository.config.signs_commits:
+            return None
+        commits = [self._repository.commit(parent) for parent in parents]
+        name, _, email = commits[0].committer.removesuffix(">").rpartition(" <")
+        return Stamp(Person(name, email), max(commit.time for commit in commits))
 
     def part(self, thread: ThreadId, fork: ThreadId, base: Oid, head: Oid) -> None:
         """Make one side of a divergence a thread: `refs/uwf/forks/<fork>`, a tag on the last shared commit,
@@ -513,6 +585,8 @@ class Threads(Histories):
         verdict = pages.verdict(output)
         code = left.commit if (left := pages.code_of(detail)) else ""
         text = layout.step_message(number, node, step.role, step.agent, verdict, extraction, code)
+        if step.role == JOIN:
+            stamp = stamp or self._stamp_after((head.commit, *merged))
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
         author = by if step.role == USER else layout.agent_author(step.agent, persona)
         parents = (head.commit, *merged)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from uwf_git.base.errors import RequirementUnmet, Usage
 from uwf_git.base.text import one_line
+from uwf_git.format.types import JOIN
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.store import archives, layout, ref_kinds
@@ -90,7 +91,9 @@ class Admission:
             found.add(oid)
             if (tag := index.archive(oid)) is not None:
                 pending.append(tag.target)
-            elif (row := index.commit(oid)) is not None:
+            elif (row := index.commit(oid)) is not None and (row.role == JOIN or row.kind == "part"):
+                pending += [parent.raw for parent in self._repository.commit(Oid(raw=oid)).parents]
+            elif row is not None:
                 pending += [each for each in (row.parent, row.merged) if each is not None]
         return found
 

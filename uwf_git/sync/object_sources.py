@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged, UwfError
 from uwf_git.engine.status import decide_at
+from uwf_git.format.fan_out import LEFT, parse_join
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_detail, parse_start, parse_step
-from uwf_git.format.types import is_kind
+from uwf_git.format.types import JOIN, is_kind
 from uwf_git.git.bulk import Bulk
 from uwf_git.git.fsync import ASIDE
 from uwf_git.git.objects import Person, id_of, tag_text
@@ -238,12 +239,14 @@ class RegeneratedObjects(ObjectSource):
 
     def _rows(self) -> Iterator[CommitRow]:
         seen: dict[bytes, CommitRow] = {}
-        for tip in self._tips:
+        tips = list(self._tips)
+        for tip in tips:  # grows while it is walked
             chain: list[CommitRow] = []
             at: bytes | None = tip
             while at is not None and at not in seen and (row := self._store.index.commit(at)) is not None:
                 chain.append(row)
                 at = row.parent
+            tips += [row.merged for row in chain if row.kind == "start" and row.merged is not None]
             seen.update((row.oid, row) for row in reversed(chain))
         yield from seen.values()
 
@@ -254,6 +257,9 @@ class RegeneratedObjects(ObjectSource):
             versions_of(store, row.kind).remake(Oid(raw=row.oid), row.node, [parent] if parent else [])
         elif row.kind == "start" and parent:
             start = parse_start(store.get(row.node).payload)
+            if start.branch is not None and row.merged is not None:
+                Threads(store).begin(parent, row.node, origin=Oid(raw=row.merged))
+                return
             Threads(store).start(parent, start.workflow, start.prompt, start.budget or None, start.max_rounds)
         elif row.kind == "step" and row.parent and (before := store.index.commit(row.parent)):
             _step(store, Head(_NOBODY, Oid(raw=row.parent), before, None), row.node)
@@ -281,7 +287,28 @@ def _step(store: Store, head: Head, node: Hash) -> None:
     merge = threads.commit_of(made.detail) if is_kind(detail.type, "step") else None
     extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
     then = decide_at(history.after(threads.context(node, history.workflow))).next
-    threads.append(head, node, known, (merge,) if merge else (), extraction, then)
+    merged: Sequence[Oid] = (merge,) if merge else ()
+    if made.role == JOIN:
+        merged = threads.gathered(head.node, _tips(store, made.output))
+    threads.append(head, node, known, merged, extraction, then)
+
+
+def _tips(store: Store, output: Hash) -> list[Oid]:
+    """Return the last commits of the branches of a join. Raises NotFound."""
+    found = []
+    for branch in parse_join(store.get(output).payload):
+        if branch.status == LEFT:
+            continue
+        names = [prefix + branch.thread for prefix in (layout.ARCHIVE, layout.THREADS)]
+        tips = [tip for name in names if (tip := store.index.tips(name).get(name)) is not None and tip.tip]
+        rows = [row for tip in tips if (row := store.index.commit(tip.tip or b"")) is not None]
+        if branch.step is not None:
+            rows += store.index.commits_of(branch.step)
+            rows = [row for row in rows if row.node == branch.step]
+        if not rows:
+            raise NotFound(f"branch {branch.thread} is not here", "uwf pull")
+        found.append(Oid(raw=rows[0].oid))
+    return found
 
 
 class _Imagined(Repository):

@@ -14,6 +14,7 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store import layout
+from uwf_git.store.history import tagged_commit
 from uwf_git.store.instance import Instance
 from uwf_git.store.private import read_private, write_private
 from uwf_git.store.remotes import DEFAULT, Remote
@@ -92,15 +93,31 @@ def gather(
     on_verified: Callable[[int, int], None] | None = None,
 ) -> Pulled:
     """Fetch and adopt some threads in one exchange whose cost depends on them alone. If one is neither here
-    nor there, the remote's list and folds are consulted. Moves and raises as `pull` for these threads."""
+    nor there, or ended there without its head last seen, the remote's list and folds are consulted. Moves and
+    raises as `pull` for these threads."""
     repository = instance.store.repository
     with instance.locks.exchange(remote.name):
         fetched = tracking.fetch(git, repository, remote, threads, meanwhile=_get_ready)
         there = {layout.thread_of(name) for name in fetched.listed.refs if name.startswith(_WHOLE)}
         gone = {layout.thread_of(name) for name in fetched.gone}
-        if any(each in gone or not instance.threads.exists(each) for each in set(threads) - there):
-            fetched = tracking.fetch(git, repository, remote, threads, folds=True, meanwhile=_get_ready)
+        missing = any(each in gone or not instance.threads.exists(each) for each in set(threads) - there)
+        if missing or _has_late_end(instance, fetched):
+            again = tracking.fetch(git, repository, remote, threads, folds=True, meanwhile=_get_ready)
+            fetched = again._replace(before={**again.before, **fetched.before})
         return _take_over(instance, remote, fetched, False, on_verified)
+
+
+def _has_late_end(instance: Instance, fetched: Fetched) -> bool:
+    """Return whether a thread has ended there without its head last seen, which a fork may have now."""
+    for name, active in fetched.gone.items():
+        tag = fetched.listed.refs.get(layout.ARCHIVE + layout.thread_of(name))
+        if name.startswith(layout.THREADS) and tag is not None:
+            from uwf_git.sync.rewritten import stands_on
+
+            end = tagged_commit(instance.store, tag)
+            if end is not None and not stands_on(instance.store.repository, end, active):
+                return True
+    return False
 
 
 def _take_over(

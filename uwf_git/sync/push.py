@@ -21,6 +21,7 @@ from uwf_git.store.history import Head, parted_from, tagged_commit
 from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
+from uwf_git.sync.branches import with_branches
 from uwf_git.sync.seen import Seen
 from uwf_git.sync.tracking import RemoteListing, list_refs, tracked_among, tracked_refs
 from uwf_git.sync.transfer import FEW, MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
@@ -140,14 +141,14 @@ def replan(
     return plan(instance, remote, only, named, again)
 
 
-def refs_of(instance: Instance, threads: Iterable[ThreadId]) -> set[str]:
-    """Return every ref that threads and their divergences may have."""
-    wanted = set(threads)
+def refs_of(instance: Instance, threads: Iterable[ThreadId], branches: bool = True) -> set[str]:
+    """Return every ref that threads and their divergences may have, and those of their `branches`."""
+    wanted = with_branches(instance, threads) if branches else set(threads)
     repository = instance.store.repository
     forks = [ThreadId(name.removeprefix(layout.FORKS)) for name in repository.ref_names(layout.FORKS)]
     links = [link for fork in forks if (link := parted_from(instance.store, fork))]
     while more := {link.thread for link in links if link.origin in wanted} - wanted:
-        wanted |= more  # a fork may have forks of its own
+        wanted |= with_branches(instance, more) if branches else more  # a fork may have forks of its own
     return {*layout.refs_of_threads(wanted)}
 
 

@@ -14,7 +14,8 @@
     12  deleted there                     it stays here, and is pushed only by name
     13  workflow with two histories       theirs keeps the name, our version becomes a proposal
     14  node with two timestamps          the same node: the first blob is read
-    15  step under two commits            the same step: theirs is kept, our later steps are put on it
+    15  step under two commits            the same step: theirs is kept, our later steps, and the end unless it
+                                          was shared, are put on it
     16  invalid                           refused by name; everything else is adopted
     17  paused there                      it is paused here, whatever its steps
     18  resumed there                     it is resumed here, unless paused anew
@@ -36,12 +37,15 @@ from typing import NamedTuple
 from uwf_git.base.errors import StoreDamaged
 from uwf_git.engine.pause import carry
 from uwf_git.format.ids import ThreadId, fork_id
-from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Commit, Entry, Oid, Person
+from uwf_git.format.types import FORK
+from uwf_git.git.repository import Oid, Person
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Relation, relate
 from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
+from uwf_git.sync.branches import move_branches
+from uwf_git.sync.recommit import put_on
 
 
 class Case(enum.Enum):
@@ -146,13 +150,17 @@ class Reconciler:
             if not self._yields and not relation.same_commits:
                 return self._keep_copies(mine.thread, relation)
             self._move(mine, head)
+            if not relation.same_commits:
+                self._move_branches(relation.our_base, relation.base)
             return ReconcileResult(
                 Case.BEHIND if relation.same_commits and relation.theirs else Case.TWO_COMMITS
             )
         if not relation.theirs:
             if relation.same_commits or not self._yields:  # 4
                 return ReconcileResult(Case.AHEAD)
-            self._move(mine, self._put_on(relation.base, relation.ours))  # 15
+            moved = put_on(self._store, relation.base, relation.ours)
+            self._move(mine, moved)  # 15
+            self._move_branches(mine.commit, moved)
             return ReconcileResult(Case.TWO_COMMITS)
         if not self._yields:  # 5, of a bundle
             return self._keep_theirs(Case.DIVERGED, mine.thread, relation)
@@ -183,9 +191,32 @@ class Reconciler:
         return self._keep_theirs(Case.DIVERGED, thread, relation, archive)
 
     def _ended_here(self, mine: Head, relation: Relation) -> ReconcileResult:
+        if (
+            not relation.theirs
+            and not relation.same_commits
+            and self._yields
+            and not self._is_end_shared(mine)
+        ):
+            return self._end_anew(mine, relation)  # 15
         if not relation.theirs or self._is_kept(mine.thread, relation):  # 9
             return ReconcileResult(Case.ENDED_HERE)
         return self._keep_theirs(Case.ENDED_HERE_BEHIND, mine.thread, relation)  # 10
+
+    def _is_end_shared(self, mine: Head) -> bool:
+        """Return whether another store may have seen our end."""
+        name = layout.ARCHIVE + mine.thread
+        names = (layout.tracking(remote.name, name) for remote in self._instance.remotes.all())
+        return self._repository.ref(name) is None or any(self._repository.ref(each) for each in names)
+
+    def _end_anew(self, mine: Head, relation: Relation) -> ReconcileResult:
+        assert mine.archive is not None
+        name = layout.ARCHIVE + mine.thread
+        moved = put_on(self._store, relation.base, relation.ours)
+        said = layout.end_message(mine.archive.status, mine.archive.reason)
+        tag = self._repository.write_tag(layout.tag_name(mine.thread), moved, said)
+        self._store.index_tag(tag)
+        self._repository.move_ref(name, Oid(raw=mine.archive.oid), tag)
+        return ReconcileResult(Case.TWO_COMMITS)
 
     def _ended_twice(
         self, mine: Head, ours: ArchiveRow, theirs: ArchiveRow, relation: Relation
@@ -310,31 +341,9 @@ class Reconciler:
             self._threads.archive(there, ended.status, ended.reason)
         return fork
 
-    def _put_on(self, base: Oid, rows: tuple[CommitRow, ...]) -> Oid:
-        onto = base
-        for row in rows:
-            old = self._repository.commit(Oid(raw=row.oid))
-            folder = layout.step_folder(row.number, row.role or "")
-            added = self._repository.file(old.tree, "/".join(folder))
-            if added is None:
-                raise StoreDamaged(f"commit {Oid(raw=row.oid)} has no folder for its step", "see: uwf verify")
-            tree = self._repository.graft(self._repository.root(onto), folder, added)
-            tree = self._with_pages(tree, old)
-            onto = self._repository.rewrite_commit(Oid(raw=row.oid), tree, (onto, *old.parents[1:]))
-            self._store.index_commit(onto)
-        return onto
-
-    def _with_pages(self, tree: Oid, step: Commit) -> Oid:
-        repository = self._repository
-        before = repository.root(step.parents[0])
-        page = repository.file(step.tree, "README.md")
-        if page is None or page == repository.file(before, "README.md"):
-            return tree
-        steps, ours = repository.file(tree, "steps"), repository.file(step.tree, "steps")
-        assert steps is not None and ours is not None
-        lists = [entry for entry in repository.tree(ours) if not entry.is_tree]
-        entries = [Entry(TREE_MODE, "steps", repository.with_entries(steps, *lists))] if lists else []
-        return repository.with_entries(tree, Entry(BLOB_MODE, "README.md", page), *entries)
+    def _move_branches(self, old: Oid, new: Oid) -> None:
+        if self._store.index_commit(old).role == FORK:
+            move_branches(self._instance, old, new)
 
 
 def settle_attempts(instance: Instance, thread: ThreadId, theirs: Oid) -> bool:

@@ -4,7 +4,8 @@ No command of uwf makes such a ref, since pushes never force; somebody replaced 
 position counts as seen once it was verified and adopted, or pushed from here (`sync.seen`). Now continues before if
 
     thread      the head's first parents lead to the head seen, and an archive tag seen is the same, byte for byte; an
-                active ref beside it has no copies of the thread's steps in other commits
+                active ref beside it has no copies of the thread's steps in other commits. An end by someone who did not
+                know of the head seen may part from it, if that head is still there: in the active ref, or in a fork
     workflow, crew, baseline    its first parents lead to the version seen
     suite, attempts, approvals  its parents lead to the commit seen
     fold        each thread is as one with the archive tag that the fold has
@@ -34,7 +35,7 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import LATEST, is_signed, parse_commit, parse_tag
 from uwf_git.git.repository import COMMIT, TAG, Oid, Repository
 from uwf_git.store import archives, layout, ref_kinds
-from uwf_git.store.history import ancestry, relate, tagged_commit
+from uwf_git.store.history import ancestry, may_have_parted, relate, tagged_commit
 from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
 from uwf_git.sync.reconcile import goes_on
@@ -202,10 +203,31 @@ class RemoteHistory:
         seen = self.position(layout.THREADS + thread)
         if seen is not None and not self._leads_to(head, seen):
             is_rollback = self._leads_to(seen, head)
-            # It may have ended there before the steps that others added.
-            if not (is_rollback and tag is not None):
+            # Its author may have ended it without knowing of the steps that others had added.
+            is_late_end = ended is not None and (is_rollback or self._is_beside(thread, ended, seen))
+            if not is_late_end:
                 return self._rewrite(layout.THREADS + thread, thread, seen, head, is_rollback=is_rollback)
         return self._copy_without_signature(thread, head, tag)
+
+    def _is_beside(self, thread: ThreadId, end: Oid, seen: Oid) -> bool:
+        """Whether the steps seen that an end lacks are still there, and the end has no copies of the others."""
+        relation = relate(self._store, end, seen)
+        if relation is None or not relation.same_commits:
+            return False
+        return any(stands_on(self._repository, head, seen) for head in self._heads_beside(thread))
+
+    def _heads_beside(self, thread: ThreadId) -> Iterator[Oid]:
+        """Yield the active head there, and the heads of threads that may be its forks. They need not be verified."""
+        for ref, oid in self._refs.items():
+            if ref.startswith((layout.THREADS, layout.ARCHIVE)) and may_have_parted(
+                layout.thread_of(ref), thread
+            ):
+                head = tagged_commit(self._store, oid) if ref.startswith(layout.ARCHIVE) else oid
+                if head is not None:
+                    yield head
+        for other, entry in self._folded_there.items():
+            if may_have_parted(other, thread):
+                yield entry.ended.target
 
     def _of_seen_end(
         self, thread: ThreadId, seen: Oid, active: Oid | None, tag: Oid | None, ended: Oid | None
@@ -362,6 +384,17 @@ class RemoteHistory:
         except (UwfError, LookupError, ValueError):
             return None
         return _author(data) if kind in (COMMIT, TAG) else None
+
+
+def stands_on(repository: Repository, commit: Oid, earlier: Oid) -> bool:
+    """Whether first parents lead from a commit to an earlier one. Reads no record, so neither must be verified."""
+    at: Oid | None = commit
+    try:
+        while at is not None and at != earlier:
+            at = next(iter(repository.commit(at).parents), None)
+    except (UwfError, LookupError, ValueError):
+        return False
+    return at is not None
 
 
 def _author(data: bytes) -> Author | None:

@@ -33,6 +33,7 @@ from uwf_git.store.history import relate
 from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
+from uwf_git.sync.branches import along
 from uwf_git.sync.pull import Pulled, gather, raise_if_refused
 from uwf_git.sync.push import push, refs_of, refusal, replan
 from uwf_git.sync.transfer import Rejected
@@ -56,7 +57,8 @@ def shared_step(
     """Run a step between a pull and a push of its thread and its code. Moves what those move. Raises
     HeadMoved, naming the fork, if another step was first, or if the thread was deleted there; else as step,
     pull and push do."""
-    if problem := problem_with(instance, remote, thread, gather(instance, git, remote, [thread])):
+    pulled = gather(instance, git, remote, [thread, *along(instance, thread)])
+    if problem := problem_with(instance, remote, thread, pulled):
         raise problem
     try:
         outcome = step(instance, thread, agent, cwd, on_stderr, files, patience)
@@ -221,7 +223,8 @@ def _push(
         return {}
     try:
         with instance.locks.exchange(remote.name):
-            what = replan(instance, git, remote, refs_of(instance, threads))
+            others = {other for thread in threads for other in along(instance, thread)}
+            what = replan(instance, git, remote, refs_of(instance, {*threads, *others}))
             rejected = push(instance, git, remote, what).rejected
     except (Invalid, StoreDamaged) as error:
         if len(threads) == 1:
@@ -237,7 +240,7 @@ def _push(
     rejected = tuple(each for each in rejected if not each.ref.startswith(layout.PAUSED))
     found: dict[ThreadId, list[Rejected] | UwfError] = {}
     for thread in threads:
-        own = refs_of(instance, [thread]) if rejected else ()
+        own = refs_of(instance, [thread], branches=False) if rejected else ()
         found[thread] = [each for each in rejected if each.ref in own]
     return found
 

@@ -30,6 +30,7 @@ from uwf_git.git.lockfiles import is_git_at_work
 from uwf_git.git.program import Git, ReceiveLimitExceeded
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, ref_kinds
+from uwf_git.store.history import may_have_parted
 from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
 
@@ -223,8 +224,8 @@ def fetch(
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Fetched:
     """Move `refs/uwf/remotes/<remote>/…` to the remote's refs; only of `threads` if given, then with `folds`
-    including folds. Tracking refs of deleted refs stay. `meanwhile` is called while waiting. Raises
-    RemoteFailed."""
+    including folds and threads that may be forks of these. Tracking refs of deleted refs stay. `meanwhile` is
+    called while waiting. Raises RemoteFailed."""
     for last_try in [False] * (TRIES - 1) + [True]:
         try:
             if threads is not None and len(threads) <= FEW and not folds:
@@ -263,6 +264,12 @@ def _fetch_listed(
         meant = {layout.POLICY, *layout.refs_of_threads(threads)}
         if folds:
             meant |= {name for name in (*listed.refs, *known) if name.startswith(layout.FOLDED)}
+            meant |= {
+                name
+                for name in listed.refs
+                if layout.is_thread_ref(name)
+                and any(may_have_parted(layout.thread_of(name), thread) for thread in threads)
+            }
         listed = RemoteListing({name: oid for name, oid in listed.refs.items() if name in meant}, ())
         known = {name: oid for name, oid in known.items() if name in meant}
     wanted = [name for name, oid in listed.refs.items() if known.get(name) != oid]

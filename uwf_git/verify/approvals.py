@@ -481,6 +481,8 @@ class ApprovalChecks:
         return state
 
     def _own_code(self, record: Record) -> tuple[Revision | None, str]:
+        if record.row.kind != "step":
+            return None, ""
         if record.row.merged is not None and (child := self._record(record.row.merged)) is not None:
             return self._codes_at(child) if child.row.kind == "step" else (None, "")
         code = record.code

@@ -1,23 +1,25 @@
 """The code that verified steps and attempts left, compared with the projects on this machine.
 
-A commit that is here must have the tree that its record names. Code that is not here is no fault; nor is a base
-that is no ancestor, since agents may rewrite history. git is started once for each project, and only for the
-user's own command, never for what was fetched.
+A commit that is here must have the tree that its record names, and that of a join must be what merging its branches
+gives. Code that is not here is no fault; nor is a base that is no ancestor, since agents may rewrite history. git is
+started once for each project, a few times for each join, and only for the user's own command, never for what was
+fetched.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import counted, one_line
 from uwf_git.format.approvals import DIFF
+from uwf_git.format.fan_out import COMPLETED, parse_join
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
 from uwf_git.format.quick_schema import OBJECT_ID
@@ -25,6 +27,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.trust.approvals import STALE
 from uwf_git.verify.approvals import ApprovedDiff
 from uwf_git.verify.findings import Finding
+from uwf_git.verify.verified import Record
 from uwf_git.workspaces.changes import RAW_BYTES
 from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.options import WORKTREE
@@ -34,9 +37,46 @@ _is_object_id = re.compile(OBJECT_ID).search
 _LOCAL = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 
 
+class CodeMerge(NamedTuple):
+    """What a join merges: commits by the indexes of branches, with that of the `fork`, a StepNode, as base. `conflicts`
+    are the paths that the join names. If `branches` is None, they are not known here."""
+
+    fork: Hash
+    base: str
+    branches: Mapping[int, str] | None
+    conflicts: Mapping[int, tuple[str, ...]]
+    has_code: bool
+
+
+def merge_of(fork: Record, join: Record, newest: Callable[[Hash], Revision | None]) -> CodeMerge | None:
+    """Return what a join should merge, None if nothing. `newest` returns the newest code up to a StepNode, and raises
+    LookupError if that is not known."""
+    begun = fork.code
+    if begun is None or join.step is None:
+        return None
+    try:
+        joined = parse_join(join.step.output)
+    except (LookupError, TypeError):  # another check says so
+        return None
+    conflicts = {at: each.conflict.paths for at, each in enumerate(joined) if each.conflict is not None}
+    try:
+        codes = {
+            position: code
+            for position, each in enumerate(joined)
+            if each.status == COMPLETED and each.step is not None
+            if (code := newest(each.step)) is not None
+        }
+    except LookupError:
+        return CodeMerge(fork.row.node, begun.commit, None, conflicts, join.code is not None)
+    changed = {position: code.commit for position, code in codes.items() if code.is_later(begun)}
+    if not changed and join.code is None:
+        return None
+    return CodeMerge(fork.row.node, begun.commit, changed, conflicts, join.code is not None)
+
+
 class RecordedCode(NamedTuple):
     """The code of a verified step or attempt. `kind` is step or attempt, `node` its node, `object` its commit
-    in the store, and `ref` leads there."""
+    in the store, and `ref` leads there. That of a join has its `merge`; it is that of the fork if the join has none."""
 
     kind: str
     node: Hash
@@ -44,6 +84,7 @@ class RecordedCode(NamedTuple):
     object: str
     thread: ThreadId
     ref: str
+    merge: CodeMerge | None = None
 
     def finding(self, problem: str) -> Finding:
         step = self.node if self.kind == "step" else None
@@ -72,11 +113,14 @@ def check_code(records: Sequence[RecordedCode], projects: Iterable[Path]) -> Cod
     read have none."""
     findings: list[Finding] = []
     waiting: list[RecordedCode] = []
+    unknown: list[RecordedCode] = []
     for each in records:
-        if problem := _malformed(each.code):
+        if problem := _malformed(each.code) or _unlike_merge(each):
             findings.append(each.finding(problem))
-        else:
+        elif each.merge is None or each.merge.has_code:
             waiting.append(each)
+        if each.merge is not None and each.merge.branches is None:
+            unknown.append(each)
     for project in projects if waiting else ():
         objects = _objects(project, (each.code for each in waiting))
         elsewhere = []
@@ -85,10 +129,12 @@ def check_code(records: Sequence[RecordedCode], projects: Iterable[Path]) -> Cod
                 elsewhere.append(each)
             elif problem := _problem(each.code, objects):
                 findings.append(each.finding(problem))
+            elif each.merge is not None and each.merge.branches is not None:
+                unknown += _remerge(project, each, each.merge.branches, findings)
         waiting = elsewhere
         if not waiting:
             break
-    return CodeResult(findings, _notes(waiting))
+    return CodeResult(findings, [*_notes(waiting), *map(_not_merged, unknown)])
 
 
 def check_diffs(
@@ -157,6 +203,66 @@ def _malformed(code: Revision) -> str:
         if not isinstance(text, str) or not _is_object_id(text):
             return f"names {one_line(str(text), 80)!r} as the {name} of its code, which is not an object id"
     return ""
+
+
+def _unlike_merge(record: RecordedCode) -> str:
+    merge = record.merge
+    if merge is None or merge.branches is None:
+        return ""
+    if not merge.has_code:
+        return (
+            f"joins branches that left code, {_listed(merge.branches)}, and names none"
+            if merge.branches
+            else ""
+        )
+    if not merge.branches:
+        return "names code, though its branches changed none"
+    if record.code.base != merge.base:
+        return (
+            f"names {record.code.base} as the base of its code, which is not that of its fork, {merge.base}"
+        )
+    return next(
+        (f"has no object id in branch {at}" for at, it in merge.branches.items() if not _is_object_id(it)), ""
+    )
+
+
+def _listed(branches: Mapping[int, str]) -> str:
+    return ", ".join(
+        f"{commit[:12]} of branch {position}" for position, commit in islice(branches.items(), 3)
+    )
+
+
+def _remerge(
+    place: Path, record: RecordedCode, branches: Mapping[int, str], findings: list[Finding]
+) -> Iterator[RecordedCode]:
+    """Merge the code of a join again; yield the join if that is not possible here."""
+    from uwf_git.workspaces.merging import merging
+    from uwf_git.workspaces.project import Project
+
+    merge, code = record.merge, record.code
+    assert merge is not None
+    try:
+        with merging(Project(place), merge.base) as merges:
+            if merges.missing([merge.base, *branches.values()]):
+                yield record
+                return
+            found = merges.merge(merge.fork, merge.base, branches)
+    except (UwfError, OSError):
+        yield record
+        return
+    if found.commit != code.commit:
+        findings.append(
+            record.finding(
+                f"names commit {code.commit} as the merge of its branches, which is {found.commit}"
+            )
+        )
+    elif {position: conflict.paths for position, conflict in found.conflicts.items()} != merge.conflicts:
+        findings.append(record.finding("names other conflicts than its branches have"))
+
+
+def _not_merged(record: RecordedCode) -> Finding:
+    message = f"the merge of code in step {record.node} is not checked: the code of its branches is not here"
+    return Finding("code-elsewhere", record.thread, None, record.object, message, record.ref)
 
 
 def _is_here(code: Revision, objects: _Objects) -> bool:

@@ -44,6 +44,9 @@ CODES = {
     "no-decision": "the workflow cannot say who goes next, so nobody can have",
     "wrong-output": "an output of a type that its role does not answer with",
     "wrong-detail": "a detail whose instruction, context or remark is not what the history gives",
+    "wrong-fork": "a fork whose edge, items, branches or policy do not follow from the history",
+    "wrong-branch": "a branch that is not what its fork says, or not under the id that follows from it",
+    "wrong-join": "a join that tells something else than its branches came to, or joins too early",
     "wrong-code": "code whose commit has another tree in a project here, or is not a commit",
     "wrong-page": "a page for people that is not what the nodes say",
     # workflows

@@ -534,7 +534,7 @@ def _kind_of(record: Record) -> str:
 def _children(result: TreeCheck) -> str:
     if not result.children:
         return ""
-    return f", nor whether the sub-workflows of {counted(result.children, 'step')} had ended"
+    return f", nor whether the sub-workflows and branches of {counted(result.children, 'step')} had ended"
 
 
 def _of_project(own_names: Iterable[str], found: Survey) -> str:

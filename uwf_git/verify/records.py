@@ -33,6 +33,7 @@ from uwf_git.format.types import (
     END,
     FORK,
     JOIN,
+    JOIN_OUTPUT,
     PERSON,
     QUESTION,
     REMARK,
@@ -40,12 +41,14 @@ from uwf_git.format.types import (
     USER,
     is_kind,
 )
+from uwf_git.git.repository import Oid
 from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
 from uwf_git.trust.people import People
 from uwf_git.verify.approvals import ApprovalChecks
 from uwf_git.verify.crew_starts import check_speaking
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
+from uwf_git.verify.fan_outs import FanOutChecks
 from uwf_git.verify.findings import Bad, Listener, Report
 from uwf_git.verify.nodes import files_below, grown, node_files, row_of
 from uwf_git.verify.objects import CommitObject
@@ -70,6 +73,7 @@ class Records:
         self._pages = ThreadPages(known)
         self._definitions: dict[bytes, Definition] = {}
         self.approvals = ApprovalChecks(known, people)
+        self.fan_outs = FanOutChecks(known)
 
     def check(self, commit: CommitObject, report: Report) -> Record | None:
         """Check a commit and return its record; None if a parent's record is missing, already reported.
@@ -88,6 +92,8 @@ class Records:
             return self._attempt(commit, node, report)
         if kind == "pin":
             return self._pin(commit, node, report)
+        if kind == "part":
+            return self.fan_outs.part(commit, node, report)
         if kind == "approval":
             return self.approvals.check(commit, node, report, self._check_reached)
         return check_record(self._known, commit, kind, node, report)
@@ -143,10 +149,12 @@ class Records:
         if payload.workflow != workflow:
             report("wrong-chain", f"the StartNode uses workflow {payload.workflow}, its parent is {workflow}")
         check_speaking(self._known, version, start, payload, report)
-        if payload.branch is None or payload.branch.name not in (CALL, EDITED):
+        if payload.branch is None:
             self._check_origin(commit, version, report)
-        else:
+        elif payload.branch.name in (CALL, EDITED):
             self._check_call(commit, payload.branch, report)
+        else:
+            self.fan_outs.check_start(commit, version, node, payload, start, report)
         name = self._known.name_of(version)
         top, title = files_of(self._known.objects, commit.tree), title_of(payload.prompt)
         self._known.page(top, "", report, lambda: pages.first_thread_page(title, name))
@@ -220,7 +228,12 @@ class Records:
         persona = self._known.speaker(before, made.role)
         if made.role != USER:
             self._known.author(commit, made.agent, persona, report)
-        self._check_merge(commit, made, detail, before, report)
+        joined: tuple[Oid, ...] = ()
+        if made.role == JOIN and isinstance(self._known.decision(before), AwaitingBranches):
+            if output.type == JOIN_OUTPUT:
+                joined = self.fan_outs.check_parents(commit, before, output.payload, report)
+        else:
+            self._check_merge(commit, made, detail, before, report)
         answer = answer_in(detail.type, detail.payload) if definition.workflow.needs_answers else None
         context = StepContext(
             node,
@@ -235,7 +248,7 @@ class Records:
         others = [self._known.records.get(parent.raw) for parent in commit.parents[1:]]
         rows = [other.row if other is not None else None for other in others]
         row = step_row(_row(commit, "step", node), before.row, made, output.payload, rows)
-        record = Record(row, commit.tree, step=context, decided=decided, code=code)
+        record = Record(row, commit.tree, step=context, decided=decided, code=code, joined=joined)
         child = pages.child_of(detail, lambda target: self._known.content(here, target))
         approvals = pages.approvals_of(detail, lambda target: self._known.content(here, target))
         page = pages.PageStep(number, context, detail, child, approvals)
@@ -258,6 +271,10 @@ class Records:
         if made.role == USER and output.type == REMARK and isinstance(decision, Next | DecidedByCode):
             allowed: tuple[Hash, ...] = (REMARK,)
             _check_remark(made, output, detail, report)
+        elif isinstance(decision, AwaitingBranches) or (isinstance(decision, FansOut) and made.role != USER):
+            self.fan_outs.check_step(made, before, decision, output, detail, report)
+            self._known.check_detail(detail, here, None, before, report)
+            return True
         elif made.role == USER and (isinstance(decision, AwaitingAnswer) or workflow.resume is not None):
             allowed = (ANSWER,)
         elif isinstance(decision, str):
@@ -276,8 +293,6 @@ class Records:
                 if isinstance(decision, AwaitingAnswer)
                 else FORK
                 if isinstance(decision, FansOut)
-                else JOIN
-                if isinstance(decision, AwaitingBranches)
                 else decision.role
             )
             if made.role != role:

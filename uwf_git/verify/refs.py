@@ -15,14 +15,17 @@ from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import Budget, BudgetExceeded
 from uwf_git.ext import RefKind
+from uwf_git.format.fan_out import WAIT
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.indexing import Store
+from uwf_git.store.threads import MOST_PARENTS
 from uwf_git.trust.approvals import UNJUDGED
 from uwf_git.trust.people import People
 from uwf_git.verify.approvals import ApprovedDiff
+from uwf_git.verify.fan_outs import BranchOrigin
 from uwf_git.verify.findings import Bad, Finding, Report
 from uwf_git.verify.nodes import NodeRow
 from uwf_git.verify.objects import CommitObject, Objects, TagObject, parse_tag
@@ -41,13 +44,15 @@ _PAUSED = re.compile(r"paused(?:: (.+))?\n?")
 
 class Claim(NamedTuple):
     """What a ref, or a fold in its place, says of a thread. `prefix` is the ref's; `commit` the head, the
-    newest attempt, or the commit of a fork or pause; `origin` the thread that a fork came from."""
+    newest attempt, or the commit of a fork or pause; `origin` the thread that a fork came from; `status` that of an
+    end."""
 
     ref: str
     prefix: str
     thread: ThreadId
     commit: Oid
     origin: ThreadId | None
+    status: str = ""
 
 
 class Verifier:
@@ -159,6 +164,17 @@ class Verifier:
         """Return a verified commit's record, as far as readable."""
         return self._known.records.get(oid.raw)
 
+    def records(self) -> Iterator[Record]:
+        """Yield all records that were read."""
+        return (record for record in self._known.records.values() if record is not None)
+
+    def branch(self, record: Record) -> BranchOrigin | None:
+        """Return the branch that a verified thread is, None if it is none, or what it stands on is not valid."""
+        try:
+            return self._records.fan_outs.origin(record)
+        except (Bad, *UNFORESEEN):
+            return None
+
     def leads_to(self, tip: Oid, commit: Oid) -> bool:
         """Return whether a verified head's history has another commit's record. Nodes are compared, since a
         step may have two commits."""
@@ -216,7 +232,7 @@ class Verifier:
         record = self._reached(self._commit(tag.target), ("start", "step"), found, report)
         if record is None:
             return
-        self._claim(layout.ARCHIVE, name, tag.target)
+        self._claim(layout.ARCHIVE, name, tag.target, status=status)
         if status not in ("completed", "failed") or not record.decided:
             return
         try:
@@ -227,7 +243,10 @@ class Verifier:
             report("unchecked", self._unchecked(f"whether {record.row.node} is the end"), tag.oid)
         else:
             if not isinstance(decision, WorkflowEnded):
-                report("wrong-tag", f"{status}, but the workflow goes on after {record.row.node}", tag.oid)
+                if status != "failed" or not self._drops(record):
+                    report(
+                        "wrong-tag", f"{status}, but the workflow goes on after {record.row.node}", tag.oid
+                    )
             elif decision.failed != (status == "failed"):
                 wanted = "failed" if decision.failed else "completed"
                 report("wrong-tag", f"{status}, but the workflow ends as {wanted} there", tag.oid)
@@ -236,6 +255,14 @@ class Verifier:
                 and tag.message.rstrip() != layout.end_message(status, decision.reason).rstrip()
             ):
                 report("wrong-tag", "the reason of the failure is not the workflow's", tag.oid)
+
+    def _drops(self, record: Record) -> bool:
+        """Return whether a thread is a branch that ends if its step fails."""
+        try:
+            fork = self._records.fan_outs.fork_behind(record)
+        except Bad:
+            return False  # reported
+        return fork is not None and fork.on_failure != WAIT
 
     def _fork(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         self._forked(name, self._tag(oid), found, report)
@@ -321,8 +348,10 @@ class Verifier:
         for problem in problems(self._store.repository, oid):
             report(problem.code, problem.message, problem.at)
 
-    def _claim(self, prefix: str, thread: str, commit: Oid, origin: ThreadId | None = None) -> None:
-        self.claims.append(Claim(self._name, prefix, ThreadId(thread), commit, origin))
+    def _claim(
+        self, prefix: str, thread: str, commit: Oid, origin: ThreadId | None = None, status: str = ""
+    ) -> None:
+        self.claims.append(Claim(self._name, prefix, ThreadId(thread), commit, origin, status))
 
     def _check_name(self, name: str, tag: TagObject, report: Report) -> None:
         expected = layout.tag_name(name)
@@ -475,6 +504,8 @@ def _entered(commit: CommitObject) -> tuple[Oid, ...]:
     trailers = commit.trailers
     if trailers is None:
         return ()
+    if trailers.kind in ("step", "part"):  # a join has many
+        return commit.parents[: MOST_PARENTS + 1]
     kind = ref_kinds.kind_of_record(trailers.kind)
     most = 2 if kind is None or kind.of_thread else kind.record_parents
     return commit.parents[:most]

@@ -9,13 +9,13 @@ from itertools import islice
 
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import StepContext
-from uwf_git.format.types import BUNDLE, END, FAIL
+from uwf_git.format.types import BUNDLE, END, FAIL, FORK, JOIN
 from uwf_git.store import pages
 from uwf_git.verify.findings import Report
 from uwf_git.verify.nodes import row_of
 from uwf_git.verify.objects import FILE, Objects
 from uwf_git.verify.verified import Known, Record
-from uwf_git.workflow.moderator import DecidedByCode, Next, WorkflowEnded
+from uwf_git.workflow.moderator import AwaitingBranches, DecidedByCode, FansOut, Next, WorkflowEnded
 
 _MOST_ROLES = 50  # that a page may name which the workflow has no word on
 
@@ -91,6 +91,8 @@ class ThreadPages:
             then = [BUNDLE, None]
         elif isinstance(decision, WorkflowEnded):
             then = [FAIL if decision.failed else END, None]
+        elif isinstance(decision, FansOut | AwaitingBranches):
+            then = [FORK if isinstance(decision, FansOut) else JOIN, None]
         else:
             then = [None]
         row, step = record.row, record.step

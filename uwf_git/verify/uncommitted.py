@@ -20,7 +20,7 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Step, parse_start, parse_step
 from uwf_git.format.node import Node
 from uwf_git.format.personas import Persona
-from uwf_git.format.types import DEFINITIONS, is_kind, versions
+from uwf_git.format.types import DEFINITIONS, JOIN, is_kind, versions
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, pages, ref_kinds
@@ -155,6 +155,9 @@ class MadeKnown(Known):
             return first()
 
         return is_second, is_first
+
+    def has_parents(self, commit: CommitObject) -> bool:
+        return not self.making
 
     def message(self, commit: CommitObject, report: Report, expected: Iterable[str]) -> None:
         if commit.oid.raw not in self.objects.commits:
@@ -509,7 +512,9 @@ class _ThreadTree:
         details = {step.detail for step in steps.values()}
         node = next((name for name in fitting if name not in details), fitting[0])
         parents = [before]
-        if steps[node].detail in steps:
+        if steps[node].role == JOIN:
+            self.children += 1
+        elif steps[node].detail in steps:
             self.children += 1
             parents.append(Oid(raw=hashlib.sha1(b"child %s" % tree).digest()))
         return node, parents

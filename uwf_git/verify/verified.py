@@ -20,7 +20,7 @@ from uwf_git.format.kinds import (
 )
 from uwf_git.format.node import Node
 from uwf_git.format.personas import Persona
-from uwf_git.format.types import is_kind
+from uwf_git.format.types import FORK, USER, is_kind
 from uwf_git.git.objects import clean
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -40,7 +40,7 @@ _NO_THREAD = ThreadId("0" * 26)
 class Record(NamedTuple):
     """A commit's record, as far as readable. `row` is the index's. Of an attempt, `head` is the head it was
     made on and `attempts` counts those up to it. `decided` is False once the workflow could not decide.
-    `code` is what a step or attempt left in a worktree."""
+    `code` is what a step or attempt left in a worktree, `joined` the last commits of the branches of a join."""
 
     row: CommitRow
     tree: bytes
@@ -50,6 +50,7 @@ class Record(NamedTuple):
     trusted: bool = False
     decided: bool = True
     code: Revision | None = None
+    joined: tuple[Oid, ...] = ()
 
 
 class KnownHistory:
@@ -259,6 +260,43 @@ class Known:
         head = before.row.node
         if made.context is not None and made.context != head:
             report("wrong-detail", f"the detail's context is {made.context}, the head was {head}")
+
+    def steps_aside(self, head: Record) -> Sequence[StepContext]:
+        """Return the steps up to a head, which leaves `past` unchanged."""
+        self._aside.go_to(head, self.records)
+        return self._aside.steps
+
+    def last_output(self, head: Record) -> Any:
+        """Return the output of the last step up to a head by a role or of a join, None without one."""
+        return next(
+            (step.output for step in reversed(self.steps_aside(head)) if step.role not in (USER, FORK)), None
+        )
+
+    def begin_of(self, record: Record) -> CommitRow:
+        """Return the row of the start of a step's thread. Raises Bad."""
+        row = record.row
+        while row.kind != "start":
+            if row.parent is None:
+                raise Bad("wrong-parent", f"commit {Oid(raw=row.oid)} leads to no start")
+            row = self.row_at(row.parent)
+        return row
+
+    def row_at(self, oid: bytes) -> CommitRow:
+        """Return the row of a commit that was read, or that the store knows. Raises Bad."""
+        return self.record_at(Oid(raw=oid)).row
+
+    def record_at(self, oid: Oid) -> Record:
+        """Return the record of a commit that was read, or that the store knows. Raises Bad."""
+        if oid.raw not in self.records:
+            self.records[oid.raw] = self.trust(oid)
+        record = self.records[oid.raw]
+        if record is None:
+            raise Bad("wrong-parent", f"commit {oid} is no valid record")
+        return record
+
+    def has_parents(self, commit: CommitObject) -> bool:
+        """Return whether the parents of a commit besides the first can be looked at."""
+        return True
 
     def head_of(self, attempt: Record) -> Record | None:
         """Return the head that an attempt was made on."""

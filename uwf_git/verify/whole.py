@@ -7,8 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from uwf_git.base.text import counted
+from uwf_git.format.fan_out import LEFT, branch_id
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import REHEARSE
+from uwf_git.format.kinds import REHEARSE, Revision
+from uwf_git.format.types import FORK, JOIN
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, ref_kinds
@@ -16,7 +18,7 @@ from uwf_git.store.history import own_forks
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
 from uwf_git.verify.approvals import ApprovedDiff
-from uwf_git.verify.code import RecordedCode
+from uwf_git.verify.code import RecordedCode, merge_of
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Claim, Verifier
 from uwf_git.verify.verified import Record
@@ -152,22 +154,39 @@ def _of_heads(verifier: Verifier, heads: Iterable[Claim], say: _Say) -> Iterator
 
 
 def _code(verifier: Verifier, claims: Iterable[Claim]) -> Iterator[RecordedCode]:
-    seen: set[bytes] = set()
+    seen: dict[bytes, tuple[Claim, Record]] = {}
     tips = [(claim, claim.commit.raw) for claim in claims]
     for claim, tip in tips:  # sub-workflows without a claim of their own are appended meanwhile
         at: bytes | None = tip
         while at is not None and at not in seen:
-            seen.add(at)
             record = verifier.record(Oid(raw=at))
             if record is None:
                 break
-            row = record.row
-            if record.code is not None:
-                commit = str(Oid(raw=at))
-                yield RecordedCode(row.kind, row.node, record.code, commit, claim.thread, claim.ref)
-            if row.merged is not None:
-                tips.append((claim, row.merged))
-            at = row.parent
+            seen[at] = claim, record
+            if record.row.merged is not None:
+                tips.append((claim, record.row.merged))
+            tips += [(claim, tip.raw) for tip in record.joined]
+            at = record.row.parent
+    by_node = {record.row.node: record for _, record in seen.values() if record.row.kind == "step"}
+
+    def newest(node: Hash) -> Revision | None:
+        at: Record | None = by_node[node]
+        while at is not None and at.row.kind == "step":
+            child = seen.get(at.row.merged) if at.row.merged is not None else None
+            code = at.code or (newest(child[1].row.node) if child and child[1].row.kind == "step" else None)
+            if code is not None:
+                return code
+            at = seen[at.row.parent][1] if at.row.parent in seen else None
+        return None
+
+    for at, (claim, record) in seen.items():
+        row, code, merge = record.row, record.code, None
+        if row.role == JOIN and row.parent in seen and (fork := seen[row.parent][1]).row.role == FORK:
+            merge = merge_of(fork, record, newest)
+            code = code or (fork.code if merge is not None else None)
+        if code is not None:
+            commit = str(Oid(raw=at))
+            yield RecordedCode(row.kind, row.node, code, commit, claim.thread, claim.ref, merge)
 
 
 def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[Finding]:
@@ -188,6 +207,52 @@ def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[F
             yield finding("wrong-tag", f"{head.ref} has not parted from another at {claim.commit}")
         if claim.thread in circular:
             yield finding("wrong-tag", "a thread is not a fork of its own forks")
+    yield from _branches(verifier, heads)
+
+
+def _branches(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[Finding]:
+    """Yield findings about the ids of branches, and about ends that joins tell otherwise."""
+    forked = {claim.thread for claim in verifier.claims if claim.prefix == layout.FORKS}
+    ids: dict[ThreadId, tuple[bytes, int]] = {}
+    for record in verifier.records():
+        if record.row.role == FORK and record.step is not None and isinstance(record.step.output, dict):
+            oid, when = Oid(raw=record.row.oid), record.row.time
+            items = record.step.output.get("items")
+            for position in range(len(items) if isinstance(items, list) else 0):
+                ids[branch_id(str(oid), when, position)] = record.row.oid, position
+    for thread, claim in heads.items():
+        tip = verifier.record(claim.commit)
+        if tip is None:
+            continue
+        origin = verifier.branch(tip)
+        message = ""
+        if thread in ids:
+            fork, position = ids[thread]
+            own = (origin.fork.raw, origin.branch.position) if origin is not None and origin.fork else None
+            if own != (fork, position):
+                message = f"its id is that of branch {position} of fork {Oid(raw=fork)}, which it is not"
+        elif origin is not None and origin.id is not None and thread not in forked:
+            branch = heads.get(origin.id)
+            if not tip.row.number or (branch is not None and verifier.leads_to(branch.commit, claim.commit)):
+                message = f"it is branch {origin.id} under another id"
+        if message:
+            yield Finding("wrong-branch", thread, None, str(claim.commit), message, claim.ref)
+    yield from _told_otherwise(verifier, heads)
+
+
+def _told_otherwise(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[Finding]:
+    """Yield a finding for each branch whose end is another than its join says."""
+    for record in verifier.records():
+        if not record.joined or record.step is None:
+            continue
+        said = [each for each in record.step.output["branches"] if each["status"] != LEFT]
+        for each, tip in zip(said, record.joined, strict=True):
+            claim = heads.get(each["thread"])
+            if claim is None or claim.commit != tip or claim.status in ("", each["status"]):
+                continue
+            message = f"branch {claim.thread} is {claim.status}, and {each['status']} in its join"
+            commit = str(Oid(raw=record.row.oid))
+            yield Finding("wrong-join", claim.thread, record.row.node, commit, message, claim.ref)
 
 
 def _start(verifier: Verifier, claim: Claim) -> Hash | None:

@@ -6,17 +6,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from uwf_git.format.fan_out import COMPLETED, FAILED, KILLED, LEFT
 from uwf_git.format.kinds import CONTENT, TIMESTAMP
 from uwf_git.format.shape import MOST_VARIANTS, choices, resolve, types, variants_of
-from uwf_git.format.types import SUSPEND, USER
+from uwf_git.format.types import FORK, JOIN, SUSPEND, USER
 
 _ANSWER = "\0answer"  # in a schema: it is that of a role's answer, in a pair with the role
 _STEPS = "\0steps"  # in a schema: it is that of the list of steps
+_BRANCH = "\0branch"  # in a schema: it is that of a branch at its join
 _LAST = "\0last"  # in a schema: a step that may be the last one
 _MAX_ALTERNATIVES = 200
 _DEEPEST = 20
 
-HISTORY, STEP, START_OF, SCHEMA_OF = "the history", "a step", "start", "the schema of "
+HISTORY, STEP, BRANCH, START_OF, SCHEMA_OF = "the history", "a step", "a branch", "start", "the schema of "
 """Whose something is, for messages; the last is followed by a role in quotes."""
 
 
@@ -49,16 +51,33 @@ _A_TEXT = {"type": "string"}
 TEXT, NUMBER, BOOLEAN = of_schema(_A_TEXT), of_schema({"type": "number"}), of_schema({"type": "boolean"})
 
 
-def history(roles: Collection[str], schemas: Mapping[str, Any], last: Collection[str]) -> Value:
-    """Return the value that conditions see after a step of one of the roles `last`. `schemas` are the known
-    ones of roles' outputs."""
+def history(
+    roles: Collection[str],
+    schemas: Mapping[str, Any],
+    last: Collection[str],
+    joins: Mapping[str, Collection[str]] = {},
+) -> Value:
+    """Return the value that conditions see after a step of one of the roles or joins `last`. `schemas` are the known
+    ones of roles' outputs; `joins` the roles that branches end with, "" for any, by the name of their join."""
     question = {"status": {"const": "needs_input"}, "$status": {"const": SUSPEND}, "question": _A_TEXT}
     question |= {"options": {"type": "array"}, "reason": _A_TEXT}
     steps = [_step(role, {_ANSWER: (role, schemas.get(role))}, role in last) for role in roles]
     steps += [_step(role, {"type": "object", "properties": question}) for role in roles]
     steps.append(_step(USER, {"type": "object", "properties": {"answer": _A_TEXT}}))
-    start = {"type": "object", "properties": {"workflow": _A_TEXT, "prompt": _A_TEXT}}
-    schema = {"type": "object", "properties": {"start": start, "steps": {"type": "array", _STEPS: steps}}}
+    own = {"workflow": _A_TEXT, "prompt": _A_TEXT, "index": {"type": "integer"}, "item": {}}
+    seen: dict[str, Any] = {"start": {"type": "object", "properties": own}}
+    joined: list[Any] = []
+    for name, ending in joins.items():
+        branches = [
+            _branch({_ANSWER: (role, schemas.get(role))} if role else {}) for role in sorted(ending or ("",))
+        ]
+        output = {"summary": _A_TEXT, "branches": {"type": "array", _STEPS: branches}}
+        steps += [_step(FORK, {}), _step(JOIN, {"type": "object", "properties": output}, name in last)]
+        joined += branches if name in last else []
+    if joined:
+        seen["branches"] = {"type": "array", _STEPS: joined}
+    seen["steps"] = {"type": "array", _STEPS: steps}
+    schema = {"type": "object", "properties": seen}
     return (Alternative(schema, schema, HISTORY),)
 
 
@@ -66,6 +85,13 @@ def _step(role: str, output: Any, may_be_last: bool = False) -> dict[str, Any]:
     properties = {"role": {"const": role}, "output": output, "detail": _A_TEXT, "agent": _A_TEXT}
     properties |= {CONTENT: _A_TEXT, TIMESTAMP: {"type": "integer"}}
     return {"type": "object", "properties": properties, **({_LAST: True} if may_be_last else {})}
+
+
+def _branch(output: Any) -> dict[str, Any]:
+    status = {"enum": [COMPLETED, FAILED, KILLED, LEFT]}
+    step = {"type": ["string", "null"]}
+    properties = {"status": status, "thread": _A_TEXT, "step": step, "output": output, "reason": _A_TEXT}
+    return {"type": "object", "properties": properties, _BRANCH: True}
 
 
 def either(values: Iterable[Value]) -> Value:
@@ -87,7 +113,7 @@ def items(value: Value, depth: int = 0) -> Value:
         if schema is None:
             return None
         if (steps := schema.get(_STEPS)) is not None:
-            found += [Alternative(each, each, STEP) for each in steps]
+            found += [Alternative(each, each, BRANCH if _BRANCH in each else STEP) for each in steps]
             continue
         if "array" not in types(schema):
             found.append(alternative)
@@ -108,6 +134,14 @@ def last_of(value: Value) -> Value:
     if found and value and isinstance(value[0].schema, Mapping) and _STEPS in value[0].schema:
         return tuple(each for each in found if each.schema.get(_LAST)) or None
     return value
+
+
+def may_be_list(value: Value) -> bool:
+    """Return whether a value may be a list."""
+    if value is None:
+        return True
+    known = [() if each.schema is None else types(each.schema) for each in map(_settled, value)]
+    return any(not kinds or "array" in kinds for kinds in known)
 
 
 def of_role(value: Value, role: str) -> Value:

@@ -2,56 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from uwf_git.format.types import ENDS
-from uwf_git.workflow.draft import Draft
-from uwf_git.workflow.fan_out_source import DraftFanOut
+
+
+class _FanOut(Protocol):
+    @property
+    def roles(self) -> tuple[str, ...]: ...
+    @property
+    def ends(self) -> tuple[str, ...]: ...
+
+
+class _Edge(Protocol):
+    @property
+    def targets(self) -> tuple[str, ...]: ...
+    @property
+    def fan_out(self) -> _FanOut | None: ...
 
 
 class Body(NamedTuple):
-    """The `roles` of the branches of a fan-out that leaves `source`."""
+    """The body of the fan-out at index `position` of `source`: its branches begin at `entries`, go through `roles`,
+    and end at an edge to one of `ends`, the roles of its join."""
 
     source: str
-    fan_out: DraftFanOut
+    position: int
+    entries: tuple[str, ...]
+    ends: tuple[str, ...]
     roles: frozenset[str]
 
+    def is_within(self, other: Body) -> bool:
+        return self is not other and self.source in other.roles
 
-def bodies_of(draft: Draft) -> list[Body]:
+
+def bodies_of(graph: Mapping[str, Sequence[_Edge]]) -> list[Body]:
     """Return the bodies of all fan-outs, in the order of the graph."""
     return [
-        Body(source, edge.fan_out, _body(draft, edge.fan_out))
-        for source, edges in draft.graph.items()
-        for edge in edges.edges
-        if edge.fan_out is not None
+        Body(source, position, fan_out.roles, fan_out.ends, _roles(graph, fan_out))
+        for source, edges in graph.items()
+        for position, edge in enumerate(edges)
+        if (fan_out := edge.fan_out) is not None
     ]
 
 
-def _body(draft: Draft, fan_out: DraftFanOut) -> frozenset[str]:
+def _roles(graph: Mapping[str, Sequence[_Edge]], fan_out: _FanOut) -> frozenset[str]:
     without = {*ENDS, *fan_out.ends}
     pending = [role for role in fan_out.roles if role not in without]
     found = set(pending)
     for role in pending:  # grows while it is walked
-        edges = draft.graph.get(role)
-        for target in (target for edge in (edges.edges if edges else ()) for target in edge.targets):
+        for target in (target for edge in graph.get(role, ()) for target in edge.targets):
             if target not in without and target not in found:
                 found.add(target)
                 pending.append(target)
     return frozenset(found)
 
 
+def innermost(bodies: Sequence[Body]) -> dict[str, tuple[Body, ...]]:
+    """Return the bodies that each role's step can be in: several if fan-outs share a body."""
+    around: dict[str, list[Body]] = {}
+    for body in bodies:
+        for role in body.roles:
+            around.setdefault(role, []).append(body)
+    return {
+        role: tuple(body for body in found if not any(other.is_within(body) for other in found))
+        for role, found in around.items()
+    }
+
+
 def nesting(body: Body, bodies: Sequence[Body]) -> int:
     """Return how many fan-outs a body's branches are within, its own included."""
-    around = [other for other in bodies if other.fan_out is not body.fan_out and body.source in other.roles]
-    level = {id(body.fan_out)}
-    depth = 1
-    while around and depth <= len(bodies):
+    level, depth = [body], 0
+    while level and depth <= len(bodies):  # those that are within each other are another mistake
         depth += 1
-        level |= {id(each.fan_out) for each in around}
-        around = [
-            other
-            for other in bodies
-            if id(other.fan_out) not in level and any(each.source in other.roles for each in around)
-        ]
+        level = [outer for outer in bodies if any(each.is_within(outer) for each in level)]
     return depth

@@ -17,12 +17,24 @@ from uwf_git.format.findings import Finding, Findings
 from uwf_git.format.kinds import BODY
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.shape import named
-from uwf_git.format.types import DEFAULT_STATUS, END, ENDS, FAIL, JOIN, NEW, RESUME, START, SUSPEND, USER
-from uwf_git.workflow.branch_bodies import Body, bodies_of, nesting
+from uwf_git.format.types import (
+    DEFAULT_STATUS,
+    END,
+    ENDS,
+    FAIL,
+    FORK,
+    JOIN,
+    NEW,
+    RESUME,
+    START,
+    SUSPEND,
+    USER,
+)
+from uwf_git.workflow.branch_bodies import Body, bodies_of, innermost, nesting
 from uwf_git.workflow.common_mistakes import expression_hint, is_expression, means_end, means_start
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
 from uwf_git.workflow.expression import check_expression
-from uwf_git.workflow.fan_out import check_items, items_expression, join_name
+from uwf_git.workflow.fan_out import check_items, join_name
 from uwf_git.workflow.fan_out_source import DraftFanOut
 from uwf_git.workflow.moderator import can_end, reachable
 from uwf_git.workflow.role_schemas import HUMAN, Answers, answers_of, schema_problems
@@ -34,6 +46,8 @@ EFFECTS = frozenset(("no-way-to-end", "stuck-role", "unreachable-role"))
 """Codes of what is often only the effect of another mistake."""
 
 _START_VARIABLES = ("prompt", "workflow")
+_START_OF_BRANCH = ("index", "item")
+_JOIN_VARIABLES = ("branches", "summary", BODY)
 _ROLE_LITERAL = re.compile(r"""\brole\s*=\s*(?:"([^"\\]*)"|'([^'\\]*)')""")
 
 
@@ -103,7 +117,10 @@ class _Checker:
         # Names that could mean anything: skip findings about roles that they may reach.
         self._unclear = False
         self._unclear_condition = False
-        self._bodies: list[Body] = bodies_of(draft)
+        self._bodies: list[Body] = bodies_of({source: edges.edges for source, edges in draft.graph.items()})
+        self._within = innermost(self._bodies)
+        self._joins = {join_name(body.source, body.position): body for body in self._bodies}
+        self._endings = {name: self._ending_in(body) for name, body in self._joins.items()}
 
     def run(self) -> None:
         self._schemas()
@@ -115,60 +132,102 @@ class _Checker:
                 self._target(edge)
                 self._templates(source, edge, edges)
                 if edge.fan_out is not None:
-                    self._fan_out(source, number, edge.fan_out)
+                    self._fan_out(source, join_name(source, number), edge, edge.fan_out)
             taken = self._by_status(source, edges) if edges.by_status else self._by_condition(source, edges)
             targets = {self._suggest.get(role, role) for edge in taken for role in edge.targets}
             if any(target not in ENDS and target not in self._draft.declared for target in targets):
                 targets.add(END)  # an edge that leads nowhere known could be the way out
+            for fan_out in (edge.fan_out for edge in taken if edge.fan_out is not None):
+                if fan_out.resolver in self._draft.declared:
+                    targets.add(fan_out.resolver)
+                    live.setdefault(fan_out.resolver, set()).update(fan_out.ends)
             live.setdefault(self._suggest.get(source, source), set()).update(targets)
         for body in self._bodies:
             self._body(body, live)
         self._conditions()
         self._graph(live)
 
-    def _fan_out(self, source: str, number: int, fan_out: DraftFanOut) -> None:
-        """Check the expression, the prompts and the join of a fan-out."""
-        if fan_out.expression is not None:
-            path = (*fan_out.path, "each")
-            if (reason := check_items(fan_out.expression)) is not None:
-                hint = expression_hint(fan_out.expression)
-                self._findings.error(path, "bad-expression", f'graph: each of "{source}": {reason}', hint)
+    def _fan_out(self, source: str, name: str, edge: DraftEdge, fan_out: DraftFanOut) -> None:
+        """Check the expression, the branches and the join of a fan-out. `name` is that of its join."""
+        path = (*fan_out.path, "each")
+        if edge.status == RESUME and source == START:
+            message = f"{START} on {RESUME} cannot fan out"
+            self._findings.key_error(path, "bad-fan-out", message, "lead to a role, whose edge fans out")
+        if (expression := fan_out.expression) is not None:
+            if (reason := check_items(expression)) is not None:
+                hint = expression_hint(expression)
+                self._findings.error(path, "bad-expression", f'each of "{source}": {reason}', hint)
+            elif source == START and "$last" in expression:
+                message = f"$last() is the output of the last step, and at {START} there is none"
+                self._findings.error(path, "bad-expression", message, "start.prompt is the task")
             else:
-                self._doubts_in(fan_out.expression, path, source)
+                self._doubts_in_items(expression, path, source)
         conflict = fan_out.payload.get("onConflict", ASK)
         if conflict not in ON_CONFLICT and conflict not in self._draft.declared:
             hint = self._findings.nearest(conflict, [*self._draft.declared, *ON_CONFLICT])
-            message = f'onConflict "{conflict}" is neither {" nor ".join(ON_CONFLICT)} nor a role'
+            message = f'onConflict "{conflict}" is not {", ".join(ON_CONFLICT)} or a role'
             self._findings.error((*fan_out.path, "onConflict"), "unknown-role", message, hint)
-        joined = [
-            DraftEdge(each.path, each.role, each.role_path, each.condition, prompt=each.prompt)
-            for each in fan_out.join
-        ]
-        name = join_name(source, number)
-        for edge in joined:
-            self._target(edge)
-            self._templates(name, edge, DraftEdges(fan_out.path, False, joined, True))
-        self._by_condition(name, DraftEdges((*fan_out.path, "join"), False, joined, True))
+        joined = DraftEdges(
+            (*fan_out.path, "join"),
+            False,
+            [
+                DraftEdge(each.path, each.role, each.role_path, each.condition, prompt=each.prompt)
+                for each in fan_out.join
+            ],
+            True,
+        )
+        for each in joined.edges:
+            self._target(each)
+            self._templates(name, each, joined)
+        self._by_condition(name, joined)
 
-    def _doubts_in(self, expression: str, path: ValuePath, source: str) -> None:
-        from uwf_git.workflow.type_check import doubts
+    def _doubts_in_items(self, expression: str, path: ValuePath, source: str) -> None:
+        from uwf_git.workflow.type_check import doubts_of_items
 
         schemas = {role: answers.schema for role, answers in self._answers.items()}
-        told = expression.replace("$last()", "steps[-1].output")
-        for code, message, hint in doubts(
-            items_expression(told), schemas, self._draft.declared, [self._suggest.get(source, source)]
+        last = self._suggest.get(source, source)
+        for code, message, hint in doubts_of_items(
+            expression, schemas, self._draft.declared, last, self._endings
         ):
             self._findings.warning(path, code, f"each: {message}", hint)
 
-    def _body(self, body: Body, live: dict[str, set[str]]) -> None:
-        """Check that branches are entered by their fork alone and cannot come to the role that forks. Roles without
-        edges end them."""
+    def _ending_in(self, body: Body) -> frozenset[str]:
+        """Return the roles that branches may end with, "" if it may be a step of something else."""
+        graph = self._draft.graph
+        edge = graph[body.source].edges[body.position]
+        ending = (
+            {""}
+            if edge.fan_out is not None and any(each.workflow for each in edge.fan_out.branches)
+            else set()
+        )
         for role in body.roles:
-            if role not in self._draft.graph and role in self._draft.declared:
+            leaving = graph[role].edges if role in graph else ()
+            out = [edge for edge in leaving if any(target not in body.roles for target in edge.targets)]
+            ending |= {"" if edge.fan_out is not None else role for edge in out} if leaving else {role}
+        return frozenset(ending)
+
+    def _body(self, body: Body, live: dict[str, set[str]]) -> None:
+        """Check that branches begin at their fork alone and cannot come to the role that forks. Roles without edges end
+        them."""
+        graph = self._draft.graph
+        fan_out = graph[body.source].edges[body.position].fan_out
+        assert fan_out is not None
+        for role in body.roles:
+            if (role not in graph or not graph[role].edges) and role in self._draft.declared:
                 live.setdefault(role, set()).add(END)
+        for branch in fan_out.branches:
+            if branch.role in body.ends and branch.role not in ENDS:
+                self._unclear = True
+                live.setdefault(body.source, set()).add(END)
+                self._findings.error(
+                    branch.path,
+                    "branch-without-exit",
+                    f'a branch begins at "{branch.role}", which is a role of its join, so it would end at once',
+                    "give the join or the branches a role of their own",
+                )
         if body.source in body.roles:
             self._findings.error(
-                (*body.fan_out.path, "join"),
+                (*fan_out.path, "join"),
                 "branch-without-exit",
                 f'a branch of "{body.source}" can come to "{body.source}" itself, which would fork again',
                 "let its last role lead to a role of join, or leave out its edges",
@@ -176,21 +235,30 @@ class _Checker:
             return
         if (depth := nesting(body, self._bodies)) > DEEPEST:
             message = f"fan-outs are within each other {depth} levels deep, more than {DEEPEST}"
-            self._findings.error(body.fan_out.path, "deep-fan-out", message)
-        for source, edges in self._draft.graph.items():
+            hint = "let a role do the work of its branches itself, or name a workflow that does"
+            self._findings.key_error(fan_out.path, "deep-fan-out", message, hint)
+        for source, edges in graph.items():
             if source in body.roles:
                 continue
             for edge in edges.edges:
-                into = [role for role in edge.targets if role in body.roles]
+                leading = [(edge.role, edge.role_path)]
                 if edge.fan_out is not None:
-                    into = [role for role in edge.fan_out.ends if role in body.roles]
-                if into:
-                    self._findings.error(
-                        edge.role_path,
-                        "entered-branch",
-                        f'"{source}" leads to "{into[0]}", which is part of the branches of "{body.source}"',
-                        "a branch is entered by its fork alone: give it a role of its own",
-                    )
+                    leading = [(each.role, each.role_path) for each in edge.fan_out.join]
+                for role, path in leading:
+                    if role in body.roles:
+                        self._entered(body, source, role, path)
+
+    def _entered(self, body: Body, source: str, role: str, path: ValuePath) -> None:
+        inside = next((each for each in body.roles if role in self._draft.targets(each)), None)
+        way = "" if inside is None else f', as "{inside}" leads there'
+        own = "a branch begins at its fork alone: give one of them a role of its own"
+        hint = own if inside is None else f'let "{inside}" lead to a role of join, or {own.split(": ")[1]}'
+        self._findings.error(
+            path,
+            "entered-branch",
+            f'"{source}" leads to "{role}", which is part of the branches of "{body.source}"{way}',
+            hint,
+        )
 
     def _schemas(self) -> None:
         for role in self._draft.roles.values():
@@ -216,7 +284,7 @@ class _Checker:
                 edges.path, "unknown-role", f'graph: role "{source}" is not defined', hint
             )
             return False
-        if not edges.edges and edges.whole:
+        if not edges.edges and edges.whole and source not in self._within:
             self._findings.key_error(
                 edges.path,
                 "stuck-role",
@@ -280,7 +348,7 @@ class _Checker:
             for variable in sorted(variables_of(template)):
                 used = f"{key} uses {{{{ {'.'.join(variable)} }}}}, which"
                 if not self._has_variable(source, edge, variable):
-                    self._unknown_variable(source, path, used, variable, edge.status)
+                    self._unknown_variable(source, path, used, variable, edge)
                 elif (absent := self._may_lack(source, edge, edges, variable)) and needs(template, absent):
                     self._findings.warning(
                         path,
@@ -290,36 +358,43 @@ class _Checker:
                     )
 
     def _unknown_variable(
-        self, source: str, path: ValuePath, used: str, variable: tuple[str, ...], status: str | None
+        self, source: str, path: ValuePath, used: str, variable: tuple[str, ...], edge: DraftEdge
     ) -> None:
+        status, items = edge.status, sorted(self._item_names(source, edge))
         known = [f"start.{each}" for each in _START_VARIABLES]
         if source == START:
             hint = self._findings.nearest(".".join(variable), [*known, "prompt"])
             message = f"{used} the start doesn't have: it prints nothing"
             self._findings.warning(path, "unknown-variable", message, hint)
             return
-        if source.startswith(JOIN):
-            message = f"{used} a join doesn't have"
-            self._findings.error(path, "unknown-variable", message, "it has branches, by index")
+        if source in self._joins:
+            message, hint = (
+                f"{used} a join doesn't have",
+                self._findings.nearest(variable[0], _JOIN_VARIABLES),
+            )
+            if variable[0] == "branches":
+                message = f"{used} is nothing, as branches is a list"
+                hint = "{% for branch in branches %}{{ branch.status }} {{ branch.output }}{% endfor %}"
+            self._findings.error(path, "unknown-variable", message, hint)
             return
         answers = self._answers[source]
         fields = answers.fields(status)
-        name, known = ".".join(variable), [*fields, BODY, *known]
-        hint = self._findings.nearest(name, known if self._findings.closest(name, known) else [*fields, BODY])
+        name, known = ".".join(variable), [*fields, BODY, *items, *known]
+        listed = known if self._findings.closest(name, known) else [*fields, BODY, *items]
+        hint = self._findings.nearest(name, listed)
         message = f'{used} the schema of "{source}" doesn\'t have'
         if status is not None and variable[0] not in fields and answers.has(variable, None):
             message = f'{used} "{source}" doesn\'t answer with status "{status}"'
         self._findings.error(path, "unknown-variable", message, hint)
 
     def _has_variable(self, source: str, edge: DraftEdge, variable: tuple[str, ...]) -> bool:
-        if not variable or (
-            variable[0] == "start" and (len(variable) == 1 or variable[1] in _START_VARIABLES)
-        ):
+        known = (*_START_VARIABLES, *_START_OF_BRANCH)
+        if not variable or (variable[0] == "start" and (len(variable) == 1 or variable[1] in known)):
             return True
         if variable[0] in self._item_names(source, edge):
             return True
-        if source.startswith(JOIN):
-            return variable[0] in ("branches", BODY)
+        if source in self._joins:
+            return variable[0] in _JOIN_VARIABLES and len(variable) == 1
         if source == START:
             return variable[0] == "prompt"
         answers = self._answers.get(source)
@@ -328,9 +403,12 @@ class _Checker:
 
     def _item_names(self, source: str, edge: DraftEdge) -> set[str]:
         """Return what an edge's templates have of an item: in a fan-out, and in its branches."""
-        around = [body.fan_out for body in self._bodies if source in body.roles]
-        around += [edge.fan_out] if edge.fan_out is not None else []
-        return {name for each in around for name in (each.payload.get("name", "item"), "index")}
+        leaving = self._joins[source].source if source in self._joins else source
+        forks = [
+            self._draft.graph[body.source].edges[body.position] for body in self._within.get(leaving, ())
+        ]
+        fan_outs = [each.fan_out for each in (edge, *forks) if each.fan_out is not None]
+        return {name for each in fan_outs for name in (each.payload.get("name", "item"), "index")}
 
     def _may_lack(
         self, source: str, edge: DraftEdge, edges: DraftEdges, variable: tuple[str, ...]
@@ -509,6 +587,8 @@ class _Checker:
     def _roles_in(self, name: str, expression: str, path: tuple[str | int, ...]) -> None:
         for match in _ROLE_LITERAL.finditer(expression):
             role = match.group(1) if match.group(1) is not None else match.group(2)
+            if role in (FORK, JOIN) and self._joins:
+                continue
             if role != USER and role not in self._draft.declared:
                 self._findings.warning(
                     path,
@@ -522,7 +602,7 @@ class _Checker:
 
         schemas = {role: answers.schema for role, answers in self._answers.items()}
         sources = [self._suggest.get(source, source) for source in self._used.get(name, ())]
-        for code, message, hint in doubts(expression, schemas, self._draft.declared, sources):
+        for code, message, hint in doubts(expression, schemas, self._draft.declared, sources, self._endings):
             self._findings.warning(path, code, f'condition "{name}": {message}', hint)
 
     def _graph(self, live: dict[str, set[str]]) -> None:
@@ -534,7 +614,12 @@ class _Checker:
                 ("graph",), "no-start", f"graph has no {START}", f"add {START}: [{{role: <the first role>}}]"
             )
         for role in self._draft.roles.values():
-            if role.name not in live and role.name not in graph and not self._unclear:
+            meant = any(
+                role.name == self._suggest.get(entry) for body in self._bodies for entry in body.entries
+            )
+            if role.name in live or role.name in graph:
+                continue
+            if not (self._unclear or meant or self._draft.unread_fan_out):
                 self._findings.key_error(
                     role.path,
                     "stuck-role",

@@ -15,6 +15,18 @@ _EDGE = {
     "prompt": ("instruction", "instructions", "message", "input", "task"),
     "location": ("cwd", "dir", "directory", "folder", "path", "workdir"),
 }
+_FAN_OUT = {
+    **{key: tuple(word for word in words if word not in ("then", "next")) for key, words in _EDGE.items()},
+    "each": ("foreach", "for_each", "for-each", "over", "items", "branches", "fanOut", "fan_out", "fan-out", "map"),
+    "as": ("var", "variable", "alias", "item", "itemName", "loopVar"),
+    "atOnce": ("at_once", "at-once", "concurrency", "parallel", "parallelism", "maxParallel", "max_parallel",
+               "max-parallel", "maxConcurrency", "max_concurrency"),
+    "max": ("limit", "most", "maxItems", "max_items"),
+    "need": ("needs", "quorum", "required", "atLeast", "at_least"),
+    "onFailure": ("on_failure", "on-failure", "onError", "on_error", "on-error"),
+    "onConflict": ("on_conflict", "on-conflict"),
+    "join": ("then", "next", "after", "reduce", "collect", "gather"),
+}  # fmt: skip
 _ROLE = {
     "systemPrompt": ("prompt", "system", "system_prompt", "systemprompt", "instructions", "instruction"),
     "frontmatter": ("meta",),
@@ -38,6 +50,7 @@ _TOP = {
 }
 _TABLES: Mapping[str, Mapping[str, Collection[str]]] = {
     "edge": _EDGE,
+    "fan-out": _FAN_OUT,
     "role": _ROLE,
     "condition": _CONDITION,
     "workflow": _TOP,
@@ -68,7 +81,7 @@ _ENDS = frozenset(
 
 
 def suggest_key(kind: str, key: str, given: Collection[str] = ()) -> str | None:
-    """Return the key of an `edge`, `role`, `condition` or `workflow` that another stands for, unless `given`."""
+    """Return the key of an `edge`, `fan-out`, `role`, `condition` or `workflow` that another means, unless `given`."""
     table = _TABLES.get(kind, {})
     if kind == "role":  # of its two forms
         given = {*given, *(("systemPrompt",) if "goal" in given else ("capabilities", "procedure"))}

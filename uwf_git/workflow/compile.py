@@ -22,7 +22,8 @@ from uwf_git.format.node import hash_of
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.types import DEFAULT_STATUS, END, workflow_type
 from uwf_git.workflow.check import EFFECTS, Finding, check_path, examine
-from uwf_git.workflow.draft import Draft, DraftEdge, read_draft
+from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
+from uwf_git.workflow.fan_out import join_name
 from uwf_git.workflow.source import Source, read_source
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ _HINTS = {
     "condition-never-false": "no answer that the schemas allow makes it false",
     "dead-end": "end its edges with one without a condition, or with _ for every other status",
     "no-way-out": f"let one of the edges lead to {END} on something that can come",
+    "no-items": "no answer that the schema allows gives any",
     "no-output": "is there any answer that its schema allows?",
 }
 
@@ -151,21 +153,29 @@ def _place_of(problem: Problem, draft: Draft) -> ValuePath:
     if problem.condition is not None:
         return ("conditions", problem.condition, "expression")
     source = problem.source if problem.source is not None else problem.where
+    for name, edges in draft.graph.items():
+        for position, edge in enumerate(_tried(edges)):
+            if edge.fan_out is not None and source == join_name(name, position):
+                joined = edge.fan_out.join
+                place = (
+                    joined[problem.position].path if problem.position is not None else (*edge.path, "join")
+                )
+                return (*place, "prompt") if problem.code == "fails" else place
     if problem.position is not None and source in draft.graph:
-        written = draft.graph[source]
-        # By status, the default is tried last, wherever it is.
-        edges = (
-            sorted(written.edges, key=lambda edge: edge.status is None)
-            if written.by_status
-            else written.edges
-        )
-        edge = edges[problem.position]
+        edge = _tried(draft.graph[source])[problem.position]
         if problem.code == "fails":
+            if ": each: " in problem.message:
+                return (*edge.path, "each")
             return (*edge.path, "location" if "the location of the edge" in problem.message else "prompt")
         return edge.path
     if problem.code in ("no-output", "unreachable-role"):
         return ("roles", source)
     return draft.graph[source].path if source in draft.graph else ("graph", source)
+
+
+def _tried(edges: DraftEdges) -> list[DraftEdge]:
+    """Return edges in the order in which they are tried: by status, the default comes last."""
+    return sorted(edges.edges, key=lambda edge: edge.status is None) if edges.by_status else edges.edges
 
 
 def _payload(draft: Draft, schemas: dict[Hash, Any]) -> dict[str, Any]:

@@ -1,26 +1,42 @@
 """A workflow as Mermaid, Graphviz and a Markdown page.
 
 Names and texts are untrusted, so each is escaped for its language. Stored mappings have sorted keys, so roles
-are ordered by the graph, and a stored node gives the same page as its file.
+are ordered by the graph, and a stored node gives the same page as its file. A fan-out's edges lead to the first roles
+of its branches, or to a node for their workflow; from their ends arrows lead to a node for the join.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from uwf_git.base.markdown import code, inline, paragraphs, table
 from uwf_git.base.text import counted, printable, shortened
-from uwf_git.format.edges import Transition
+from uwf_git.format.edges import FanOut, Transition
+from uwf_git.format.fan_out import ALL
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import COMPLETE, Code, Origin, Role, Workflow
-from uwf_git.format.types import END, FAIL, NEW, START
+from uwf_git.format.types import END, ENDS, FAIL, JOIN, NEW, START
+from uwf_git.workflow.branch_bodies import bodies_of, innermost
+from uwf_git.workflow.fan_out import join_name, joins_of
 
 OTHERWISE = "otherwise"
 
-_SHAPES = {"decision": ("{", "}"), "merge": ("{{", "}}"), "end": ("([", "])")}
-_DOT_SHAPES = {"decision": ", shape=diamond", "merge": ", shape=hexagon", "end": ", shape=oval"}
+_SHAPES = {
+    "decision": ("{", "}"), "merge": ("{{", "}}"), "end": ("([", "])"), "join": ("((", "))"), "workflow": ("[[", "]]")
+}  # fmt: skip
+_DOT_SHAPES = {
+    "decision": ", shape=diamond",
+    "merge": ", shape=hexagon",
+    "end": ", shape=oval",
+    "join": ", shape=circle",
+    "workflow": ", peripheries=2",
+}
+_WORKFLOW = (
+    "workflow "  # begins the name of a node that stands for another workflow; no role's name has a space
+)
 _TERMINALS = (START, END, FAIL)
 _LONGEST_LABEL = 80
 _MOST_SHOWN = 12
@@ -30,31 +46,32 @@ _MERMAID_PLAIN = re.compile(r"[^\w .,:/()-]")
 
 def mermaid(workflow: Workflow) -> str:
     """Return the graph as a Mermaid flowchart without fence, ending in a newline."""
-    ids = _ids(workflow)
+    drawn = Drawing(workflow)
+    ids = _ids(drawn)
     lines = ["flowchart TD"]
     for name, id_ in ids.items():
         if name in _TERMINALS:
             lines.append(f'    {id_}(["{name}"])')
         else:
             before, after = _SHAPES.get(_kind(workflow, name), ("[", "]"))
-            lines.append(f'    {id_}{before}"{_mermaid(name)}"{after}')
-    for source, edge, label in edges(workflow):
-        arrow = f'-->|"{_mermaid(label)}"|' if label else "-->"
-        lines.append(f"    {ids[source]} {arrow} {ids[edge.role]}")
+            lines.append(f'    {id_}{before}"{_mermaid(label_of(name))}"{after}')
+    for arrow in drawn.arrows:
+        line = f'-->|"{_mermaid(arrow.label)}"|' if arrow.label else "-->"
+        lines.append(f"    {ids[arrow.source]} {line} {ids[arrow.target]}")
     return "\n".join(lines) + "\n"
 
 
 def dot(workflow: Workflow) -> str:
     """Return the graph for Graphviz, ending in a newline."""
-    ids = _ids(workflow)
+    drawn = Drawing(workflow)
+    ids = _ids(drawn)
     lines = [f"digraph {_dot(workflow.name)} {{", "    node [shape=box, style=rounded];"]
     for name, id_ in ids.items():
         shape = _DOT_SHAPES.get("end" if name in _TERMINALS else _kind(workflow, name), "")
-        lines.append(f"    {id_} [label={_dot(name)}{shape}];")
-    for source, edge, label in edges(workflow):
-        lines.append(
-            f"    {ids[source]} -> {ids[edge.role]}" + (f" [label={_dot(label)}];" if label else ";")
-        )
+        lines.append(f"    {id_} [label={_dot(label_of(name))}{shape}];")
+    for arrow in drawn.arrows:
+        label = f" [label={_dot(arrow.label)}];" if arrow.label else ";"
+        lines.append(f"    {ids[arrow.source]} -> {ids[arrow.target]}{label}")
     return "\n".join([*lines, "}"]) + "\n"
 
 
@@ -68,7 +85,7 @@ def readme(workflow: Workflow, schemas: Mapping[Hash, Any]) -> str:
         parts.append(_of_code(workflow, workflow.code))
     if workflow.crew is not None:
         parts.append(_of_crew(workflow, workflow.crew))
-    roles = [role for name in order(workflow) if (role := workflow.roles.get(name)) is not None]
+    roles = [role for name in Drawing(workflow).names if (role := workflow.roles.get(name)) is not None]
     rows = [
         (code(role.name), *_spoken(workflow, role), inline(_purpose(role)), _answer(schemas.get(role.schema)))
         for role in roles
@@ -100,7 +117,112 @@ def _of_crew(workflow: Workflow, crew: Origin) -> str:
     return said
 
 
+class Arrow(NamedTuple):
+    """An arrow from `source` to `target`, names of nodes. `edge` is the workflow's, None for one from a role without
+    edges to its join."""
+
+    source: str
+    target: str
+    label: str
+    edge: Transition | None = None
+
+
+class Drawing:
+    """The nodes and arrows of a workflow's graph. Besides roles and ends, nodes are joins, by the names that
+    `join_name` gives them, and other workflows, by `workflow NAME`."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.workflow = workflow
+        self.joins = joins_of(workflow)
+        bodies = bodies_of(workflow.graph)
+        self._forks = {join_name(body.source, body.position): body.source for body in bodies}
+        self.within = innermost(bodies)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """All nodes: breadth first from $START, then unreachable ones by name."""
+        found = [START]
+        rest = sorted({*self.workflow.roles, *self.workflow.graph})
+        while True:
+            seen = set(found)
+            for name in found:  # grows while it is walked
+                for arrow in self._leaving(name):
+                    if arrow.target not in seen:
+                        seen.add(arrow.target)
+                        found.append(arrow.target)
+            left = next((name for name in rest if name not in seen), None)
+            if left is None:
+                return found
+            found.append(left)
+
+    @property
+    def arrows(self) -> Iterator[Arrow]:
+        for source in self.names:
+            ways = self._leaving(source)
+            going = [way for way in ways if way.edge is None or not self.workflow.stops(way.edge)] or ways
+            several = len({id(way.edge) for way in going}) > 1
+            fallback = (
+                NEW if source == START and any(way.edge and way.edge.status for way in going) else OTHERWISE
+            )
+            for way in going:
+                yield way._replace(label=_label(way, fallback if several else ""))
+
+    def ends(self, source: str, target: str) -> list[str]:
+        """Return the joins at which an edge of a role or join ends a branch; none if it leads on."""
+        around = self.within.get(self._forks.get(source, source), ())
+        return [
+            join_name(body.source, body.position) for body in around if target in body.ends or target in ENDS
+        ]
+
+    def _leaving(self, source: str) -> list[Arrow]:
+        if source.startswith(_WORKFLOW):
+            forks = [
+                name for name, fan_out in self.joins.items() if source in map(_node_of, fan_out.workflows)
+            ]
+            return [Arrow(source, name, "") for name in forks]
+        if (fan_out := self.joins.get(source)) is not None:
+            return [arrow for edge in fan_out.join for arrow in self._of(source, 0, edge)]
+        edges = list(enumerate(self.workflow.graph.get(source, ())))
+        if not edges:
+            return [Arrow(source, join, "") for join in self.ends(source, END)]
+        if any(edge.status is not None for _, edge in edges):
+            # An unstarted thread cannot be resumed.
+            edges.sort(key=lambda each: (source != START and each[1].status is None, each[1].status or ""))
+        return [arrow for position, edge in edges for arrow in self._of(source, position, edge)]
+
+    def _of(self, source: str, position: int, edge: Transition) -> list[Arrow]:
+        if edge.fan_out is None:
+            return [Arrow(source, target, "", edge) for target in self.ends(source, edge.role) or [edge.role]]
+        entries = (*edge.fan_out.roles, *map(_node_of, edge.fan_out.workflows))
+        return [Arrow(source, entry, "", edge) for entry in entries]
+
+
+def label_of(name: str) -> str:
+    """Return the text of a node."""
+    return "join" if name.startswith(JOIN) else name.removeprefix(_WORKFLOW)
+
+
+def _node_of(workflow: str) -> str:
+    return f"{_WORKFLOW}{workflow}"
+
+
+def _label(arrow: Arrow, fallback: str) -> str:
+    edge = arrow.edge
+    if edge is None:
+        return ""
+    label = edge.status or edge.label or edge.condition or fallback
+    if edge.fan_out is not None:
+        return f"{label}: {_fanned(edge.fan_out)}" if label else _fanned(edge.fan_out)
+    return label or ("failed" if edge.role == FAIL and arrow.target != FAIL else "")
+
+
+def _fanned(fan_out: FanOut) -> str:
+    return fan_out.label if fan_out.need == ALL else f"{fan_out.label}, need {fan_out.need}"
+
+
 def _kind(workflow: Workflow, name: str) -> str:
+    if name.startswith((JOIN, _WORKFLOW)):
+        return "join" if name.startswith(JOIN) else "workflow"
     role = workflow.roles.get(name)
     return role.node.type if role is not None and role.node is not None else ""
 
@@ -113,51 +235,16 @@ def _spoken(workflow: Workflow, role: Role) -> tuple[str, ...]:
     return _kind(workflow, role.name) or "role", who
 
 
-def _ids(workflow: Workflow) -> dict[str, str]:
-    names = order(workflow)
-    roles = [name for name in names if name not in _TERMINALS]
-    ids = {START: "start", **{name: f"role{number}" for number, name in enumerate(roles, 1)}, END: "finish"}
-    return {**ids, FAIL: "failure"} if FAIL in names else ids
-
-
-def order(workflow: Workflow) -> list[str]:
-    """Return all names of the graph: breadth first from $START, then unreachable ones by name."""
-    found = [START]
-    rest = sorted({*workflow.roles, *workflow.graph})
-    while True:
-        seen = set(found)
-        for name in found:  # grows while it is walked
-            for edge in _leaving(workflow, name):
-                if edge.role not in seen:
-                    seen.add(edge.role)
-                    found.append(edge.role)
-        left = next((name for name in rest if name not in seen), None)
-        if left is None:
-            return found
-        found.append(left)
-
-
-def _leaving(workflow: Workflow, source: str) -> tuple[Transition, ...]:
-    edges = workflow.graph.get(source, ())
-    if all(edge.status is None for edge in edges):
-        return tuple(edges)
-    if source == START:  # an unstarted thread cannot be resumed
-        return tuple(sorted(edges, key=lambda edge: edge.status or ""))
-    return tuple(sorted(edges, key=lambda edge: (edge.status is None, edge.status or "")))
-
-
-def edges(workflow: Workflow) -> Iterable[tuple[str, Transition, str]]:
-    """Yield the graph's edges with source and label."""
-    for source in order(workflow):
-        ways = _leaving(workflow, source)
-        leaving = [edge for edge in ways if not workflow.stops(edge)] or ways
-        for edge in leaving:
-            fallback = NEW if source == START and any(each.status for each in leaving) else OTHERWISE
-            yield (
-                source,
-                edge,
-                edge.status or edge.label or edge.condition or (fallback if len(leaving) > 1 else ""),
-            )
+def _ids(drawn: Drawing) -> dict[str, str]:
+    found = {START: "start"}
+    numbers = dict.fromkeys(("role", "join", "workflow"), 0)
+    for name in drawn.names:
+        if name not in _TERMINALS:
+            kind = _kind(drawn.workflow, name) if name.startswith((JOIN, _WORKFLOW)) else "role"
+            numbers[kind] += 1
+            found[name] = f"{kind}{numbers[kind]}"
+    found[END] = "finish"
+    return {**found, FAIL: "failure"} if FAIL in drawn.names else found
 
 
 def _purpose(role: Role) -> str:

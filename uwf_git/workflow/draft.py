@@ -19,7 +19,7 @@ from uwf_git.format.schema import ValuePath
 from uwf_git.format.types import DEFAULT_STATUS, END, FAIL, FORK, NEW, START
 from uwf_git.workflow import fan_out_source
 from uwf_git.workflow.common_mistakes import key_hint, means_start, suggest_key
-from uwf_git.workflow.fan_out_source import DraftFanOut, read_fan_out
+from uwf_git.workflow.fan_out_source import DraftFanOut, fans_out, read_fan_out
 
 VERSION = 1
 
@@ -58,10 +58,6 @@ _ARTICLES = {
     "notAuthor": "notAuthor",
     "signed": "signed",
 }
-
-
-def _fans_out(value: Any) -> bool:
-    return isinstance(value, dict) and "each" in value
 
 
 def _are(number: int) -> str:
@@ -118,7 +114,8 @@ class DraftEdges(NamedTuple):
 
 class Draft(NamedTuple):
     """A partially parsed workflow. `declared` has all roles, also unreadable ones. `missing` are sections
-    that are not mappings, so that their contents are not reported as undefined."""
+    that are not mappings, so that their contents are not reported as undefined. `unread_fan_out`: an edge fans out in
+    a way that could not be read."""
 
     name: str
     description: str
@@ -129,6 +126,15 @@ class Draft(NamedTuple):
     budget: dict[str, float] | None = None
     missing: frozenset[str] = frozenset()
     workspace: str = ""
+    unread_fan_out: bool = False
+
+    def targets(self, source: str) -> tuple[str, ...]:
+        """Return the roles that the edges of a role lead to."""
+        return (
+            tuple(role for edge in self.graph[source].edges for role in edge.targets)
+            if source in self.graph
+            else ()
+        )
 
 
 def read_draft(data: Any, findings: Findings) -> Draft:
@@ -139,12 +145,13 @@ class _Reader(Fields):
     def __init__(self, findings: Findings) -> None:
         super().__init__(findings)
         self._sentinels: dict[str, str] = {}
+        self._unread_fan_out = False
 
     def meant(self, kind: str, key: str, given: Collection[str]) -> str | None:
         return suggest_key(kind, key, given)
 
     def hint(self, kind: str, key: str, meant: str | None, known: Collection[str]) -> str:
-        if kind == "edge" and "condition" in (key, meant) and "condition" not in known:
+        if kind in ("edge", "fan-out") and "condition" in (key, meant) and "condition" not in known:
             return "an edge by status has no condition: write the edges of its role as a list"
         return key_hint(key)
 
@@ -168,7 +175,16 @@ class _Reader(Fields):
             missing.add("conditions")
         workspace = self._workspace(top)
         return Draft(
-            name, description, roles, conditions, graph, declared, budget, frozenset(missing), workspace
+            name,
+            description,
+            roles,
+            conditions,
+            graph,
+            declared,
+            budget,
+            frozenset(missing),
+            workspace,
+            self._unread_fan_out,
         )
 
     def _workspace(self, top: dict[str, Any]) -> str:
@@ -495,8 +511,9 @@ class _Reader(Fields):
             else f"graph: a transition of {START}"
         )
         hint = f"write {{role: {one_line(value, 40)}}}" if isinstance(value, str) else ""
-        known = fan_out_source.KEYS if _fans_out(value) else _TRANSITION
-        edge = self.mapping(value, path, what, known, "edge", hint=hint)
+        forks = fans_out(value)
+        known, kind = (fan_out_source.KEYS, "fan-out") if forks else (_TRANSITION, "edge")
+        edge = self.mapping(value, path, what, known, kind, hint=hint)
         if edge is None:
             return None
         condition = edge.get("condition")
@@ -505,7 +522,7 @@ class _Reader(Fields):
                 (*path, "condition"), f"{what}: condition", "the name of a condition, or null", condition
             )
             return None
-        return self._edge(edge, path, what, condition=condition)
+        return self._edge(edge, path, what, forks, condition=condition)
 
     def _target(self, value: Any, path: ValuePath, source: str, status: str) -> DraftEdge | None:
         what = f'graph: "{source}" on "{status}"'
@@ -513,23 +530,25 @@ class _Reader(Fields):
         if isinstance(value, str):
             return DraftEdge(path, self._sentinels.get(value, value), path, status=named)
         hint = f"write {one_line(status, 40)}: {END}" if value is None else ""
-        known = tuple(each for each in fan_out_source.KEYS if each != "condition")
-        known = known if _fans_out(value) else _TARGET
-        edge = self.mapping(value, path, what, known, "edge", "a role's name or a mapping", hint)
-        return None if edge is None else self._edge(edge, path, what, status=named)
+        forks = fans_out(value)
+        known = tuple(key for key in fan_out_source.KEYS if key != "condition") if forks else _TARGET
+        kind = "fan-out" if forks else "edge"
+        edge = self.mapping(value, path, what, known, kind, "a role's name or a mapping", hint)
+        return None if edge is None else self._edge(edge, path, what, forks, status=named)
 
     def _edge(
         self,
         edge: dict[str, Any],
         path: ValuePath,
         what: str,
+        forks: bool,
         condition: str | None = None,
         status: str | None = None,
     ) -> DraftEdge | None:
-        if "end" in edge or "reason" in edge:
+        if not forks and ("end" in edge or "reason" in edge):
             return self._ending(edge, path, what, condition, status)
         fan_out, role = None, None
-        if "each" in edge:
+        if forks:
             fan_out = self._fan_out(edge, path, what)
             role = FORK if fan_out is not None else None
         else:
@@ -552,6 +571,7 @@ class _Reader(Fields):
     def _fan_out(self, edge: dict[str, Any], path: ValuePath, what: str) -> DraftFanOut | None:
         found = read_fan_out(self, self._findings, edge, path, what)
         if found is None:
+            self._unread_fan_out = True
             return None
         join = tuple(each._replace(role=self._sentinels.get(each.role, each.role)) for each in found.join)
         return found._replace(join=join)

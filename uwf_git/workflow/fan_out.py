@@ -8,31 +8,36 @@ nothing yet, also if its last attempt failed.
 from __future__ import annotations
 
 import json
-import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
-from uwf_git.base.text import counted, one_line
-from uwf_git.format.edges import FanOut, FixedBranch
+from uwf_git.base.text import counted, fenced, one_line
+from uwf_git.format.edges import FanOut, FixedBranch, Transition
 from uwf_git.format.fan_out import (
     ALL,
+    ASK,
     COMPLETED,
     FAIL_ALL,
     FAILED,
     FIRST,
     KILLED,
     MOST_BRANCHES,
+    ON_CONFLICT,
+    REFUSE,
     Fork,
     JoinedBranch,
 )
-from uwf_git.format.kinds import StepContext
+from uwf_git.format.kinds import StepContext, Workflow
 from uwf_git.format.types import FORK, JOIN
 from uwf_git.workflow.expression import check_expression, evaluate
 
 MOST_BYTES = 1 << 20  # of the items of one fan-out, as JSON: forges refuse or hide large blobs
+_NAMED = 10  # paths
 _LAST = "$last := function(){ $$.steps[-1].output }"
-ENDED = COMPLETED, FAILED, KILLED
+_UNCALLED = re.compile(r"\$last\b(?!\s*\()")
+_ENDED = COMPLETED, FAILED, KILLED
 
 
 def items_expression(text: str) -> str:
@@ -42,6 +47,8 @@ def items_expression(text: str) -> str:
 
 def check_items(text: str) -> str | None:
     """Return what is wrong with an expression of `each:`, or None."""
+    if _UNCALLED.search(text):
+        return "$last is a function: write $last()"
     return check_expression(items_expression(text))
 
 
@@ -49,15 +56,15 @@ def items_of(fan_out: FanOut, history: Mapping[str, Any], where: str) -> tuple[A
     """Return the items of a fan-out over `{start, steps}`: of an expression without a value there are none, and one
     that isn't an array is the only item. Raises Invalid for a failing expression, too many items or too large ones."""
     if isinstance(fan_out.items, str):
-        found = evaluate(items_expression(fan_out.items), history)
-        items = () if found is None else tuple(found) if isinstance(found, list) else (found,)
+        value = evaluate(items_expression(fan_out.items), history)
+        items = () if value is None else tuple(value) if isinstance(value, list) else (value,)
     else:
-        items = tuple(each.name if isinstance(each, FixedBranch) else each for each in fan_out.items)
+        items = tuple(item.name if isinstance(item, FixedBranch) else item for item in fan_out.items)
     most = min(fan_out.most, MOST_BRANCHES)
     if len(items) > most:
         hint = f"raise max, at most to {MOST_BRANCHES:,}" if most < MOST_BRANCHES else "make fewer of them"
         raise Invalid(f"{where}: each has {counted(len(items), 'item')}, more than max, {most:,}", hint)
-    if len(json.dumps(items, ensure_ascii=False)) > MOST_BYTES:
+    if len(json.dumps(items, ensure_ascii=False).encode("utf-8", "replace")) > MOST_BYTES:
         raise Invalid(
             f"{where}: the items of each have more than {MOST_BYTES >> 20} MiB together",
             "let an item name what its branch is to read",
@@ -71,14 +78,14 @@ def needed(need: int | str, count: int) -> int:
         return count
     if need == FIRST:
         return min(1, count)
-    wanted = math.ceil(count * int(need[:-1]) / 100) if isinstance(need, str) else need
-    return min(wanted, count)
+    share = -(-count * int(need[:-1]) // 100) if isinstance(need, str) else need  # rounded up
+    return min(share, count)
 
 
 def default_prompt(task: str, name: str, item: Any) -> str:
     """Return the prompt of a branch whose edge has none: the thread's task, and the item."""
-    said = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, indent=2)
-    return f"{task.rstrip()}\n\n{name}: {said}\n"
+    text = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, indent=2)
+    return f"{task.rstrip()}\n\n{name}: {text}\n"
 
 
 class Pending(NamedTuple):
@@ -97,7 +104,7 @@ def judge(fork: Fork, states: Sequence[str], reasons: Mapping[int, str] = {}) ->
     """Return whether branches may be joined, by their states in order of the index: completed, failed, killed, or
     anything else for one that has not ended. `reasons` say why some failed."""
     completed = sum(state == COMPLETED for state in states)
-    pending = tuple(index for index, state in enumerate(states) if state not in ENDED)
+    pending = tuple(index for index, state in enumerate(states) if state not in _ENDED)
     bad = [index for index, state in enumerate(states) if state in (FAILED, KILLED)]
     if bad and fork.on_failure == FAIL_ALL:
         first = bad[0]
@@ -114,9 +121,56 @@ def judge(fork: Fork, states: Sequence[str], reasons: Mapping[int, str] = {}) ->
 
 
 def judge_join(fork: Fork, branches: Sequence[JoinedBranch]) -> Pending | Joinable:
-    """Return whether the branches of a join might be joined as they stood."""
+    """Return whether the branches of a join might be joined as they stood. The thread fails if their code conflicts and
+    the fork wants that."""
     reasons = {index: each.reason for index, each in enumerate(branches)}
-    return judge(fork, [each.status for each in branches], reasons)
+    found = judge(fork, [each.status for each in branches], reasons)
+    if fork.on_conflict == REFUSE and found == Joinable() and (said := _conflicts(branches)):
+        return Joinable(said[0])
+    return found
+
+
+def resolver(fork: Fork, branches: Sequence[JoinedBranch]) -> str:
+    """Return the role that merges the code which conflicts at a join, "" without conflicts or such a role."""
+    if fork.on_conflict in ON_CONFLICT or all(each.conflict is None for each in branches):
+        return ""
+    return fork.on_conflict
+
+
+def join_question(fork: Fork, branches: Sequence[JoinedBranch]) -> str:
+    """Return what a person is asked at a join about code that conflicts, "" for no question."""
+    asks = fork.on_conflict == ASK and any(each.conflict is not None for each in branches)
+    if not asks or judge_join(fork, branches) != Joinable():
+        return ""
+    said = "\n".join(_conflicts(branches))
+    return f"{said}\nMerge it in the worktree of this thread and commit that, then answer."
+
+
+def conflict_task(branches: Sequence[JoinedBranch]) -> str:
+    """Return the instruction of the role that merges code which conflicts."""
+    parts = ["Merge the code of these branches into that of this folder, which has the code of the others."]
+    for said, each in zip(_conflicts(branches), filter(None, (it.conflict for it in branches)), strict=True):
+        parts.append(said)
+        if each.text:
+            parts.append(fenced(each.text.rstrip("\n")))
+    parts.append("Resolve each conflict so that the intent of both sides is kept, and finish each merge.")
+    return "\n\n".join(parts)
+
+
+def _conflicts(branches: Sequence[JoinedBranch]) -> list[str]:
+    """Return a line on each branch whose code conflicts."""
+    found = []
+    for index, each in enumerate(branches):
+        if each.conflict is not None:
+            paths = ", ".join(one_line(path, 200) for path in each.conflict.paths[:_NAMED])
+            more = (
+                f" and {len(each.conflict.paths) - _NAMED} more" if len(each.conflict.paths) > _NAMED else ""
+            )
+            found.append(
+                f"branch {index} ({each.thread}) conflicts with the branches before it in {paths}{more}:"
+                f" git merge {each.conflict.commit}"
+            )
+    return found
 
 
 def fork_before(steps: Sequence[StepContext]) -> StepContext | None:
@@ -126,5 +180,26 @@ def fork_before(steps: Sequence[StepContext]) -> StepContext | None:
 
 
 def join_name(source: str, edge: int) -> str:
-    """Return the name that stands for a join in the graph."""
-    return f"{JOIN} {source} {edge}"
+    """Return the name that stands for the join of the edge at an index of `source`, as roles stand for themselves."""
+    return f"{JOIN} of {source}" + (f", edge {edge}" if edge else "")
+
+
+def joins_of(workflow: Workflow) -> dict[str, FanOut]:
+    """Return the fan-outs of a workflow by the names of their joins."""
+    return {
+        join_name(source, position): edge.fan_out
+        for source, edges in workflow.graph.items()
+        for position, edge in enumerate(edges)
+        if edge.fan_out is not None
+    }
+
+
+def with_joins(workflow: Workflow) -> dict[str, Sequence[Transition]]:
+    """Return the edges of the graph, each fan-out's followed by those of its join, by the names of what they leave."""
+    found: dict[str, Sequence[Transition]] = {}
+    for source, edges in workflow.graph.items():
+        found[source] = edges
+        for position, edge in enumerate(edges):
+            if edge.fan_out is not None:
+                found[join_name(source, position)] = edge.fan_out.join
+    return found

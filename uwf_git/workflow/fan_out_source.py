@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from uwf_git.base.text import one_line
+from uwf_git.base.text import counted, one_line
 from uwf_git.format.fan_out import (
     ALL,
     ASK,
     DEFAULT_MOST,
     FIRST,
     MOST_BRANCHES,
+    ON_CONFLICT,
     ON_FAILURE,
     WAIT,
 )
@@ -19,14 +20,20 @@ from uwf_git.format.fields import Fields
 from uwf_git.format.findings import Findings
 from uwf_git.format.ids import name_problem
 from uwf_git.format.schema import ValuePath
+from uwf_git.format.types import FAIL
+from uwf_git.workflow.common_mistakes import suggest_key
 
 KEYS = (
     "each", "as", "role", "workflow", "prompt", "location", "condition", "atOnce", "max", "need", "onFailure",
     "onConflict", "join",
 )  # fmt: skip
+_OWN = frozenset(("each", "atOnce", "onFailure", "onConflict", "join"))
 _FIXED = ("role", "workflow", "prompt")
 _JOIN = ("role", "condition", "prompt")
-_RESERVED = ("start", "prompt", "index", "branches", "_body")
+_RESERVED = (
+    "start", "prompt", "index", "branches", "_body", "true", "false", "nil", "null", "empty", "blank", "and", "or",
+    "not", "in", "contains", "if", "else", "with", "for", "as", "forloop", "size", "first", "last",
+)  # fmt: skip
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PERCENT = re.compile(r"(?:100|[1-9][0-9]?)%")
 
@@ -69,10 +76,24 @@ class DraftFanOut(NamedTuple):
     def ends(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(each.role for each in self.join))
 
+    @property
+    def resolver(self) -> str:
+        """The role that resolves conflicts of code, "" without one."""
+        role: str = self.payload.get("onConflict", ASK)
+        return role if role not in ON_CONFLICT else ""
+
+
+def fans_out(edge: Any) -> bool:
+    """Return whether an edge as written means to fan out, also if it misspells `each`."""
+    return isinstance(edge, dict) and any(
+        key in _OWN or suggest_key("fan-out", key) in _OWN - {"join"} for key in edge
+    )
+
 
 def read_fan_out(
     fields: Fields, findings: Findings, edge: dict[str, Any], path: ValuePath, what: str
 ) -> DraftFanOut | None:
+    """Read an edge that fans out; None with a finding if it cannot be read."""
     return _Reader(fields, findings, edge, path, what).read()
 
 
@@ -88,6 +109,15 @@ class _Reader:
 
     def read(self) -> DraftFanOut | None:
         payload: dict[str, Any] = {}
+        if self._edge.get("each") is None:
+            message = f"{self._what} fans out and has no each, the items of its branches"
+            self._findings.key_error(
+                self._path,
+                "missing-key",
+                message,
+                'each: "$last().FIELD", or a list; or remove the other keys',
+            )
+            return None
         each, fixed = self._edge["each"], self._fixed()
         expression = None
         if fixed is not None:
@@ -101,6 +131,13 @@ class _Reader:
             ]
         elif isinstance(each, list):
             payload["items"] = each
+            if not each:
+                self._bad("each", f"{self._what}: each is an empty list, so there would be no branch")
+        elif not isinstance(each, str):
+            self._fields.wrong_type(
+                (*self._path, "each"), f"{self._what}: each", "an expression or a list", each
+            )
+            return None
         elif (expression := self._fields.text(self._edge, self._path, "each", self._what)) is not None:
             payload["items"] = expression
         else:
@@ -127,13 +164,16 @@ class _Reader:
         each = self._edge["each"]
         if not isinstance(each, list) or not each:
             return None
-        if not all(isinstance(it, dict) and it.keys() & {"role", "workflow"} for it in each):
+        branches = [isinstance(it, dict) and bool(it.keys() & {"role", "workflow"}) for it in each]
+        # With a role of its own, its edge has items, whose fields may have any name.
+        if not (all(branches) or (any(branches) and not self._edge.keys() & {"role", "workflow"})):
             return None
         found = []
         for number, item in enumerate(each):
             place: ValuePath = (*self._path, "each", number)
             what = f"{self._what}: branch {number}"
-            branch = self._fields.mapping(item, place, what, _FIXED, "branch")
+            hint = f"write {{role: {one_line(item, 40)}}}" if isinstance(item, str) else ""
+            branch = self._fields.mapping(item, place, what, _FIXED, "branch", hint=hint)
             made = self._branch(branch, place, what) if branch is not None else None
             if made is not None:
                 found.append(made)
@@ -141,8 +181,12 @@ class _Reader:
 
     def _branch(self, data: dict[str, Any], path: ValuePath, what: str) -> DraftBranch | None:
         role, workflow = data.get("role"), data.get("workflow")
-        if (role is None) == (workflow is None):
-            message = f"{what} needs either a role or a workflow for its branches"
+        if role is not None and workflow is not None:
+            message = f"{what} has both role and workflow"
+            self._findings.key_error((*path, "workflow"), "two-forms", message, "keep one of them")
+            return None
+        if role is None and workflow is None:
+            message = f"{what} has neither role nor workflow, of which its branches are"
             self._findings.key_error(
                 path, "missing-key", message, "role: NAME of one here, or workflow: NAME of a registered one"
             )
@@ -164,7 +208,8 @@ class _Reader:
         if edge.get("as") is not None and (name := self._fields.text(edge, self._path, "as", self._what)):
             if _NAME.fullmatch(name) is None or name in _RESERVED:
                 message = f"{self._what}: as {one_line(name, 40)!r} is not a name for an item"
-                self._bad("as", message, f"letters, digits and _, and none of {', '.join(_RESERVED)}")
+                taken = name in _RESERVED
+                self._bad("as", message, "templates use that word" if taken else "letters, digits and _")
             found["name"] = name
         for key, most in (("atOnce", 1000), ("max", MOST_BRANCHES)):
             if edge.get(key) is None:
@@ -176,13 +221,16 @@ class _Reader:
         need = edge.get("need")
         if need is not None and not _is_need(need):
             self._bad(
-                "need", f"{self._what}: need is not {ALL}, {FIRST}, a number or a percentage", 'need: "80%"'
+                "need",
+                f"{self._what}: need is not {ALL}, {FIRST}, a number or a percentage",
+                _need_hint(need),
             )
         elif need is not None and need != ALL:
             found["need"] = need
         failure = edge.get("onFailure")
         if failure is not None and failure not in ON_FAILURE:
-            self._bad("onFailure", f"{self._what}: onFailure is one of {', '.join(ON_FAILURE)}")
+            message = f"{self._what}: onFailure is one of {', '.join(ON_FAILURE)}"
+            self._bad("onFailure", message, self._findings.nearest(str(failure), ON_FAILURE))
         elif failure is not None and failure != WAIT:
             found["onFailure"] = failure
         if edge.get("onConflict") is not None:
@@ -191,6 +239,9 @@ class _Reader:
         each = edge["each"]
         if isinstance(each, list) and len(each) > found.get("max", DEFAULT_MOST):
             self._bad("each", f"{self._what}: each has {len(each)} items, more than max", "raise max")
+        elif isinstance(each, list) and type(need) is int and need > len(each) > 0:
+            message = f"{self._what}: need is {need}, and each has {counted(len(each), 'item')}"
+            self._bad("need", message, f"need: {ALL}")
         return {key: value for key, value in found.items() if not (key == "max" and value == DEFAULT_MOST)}
 
     def _bad(self, key: str, message: str, hint: str = "") -> None:
@@ -214,7 +265,12 @@ class _Reader:
         for number, item in enumerate(given):
             place: ValuePath = path if isinstance(value, dict) else (*path, number)
             what = f"{self._what}: join"
-            edge = self._fields.mapping(item, place, what, _JOIN, "edge")
+            hint = f"write {{role: {one_line(item, 40)}}}" if isinstance(item, str) else ""
+            if isinstance(item, dict) and "end" in item:
+                hint = f"write role: {FAIL}, and the reason as its prompt"
+                self._findings.key_error((*place, "end"), "unknown-key", f'{what} has no key "end"', hint)
+                return None
+            edge = self._fields.mapping(item, place, what, _JOIN, "edge", hint=hint)
             role = self._fields.text(edge, place, "role", what) if edge is not None else None
             if edge is None or role is None:
                 return None
@@ -228,6 +284,12 @@ class _Reader:
             )
             found.append(DraftJoin(place, role, (*place, "role"), condition, prompt))
         return tuple(found)
+
+
+def _need_hint(need: Any) -> str:
+    if isinstance(need, str) and need.isascii() and need.isdigit():
+        return f"need: {need}"
+    return 'need: "80%"'
 
 
 def _is_need(need: Any) -> bool:

@@ -106,12 +106,14 @@ def decide(
         return _of_bundle(workflow.code, start, steps)
     if steps:
         last = steps[-1]
+        if (resolved := _after_conflicts(workflow, start, steps)) is not None:
+            return resolved
         if last.role == USER:
             return _describe(workflow, start, steps)
         if last.role == FORK:
             return AwaitingBranches(parse_fork(last.output))
-        if last.role == JOIN and (failure := _failed_join(steps)):
-            return WorkflowEnded(True, failure)
+        if last.role == JOIN and (found := _at_join(workflow, steps)) is not None:
+            return found
         if asks_human(last.output):
             return _question(last.role, last.output)
     branch = start.branch
@@ -123,21 +125,66 @@ def decide(
     return follow(workflow, choose(workflow, start, steps, replay=replay), start, steps, replay)
 
 
+def _after_conflicts(
+    workflow: Workflow, start: Start, steps: Sequence[StepContext]
+) -> Next | WorkflowEnded | FansOut | None:
+    """Return where a join leads once its conflicts are resolved: as if there had been none. None unless the last step
+    has resolved them."""
+    joined = _resolved(workflow, steps)
+    return None if joined is None else follow(workflow, choose(workflow, start, joined), start, joined)
+
+
 def _first_of_branch(workflow: Workflow, role: str) -> Next:
     if role not in workflow.roles:
         raise Invalid(f"workflow {workflow.name}: the branch begins at {role}, which is not a role")
     return Next(role)
 
 
-def _failed_join(steps: Sequence[StepContext]) -> str:
-    """Return why the workflow fails after a join, "" if it doesn't."""
-    from uwf_git.workflow.fan_out import Joinable, fork_before, judge_join
+def _at_join(workflow: Workflow, steps: Sequence[StepContext]) -> Next | WorkflowEnded | None:
+    """Return what comes after a join if its edges don't decide: its failure, or the role that resolves conflicts."""
+    from uwf_git.workflow.fan_out import Joinable, conflict_task, fork_before, judge_join, resolver
 
-    fork = fork_before(steps)
-    if fork is None:
-        raise Invalid("a join without a fork")
-    found = judge_join(parse_fork(fork.output), parse_join(steps[-1].output))
-    return found.failure if isinstance(found, Joinable) else ""
+    step = fork_before(steps)
+    if step is None:
+        raise Invalid("its last step joins branches, and the one before is not a fork")
+    fork, branches = parse_fork(step.output), parse_join(steps[-1].output)
+    found = judge_join(fork, branches)
+    if isinstance(found, Joinable) and found.failure:
+        return WorkflowEnded(True, found.failure)
+    if not (role := resolver(fork, branches)):
+        return None
+    if role not in workflow.roles:
+        raise Invalid(
+            f"workflow {workflow.name}: onConflict of {fork.source} names {role}, which is not a role",
+            nearest(role, workflow.roles),
+        )
+    return Next(role, conflict_task(branches))
+
+
+def _resolved(workflow: Workflow, steps: Sequence[StepContext]) -> Sequence[StepContext] | None:
+    """Return the steps up to the join whose conflicts the last step, by a person or a role, has resolved; None if it
+    has not."""
+    from uwf_git.workflow.fan_out import fork_before, resolver
+
+    role = steps[-1].role
+    resolvers = {edge.fan_out.on_conflict for edge in workflow.edges if edge.fan_out is not None}
+    if not resolvers or (role != USER and (role not in resolvers or asks_human(steps[-1].output))):
+        return None
+    at = len(steps) - 2
+    while at >= 0 and (
+        steps[at].remark is not None
+        or steps[at].role == USER
+        or (steps[at].role == role and asks_human(steps[at].output))
+    ):
+        at -= 1
+    if at < 0 or steps[at].role != JOIN:
+        return None
+    joined = steps[: at + 1]
+    if role == USER:
+        return joined if asks_human(steps[at].output) else None
+    fork = fork_before(joined)
+    is_resolver = fork is not None and resolver(parse_fork(fork.output), parse_join(steps[at].output)) == role
+    return joined if is_resolver else None
 
 
 def _of_bundle(code: Code, start: Start, steps: Sequence[StepContext]) -> Decision:
@@ -168,12 +215,12 @@ def follow(
     role = chosen.edge.role
     if chosen.edge.fan_out is not None:
         return _fanning_out(workflow, chosen, start, steps, replay)
-    if role == END or (start.branch is not None and role in start.branch.until):
-        return WorkflowEnded()
-    if role == FAIL:
+    if role == FAIL:  # before the join's roles, which may have it too: such a branch has failed
         return WorkflowEnded(
             True, _rendered(workflow, chosen, "prompt", chosen.edge.prompt, start, steps) or ""
         )
+    if role == END or (start.branch is not None and role in start.branch.until):
+        return WorkflowEnded()
     if role not in workflow.roles:
         raise Invalid(
             f"workflow {workflow.name}: an edge of {chosen.source} leads to {role}, which is not a role",
@@ -218,7 +265,7 @@ def branch_prompt(
     template = (fixed[index].prompt if fixed else None) or chosen.edge.prompt
     if template is None:
         return default_prompt(start.prompt, fan_out.name, item)
-    variables = {**template_variables(start, steps), fan_out.name: item, "index": index}
+    variables = {**template_variables(start, steps), **_of_item(fan_out.name, index, item)}
     return _rendered_with(workflow, chosen, "prompt", template, variables) or default_prompt(
         start.prompt, fan_out.name, item
     )
@@ -291,21 +338,33 @@ def choose(
 
 def template_variables(start: Start, steps: Sequence[StepContext]) -> dict[str, Any]:
     """Return the variables of an edge's templates: the last output's fields, `_body` with its answer's text,
-    and `start` with the workflow's hash and prompt; before the first step also `prompt`. `start` overrides a
-    field, and a field overrides `_body`."""
+    and `start` with the workflow's hash and prompt; before the first step also `prompt`. In a branch also its
+    `index`, and its item by the name that its fork gives it. These and `start` override a field, and a field
+    overrides `_body`."""
+    branch = start.branch
+    own = _of_item(branch.name, branch.position, branch.item) if branch is not None else {}
     if not steps:
-        return {"prompt": start.prompt, "start": _start_value(start)}
+        return {"prompt": start.prompt, **own, "start": _start_value(start)}
     output = steps[-1].output if isinstance(steps[-1].output, dict) else {}
-    return {BODY: body_of(steps[-1].answer), **output, "start": _start_value(start)}
+    return {BODY: body_of(steps[-1].answer), **output, **own, "start": _start_value(start)}
+
+
+def _of_item(name: str, index: int, item: Any) -> dict[str, Any]:
+    return {"index": index, name: item}
 
 
 def history_value(start: Start, steps: Sequence[StepContext], fields: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the input of expressions, `{start, steps}`, with outputs expanded and without remarks. `fields`
-    are optional ones: `content` (the answer) and `timestamp`. The start of a branch has its `index` and `item`."""
-    return {
-        "start": _start_value(start),
-        "steps": [_step_value(step, fields) for step in steps if step.remark is None],
-    }
+    """Return the input of expressions, `{start, steps}`, with outputs expanded and without remarks; after a join also
+    its `branches`. `fields` are optional ones: `content` (the answer) and `timestamp`. The start of a branch has its
+    `index` and `item`."""
+    past = [_step_value(step, fields) for step in steps if step.remark is None]
+    return {"start": _start_value(start), "steps": past, **_joined_last(past)}
+
+
+def _joined_last(past: Sequence[Any]) -> dict[str, Any]:
+    """Return the `branches` of the last of some step values, {} if it is not a join."""
+    output = past[-1]["output"] if past and past[-1]["role"] == JOIN else None
+    return {"branches": output["branches"]} if isinstance(output, dict) and "branches" in output else {}
 
 
 class Replay:
@@ -328,6 +387,8 @@ class Replay:
         self._seen = len(self._steps)
         # As a list, for the frozen one refuses to grow.
         list.extend(self._past, (self._frozen.freeze(_step_value(step, self._fields)) for step in added))
+        dict.pop(self._frozen.value, "branches", None)
+        dict.update(self._frozen.value, _joined_last(self._past))
         return self._frozen
 
 
@@ -390,6 +451,8 @@ def _resumed(workflow: Workflow, start: Start, text: str) -> Next | WorkflowEnde
             f"a message without a question, and workflow {workflow.name} names no role for that",
             f"{START} of its graph names that role under {RESUME}",
         )
+    if start.branch is not None and start.branch.role:  # $START is outside of the branch
+        return Next(start.branch.role, text)
     found = follow(workflow, ChosenEdge(START, place, workflow.graph[START][place]), start, ())
     if isinstance(found, WorkflowEnded | FansOut):
         return found
@@ -442,8 +505,7 @@ def describe(chosen: ChosenEdge) -> str:
         why = f" (condition {edge.condition})"
     else:
         why = ""
-    to = edge.role if edge.fan_out is None else ", ".join((*edge.fan_out.roles, *edge.fan_out.workflows))
-    return f"{chosen.source} -> {to}{why}"
+    return f"{chosen.source} -> {edge.leads_to}{why}"
 
 
 def _no_transition(workflow: Workflow, source: str, output: Any, edges: Sequence[Transition]) -> NoTransition:
@@ -508,17 +570,12 @@ def may_read(workflow: Workflow) -> Callable[[str], bool]:
     text search for others.
     """
     expressions = [condition.expression for condition in workflow.conditions.values()]
-    if workflow.code is not None or any(map(_WHOLE.search, expressions)):
+    expressions += [each.replace("$last()", "output") for each in workflow.item_expressions]
+    templates = [tag for text in workflow.templates for tag in _TAG.findall(text)]
+    # After a join, templates print outputs of branches as a whole.
+    joined = any("branches" in _WORD.findall(tag) for tag in templates)
+    if workflow.code is not None or joined or any(map(_WHOLE.search, expressions)):
         return lambda _name: True
-    edges = [*workflow.edges]
-    expressions += [
-        edge.fan_out.items
-        for edge in edges
-        if edge.fan_out is not None and isinstance(edge.fan_out.items, str)
-    ]
-    templates = [
-        tag for edge in edges for text in (edge.prompt, edge.location) for tag in _TAG.findall(text or "")
-    ]
     text = "\n".join((*templates, *expressions))
     words = frozenset(_WORD.findall(text))
 

@@ -2,6 +2,7 @@
 
 Every role answers in all relevant ways that its schema allows. Runs go from `$START` to `$END`, preferring
 what is new, until every edge was taken and every condition was both true and false, or nothing new appears.
+At a fan-out a few branches run, each a thread of its own, and then all kinds of joins of their outputs are tried.
 Deterministic.
 """
 
@@ -14,11 +15,25 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, NoTransition
+from uwf_git.format.edges import FanOut, Transition
+from uwf_git.format.fan_out import MOST_BRANCHES, Branch, join_payload
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import CONTENT, TIMESTAMP, Start, StepContext, Workflow, asks_human, status_of
 from uwf_git.format.schema import Schema
-from uwf_git.format.types import END, ENDS, START, SUSPEND, USER
-from uwf_git.workflow.moderator import ChosenEdge, brief, can_end, choose, describe, follow, reachable
+from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, START, SUSPEND, USER, UWF
+from uwf_git.workflow.fan_out import join_name, joins_of, with_joins
+from uwf_git.workflow.moderator import (
+    ChosenEdge,
+    FansOut,
+    branch_prompt,
+    brief,
+    can_end,
+    choose,
+    describe,
+    follow,
+    reachable,
+)
+from uwf_git.workflow.sample_joins import Endings, fork_of, joins, sizes
 from uwf_git.workflow.sample_outputs import Hints, hints_of, variants
 
 MAX_STEPS = 2_000
@@ -26,13 +41,16 @@ SECONDS = 30.0
 _RUN = 60
 _NODE = Hash("0000000000000")
 _FAR = 1_000_000
+_BRANCHES = 3  # of a fork that are rehearsed
+_PROBED = 12  # outputs before a fork whose items are looked at
+_LATER = 6  # joins that are tried once a fan-out was rehearsed a few times
 _LATE = 4_000_000_000_000
 
 
 class Problem(NamedTuple):
-    """A problem. `code`: dead-end, unreachable-role, no-way-out, edge-never-taken, condition-never-true,
-    condition-never-false, no-output, fails, gave-up; `where`: a role, edge or condition. `source` is the role
-    or $START, `position` an edge's index. `follows`: a consequence of another problem."""
+    """A problem. `code`: dead-end, unreachable-role, no-way-out, edge-never-taken, no-items, condition-never-true,
+    condition-never-false, no-output, fails, gave-up; `where`: a role, edge or condition. `source` is the role,
+    join or $START, `position` an edge's index. `follows`: a consequence of another problem."""
 
     code: str
     where: str
@@ -44,7 +62,7 @@ class Problem(NamedTuple):
 
 
 class EdgeUse(NamedTuple):
-    """How often an edge was taken."""
+    """How often an edge was taken. `source` may be the name of a join; `target` is in words, as `leads_to`."""
 
     source: str
     target: str
@@ -122,7 +140,7 @@ def rehearse(
 
 
 class _Way(NamedTuple):
-    """A possible edge now, with the steps (for $START the prompts) that take it."""
+    """A possible edge now, with the steps that take it; for $START the prompts, after a join whole histories."""
 
     chosen: ChosenEdge
     outputs: list[Any]
@@ -134,7 +152,7 @@ class _Walk:
     def __init__(
         self, workflow: Workflow, schemas: Mapping[Hash, Any], max_steps: int, deadline: float
     ) -> None:
-        self._workflow = workflow
+        self._workflow = _without_max(workflow)
         self._schemas = schemas
         self._max_steps = max_steps
         self._deadline = deadline
@@ -147,13 +165,22 @@ class _Walk:
         self._known: dict[tuple[str, int], Any] = {}
         self._stuck: set[str] = set()
         self._broken: set[str] = set()
-        self._linked = reachable(
-            {source: [edge.role for edge in edges] for source, edges in workflow.graph.items()}
-        )
+        self._edges = with_joins(workflow)
+        self._joins = joins_of(workflow)
+        self._endings = {name: Endings() for name in self._joins}
+        self._had_items: set[str] = set()
+        self._at_end: set[str] = set()  # roles that ended a branch
+        # Joins whose conditions read outputs of other workflows, which are not known here: any edge may be taken.
+        self._unknown = {name for name, fan_out in self._joins.items() if _reads_others(workflow, fan_out)}
+        ways = {
+            source: [target for place, edge in enumerate(edges) for target in _targets(source, place, edge)]
+            for source, edges in self._edges.items()
+        }
+        self._linked = reachable(ways)
         self._sources: dict[str, dict[str, None]] = {}
-        for source, edges in workflow.graph.items():
-            for edge in edges:
-                self._sources.setdefault(edge.role, {})[source] = None
+        for source, targets in ways.items():
+            for target in targets:
+                self._sources.setdefault(target, {})[source] = None
         self._problems: dict[tuple[str, str], Problem] = {}
         self._caught: list[str] = []
         self._runs = 0
@@ -161,6 +188,7 @@ class _Walk:
         hints = hints_of(workflow, START)
         self._texts = hints.texts
         self._run_limit = max(_RUN, 2 * len(workflow.roles)) + min(440, 4 * int(max((0, *hints.numbers))))
+        self._numbers = hints.numbers
         text = " ".join(condition.expression for condition in workflow.conditions.values())
         self._humans_matter = USER in text
         # Other values that conditions may read of a step: an answer with all searched texts, a time far ahead.
@@ -193,11 +221,14 @@ class _Walk:
             return {START}
         return {
             source
-            for source, edges in self._workflow.graph.items()
+            for source, edges in self._edges.items()
             for position, edge in enumerate(edges)
             if source in self._linked
             and source not in self._broken
-            and (not self._taken[source, position] or self._is_open(edge.condition))
+            and (
+                not self._taken[source, position]
+                or (source not in self._unknown and self._is_open(edge.condition))
+            )
         }
 
     def _is_open(self, condition: str | None) -> bool:
@@ -206,17 +237,16 @@ class _Walk:
     def _run(self) -> None:
         asking = self._humans_matter and self._runs % 2 == 1
         self._runs += 1
-        steps: list[StepContext] = []
         way = self._best(self._opening())
         if way is None:
             return
-        start = Start(_NODE, way.outputs[0])
+        start, steps = Start(_NODE, way.outputs[0]), list[StepContext]()
+        self._thread(start, steps, self._after(start, steps, way, asking), asking)
+
+    def _thread(self, start: Start, steps: list[StepContext], role: str | None, asking: bool) -> None:
+        """Play roles from `role` on until the thread ends."""
         asked: set[str] = set()
-        while way is not None:
-            self._taken[way.chosen.source, way.chosen.position] += 1
-            role = way.chosen.edge.role
-            if role in ENDS:
-                role = self._resumed(start, steps)
+        while role is not None:
             if role not in self._workflow.roles or len(steps) >= self._run_limit:
                 return
             self._steps += 1
@@ -225,11 +255,128 @@ class _Walk:
             if asking and role not in asked:
                 asked.add(role)
                 steps += self._asked(role)
+            if start.branch is not None and not self._workflow.graph.get(role):
+                self._visits[role] += 1
+                self._ended(start, role, [_step(role, output) for output in self._all_outputs(role)])
+                return
             ways = self._ways(start, steps, role)
             self._visits[role] += 1
             way = self._best(ways)
-            if way is not None:
-                steps.append(way.outputs[self._visits[role] % len(way.outputs)])
+            if way is None:
+                return
+            steps.append(way.outputs[self._visits[role] % len(way.outputs)])
+            role = self._after(start, steps, way, asking)
+
+    def _after(self, start: Start, steps: list[StepContext], way: _Way | None, asking: bool) -> str | None:
+        """Take a way. Return the role that it leads to, None at the end of the thread."""
+        while way is not None:
+            source, position, edge = way.chosen
+            self._taken[source, position] += 1
+            if edge.fan_out is not None:
+                way = self._forked(start, steps, way, asking)
+                continue
+            if start.branch is not None and edge.role in (*ENDS, *start.branch.until):
+                last = [each[-1] if isinstance(each, list) else each for each in way.outputs]
+                self._ended(start, source, last, edge.role == FAIL)
+                return None
+            return self._resumed(start, steps) if edge.role in ENDS else edge.role
+        return None
+
+    def _ended(self, start: Start, source: str, last: Iterable[StepContext], failed: bool = False) -> None:
+        """Note that a branch may have ended after `source` with one of the steps `last`."""
+        assert start.branch is not None
+        self._at_end.add(source)
+        for step in last:
+            if not asks_human(step.output):
+                self._endings[start.branch.fork].add(step.output, failed)
+
+    def _forked(self, start: Start, steps: list[StepContext], way: _Way, asking: bool) -> _Way | None:
+        """Fork, rehearse a few branches, and join them. Return the way on, None if there is none. Adds to `steps`."""
+        chosen = way.chosen
+        name = join_name(chosen.source, chosen.position)
+        fan_out = self._joins[name]
+        pasts = [
+            steps,
+            *([*steps[:-1], each] for each in way.outputs[:_PROBED] if steps and each is not steps[-1]),
+        ]
+        by_size: dict[int, tuple[list[StepContext], tuple[Any, ...]]] = {}
+        for past in pasts if self._visits[name] < _BRANCHES else pasts[:1]:
+            items = self._items(chosen, start, past)
+            if items is not None:
+                by_size.setdefault(len(items), (past, items))
+        if not by_size:
+            self._stuck.add(chosen.source)
+        for past, items in by_size.values():
+            self._branches(name, chosen, fan_out, start, past, items, asking)
+            if self._spent():
+                return None
+        ways: dict[int, _Way] = {}
+        joined = False
+        for past, items in by_size.values():
+            for size in sizes(fan_out, len(items), self._numbers):
+                fork = fork_of(chosen, fan_out, [items[index % len(items)] for index in range(size)])
+                forked = [*past, _step(FORK, fork.payload())]
+                found = joins(fork, self._endings[name], bool(fan_out.workflows))
+                if self._visits[name] >= _BRANCHES or self._is_settled(name):
+                    begin = self._visits[name] * _LATER % max(1, len(found))
+                    found = (found + found)[begin : begin + _LATER]
+                for branches in found:
+                    joined = True
+                    step = StepContext(_NODE, JOIN, join_payload(branches), _NODE, UWF)
+                    self._joined(ways, name, start, [*forked, step])
+        self._visits[name] += joined
+        best = self._best(ways)
+        if best is not None:
+            steps[:] = best.outputs[self._visits[name] % len(best.outputs)]
+        return best
+
+    def _is_settled(self, name: str) -> bool:
+        edges = enumerate(self._joins[name].join)
+        return all(self._taken[name, place] and not self._is_open(edge.condition) for place, edge in edges)
+
+    def _joined(self, ways: dict[int, _Way], name: str, start: Start, steps: list[StepContext]) -> None:
+        if name not in self._unknown:
+            self._try(ways, start, steps, steps, name)
+            return
+        for position, edge in enumerate(self._joins[name].join):
+            chosen = ChosenEdge(name, position, edge)
+            self._lead(chosen, start, steps, name)
+            ways.setdefault(position, _Way(chosen, [])).outputs.append(steps)
+
+    def _items(self, chosen: ChosenEdge, start: Start, past: list[StepContext]) -> tuple[Any, ...] | None:
+        try:
+            found = follow(self._workflow, chosen, start, past)
+        except Invalid:  # reported where the edge was chosen
+            return None
+        most = self._joins[join_name(chosen.source, chosen.position)].most
+        return found.items[:most] if isinstance(found, FansOut) else None
+
+    def _branches(
+        self,
+        name: str,
+        chosen: ChosenEdge,
+        fan_out: FanOut,
+        start: Start,
+        past: list[StepContext],
+        items: tuple[Any, ...],
+        asking: bool,
+    ) -> None:
+        """Rehearse the first branches of a fork, or those that the workflow names."""
+        if items:
+            self._had_items.add(name)
+        for index, item in enumerate(items if fan_out.fixed else items[:_BRANCHES]):
+            try:
+                prompt = branch_prompt(self._workflow, chosen, start, past, index, item)
+            except Invalid as error:
+                self._add("fails", describe(chosen), error.message, chosen.source, chosen.position)
+                continue
+            role = fan_out.fixed[index].role if fan_out.fixed else fan_out.role
+            if not role:
+                self._endings[name].add({})
+                continue
+            # The join's name stands for the fork.
+            branch = Branch(Hash(name), index, fan_out.name, item, role, fan_out.ends)
+            self._thread(Start(_NODE, prompt, branch=branch), [], role, asking)
 
     def _opening(self) -> dict[int, _Way]:
         ways: dict[int, _Way] = {}
@@ -237,10 +384,10 @@ class _Walk:
             self._try(ways, Start(_NODE, prompt), [], prompt, START)
         return ways
 
-    def _resumed(self, start: Start, steps: list[StepContext]) -> str:
+    def _resumed(self, start: Start, steps: list[StepContext]) -> str | None:
         place = self._workflow.resume
         if place is None or self._taken[START, place]:
-            return END
+            return None
         chosen = ChosenEdge(START, place, self._workflow.graph[START][place])
         self._taken[START, place] += 1
         steps.append(_step(USER, {"answer": "Go on."}))
@@ -287,7 +434,8 @@ class _Walk:
             return
         self._lead(chosen, start, steps, source)
         self._known.setdefault((source, chosen.position), output)
-        ways.setdefault(chosen.position, _Way(chosen, [])).outputs.append(steps[-1] if steps else output)
+        kept = steps[-1] if steps and source not in self._joins else output
+        ways.setdefault(chosen.position, _Way(chosen, [])).outputs.append(kept)
 
     def _lead(self, chosen: ChosenEdge, start: Start, steps: list[StepContext], source: str) -> None:
         try:
@@ -296,7 +444,7 @@ class _Walk:
             self._add("fails", describe(chosen), error.message, source, chosen.position)
 
     def _named_in(self, source: str, message: str) -> str | None:
-        names = (edge.condition for edge in self._workflow.graph.get(source, ()))
+        names = (edge.condition for edge in self._edges.get(source, ()))
         return next((name for name in names if name is not None and f": condition {name}: " in message), None)
 
     def _observe(self, condition: str, outcome: bool) -> None:
@@ -347,10 +495,13 @@ class _Walk:
         def rank(way: _Way) -> tuple[bool, int, int, int, int]:
             source, position, edge = way.chosen
             taken = self._taken[source, position]
+            targets = _targets(source, position, edge)
+            to_goal = min(distances.get(target, _FAR) for target in targets)
+            to_end = min(ends.get(target, _FAR) for target in targets)
             return (
                 taken > 0,
-                distances.get(edge.role, _FAR) if taken else int(edge.role in ENDS),
-                taken if distances.get(edge.role) is not None else ends.get(edge.role, _FAR),
+                to_goal if taken else int(edge.role in ENDS),
+                taken if to_goal < _FAR else to_end,
                 taken,
                 position,
             )
@@ -383,8 +534,8 @@ class _Walk:
         self._check_ways_out()
         self._check_edges()
         edges = tuple(
-            EdgeUse(source, edge.role, edge.status, edge.condition, self._taken[source, position])
-            for source, list_of_edges in self._workflow.graph.items()
+            EdgeUse(source, edge.leads_to, edge.status, edge.condition, self._taken[source, position])
+            for source, list_of_edges in self._edges.items()
             for position, edge in enumerate(list_of_edges)
         )
         names = dict.fromkeys(edge.condition for edge in edges if edge.condition in self._workflow.conditions)
@@ -402,9 +553,14 @@ class _Walk:
         source, position = problem.source, problem.position
         if problem.code == "unreachable-role":
             return problem.where in self._linked  # an edge on the way there was never taken
+        without = [each.condition for name in self._empty for each in self._joins[name].join]
+        if source in self._empty or (problem.condition is not None and problem.condition in without):
+            return True
+        if problem.code == "no-items":
+            return ("fails", problem.where) in self._problems
         if source is None or problem.code not in ("edge-never-taken", "dead-end", "no-way-out"):
             return False
-        edges = range(len(self._workflow.graph.get(source, ())))
+        edges = range(len(self._edges.get(source, ())))
         if problem.code == "edge-never-taken" and position is not None:
             others = {each.code for each in self._problems.values() if each.source == source}
             is_mute = not any(self._taken[source, each] for each in edges)
@@ -416,11 +572,11 @@ class _Walk:
         return any(
             not self._taken[role, place]
             for role in self._caught
-            for place in range(len(self._workflow.graph.get(role, ())))
+            for place in range(len(self._edges.get(role, ())))
         )
 
     def _is_closed(self, source: str, position: int) -> bool:
-        edges = self._workflow.graph[source]
+        edges = self._edges[source]
 
         def has(code: str, condition: str | None) -> bool:
             return any(each.code == code and each.condition == condition for each in self._problems.values())
@@ -432,20 +588,21 @@ class _Walk:
         return any(has("condition-never-false", each) or has("fails", each) for each in before)
 
     def _check_roles(self) -> None:
+        resolvers = {edge.fan_out.on_conflict for edge in self._workflow.edges if edge.fan_out is not None}
         for role in self._workflow.roles:
-            if not self._visits[role]:
+            if not self._visits[role] and role not in resolvers:  # no code conflicts in a rehearsal
                 why = "no run came there" if role in self._linked else "no edges lead there from $START"
                 self._add("unreachable-role", role, f"role {role} never speaks: {why}")
 
     def _check_ways_out(self) -> None:
         graph: dict[str, list[str]] = {}
         for source, position in self._taken:
-            target = self._workflow.graph[source][position].role
-            known = target in self._workflow.roles or target in ENDS
-            # Of an unknown role there is a problem already.
-            graph.setdefault(source, []).append(target if known else END)
-        for source in self._stuck:
-            graph.setdefault(source, []).append(END)  # reported as a dead end already
+            for target in _targets(source, position, self._edges[source][position]):
+                known = target in self._workflow.roles or target in ENDS or target in self._joins
+                # Of an unknown role there is a problem already.
+                graph.setdefault(source, []).append(target if known else END)
+        for source in self._stuck | self._at_end:
+            graph.setdefault(source, []).append(END)  # a dead end is reported already
         ended = can_end(graph)
         self._caught = caught = [
             role for role in self._workflow.roles if self._visits[role] and role not in ended
@@ -459,10 +616,14 @@ class _Walk:
             )
 
     def _check_edges(self) -> None:
-        for source, edges in self._workflow.graph.items():
+        for source, edges in self._edges.items():
             if source != START and not self._visits[source]:
                 continue
             for position, edge in enumerate(edges):
+                name = join_name(source, position)
+                if name in self._empty:
+                    where = describe(ChosenEdge(source, position, edge))
+                    self._add("no-items", where, f"{where} never had an item", source, position)
                 if edge.condition in self._workflow.conditions and edge.condition is not None:
                     self._check_condition(edge.condition)
                 # Without an end there is nothing to go on with, and of that there is a problem already.
@@ -470,6 +631,11 @@ class _Walk:
                     name = describe(ChosenEdge(source, position, edge))
                     message = f"{name} was never taken: {self._why(source, position)}"
                     self._add("edge-never-taken", name, message, source, position)
+
+    @property
+    def _empty(self) -> set[str]:
+        """The joins that were reached, and never with an item."""
+        return {name for name in self._joins if self._visits[name] and name not in self._had_items}
 
     def _check_condition(self, name: str) -> None:
         expression = self._workflow.conditions[name].expression
@@ -482,14 +648,38 @@ class _Walk:
             self._add("condition-never-false", name, message, condition=name)
 
     def _why(self, source: str, position: int) -> str:
-        edge = self._workflow.graph[source][position]
-        if not any(self._taken[source, other] for other in range(len(self._workflow.graph[source]))):
+        edge = self._edges[source][position]
+        if not any(self._taken[source, other] for other in range(len(self._edges[source]))):
             return f"nothing led on from {source}"
         if edge.status is not None:
             return f"no output of {source} with the status {edge.status} came up"
         if edge.condition is not None and not self._true[edge.condition]:
             return f"condition {edge.condition} was never true"
         return "edges before it always matched"
+
+
+def _targets(source: str, position: int, edge: Transition) -> tuple[str, ...]:
+    """Return the roles that an edge leads to, and of a fan-out its join."""
+    fan_out = edge.fan_out
+    return (edge.role,) if fan_out is None else (*fan_out.roles, join_name(source, position))
+
+
+def _without_max(workflow: Workflow) -> Workflow:
+    """Let fan-outs have any number of items: that an output may have too many is nothing to report."""
+
+    def widened(edge: Transition) -> Transition:
+        if edge.fan_out is None:
+            return edge
+        return edge._replace(fan_out=edge.fan_out._replace(most=MOST_BRANCHES))
+
+    graph = {source: tuple(map(widened, edges)) for source, edges in workflow.graph.items()}
+    return workflow._replace(graph=graph)
+
+
+def _reads_others(workflow: Workflow, fan_out: FanOut) -> bool:
+    """Return whether the edges of a join read outputs of other workflows."""
+    named = [workflow.conditions.get(edge.condition or "") for edge in fan_out.join]
+    return bool(fan_out.workflows) and any("output" in each.expression for each in named if each is not None)
 
 
 def _step(role: str, output: Any) -> StepContext:

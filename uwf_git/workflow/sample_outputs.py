@@ -73,6 +73,7 @@ NO_HINTS = Hints()
 def hints_of(workflow: Workflow, role: str) -> Hints:
     statuses = (edge.status for edge in workflow.graph.get(role, ()) if edge.status is not None)
     expressions = [condition.expression for condition in workflow.conditions.values()]
+    expressions += workflow.item_expressions
     known = {"", *workflow.roles}
     texts = (text for each in expressions for text in _texts_in(each) if text not in known)
     numbers = (number for each in expressions for number in _numbers_in(each))

@@ -29,12 +29,14 @@ from uwf_git.workflow.abstract_values import (
     items,
     kinds_of,
     last_of,
+    may_be_list,
     may_equal,
     of_role,
     of_schema,
 )
 from uwf_git.workflow.common_mistakes import field_mistake, name_mistake
 from uwf_git.workflow.expression import function_names, syntax_tree
+from uwf_git.workflow.fan_out import items_expression
 
 _RESULTS: Mapping[str, Value] = {
     **dict.fromkeys(
@@ -56,19 +58,50 @@ class ProbableMistake(NamedTuple):
 
 
 def doubts(
-    expression: str, schemas: Mapping[str, Any], roles: Collection[str], sources: Collection[str]
+    expression: str,
+    schemas: Mapping[str, Any],
+    roles: Collection[str],
+    sources: Collection[str],
+    joins: Mapping[str, Collection[str]] = {},
 ) -> list[ProbableMistake]:
-    """Check a valid expression. `schemas` are the known outputs of `roles`; `sources` are the roles whose
-    edges use it, one of which made the last step."""
-    walk = _Walk(schemas, roles, [source for source in sources if source != START] if sources else roles)
+    """Check a valid expression. `schemas` are the known outputs of `roles`; `sources` are the roles and joins whose
+    edges use it, one of which made the last step; `joins` as for `abstract_values.history`."""
+    walk = _Walk(
+        schemas, roles, [source for source in sources if source != START] if sources else roles, joins
+    )
     walk.value(syntax_tree(expression), walk.history)
     return list(dict.fromkeys(walk.found))
 
 
+def doubts_of_items(
+    expression: str,
+    schemas: Mapping[str, Any],
+    roles: Collection[str],
+    source: str,
+    joins: Mapping[str, Collection[str]],
+) -> list[ProbableMistake]:
+    """Check a valid expression of `each` on an edge of `source`, as `doubts`."""
+    walk = _Walk(schemas, roles, [source] if source != START else [], joins, of_items=True)
+    tree = syntax_tree(items_expression(expression))
+    walk.value(tree, walk.history)
+    if not walk.found and walk.is_one(tree.expressions[-1] if tree.type == "block" else tree):
+        shown = one_line(expression, 60)
+        walk.doubt("not-a-list", f"{shown} is not a list, so there would be one branch", "name a list of it")
+    return list(dict.fromkeys(walk.found))
+
+
 class _Walk:
-    def __init__(self, schemas: Mapping[str, Any], roles: Collection[str], last: Collection[str]) -> None:
+    def __init__(
+        self,
+        schemas: Mapping[str, Any],
+        roles: Collection[str],
+        last: Collection[str],
+        joins: Mapping[str, Collection[str]],
+        of_items: bool = False,
+    ) -> None:
         self.found: list[ProbableMistake] = []
-        self.history = history(roles, schemas, last)
+        self.history = history(roles, schemas, last, joins)
+        self._of_items = of_items
         self._schemas = schemas
         self._roles = roles
         self._last = last
@@ -144,7 +177,21 @@ class _Walk:
         name = procedure.value if procedure.type == "variable" else ""
         for argument in node.arguments or ():
             self.value(argument, here)
+        if name == "last" and self._of_items:
+            return field_of(last_of(field_of(self.history, "steps").value), "output").value
         return None if name in self._variables else _RESULTS.get(name)
+
+    def is_one(self, node: Any) -> bool:
+        """Return whether an expression is a path from `$last()` to something that cannot be a list."""
+        steps = node.steps if node.type == "path" else [node]
+        if not steps or steps[0].type != "function" or steps[0].procedure.value != "last":
+            return False
+        value = self._call(steps[0], None)
+        for step in steps[1:]:
+            if may_be_list(value) or step.type != "name" or step.stages or step.predicate:
+                return False
+            value = field_of(value, step.value).value
+        return not may_be_list(value) and not node.predicate
 
     def _lambda(self, node: Any) -> None:
         for argument in node.arguments:
@@ -185,7 +232,7 @@ class _Walk:
         if test.type == "string":
             name = one_line(str(test.value), 40)
             message = f'["{name}"] is no way to a field: it keeps all there is'
-            self._doubt("unknown-field", message, f"write .{name}")
+            self.doubt("unknown-field", message, f"write .{name}")
             return None
         before = len(self.found)
         self.value(test, items(found))
@@ -224,12 +271,16 @@ class _Walk:
 
     def _list_compared(self, node: Any) -> bool:
         for side, literal in ((node.lhs, node.rhs), (node.rhs, node.lhs)):
-            if literal.type in _LITERALS and _is_all_steps(side):
-                shown = _shown(side)
-                self._doubt(
+            of_all = _of_all(side) if literal.type in _LITERALS else ""
+            if of_all:
+                shown = _shown(side).removeprefix("branches.")
+                one = "steps[-1]" if of_all == "steps" else "branches[0]"
+                whose = "the last one's" if of_all == "steps" else "the first one's"
+                every = "step" if of_all == "steps" else "branch"
+                self.doubt(
                     "list-compared",
-                    f"steps.{shown} is a list with the {shown} of every step, and no list equals one value",
-                    f"steps[-1].{shown} is the last one's; … in steps.{shown} looks through all",
+                    f"{of_all}.{shown} is a list with the {shown} of every {every}, and no list equals one value",
+                    f"{one}.{shown} is {whose}; … in {of_all}.{shown} looks through all",
                 )
                 return True
         return False
@@ -248,11 +299,11 @@ class _Walk:
         owners = _owners([each.whose for each in one or ()])
         of = f" of {owners.removeprefix(SCHEMA_OF)}" if owners else ""
         verb = "is never" if operator == "=" else "is always something else than"
-        self._doubt("never-equal", f"{_shown(left)}{of} {verb} {_shown(right)}", _hint_for(right, these))
+        self.doubt("never-equal", f"{_shown(left)}{of} {verb} {_shown(right)}", _hint_for(right, these))
 
     # Doubts
 
-    def _doubt(self, code: str, message: str, hint: str) -> None:
+    def doubt(self, code: str, message: str, hint: str) -> None:
         self.found.append(ProbableMistake(code, message, hint))
 
     def _unset(self, name: str, in_path: bool = False) -> None:
@@ -263,17 +314,17 @@ class _Walk:
             hint = f"write {name} without $"
         else:
             hint = nearest(f"${name}", (f"${each}" for each in function_names())) or "set it: ($x := …; …)"
-        self._doubt("unknown-field", f"nothing sets the variable ${shown}", hint)
+        self.doubt("unknown-field", f"nothing sets the variable ${shown}", hint)
 
     def _missing(self, field: Field, name: str, place: int, path: Any) -> None:
         owners = _owners(field.owners) or "what stands there"
         if place == 0 and owners == HISTORY:
             message = f'the history has no "{one_line(name, 40)}"'
-            self._doubt("unknown-field", message, self._root_hint(name, path))
+            self.doubt("unknown-field", message, self._root_hint(name, path))
             return
         of_roles = [known for known, whose in field.known.items() if whose.startswith(SCHEMA_OF)]
         message = f"it asks for {_shown(path, upto=place + 1)}, which {owners} doesn't have"
-        self._doubt("unknown-field", message, field_mistake(name) or nearest(name, of_roles or field.known))
+        self.doubt("unknown-field", message, field_mistake(name) or nearest(name, of_roles or field.known))
 
     def _root_hint(self, name: str, path: Any) -> str:
         if (habit := name_mistake(name)) is not None:
@@ -312,10 +363,13 @@ def _is_fixed(node: Any) -> bool:
     return node.type in _LITERALS or _is_list(node)
 
 
-def _is_all_steps(node: Any) -> bool:
+def _of_all(node: Any) -> str:
+    """Return `steps` or `branches` for a path to a field of all of them, else ""."""
     steps: Sequence[Any] = node.steps if node.type == "path" else ()
     plain = all(step.type == "name" and not step.stages and not step.predicate for step in steps)
-    return bool(plain and len(steps) > 1 and steps[0].value == "steps" and node.group is None)
+    if not plain or len(steps) < 2 or node.group is not None:
+        return ""
+    return str(steps[0].value) if steps[0].value in ("steps", "branches") else ""
 
 
 # How it is said

@@ -228,10 +228,10 @@ class Project:
 
     # Its remote
 
-    def fetch(self, remote: str, thread: ThreadId) -> None:
-        """Fetch a thread's branch. A missing branch is no error."""
-        name = branch_of(thread)
-        self.git().run(*_QUIET, *_FETCH, remote, f"+{name}*:{tracking(remote, thread)}*")
+    def fetch(self, remote: str, *threads: ThreadId) -> None:
+        """Fetch threads' branches. A missing branch is no error."""
+        names = "".join(f"+{branch_of(thread)}*:{tracking(remote, thread)}*\n" for thread in threads)
+        self.git().run(*_QUIET, *_FETCH, "--stdin", remote, stdin=names.encode("utf-8"))
 
     def fetch_commit(self, remote: str, thread: ThreadId, commit: str) -> bool:
         """Fetch a commit of a thread, by its branch or by itself; return whether it is here then. Raises

@@ -21,16 +21,16 @@ from uwf_git.base.errors import Invalid, NotFound, UwfError, WorkspaceFailed
 from uwf_git.base.text import one_line
 from uwf_git.config.forges import pages
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import Revision
+from uwf_git.format.kinds import Revision, parse_step
 from uwf_git.format.personas import Persona
 from uwf_git.format.types import USER, is_kind
 from uwf_git.git.objects import Person
 from uwf_git.store import layout
-from uwf_git.store.history import History, Position, link_of
+from uwf_git.store.history import History, Position, ancestry, link_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.private import EngineOrder
 from uwf_git.workspaces.notes import Note, Notes
-from uwf_git.workspaces.options import SHARED, WORKTREE
+from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE
 from uwf_git.workspaces.project import Project, checkout_around
 from uwf_git.workspaces.removal import make_room
 from uwf_git.workspaces.setup import set_up
@@ -68,6 +68,36 @@ class StepWorkspace:
     @property
     def is_worktree(self) -> bool:
         return self.note.kind == WORKTREE
+
+    @property
+    def project(self) -> Project:
+        return self._project
+
+    @property
+    def remote(self) -> str:
+        """The project's remote for the code of threads, "" for none."""
+        code = code_begun(self._instance, self._at.history)
+        return remote_of(self._instance, self.note) or self._project.remote_at(code.remote if code else "")
+
+    def begins_at(self) -> Revision:
+        """Return the code at which the next step begins. Raises NotFound if it is not here."""
+        commit = self._expected()
+        self._require(commit)
+        return Revision(commit, self._project.tree(commit), commit, self.note.root, self.note.url)
+
+    def advance(self, before: str, commit: str) -> None:
+        """Move the worktree from a commit to one that was made from it, unless its files have changed since; keep that
+        one under a ref then. Moves `refs/heads/uwf/work/<ULID>` or makes `refs/uwf/local/work/<ULID>/<commit>`."""
+        tree, project = self._tree, self._project
+        if not tree.exists:
+            tip = project.commit(tree.branch)
+            if not tip or project.is_ancestor(tip, commit):
+                project.set_ref(tree.branch, commit)
+                return
+        elif tree.head() == before and not tree.operation() and tree.tree() == tree.tree_of(before):
+            tree.reset(commit)
+            return
+        project.keep(self._thread, commit)
 
     # Before the agent
 
@@ -122,8 +152,7 @@ class StepWorkspace:
         project = self._project
         if project.commit(commit):
             return
-        code = last_code(self._instance, self._at.history)
-        remote = remote_of(self._instance, self.note) or project.remote_at(code.remote if code else "")
+        remote = self.remote
         if remote and project.fetch_commit(remote, ThreadId(self.note.owner), commit):
             return
         where = self.note.checkout or self.note.project
@@ -328,11 +357,15 @@ def _moved_inside(note: Note, cwd: Path) -> Note:
 
 
 def _inherited(instance: Instance, notes: Notes, at: Position, cwd: Path | None) -> Note | None:
-    thread, code = at.head.thread, last_code(instance, at.history)
+    thread, code = at.head.thread, code_begun(instance, at.history)
     link = link_of(instance.store, thread)
-    origin = notes.read(link.origin) if link is not None else None
+    origins = [link.origin] if link is not None else _parents(instance, at)
+    origin = next((note for each in origins if (note := notes.read(each)) is not None), None)
     if code is None:
-        if origin is None or origin.kind == SHARED or any(step.role != USER for step in at.history.steps):
+        is_branch = link is None and at.history.start.branch is not None
+        if origin is None or origin.kind == SHARED or (is_branch and origin.kind == FOLDER):
+            return None
+        if any(step.role != USER for step in at.history.steps):
             return None
         return origin._replace(owner=thread)
     found = [origin, *(note for _, note in notes.all())]
@@ -371,6 +404,25 @@ def _is_same(project: Project, code: Revision, remote: str) -> bool:
     if code.root and head and project.root(head) == code.root:
         return True
     return bool(code.remote) and project.url(remote) == code.remote
+
+
+def _parents(instance: Instance, at: Position) -> list[ThreadId]:
+    """Return the threads that a branch was forked from and that wait for it; none for another thread."""
+    if at.history.start.branch is None:
+        return []
+    instance.store.sync()
+    start = next(row for row in ancestry(instance.store, at.head.commit) if row.kind == "start")
+    names = instance.store.index.heads_at(start.merged) if start.merged is not None else ()
+    return sorted({layout.thread_of(name) for name in names if name.startswith(layout.THREADS)})
+
+
+def code_begun(instance: Instance, history: History) -> Revision | None:
+    """Return the code at which a thread's next step begins, as its history says: that of `last_code`, else of a
+    branch that of its fork."""
+    code, branch = last_code(instance, history), history.start.branch
+    if code is not None or branch is None:
+        return code
+    return code_left(instance, parse_step(instance.store.get(branch.fork).payload).detail)
 
 
 def last_code(instance: Instance, history: History) -> Revision | None:

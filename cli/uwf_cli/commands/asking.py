@@ -67,7 +67,12 @@ def _inbox_text(value: Any) -> str:
 
 
 def _waits_text(value: Any) -> str:
-    about = origin_mark(value) + (f"{value['name']}: {value['title']}" if value["title"] else value["name"])
+    branch = terminal.style(f"(branch of {value['parent']}) ", "dim") if "parent" in value else ""
+    about = (
+        branch
+        + origin_mark(value)
+        + (f"{value['name']}: {value['title']}" if value["title"] else value["name"])
+    )
     lines = [
         f"{terminal.style(value['thread'], 'bold')}  {terminal.style(value['ago'], 'yellow')}",
         *terminal.wrapped(about, 2),

@@ -15,7 +15,7 @@ from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, dollars
 from uwf_cli.selection import filters, short_ids
-from uwf_git.api.listing import Filters, listed, thread_items
+from uwf_git.api.listing import ENDED, Filters, listed, thread_items, without_quiet_branches
 from uwf_git.base.errors import Usage
 from uwf_git.format.types import role_name
 
@@ -42,16 +42,30 @@ SORTS = ("created", "updated", "cost", "steps")
 @click.option(
     "--offset", type=click.IntRange(min=0), default=0, metavar="N", help="Skip the first N threads."
 )
+@click.option(
+    "--branches", "with_branches", is_flag=True, help="Also show branches that are idle or have ended."
+)
 @click.option("-l", "--wide", is_flag=True, help="Also show full ids, workflows, agents and authors.")
 def list_(
-    invocation: Invocation, filters: Filters, sort: str, limit: int | None, offset: int, wide: bool
+    invocation: Invocation,
+    filters: Filters,
+    sort: str,
+    limit: int | None,
+    offset: int,
+    with_branches: bool,
+    wide: bool,
 ) -> None:
-    """List threads, newest first. Sub-workflow threads are listed below their parent.
+    """List threads, newest first. Sub-workflow threads and branches are listed below their parent.
+
+    Branches that are idle or have ended are left out of the text, unless --branches or a --status asks for them.
 
     Damaged threads have status corrupt, and the exit status is 7. If a price is missing, the cost is unknown.
     """
     adopt_news(invocation)
-    found = listed(invocation.instance, filters)
+    found = every = listed(invocation.instance, filters)
+    if invocation.format == "text" and not with_branches and not filters.statuses:
+        found = without_quiet_branches(invocation.instance, every)
+    left = len(every) - len(found)
     end = None if limit is None else offset + limit
     page = slice(offset, end)
     if sort == "created":
@@ -59,6 +73,10 @@ def list_(
     else:
         items = sorted(thread_items(invocation.instance, found), key=lambda each: _rank(each, sort))[page]
     invocation.emit(items, lambda value: _list_text(invocation.instance, value, wide))
+    if left:
+        invocation.note(
+            f"{left} more {'is a branch' if left == 1 else 'are branches'}; --branches lists them"
+        )
     failures = Failures(invocation)
     failures.damaged(any(each["status"] == "corrupt" for each in items))
     failures.missing()
@@ -121,7 +139,15 @@ def _row(
     cells.append(_cost(each))
     if several:
         cells.append(each["name"])
-    return (*cells, origin_mark(each, names) + each["title"])
+    return (*cells, branches_mark(each) + origin_mark(each, names) + each["title"])
+
+
+def branches_mark(each: Mapping[str, Any]) -> str:
+    """Return a mark before the title of a thread that waits for branches, else ""."""
+    if (counts := each.get("branches")) is None:
+        return ""
+    ended = sum(counts.get(status, 0) for status in ENDED)
+    return terminal.style(f"({ended} of {sum(counts.values())} branches)", "dim") + " "
 
 
 def origin_mark(each: Mapping[str, Any], names: Callable[[str], str] = str) -> str:

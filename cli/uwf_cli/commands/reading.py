@@ -12,7 +12,7 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import approval_lines, as_json, as_yaml, credited, iso, whose
+from uwf_cli.output import approval_lines, as_json, as_yaml, branches_text, credited, iso, whose
 from uwf_git.base.text import counted, one_line
 from uwf_git.format.types import next_name, role_name
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from uwf_git.format.ids import Hash
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
+
+
+_LISTED = 10  # branches that a thread's state lists
+_URGENCY = {name: place for place, name in enumerate(("failed", "waiting", "killed", "absent", "running"))}
 
 
 @command("uwf thread show 01JK7M")
@@ -73,6 +77,7 @@ def _state_text(value: Any) -> str:
         ("code", _code(value.get("code"))),
         ("updated", value["updated"]),
         *_running_text(value.get("running")),
+        *_branches(value.get("branches")),
         *((name, value.get(name) or "") for name in ("error", "problem", "asks", "question")),
         ("options", options),
         ("fields", _fields(value.get("fields", ()))),
@@ -82,6 +87,9 @@ def _state_text(value: Any) -> str:
         ("reason", value.get("reason") or ""),
         *_reached(value.get("state")),
     ]
+    if origin := value.get("branchOf"):
+        parent = f"thread {origin['thread']}" if origin["thread"] else "a thread that is not here"
+        pairs.append(("branch", f"{origin['index']} of {parent}, from {origin['step']} on"))
     if origin := value.get("resumedFrom"):
         ended = f"thread {origin['thread']}, " if origin["thread"] else ""
         pairs.append(("goes on", f"from the end of {ended}{origin['step']}"))
@@ -96,6 +104,20 @@ def _state_text(value: Any) -> str:
     if not value["done"]:
         pairs.append(("next", next_name(value["next"] or "")))
     return terminal.fields(pairs)
+
+
+def _branches(branches: Any) -> list[tuple[str, str]]:
+    """Return how many branches stand how, and those that have not ended, failed first."""
+    if branches is None:
+        return []
+    left = [each for each in branches["each"] if each["status"] != "completed"]
+    left.sort(key=lambda each: _URGENCY.get(each["status"], len(_URGENCY)))
+    lines = [
+        f"- {each['thread']}  {terminal.status(each['status'])}  {each['item']}" for each in left[:_LISTED]
+    ]
+    if len(left) > _LISTED:
+        lines.append(f"- and {len(left) - _LISTED} more")
+    return [("branches", branches_text(branches["counts"])), ("left", "\n".join(lines))]
 
 
 def _approvals(approvals: Any) -> list[tuple[str, str]]:

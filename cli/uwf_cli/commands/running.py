@@ -20,8 +20,9 @@ from uwf_cli.detached import DETACH, run_words
 from uwf_cli.exchange import find_thread
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import approvals_line, whose
+from uwf_cli.output import approvals_line, branches_text, whose
 from uwf_cli.selection import Selection, chosen_threads, threads
+from uwf_git.api.listing import TO_STEP
 from uwf_git.base.errors import Absent, Invalid, NotFound, Usage, Waiting
 from uwf_git.base.text import counted, numbered
 from uwf_git.format.types import next_name, role_name
@@ -193,9 +194,7 @@ def run(
         )
         return
     failures = Failures(invocation)
-    found_all = chosen_threads(
-        invocation, chosen, failures, chosen.filters.statuses or ("idle",), to_step=True
-    )
+    found_all = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or TO_STEP, to_step=True)
     if found_all:
         from uwf_cli.watching.side_by_side import SideBySide
 
@@ -263,17 +262,18 @@ def side_by_side(
 ) -> RunBranches:
     """Return what runs the branches of a thread in parallel, one process each."""
 
-    def run_branches(instance: Instance, thread: ThreadId, branches: Branches) -> None:
+    def run_branches(
+        instance: Instance, _thread: ThreadId, branches: Branches, chosen: Sequence[ThreadId]
+    ) -> None:
         from uwf_cli.watching.side_by_side import SideBySide
         from uwf_git.api.fan_out import at_once
 
         remote = options.exchange.remote.name if options.exchange else None
         words = run_words(most, options, remote)
-        here = [each.thread for each in branches.open if each.head is not None]
-        if here:
-            side = SideBySide(invocation, here, words, at_once(branches), again, of=thread)
-            with lines.hidden() if lines else nullcontext():
-                side.run(quiet=lines is None)
+        siblings = [each.thread for each in branches.each]
+        side = SideBySide(invocation, chosen, words, at_once(branches), again, siblings)
+        with lines.hidden() if lines else nullcontext():
+            side.run(quiet=lines is None)
 
     return run_branches
 
@@ -388,6 +388,8 @@ def _rows(found: Sequence[dict[str, Any]]) -> list[str]:
         since = "" if each["role"] is None else f"  step {each['step']}  {lasted(each['seconds'])}"
         head = f"{terminal.style(each['thread'], 'bold')}  {each['name'] or ''}{since}"
         who = "between two steps" if each["role"] is None else f"{role_name(each['role'])} {whose(each)}"
+        if "branches" in each:
+            who = f"branches: {branches_text(each['branches'])}"
         lines += [f"{'  ' * depth}{head}", f"{'  ' * depth}  {' · '.join([who, *spent(each)])}"]
     lines = lines or ["nothing runs here"]
     return [line if room is None else terminal.cut(line, room) for line in lines]
@@ -458,7 +460,15 @@ def continue_(
 
 def _pulled(invocation: Invocation, thread: str) -> ThreadId:
     """Return a thread's id after pulling it from the default remote, if there is one that has it."""
-    from uwf_git.api.exchange import Exchange, bring, exchange_with, fetch, raise_if_incomplete, threads_there
+    from uwf_git.api.exchange import (
+        Exchange,
+        bring,
+        exchange_with,
+        fetch,
+        fetch_branches,
+        raise_if_incomplete,
+        threads_there,
+    )
 
     instance = invocation.instance
     if not instance.remotes.all():
@@ -469,6 +479,8 @@ def _pulled(invocation: Invocation, thread: str) -> ThreadId:
         raise_if_incomplete(fetch(instance, there, [found]))
     else:
         bring(instance, there, found)
+    if instance.threads.exists(found):
+        fetch_branches(instance, there, found)
     return find_thread(invocation, found)
 
 

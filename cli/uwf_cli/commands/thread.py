@@ -31,7 +31,7 @@ from uwf_cli.exchange import git_for
 from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Selection, on_each, threads
 from uwf_git.api.listing import ACTIVE, Filters
-from uwf_git.base.errors import Usage
+from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.types import MOST_ROUNDS
@@ -429,7 +429,10 @@ def rm(invocation: Invocation, chosen: Selection, remote: str | None, yes: bool)
             hint += f", or with{also} there too" if also else ""
             raise Usage(f"thread {thread} would be removed{stays}", hint)
         if instance.threads.exists(thread):
+            left = _left_behind(instance, thread)
             remove(instance, thread)
+            if left:
+                invocation.note(left)
         return {"thread": thread, "archived": False, "removed": True, "remotes": elsewhere}
 
     def first(found: list[ThreadId]) -> None:
@@ -439,6 +442,15 @@ def rm(invocation: Invocation, chosen: Selection, remote: str | None, yes: bool)
     unasked = "" if yes or chosen.ids else "removed"
     find = partial(find_here_or_removed, instance) if there is not None else None
     on_each(invocation, chosen, do, _removed_text, unasked=unasked, find=find, first=first)
+
+
+def _left_behind(instance: Instance, thread: ThreadId) -> str:
+    from uwf_git.api.removal import left_behind
+
+    try:
+        return left_behind(instance, thread)
+    except UwfError:  # a damaged thread can be removed too
+        return ""
 
 
 def _removed_text(value: Any) -> str:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from uwf_cli import terminal
 from uwf_cli.invocation import itself
 from uwf_git.base.errors import Waiting
 from uwf_git.base.lifetime import deferred
+from uwf_git.engine.pause import is_paused
 from uwf_git.sandbox.child import spawn
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class _Run:
 
 class SideBySide:
     """Runs up to N threads by `uwf thread run ID` with `arguments`. `again` are the options to repeat after
-    Ctrl-C, quoted. If the threads are branches `of` a thread, `again` is the whole command that runs it."""
+    Ctrl-C, quoted. If the threads are branches, `again` is the whole command that runs their parent, and `siblings` are
+    all branches of their fork: those that other processes run count among the N."""
 
     def __init__(
         self,
@@ -64,14 +66,14 @@ class SideBySide:
         arguments: Sequence[str],
         at_once: int,
         again: str = "",
-        of: ThreadId | None = None,
+        siblings: Collection[ThreadId] = (),
     ) -> None:
         self._invocation = invocation
         self._waiting = list(threads)
         self._arguments = arguments
         self._at_once = at_once
         self._again = again
-        self._of = of
+        self._siblings = frozenset(siblings)
         self._running: dict[ThreadId, _Run] = {}
         self._selector = selectors.DefaultSelector()
         self._lines: Lines | None = None
@@ -91,20 +93,34 @@ class SideBySide:
             try:
                 while self._waiting or self._running:
                     self._tell_going_on()
-                    while self._waiting and len(self._running) < self._at_once:
-                        self._start(self._waiting.pop(0))
+                    while self._waiting and len(self._running) + self._elsewhere() < self._at_once:
+                        if self._may_start(thread := self._waiting.pop(0)):
+                            self._start(thread)
                     self._turn()
             finally:
                 self._stop()
         statuses = list(self._ended.values())
-        if self._text and self._of is None:
+        if self._text and not self._siblings:
             self._invocation.note(_summary(statuses))
         return max((status for status in statuses if status != Waiting.exit_status), default=0) or max(
-            statuses
+            statuses, default=0
         )
 
+    def _elsewhere(self) -> int:
+        """Return how many siblings other processes run."""
+        if not self._siblings:
+            return 0
+        locks = self._invocation.instance.locks
+        return len((locks.held() | locks.runs()) & self._siblings - self._running.keys())
+
+    def _may_start(self, thread: ThreadId) -> bool:
+        """Return whether to start a thread: a branch may have ended or been paused since it was its turn, by the join
+        or with its parent."""
+        instance = self._invocation.instance
+        return not self._siblings or not (instance.threads.has_ended(thread) or is_paused(instance, thread))
+
     def _tell_going_on(self) -> None:
-        if self._of is not None:
+        if self._siblings:
             self._invocation.going_on = f"nothing is lost, {self._again} goes on"
             return
         left = " ".join([*self._running, *self._waiting])
@@ -182,7 +198,11 @@ class SideBySide:
                 # Leftovers of a killed engine are not running.
                 if step and (step.since >= began or locks.is_held(thread))
             ]
-            return [*lines, f"{len(self._waiting)} more to come"] if self._waiting else lines
+            left = f"{len(self._waiting)} more to come" if self._waiting else ""
+            if self._siblings:
+                at_work = f"{len(self._running)} of {len(self._siblings)} branches at work"
+                return [*lines, ", ".join(filter(None, [at_work, left]))]
+            return [*lines, left] if left else lines
 
         return Lines(compose)
 

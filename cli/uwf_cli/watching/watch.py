@@ -50,8 +50,8 @@ _CALLED = 120  # and of a call and its result
 def watch(invocation: Invocation, thread: str | None) -> None:
     """Print events of threads, one per line: steps, turns, tool calls, questions, ends.
 
-    Works with screen readers, ssh and pipes: no line is redrawn. With an ID, watch until no process works on
-    the thread; the exit status is that of thread run.
+    Works with screen readers, ssh and pipes: no line is redrawn. With an ID, watch the thread and its branches until
+    no process works on it; the exit status is that of thread run.
     """
     from uwf_git.api.events import Events
 
@@ -69,6 +69,8 @@ def watch(invocation: Invocation, thread: str | None) -> None:
 
 
 def _notify(invocation: Invocation, value: Mapping[str, Any], text: Callable[[Any], str]) -> None:
+    if invocation.format == "text" and value["event"] == "started" and "branch" in value:
+        return  # the fork says how many they are
     # A Ctrl-C right after the line was written would have it written once more at the end.
     with deferred():
         invocation.emit(value, text, compact=True)
@@ -85,6 +87,9 @@ def _one(invocation: Invocation, thread: ThreadId) -> None:
     error, begun = "", False
     while True:
         for value in values:
+            if value["thread"] != thread:
+                _notify(invocation, value, _labelled)
+                continue
             _notify(invocation, value, _line)
             error = value.get("error", error)
             is_over = _is_over(thread, value, error)

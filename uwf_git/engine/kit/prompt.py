@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid
-from uwf_git.base.text import fenced, nearest
+from uwf_git.base.text import cut_middle, fenced, nearest
 from uwf_git.engine.conversation import conversation_prompt, is_noted, talks
+from uwf_git.engine.kit.branch_texts import fork_text, join_text
 from uwf_git.engine.kit.format import format_instruction
 from uwf_git.engine.step_parts import Recipient, parts_of
 from uwf_git.format.edges import Transition
 from uwf_git.format.kinds import Role, StepContext, asks_human, split_remarks
 from uwf_git.format.shape import variants
-from uwf_git.format.types import END, FAIL, USER
+from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, USER
+from uwf_git.workflow.fan_out import fork_before
 
 if TYPE_CHECKING:
     from uwf_git.store.history import History
@@ -32,6 +34,7 @@ QUOTA = 120_000  # characters of history, about 30,000 tokens
 _OUTPUT_QUOTA = 8_000  # of one output, so that a large one doesn't push every answer out
 _REMARKS = "$USER remarks"  # key for remarks among the roles with inputs
 _NAMED = 20  # fields and inputs that are listed
+_END_OF_BRANCH = "the end of this branch"
 _MIN_STEP_TEXT = 400  # characters; with less, a step is left out
 
 
@@ -149,7 +152,10 @@ def role_of(history: History, name: str) -> Role:
 
 def _progress(history: History, role: Role) -> str:
     spoken = turns_of(history.steps, role.name)
-    said = f"Thread {history.thread} of the workflow {history.workflow.name}. This is step {len(history.steps) + 1}."
+    branch = history.start.branch
+    which = f", which is branch {branch.position} of a fork" if branch is not None else ""
+    said = f"Thread {history.thread} of the workflow {history.workflow.name}{which}."
+    said += f" This is step {len(history.steps) + 1}."
     if not spoken:
         return f"{said} It is your first turn in it."
     times = "once" if len(spoken) == 1 else "twice" if len(spoken) == 2 else f"{len(spoken)} times"
@@ -160,6 +166,8 @@ def _place(history: History, role: Role, schema: Any) -> str:
     lines = [f"- Inputs: the task{_inputs(history, role)}.", f"- Outputs: {_outputs(schema)}."]
     # A code workflow's diagram is for people: its code decides.
     edges = history.workflow.graph.get(role.name, ()) if history.workflow.code is None else ()
+    if not edges and _is_inside(history):
+        lines.append(f"- Allowed next: {_END_OF_BRANCH}.")
     if edges:
         lines.append(f"- Allowed next: {'; '.join(_next(history, edge) for edge in edges)}.")
     return "\n".join(lines)
@@ -169,9 +177,11 @@ def _inputs(history: History, role: Role) -> str:
     last: dict[str, int] = {}
     for number, step in enumerate(history.steps, 1):
         name = step.role if step.remark is None else _REMARKS
+        if name == FORK:
+            continue
         last.pop(name, None)
         last[name] = number
-    names = {USER: "the user's answer", _REMARKS: "the user's remark"}
+    names = {USER: "the user's answer", JOIN: "the joined branches", _REMARKS: "the user's remark"}
     said = [f"{names.get(name, name)} (step {n})" for name, n in last.items() if name != role.name]
     return "".join(f", {each}" for each in said[-_NAMED:])
 
@@ -185,8 +195,7 @@ def _outputs(schema: Any) -> str:
 
 
 def _next(history: History, edge: Transition) -> str:
-    ends = {END: "the end of the workflow", FAIL: "the end of the workflow, as failed"}
-    target = ends.get(edge.role, edge.role)
+    target = _target(history, edge)
     if edge.status is not None:
         return f"{target} on `{edge.status}`"
     if edge.condition is None:
@@ -194,6 +203,27 @@ def _next(history: History, edge: Transition) -> str:
     condition = history.workflow.conditions.get(edge.condition)
     said = condition.description.strip().rstrip(".") if condition else ""
     return f"{target} if `{edge.condition}`" + (f" ({said})" if said else "")
+
+
+def _target(history: History, edge: Transition) -> str:
+    if edge.fan_out is not None:
+        ends = [_named_end(history, role) or role for role in edge.fan_out.ends]
+        return f"{edge.leads_to}, then {' or '.join(ends)}"
+    return _named_end(history, edge.role) or edge.role
+
+
+def _named_end(history: History, role: str) -> str:
+    """Return the end that an edge to a role leads to, in words; "" if it leads on."""
+    inside = _is_inside(history)
+    branch = history.start.branch
+    if inside and branch is not None and role in (*ENDS, *branch.until):
+        return f"{_END_OF_BRANCH}, as failed" if role == FAIL else _END_OF_BRANCH
+    return {END: "the end of the workflow", FAIL: "the end of the workflow, as failed"}.get(role, "")
+
+
+def _is_inside(history: History) -> bool:
+    """Return whether a thread is a branch within its workflow."""
+    return history.start.branch is not None and bool(history.start.branch.role)
 
 
 def turns_of(steps: Sequence[StepContext], role: str, agent: str | None = None) -> list[int]:
@@ -301,6 +331,11 @@ def _notify(
         if step.role == USER:
             asked = number > 1 and asks_human(steps[number - 2].output)
             text = _of_user(number, step, asked, None if newest else room)
+        elif step.role == FORK:
+            text = fork_text(number, step)
+        elif step.role == JOIN:
+            own = room if newest else min(_OUTPUT_QUOTA, max(room, _MIN_STEP_TEXT))
+            text = join_text(number, step, fork_before(steps[:number]), own)
         else:
             text = _step(number, step, role, answer_of(step), None if newest else room)
         room -= len(text)
@@ -331,8 +366,4 @@ def _step(number: int, step: StepContext, role: str, answer: str, room: int | No
 def _cut(text: str, room: int | None) -> str:
     if room is None or len(text) <= room:
         return text
-    room = max(room, _MIN_STEP_TEXT)
-    if len(text) <= room:
-        return text
-    head, tail = room * 2 // 3, room // 3
-    return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[-tail:]}"
+    return cut_middle(text, max(room, _MIN_STEP_TEXT))

@@ -9,7 +9,8 @@ every edge is tried and loops end. `--script` plays a file's replies instead:
     - {role: reviewer, exit: 3}                      ends with that status
     - {role: reviewer, sleep: 2, output: {…}}        waits first
 
-The thread determines the entry: one per step of a role and per failed attempt.
+The thread determines the entry: one per step of a role and per failed attempt. Branches of one fork answer differently,
+and all alike after every second fork, so that conditions over them come out both ways.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from uwf_git.base.errors import AgentFailed, Invalid, LimitExceeded, Usage, UwfE
 from uwf_git.engine.conversation import talks
 from uwf_git.engine.kit.agent import Conversation
 from uwf_git.engine.kit.arguments import read_options
+from uwf_git.format.edges import Transition
 from uwf_git.format.kinds import Role, StepContext, Workflow, asks_human
 from uwf_git.format.schema import Schema
-from uwf_git.format.types import ENDS, FAIL, USER
+from uwf_git.format.types import ENDS, FAIL, FORK, USER
 from uwf_git.kit import Agent, Context, Reply
 from uwf_git.store.history import History
 from uwf_git.workflow.moderator import leading_to
@@ -52,11 +54,25 @@ class _Conversation(Conversation):
 
     def begin(self) -> Reply:
         if self.ctx.options is None:
-            return _said(self.ctx, choose_output(self.ctx.history, self.ctx.role, self.ctx.schema))
+            return _said(self.ctx, _chosen(self.ctx))
         return _play(self.ctx, self.ctx.options)
 
     def say(self, text: str) -> Reply:
         return self.begin()
+
+
+def _chosen(ctx: Context) -> Any:
+    return choose_output(ctx.history, ctx.role, ctx.schema, _variation(ctx))
+
+
+def _variation(ctx: Context) -> int:
+    """Return by how much a branch differs from a thread: for each fork of its parent its index, then for all of the
+    next fork the same."""
+    branch = ctx.history.start.branch
+    if branch is None:
+        return 0
+    earlier = sum(past.step.role == FORK for past in ctx.instance.threads.past(branch.fork)) - 1
+    return branch.position + earlier // 2 if earlier % 2 == 0 else earlier // 2
 
 
 def _said(ctx: Context, output: Any) -> Reply:
@@ -86,20 +102,20 @@ class _Rank(NamedTuple):
     worn: int  # how often its edge was taken
     leaves: bool  # from there no way leads back to the role
     ends: bool
-    position: int
+    place: int
 
     @property
     def sound(self) -> bool:
         return not (self.nowhere or self.asks or self.breaks)
 
 
-def choose_output(history: History, role: Role, schema: Schema) -> Any:
+def choose_output(history: History, role: Role, schema: Schema, variation: int = 0) -> Any:
     """Return the output of the least taken edge; among equals one that can lead back here (so loops run
     once), then one that doesn't end the thread, then the first. Outputs without an edge, or with a failing
-    template, come last, and before them those of edges to `$FAIL`, for 30 steps. Raises Invalid if none can be
-    generated."""
+    template, come last, and before them those of edges to `$FAIL`, for 30 steps. A `variation` prefers others among
+    equals. Raises Invalid if none can be generated."""
     workflow, steps = history.workflow, history.steps
-    turn = sum(step.role == role.name for step in steps)
+    turn = sum(step.role == role.name for step in steps) + variation
     hints = hints_of(workflow, role.name)
     if workflow.code is not None:  # its code decides, so no output is more welcome than another
         made = _made(schema, turn, hints, history, role.name, False)
@@ -111,9 +127,12 @@ def choose_output(history: History, role: Role, schema: Schema) -> Any:
     new = {position for position, edge in enumerate(edges) if not worn[position] and not workflow.stops(edge)}
     fails = {position for position, edge in enumerate(edges) if edge.role == FAIL and len(steps) < _SUCCESS}
     new = new - fails or new
-    wanted = {position for position in new if edges[position].role in back}
-    wanted = wanted or {position for position in new if edges[position].role not in ENDS} or new
+    ends = {position for position, edge in enumerate(edges) if _ends(history, edge)}
+    wanted = {position for position in new - ends if back.intersection(edges[position].targets)}
+    wanted = wanted or new - ends or new
+    is_last = history.start.branch is not None and not edges  # its output ends the branch
     best: tuple[_Rank, Any] | None = None
+    taken: int | None = None
     # Odd outputs, with fields left out or unusual, are for edges that no plain output takes.
     for odd in (False, True):
         made = _made(schema, turn, hints, history, role.name, odd)
@@ -121,23 +140,24 @@ def choose_output(history: History, role: Role, schema: Schema) -> Any:
             made = made[turn % len(made) :] + made[: turn % len(made)]
         for output in made:
             position, renders = _edge(history, steps, role.name, output)
+            goes_on = position is not None and position not in ends
             rank = _Rank(
-                position is None,
+                position is None and not is_last,
                 asks_human(output),
                 not renders,
                 position in fails,
                 odd and worn[position] > 0,
                 worn[position],
-                position is None or edges[position].role not in back,
-                position is not None and edges[position].role in ENDS,
-                position or 0,
+                not goes_on or not back.intersection(edges[position or 0].targets),
+                position in ends,
+                ((position or 0) - variation) % max(1, len(edges)),
             )
             if best is None or rank < best[0]:
-                best = rank, output
+                best, taken = (rank, output), position
             if len(edges) < 2 and rank.sound:
                 return output
         assert best is not None  # variants gives one, or raises
-        enough = best[0].position in wanted or not new or len(steps) > _PATIENCE
+        enough = taken in wanted or not new or len(steps) > _PATIENCE
         if best[0].sound and enough:
             break
     assert best is not None
@@ -152,8 +172,17 @@ def _made(schema: Schema, turn: int, hints: Hints, history: History, role: str, 
 
 
 def _returning(workflow: Workflow, role: str) -> set[str]:
-    graph = {source: [edge.role for edge in edges] for source, edges in workflow.graph.items()}
+    graph = {
+        source: [target for edge in edges for target in edge.targets]
+        for source, edges in workflow.graph.items()
+    }
     return leading_to(graph, role)
+
+
+def _ends(history: History, edge: Transition) -> bool:
+    """Return whether an edge ends a thread, or a branch at its join."""
+    branch = history.start.branch
+    return edge.role in ENDS or (branch is not None and edge.role in branch.until)
 
 
 def _worn(history: History, role: str) -> Counter[int | None]:
@@ -246,7 +275,7 @@ def _play(ctx: Context, path: Path) -> Reply:
     if verbatim is not None:
         return Reply(verbatim, session="rehearsal")
     if entry.output is None:
-        return _said(ctx, choose_output(ctx.history, ctx.role, ctx.schema))
+        return _said(ctx, _chosen(ctx))
     return _said(ctx, entry.output)
 
 

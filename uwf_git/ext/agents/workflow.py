@@ -27,6 +27,7 @@ from uwf_git.base.errors import (
     UwfError,
     Waiting,
 )
+from uwf_git.engine.branch_states import waits_for_join
 from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.kit.arguments import read_options
 from uwf_git.engine.kit.candidate import with_all_fields
@@ -307,6 +308,10 @@ def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -
         question = f"{waiting.message}. Play it, then answer: {waiting.hint}"
         output = {"$status": SUSPEND, "question": question}
         reason = f"a person plays a role {where}"
+    elif waits_for_join(head):
+        question = f"{waiting.message}. See to it, then answer: {waiting.hint}"
+        output = {"$status": SUSPEND, "question": question}
+        reason = f"a branch waits {where}"
     elif asked.question is None:
         question = f"{waiting.message}. Raise it, then answer: {waiting.hint}"
         output = {"$status": SUSPEND, "question": question}

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.client import Queue
 from uwf_git.ext.fleet.exchange import Exchange
 from uwf_git.ext.fleet.limits import Backoff, Gate, queue_of
+from uwf_git.ext.fleet.messages import ThreadEntry
 from uwf_git.ext.fleet.process_pool import ProcessPool
 from uwf_git.ext.fleet.retry_policy import DONE, UNKEPT, UNWANTED, Fault, fault_of, parse_fault, way_on
 
@@ -48,9 +49,12 @@ class Steps:
         self._many = 0
 
     @activity.defn(name=messages.STEP)
-    async def step(self, thread: Any, head: Any, counts: Any = False) -> dict[str, Any]:
+    async def step(
+        self, thread: Any, head: Any, counts: Any = False, tries: Any = messages.TRIES
+    ) -> dict[str, Any]:
         """Return the thread's state after the step that follows `head`, made here or already made elsewhere;
-        with `counts` also its spending. Raises ApplicationError with the fault, and the state if known."""
+        with `counts` also its spending. Puts the branches that it waits for into the queue, where a step of theirs is
+        tried `tries` times. Raises ApplicationError with the fault, and the state if known."""
         try:
             messages.parse_step(thread, head)
         except Invalid as error:
@@ -63,6 +67,7 @@ class Steps:
                 if (resting := await self._rest.refuse()) is not None:
                     raise _failure(resting)
                 answer = await self._made(request)
+                await _begin_branches(thread, answer.get("branches", ()), tries)
                 self._rest.note(parse_fault(answer["fault"]) if "fault" in answer else None)
                 return _stand(answer)
             except asyncio.CancelledError:
@@ -122,6 +127,16 @@ async def _is_wanted(waited: float) -> bool:
         return True
     assert info.workflow_id is not None
     return await Queue(activity.client()).wants(info.workflow_id, info.workflow_run_id)
+
+
+async def _begin_branches(parent: str, branches: Sequence[Sequence[str]], tries: int) -> None:
+    if branches:
+        within = activity.info().heartbeat_timeout or timedelta(seconds=messages.HEARTBEAT)
+        begins = [
+            ThreadEntry(thread, head, queue, within.total_seconds(), tries, parent=parent)
+            for thread, head, queue in branches
+        ]
+        await Queue(activity.client()).start_branches(begins)
 
 
 def _stand(answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from uwf_git.ext.fleet.retry_policy import Fault, fault_of, parse_fault
 
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
+    from temporalio.common import WorkflowIDReusePolicy
     from temporalio.service import RPCError
 
 _AT_ONCE = 32  # calls that are under way
@@ -48,6 +49,7 @@ STATES = (
     "waiting",
     "blocked",
     "paused",
+    messages.JOINING,
     HELD,
     "gave up",
     "cancelled",
@@ -69,8 +71,9 @@ def require() -> None:
 
 class Row(NamedTuple):
     """A thread in the queue. `state` is one of STATES: "delayed" (tried later), "failed" (tried again),
-    "waiting", "blocked", "paused", "held", or an end. `why` is its reason; `worker` has its step, or had the
-    failed one; `since` in Unix seconds; `used` is spending if counted; `queue` is its task queue."""
+    "waiting", "blocked", "paused", "joining" (its branches), "held", or an end. `why` is its reason; `worker`
+    has its step, or had the failed one; `since` in Unix seconds; `used` is spending if counted; `queue` is its
+    task queue."""
 
     thread: str
     state: str
@@ -93,7 +96,7 @@ class Row(NamedTuple):
     @property
     def resting(self) -> bool:
         """Whether it needs an outside event to continue."""
-        return not self.open or self.state in ("waiting", "blocked", "paused", "held")
+        return not self.open or self.state in ("waiting", "blocked", "paused", messages.JOINING, "held")
 
 
 @cache
@@ -258,6 +261,17 @@ class Queue:
 
         return await self._each({begin.thread: begin for begin in begins}, put)
 
+    async def start_branches(self, begins: Iterable[ThreadEntry]) -> None:
+        """Add branches that this server never had: of one that was given up or cancelled, that was the end."""
+        from temporalio.common import WorkflowIDReusePolicy as Policy
+        from temporalio.exceptions import WorkflowAlreadyStartedError
+
+        async def put(begin: ThreadEntry) -> None:
+            with contextlib.suppress(WorkflowAlreadyStartedError):
+                await self._begin(begin, reuse=Policy.REJECT_DUPLICATE)
+
+        await self._each({begin.thread: begin for begin in begins}, put)
+
     async def take(self, begins: Iterable[ThreadEntry]) -> dict[str, Row | None]:
         """Put queued threads under a budget; return their rows, None if missing. Raises RemoteFailed."""
 
@@ -305,8 +319,11 @@ class Queue:
         self._over.add(described.run_id)
         await self._begin(begin, anew=True)
 
-    async def _begin(self, begin: ThreadEntry, anew: bool = False) -> None:
+    async def _begin(
+        self, begin: ThreadEntry, anew: bool = False, reuse: WorkflowIDReusePolicy | None = None
+    ) -> None:
         from temporalio.common import WorkflowIDConflictPolicy as Policy
+        from temporalio.common import WorkflowIDReusePolicy
 
         await self.client.start_workflow(
             messages.WORKFLOW,
@@ -314,6 +331,7 @@ class Queue:
             id=begin.thread,
             task_queue=messages.QUEUE,
             id_conflict_policy=Policy.TERMINATE_EXISTING if anew else Policy.FAIL,
+            id_reuse_policy=reuse or WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             memo={messages.HELD: begin.held} if begin.held else None,
             task_timeout=_DECIDES,
             rpc_timeout=_WAIT,

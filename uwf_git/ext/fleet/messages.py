@@ -33,7 +33,8 @@ _MAX_BACKOFF = 1e9  # seconds that a time may be said to last
 class ThreadEntry(NamedTuple):
     """A thread entering the fleet: its last seen head and the next step's queue. `heartbeat` is in seconds,
     `tries` the attempts per step; `held` is PAUSED or USED_UP if it begins held. `used` is earlier spending
-    if counted; `most` limits its steps from now, `made` counts them."""
+    if counted; `most` limits its steps from now, `made` counts them. `parent` is the thread that waits for it if it is
+    a branch."""
 
     thread: str
     head: str
@@ -44,6 +45,7 @@ class ThreadEntry(NamedTuple):
     used: Mapping[str, float] | None = None
     most: int | None = None
     made: int = 0
+    parent: str = ""
 
     def as_json(self) -> dict[str, Any]:
         return self._asdict()
@@ -67,11 +69,17 @@ class ThreadState(NamedTuple):
         return self._asdict()
 
 
+JOINING = "joining"
+"""The state of a thread that waits for its branches: it is looked at when one of them ends or rests."""
+
+
 def parse_begin(value: object) -> ThreadEntry:
     """Parse a ThreadEntry, also of later versions. Raises Invalid for untrusted input."""
     begin = ThreadEntry(**_fields(value, ThreadEntry))
     heartbeat, tries = begin.heartbeat, begin.tries
     if not isinstance(begin.queue, str) or not isinstance(begin.held, str) or not _is_used(begin.used):
+        raise _invalid()
+    if begin.parent != "" and not is_thread_id(begin.parent):
         raise _invalid()
     if type(begin.made) is not int or type(begin.most) not in (int, type(None)):
         raise _invalid()

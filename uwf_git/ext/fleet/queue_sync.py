@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Mapping
 
+from uwf_git.api.fan_out import waits_for_branches
 from uwf_git.base.errors import UwfError
+from uwf_git.engine.fan_out import parents_of
 from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.client import Queue, connect, require
 from uwf_git.ext.fleet.endpoint import Endpoint, find
@@ -14,17 +16,21 @@ from uwf_git.ext.fleet.step_process import standing
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
 
-_RESTS = ("waiting", "paused")
+_RESTS = ("waiting", "paused", messages.JOINING)
 
 
 def outdated(instance: Instance, states: Mapping[str, str]) -> list[str]:
-    """Return local threads that wait in the queue but not by the refs: answered, resumed or ended."""
+    """Return local threads that wait in the queue but not by the refs: answered, resumed, joined or ended."""
     found = []
     for thread, state in states.items():
         if state in _RESTS:
             with contextlib.suppress(UwfError):
                 stand = standing(instance, ThreadId(thread))
-                if stand.done or stand.status not in _RESTS:
+                is_joinable = (
+                    stand.status == messages.JOINING
+                    and waits_for_branches(instance, ThreadId(thread)) is None
+                )
+                if stand.done or stand.status not in _RESTS or is_joinable:
                     found.append(thread)
     return found
 
@@ -35,12 +41,14 @@ async def look(place: Endpoint, threads: Collection[str]) -> dict[str, bool]:
 
 
 def notify_fleet(instance: Instance, threads: Collection[str]) -> None:
-    """Tell this store's running fleet that threads can continue."""
+    """Tell this store's running fleet that threads can continue, and those that wait for them as branches."""
     place = find(instance.store.repository.private)
     if place is None or not threads:
         return
     try:
         require()
-        asyncio.run(look(place, threads))
+        heads = [instance.threads.head(ThreadId(each)) for each in threads]
+        above = {parent for head in heads for parent in parents_of(instance, head)}
+        asyncio.run(look(place, {*threads, *above}))
     except UwfError as error:
         instance.warn(f"the fleet was not notified: {error.message} — uwf fleet sync")

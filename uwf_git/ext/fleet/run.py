@@ -9,11 +9,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from uwf_git.api.fan_out import waits_for_branches
 from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed, UwfError
+from uwf_git.engine.fan_out import parents_of
+from uwf_git.engine.status import PAUSED, WAITING, status_of
 from uwf_git.ext.fleet import endpoint, messages
 from uwf_git.ext.fleet.admission import Admission, FleetLimits
 from uwf_git.ext.fleet.client import ENDED_FAILED, RUNNING, Queue, Row, connect
@@ -43,6 +46,7 @@ _NEWS = 2.0  # seconds between checks for answers that didn't notify the queue
 _FAR = 30.0  # seconds between two looks for those that came to the remote
 _PATIENCE = 30.0  # seconds for a worker to break off its steps
 _AGAIN = 1.0  # seconds before a worker that ended at once is started again
+_RESTING = (WAITING, PAUSED)
 _DEATHS = 5  # of a worker that ends before it has begun to work, one after the other
 
 
@@ -108,6 +112,7 @@ class Fleet:
         self._taken: set[str] = set()  # those that were in the queue, and belong to the budget of this fleet
         self._before: dict[str, Mapping[str, float] | None] = {}  # its count when it was adopted
         self._resting: dict[str, str] = {}  # by thread: why it rests
+        self._given_up: dict[str, Row] = {}  # branches
 
     async def run(self, admission: Admission, stays: bool = False) -> dict[str, Row]:
         """Run threads until each has ended, waits or was given up; with `stays` until none waits. Return
@@ -188,8 +193,39 @@ class Fleet:
                 if self._server is None:
                     raise
                 continue
-            if not more and all(row.resting and not (stays and row.open) for row in open_.values()):
-                return {**done, **open_}
+            if not more and not (stays and open_) and await self._all_rest(queue, {**done, **open_}):
+                return {**done, **open_, **self._given_up}
+
+    async def _all_rest(self, queue: Queue, rows: Mapping[str, Row]) -> bool:
+        for row in rows.values():
+            if row.open and not (row.resting and await self._branches_rest(queue, row, rows)):
+                return False
+        return True
+
+    async def _branches_rest(self, queue: Queue, row: Row, rows: Mapping[str, Row]) -> bool:
+        """Return whether the branches that a thread waits for need an outside event to continue; True for another
+        thread."""
+        if row.state != messages.JOINING:
+            return True
+        branches = None
+        with contextlib.suppress(UwfError):
+            branches = waits_for_branches(self._instance, ThreadId(row.thread))
+        if branches is None:
+            return False  # it is joined, or is about to be
+        for each in branches.open:
+            if each.head is None:
+                continue
+            there = rows.get(each.thread) or await queue.row(each.thread)
+            if there is None:  # it isn't its turn, or it cannot go on
+                if status_of(self._instance, each.head) not in _RESTING:
+                    return False
+            elif not there.open:
+                if there.state not in ("gave up", "cancelled"):
+                    return False
+                self._given_up[each.thread] = there
+            elif not (there.resting and await self._branches_rest(queue, there, rows)):
+                return False
+        return True
 
     async def _bound(self, queue: Queue, rows: Mapping[str, Row]) -> bool:
         admission = self._admission
@@ -202,7 +238,9 @@ class Fleet:
                 for row in rows.values()
                 if row.open and (row.state != "held" or row.why == messages.MADE_ALL)
             ]
-            await queue.signal(set(going) & self._begun.keys(), messages.HOLD, messages.USED_UP)
+            held = set(going) & self._begun.keys()
+            held |= {thread for thread in going if self._is_branch_of(thread, held)}
+            await queue.signal(held, messages.HOLD, messages.USED_UP)
             return False
         ours = [row for row in rows.values() if row.thread in self._begun]
         wanting = [row.thread for row in ours if row.state == "held" and row.why == messages.MADE_ALL]
@@ -227,6 +265,12 @@ class Fleet:
             (open_ if row.open else known)[thread] = row
         self._resting = {row.thread: row.state for row in open_.values() if row.resting}
         return open_, known
+
+    def _is_branch_of(self, thread: str, parents: Collection[str]) -> bool:
+        with contextlib.suppress(UwfError):
+            head = self._instance.threads.head(ThreadId(thread))
+            return not set(parents_of(self._instance, head)).isdisjoint(parents)
+        return False
 
     def _is_ours(self, thread: str) -> bool:
         if thread in self._begun:

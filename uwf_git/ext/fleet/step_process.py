@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.api.fan_out import branches_of
 from uwf_git.base import lifetime, log
 from uwf_git.base.errors import (
     Busy,
@@ -30,9 +31,11 @@ from uwf_git.base.errors import (
     Waiting,
     failure_of,
 )
+from uwf_git.engine.branch_states import branch_statuses
+from uwf_git.engine.status import FAILED, IDLE, JOINING, RUNNING, outlook
 from uwf_git.ext.fleet.admission import used_by
 from uwf_git.ext.fleet.limits import impatient, next_queue
-from uwf_git.ext.fleet.messages import ThreadState, parse_step
+from uwf_git.ext.fleet.messages import ThreadState, parse_state, parse_step
 from uwf_git.ext.fleet.retry_policy import UNKEPT, Fault
 from uwf_git.format.ids import ThreadId, parse_thread_id
 from uwf_git.sandbox.programs import avoid
@@ -45,9 +48,10 @@ from uwf_git.workspaces.sharing import push_code
 
 if TYPE_CHECKING:
     from uwf_git.config.secrets import Redactor
+    from uwf_git.store.history import Head
 
 LARGEST = 120 << 20  # bytes of memory with which it is replaced by another after a step
-_ANSWER = "an answer"
+_ANSWER, _BRANCHES = "an answer", "its branches"
 _BROKEN_OFF = Fault("interrupted", 130, "the step was interrupted")
 
 
@@ -116,7 +120,7 @@ class StepRunner:
                 return {"fault": travels.as_json()}
             try:
                 stand = self._step(thread, head) if do == "step" else self._stand(thread)
-                return {"stand": self._counted(stand, request).as_json()}
+                return self._answer(self._counted(stand, request))
             except Exception as error:  # of a plug-in's code anything may come
                 return self._failed(thread, request, error)
         except KeyboardInterrupt:
@@ -165,8 +169,8 @@ class StepRunner:
         if not isinstance(error, WorkspaceNotKept):
             with contextlib.suppress(Exception):
                 stand = self._counted(self._stand(thread), request).as_json()
-        if type(error) is Waiting and stand is not None and stand["status"] == "waiting":
-            return {"stand": stand}
+        if type(error) is Waiting and stand is not None and stand["status"] in ("waiting", JOINING):
+            return self._answer(parse_state(stand))
         fault = self._fault(error)
         self._notify({"thread": thread, "fault": fault.as_json()})
         travels = fault.without_words(thread, stand["next"] if stand else None)
@@ -176,6 +180,19 @@ class StepRunner:
         found, clean = failure_of(error), self._redactor().text
         throttled = found.throttled or (None, None)
         return Fault(found.code, found.status, clean(found.message)[0], clean(found.hint)[0], *throttled)
+
+    def _answer(self, stand: ThreadState) -> dict[str, Any]:
+        """Return a thread's state, and of one that waits for branches those that are to be in the queue: of the first
+        that can go on as many as may run at the same time. The others follow as these end or rest."""
+        if stand.status != JOINING:
+            return {"stand": stand.as_json()}
+        branches = branches_to_queue(self.instance, ThreadId(stand.thread), self._orders.agent)
+        return {"stand": stand.as_json(), "branches": branches}
+
+    def _gather_branches(self, head: Head) -> None:
+        """Fetch the branches of a thread that waits for them. A remote that doesn't answer is asked the next time."""
+        if self._orders.remote is not None and (branches := branches_of(self.instance, head)) is not None:
+            self._exchange("gather", [each.thread for each in branches.open])
 
     def _redactor(self) -> Redactor:
         if self._opened is not None:
@@ -195,6 +212,7 @@ class StepRunner:
                     instance.threads.archive(found, found.archive.status)
             self._share_code(thread)
             return self._stand(thread)
+        self._gather_branches(found)
         cwd = Path(self._orders.cwd) if self._orders.cwd else None
         if self._orders.workspace is not None:
             option = parse_option(self._orders.workspace, self._orders.workspace_remote)
@@ -212,7 +230,7 @@ class StepRunner:
             following.next,
             next_queue(instance, outcome.position.head, following.next, self._orders.agent),
             problem=_problem(following.problem, thread),
-            why=why or (_ANSWER if outcome.status == "waiting" else ""),
+            why=why or {"waiting": _ANSWER, JOINING: _BRANCHES}.get(outcome.status, ""),
         )
 
     def _share_code(self, thread: ThreadId) -> None:
@@ -238,9 +256,37 @@ def standing(instance: Instance, thread: ThreadId, agent: str | None = None) -> 
     why = ""
     if status == "waiting":
         why = _ANSWER if head.row.asks or persons_role(instance, head) else budget_reached(instance, head)
+    elif status == JOINING:
+        why = _BRANCHES
     queue = next_queue(instance, head, following.next, agent)
     problem = _problem(following.problem, thread)
     return ThreadState(thread, head.node, status, False, following.next, queue, problem, why)
+
+
+def branches_to_queue(
+    instance: Instance, thread: ThreadId, agent: str | None = None
+) -> list[tuple[str, str, str]]:
+    """Return the branches that a thread waits for and that are to be in the queue, each with its head and the queue of
+    its next step."""
+    branches = branches_of(instance, instance.threads.head(thread))
+    if branches is None:
+        return []
+    most = branches.fork.at_once or branches.fork.size
+    statuses = branch_statuses(instance, branches)
+    able = [
+        each.head
+        for each, status in zip(branches.each, statuses, strict=True)
+        if each.head is not None and status in (IDLE, RUNNING, JOINING)
+    ][:most]
+    failed = [
+        each.head
+        for each, status in zip(branches.each, statuses, strict=True)
+        if each.head is not None and not each.state and status == FAILED
+    ][:most]
+    return [
+        (head.thread, head.node, next_queue(instance, head, outlook(instance, head).next, agent))
+        for head in (*able, *failed)
+    ]
 
 
 def _problem(found: str | None, thread: ThreadId) -> str | None:

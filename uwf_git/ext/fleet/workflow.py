@@ -7,6 +7,7 @@ replays it, so it must not use time, network or store.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import timedelta
 from typing import Any
 
@@ -138,14 +139,17 @@ class ThreadInFleet:
                 at = at._replace(queue=stand.queue)
                 self._count(stand, moved)
                 if stand.done:
+                    await self._tell_parent(at)
                     return {"thread": at.thread, "head": at.head, "status": stand.status}
             if workflow.cancellation_reason() is not None:  # a step that ended first has taken its place
                 raise asyncio.CancelledError
             if fault is None:
                 assert stand is not None
                 if stand.problem is not None:
+                    await self._tell_parent(at)
                     self._fail(Fault("no_transition", 1, stand.problem))
-                if stand.status in ("waiting", "paused"):
+                if stand.status in ("waiting", "paused", messages.JOINING):
+                    await self._tell_parent(at)
                     await self._wait(stand.status, stand.why, looks)
                     continue
                 if moved:
@@ -158,6 +162,7 @@ class ThreadInFleet:
                 continue
             if way == WAIT:
                 # A human plays the role, or the code is untrusted: no ref will tell when that changes.
+                await self._tell_parent(at)
                 await self._wait("paused" if fault.code == "paused" else "blocked", fault.message, looks)
             elif way in (DONE, LATER):
                 delays += 1
@@ -170,6 +175,7 @@ class ThreadInFleet:
                     "failed", fault, failures + delays, pause_before(AGAIN, failures, fault.after), looks
                 )
             else:
+                await self._tell_parent(at)
                 self._fail(fault)
             trouble = fault.message if way != WAIT else ""
 
@@ -177,7 +183,7 @@ class ThreadInFleet:
         try:
             value = await workflow.execute_activity(
                 messages.STEP,
-                args=[at.thread, at.head, self._before is not None],
+                args=[at.thread, at.head, self._before is not None, at.tries],
                 activity_id=messages.activity_id(at.thread, at.head),
                 task_queue=at.queue,
                 start_to_close_timeout=_MAX_BACKOFF,
@@ -196,6 +202,12 @@ class ThreadInFleet:
                 return None, lost(f"{_DEATHS} workers ended without a word while they made the step")
             raise  # it was cancelled
         return messages.parse_state(value), None
+
+    async def _tell_parent(self, at: ThreadEntry) -> None:
+        """Have the thread that waits for this branch looked at."""
+        if at.parent:
+            with contextlib.suppress(ApplicationError):  # it isn't in the queue any more
+                await workflow.get_external_workflow_handle(at.parent).signal(messages.LOOK)
 
     async def _stay(self, held: str) -> None:
         self._say("held", "" if held == messages.PAUSED else held)

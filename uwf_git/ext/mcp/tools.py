@@ -261,8 +261,8 @@ TOOLS = (
     ServedTool(
         "list_threads",
         "List threads",
-        "Runs of workflows, newest first: idle, running, paused, waiting and failed ones, with `all` also those "
-        "that have ended.",
+        "Runs of workflows, newest first: idle, running, paused, waiting, joining and failed ones, with `all` also "
+        "those that have ended. A branch has its `parent`.",
         {
             "all": {"type": "boolean", "description": "Also those that have ended."},
             "status": {"enum": list(STATUSES), "description": "Only these."},
@@ -291,7 +291,8 @@ TOOLS = (
     ServedTool(
         "show_thread",
         "Show a thread",
-        "Where a thread is: its status, whose turn is next, the question it asks, why it failed.",
+        "Where a thread is: its status, whose turn is next, the question it asks, why it failed; of one that is "
+        "joining, the branches that it waits for, each a thread to step.",
         {"thread": _THREAD},
         _thread("show"),
         ("thread",),
@@ -385,7 +386,8 @@ TOOLS = (
         "step_thread",
         "Do a thread's next step",
         "Lets the agent configured for the next role work, which may take minutes, and keeps what it made. "
-        "Afterwards the thread is idle (step it again), waiting (answer_thread), paused, completed or failed. With "
+        "Afterwards the thread is idle (step it again), waiting (answer_thread), joining (step its branches, which "
+        "show_thread lists), paused, completed or failed. With "
         "`wait` it returns after so many seconds at the latest, and the step goes on while the server runs: "
         "the thread is `running` then, and show_thread tells when it no longer is.",
         {

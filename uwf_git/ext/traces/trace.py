@@ -4,7 +4,7 @@
       invoke_agent ROLE                   a step, or a failed attempt at it (status: error)
         chat MODEL                        a turn of the model
         execute_tool NAME                 a tool call
-        invoke_workflow NAME              a sub-workflow, in the same form
+        invoke_workflow NAME              a sub-workflow, in the same form; within a fork's step, a branch
 
 Everything, including ids, derives from the thread, so every export is the same. Times are commits', since
 shared nodes have the first thread's. Details have durations but not start times, so turns within a step are
@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from uwf_git import __version__
+from uwf_git.base.errors import NotFound
 from uwf_git.engine import spending
 from uwf_git.engine.spending import DEEPEST, Tokens
+from uwf_git.format.fan_out import branch_id, parse_fork
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import EXTRACT, Detail, TurnRecord, Workflow, parse_start, parse_step, remark_in
-from uwf_git.format.types import USER, is_kind
+from uwf_git.format.types import FORK, USER, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
@@ -116,7 +119,8 @@ def _any(value: Any) -> dict[str, Any]:
 
 
 class _Done(NamedTuple):
-    """A step or attempt `node`; `when` in Unix nanoseconds, `merged` the sub-workflow's last commit."""
+    """A step or attempt `node`; `when` in Unix nanoseconds, `merged` the sub-workflow's last commit, `commit` that of a
+    fork."""
 
     node: Hash
     role: str
@@ -124,6 +128,7 @@ class _Done(NamedTuple):
     detail: Hash | None
     when: int
     merged: bytes | None = None
+    commit: Oid | None = None
 
 
 class _Spans:
@@ -134,17 +139,26 @@ class _Spans:
         self._store = instance.store
         self._content = content
 
-    def thread(self, head: Head) -> Span:
+    def thread(self, head: Head, depth: int = 0) -> Span:
         workflow = self._workflow(head.node)
         failed = [
             self._agent(
                 workflow,
                 _Done(each.hash, each.role, each.agent, each.detail, self._time(each.hash, each.time)),
                 each.error,
+                depth,
             )._replace(key=f"attempt {each.number}")
             for each in self._instance.attempts.all(head.thread)
         ]
-        return self._run(head.node, head.commit, head.thread, failed, 0)
+        return self._run(head.node, head.commit, head.thread, failed, depth)
+
+    def _branches(self, fork: Oid, depth: int) -> Iterator[Span]:
+        """Yield the spans of a fork's branches, by index, without those that are not here."""
+        row = self._store.index_commit(fork)
+        size = parse_fork(self._store.get(parse_step(self._store.get(row.node).payload).output).payload).size
+        for index in range(size):
+            with suppress(NotFound):
+                yield self.thread(self._instance.threads.head(branch_id(str(fork), row.time, index)), depth)
 
     def _run(self, last: Hash, commit: Oid | None, thread: str, besides: Sequence[Span], depth: int) -> Span:
         """Return the span of a run up to a node. `commit` and `thread` may be unknown; `besides` are other
@@ -162,7 +176,8 @@ class _Spans:
                 remarks = remark_in(USER, self._store.get(step.output).payload) is not None
                 events.append((when, "uwf.remark" if remarks else "uwf.answer", {"uwf.step": at}))
                 continue
-            done = _Done(at, step.role, step.agent, step.detail, when, row.merged if row else None)
+            merged, fork = (row.merged, Oid(raw=row.oid)) if row else (None, None)
+            done = _Done(at, step.role, step.agent, step.detail, when, merged, fork)
             children.append(self._agent(workflow, done, None, depth))
         node = self._store.get(start)
         began = self._time(start, rows[start].time if start in rows else None)
@@ -203,7 +218,7 @@ class _Spans:
         return committed * 1000 * _MS
 
     def _agent(self, workflow: Workflow, done: _Done, error: str | None, depth: int = 0) -> Span:
-        node, role, agent, detail, end, merged = done
+        node, role, agent, detail, end, merged, commit = done
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": role,
@@ -224,6 +239,9 @@ class _Spans:
             if self._content:
                 attributes["gen_ai.output.messages"] = _messages("assistant", told.answer)
             children = self._turns(told.model, turns, begin, end)
+        if role == FORK and commit is not None and depth < DEEPEST:
+            children = tuple(self._branches(commit, depth + 1))
+            end = max((end, *(child.end for child in children)))
         attributes.setdefault("gen_ai.provider.name", _provider(None))
         name = f"invoke_agent {role}"
         return Span(node, name, _INTERNAL, begin, end, attributes, error, (), children)

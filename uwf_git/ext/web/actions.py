@@ -30,7 +30,7 @@ from uwf_git.base.errors import Busy, HeadMoved, NotFound, Usage, UwfError, Wait
 from uwf_git.engine.budget import OPTIONS, Budgets, parse_option
 from uwf_git.engine.human_turn import HumanTurn, human_turn
 from uwf_git.engine.kit.form import FormField
-from uwf_git.engine.status import FAILED, IDLE, PAUSED, outlook
+from uwf_git.engine.status import FAILED, IDLE, JOINING, PAUSED, outlook
 from uwf_git.format.ids import ThreadId, name_problem
 from uwf_git.format.kinds import parse_workflow
 from uwf_git.sandbox.child import spawn
@@ -287,6 +287,8 @@ def possible(instance: Instance, head: Head, status: str) -> PossibleActions:
         names.add("answer")
     if status in (IDLE, FAILED) and not ended and not head.row.asks and turn is None:
         names |= {"step", "run"}
+    elif status == JOINING:
+        names.add("run")
     standing = None if ended else Budgets(instance).standing(head)
     limits = {key: _words(key) for key in OPTIONS if standing is not None and key in standing.limits}
     if limits:

@@ -12,14 +12,14 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from uwf_cli import terminal
-from uwf_cli.output import ago, as_json, dollars, iso
+from uwf_cli.output import ago, as_json, branches_text, dollars, iso
 from uwf_cli.page import addresses, markup
 from uwf_cli.page.addresses import Page
 from uwf_cli.watching.lines import lasted
 
 from uwf_git import ext
 from uwf_git.base.text import counted, one_line, shortened
-from uwf_git.ext.web.page.graph import NODE_NAMES
+from uwf_git.ext.web.page.graph import node_label
 from uwf_git.ext.web.page.step import name_of
 from uwf_git.format.types import role_name
 
@@ -52,6 +52,7 @@ def _environment(live: bool) -> Environment:
         "markdown": lambda text, breaks=False: Markup(markup.markdown(text, breaks=breaks)),
         "value": lambda content: Markup(markup.value(content)),
         "pre": lambda text: Markup(markup.pre(text)),
+        "branches": branches_text,
         "bounded": lambda content, room=markup.LONGEST: Markup(markup.bounded(content, room)),
         "code": terminal.escape_code,
         "counted": counted,
@@ -59,7 +60,7 @@ def _environment(live: bool) -> Environment:
         "json": as_json,
         "lasted": lasted,
         "line": one_line,
-        "node": lambda name: NODE_NAMES.get(name, name),
+        "node": node_label,
         "person": name_of,
         "role": role_name,
         "score": lambda average: "–" if average is None else f"{average['score']:.2f}",

@@ -17,6 +17,7 @@ from uwf_cli.page.addresses import Page, PageRequest
 from uwf_git.api.progress import step_value
 from uwf_git.base.errors import UwfError
 from uwf_git.engine import budget
+from uwf_git.engine.branch_states import waits_for_join
 from uwf_git.engine.human_turn import HumanTurn, human_turn
 from uwf_git.engine.lineage import RelatedThread, kin
 from uwf_git.engine.progress import Watch
@@ -266,11 +267,15 @@ class _Thread:
             for each in at.below
             if each.how == "child"
         }
-        alone = not tree.below and tree.head.thread == self._head.thread
+        below = [each for each in tree.below if each.how != "branch" or not waits_for_join(self._head)]
+        alone = not below and tree.head.thread == self._head.thread
         return {"parent": parent, "tree": None if alone else self._relative(tree), "left_out": left}
 
     def _relative(self, of: RelatedThread) -> RelatedRow:
         head = of.head
+        below = of.below
+        if waits_for_join(self._head):  # which lists its branches itself
+            below = tuple(each for each in below if each.how != "branch")
         status = self._or(lambda: status_of(self._instance, head), CORRUPT)
         how = {
             "": "",
@@ -278,14 +283,15 @@ class _Thread:
             "other side": f"the other side of a divergence, from step {of.at} on",
             "goes on": f"goes on after step {of.at}, which was its end",
             "child": f"did step {of.at}" if of.at else "a sub-workflow, at work on a step",
+            "branch": f"a branch of step {of.at}",
         }[of.how]
         return RelatedRow(
             head.thread,
             head.row.title or head.thread,
             status,
             how,
-            of.how != "child",
-            tuple(map(self._relative, of.below)),
+            of.how not in ("child", "branch"),
+            tuple(map(self._relative, below)),
         )
 
     def _described(self, taken: Sequence[str], now: str | None, turn: str) -> str | None:
@@ -378,6 +384,8 @@ class _Thread:
 
 
 _MAY_BE = (
+    "branches",
+    "branchOf",
     "paused",
     "question",
     "asks",

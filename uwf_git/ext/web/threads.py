@@ -8,7 +8,7 @@ from typing import Any
 from uwf_cli.page.addresses import STATUS, Page, PageRequest
 from uwf_cli.resolve import moment
 
-from uwf_git.api.listing import STATUSES, Filters, ListedThread, listed, thread_items
+from uwf_git.api.listing import STATUSES, Filters, ListedThread, listed, thread_items, without_quiet_branches
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.engine.inbox import BUDGET, waits_of
 from uwf_git.engine.status import CORRUPT, WAITING
@@ -18,7 +18,7 @@ from uwf_git.store.instance import Instance
 
 TABS = {
     "waiting": ("waiting", "paused"),
-    "running": ("running", "idle"),
+    "running": ("running", "idle", "joining"),
     "failed": ("failed", "corrupt"),
     "done": ("completed", "killed"),
     "all": STATUSES,
@@ -33,7 +33,10 @@ def page(instance: Instance, asked: PageRequest) -> Page:
     `from`. An invalid filter shows its error with the form. Raises Usage."""
     wrong: Usage | NotFound | None = None
     try:
-        selected = listed(instance, _filters(asked))
+        wanted = _filters(asked)
+        selected = listed(instance, wanted)
+        if not wanted.statuses and wanted.search is None:
+            selected = without_quiet_branches(instance, selected)
     except (Usage, NotFound) as error:
         selected, wrong = [], error
     found = selected

@@ -18,13 +18,13 @@ from uwf_git.base.errors import LimitExceeded, NotFound, Usage, UwfError
 from uwf_git.base.text import duration, nearest
 from uwf_git.base.timelimit import BudgetExceeded
 from uwf_git.engine.budget import OPTIONS
-from uwf_git.ext.web.page.graph import NODE_NAMES, described, drawing
+from uwf_git.ext.web.page.graph import described, drawing, node_label
 from uwf_git.format.kinds import Workflow
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 from uwf_git.store.versions import compare
-from uwf_git.workflow.diagram import edges, order
+from uwf_git.workflow.diagram import Drawing
 from uwf_git.workflow.rehearsal import Report, rehearse
 
 LINES = 2000  # of a difference, and of a bundle's code
@@ -169,22 +169,23 @@ def _transitions(workflow: Workflow, report: Report | None) -> list[dict[str, An
         taken[use.source, use.target, use.status, use.condition] += use.taken
     return [
         {
-            "source": NODE_NAMES.get(source, source),
-            "target": NODE_NAMES.get(edge.role, edge.role),
-            "label": label,
+            "source": node_label(arrow.source),
+            "target": node_label(arrow.target),
+            "label": arrow.label,
             "condition": edge.condition,
             "text": edge.text,
             "prompt": edge.prompt,
-            "taken": taken[source, edge.role, edge.status, edge.condition],
+            "taken": taken[arrow.source, edge.leads_to, edge.status, edge.condition],
         }
-        for source, edge, label in edges(workflow)
+        for arrow in Drawing(workflow).arrows
+        if (edge := arrow.edge) is not None
     ]
 
 
 def _roles(found: ResolvedWorkflow) -> list[dict[str, Any]]:
     workflow = found.workflow
     roles = []
-    for name in order(workflow):
+    for name in Drawing(workflow).names:
         if (role := workflow.roles.get(name)) is None:
             continue
         schema = found.schemas[role.schema]

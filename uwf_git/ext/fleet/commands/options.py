@@ -13,6 +13,7 @@ import click
 from uwf_cli.command import Number
 from uwf_cli.selection import chosen_threads
 
+from uwf_git.api.listing import TO_STEP
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.base.text import counted
 
@@ -233,7 +234,7 @@ def to_step(invocation: Invocation, chosen: Selection, failures: Failures) -> li
     divergences are excluded from filters, for review."""
     from uwf_git.store.history import parted_from
 
-    found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",), to_step=True)
+    found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or TO_STEP, to_step=True)
     if chosen.ids:
         return found
     store = invocation.instance.store

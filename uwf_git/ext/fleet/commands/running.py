@@ -150,7 +150,9 @@ def run(
         if at.own:
             unmark_remote(invocation, remote, known)
         faults = asyncio.run(_faults(at, [row.thread for row in rows.values() if row.state == "gave up"]))
+    ours = {begin.thread for begin in wanted}
     ended = [rows[begin.thread] for begin in wanted if begin.thread in rows]
+    ended += [row for row in rows.values() if row.state == "gave up" and row.thread not in ours]
     failures.note(
         report_ends(
             invocation,

@@ -10,6 +10,7 @@ from uwf_cli.failures import print_error
 
 from uwf_git.base.errors import Failure, Waiting
 from uwf_git.base.text import counted
+from uwf_git.ext.fleet import messages
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
@@ -74,6 +75,8 @@ def _rest(rows: list[Row], at: Endpoint | None) -> Failure:
         why, hint = "held by uwf fleet pause", f"uwf fleet {command} {which}{_options(at)} lets it go on"
     elif first.state == "held":
         why, hint = first.why, f"uwf fleet run {which}{_options(at)} goes on, with a budget of its own"
+    elif first.state == messages.JOINING:
+        why, hint = "its branches cannot go on", f"see: uwf thread show {first.thread}"
     elif first.state == "paused":
         why, hint = "paused", f"uwf thread resume {first.thread} lets it go on"
     elif first.why:

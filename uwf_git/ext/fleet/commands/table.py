@@ -92,7 +92,7 @@ class Table:
             self._recent.popleft()
         speed = f", {len(self._recent) / _RECENT:.1f}/s" if self._recent else ""
         parts = [
-            f"{sum(map(_OVER.__contains__, states))} of {self._threads} threads done",
+            f"{sum(map(_OVER.__contains__, states))} of {max(self._threads, len(states))} threads done",
             *(f"{count} {name}" for name, count in counts.items() if count),
             f"{counted(self._steps, 'step')}{speed}",
             self._admission.used().told(),

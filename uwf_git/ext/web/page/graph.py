@@ -1,20 +1,20 @@
 """A workflow's graph as SVG: roles top to bottom in graph order, forward edges on the right, backward ones on
-the left, with counts."""
+the left, with counts. Fan-outs are drawn as `workflow.diagram` has them."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from uwf_cli.page.markup import tag, text
 
 from uwf_git.base.text import counted, harmless, shortened
 from uwf_git.format.kinds import Workflow
-from uwf_git.format.types import END, FAIL, START, USER
-from uwf_git.workflow.diagram import edges, order
+from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, START, USER
+from uwf_git.workflow.diagram import Drawing, label_of
+from uwf_git.workflow.fan_out import join_name
 
 _WIDTH, _HEIGHT, _GAP = 190, 40, 46  # of a node, and between two
 _LANE = 34  # between two edges beside the nodes
@@ -59,15 +59,59 @@ def way_of(steps: Iterable[tuple[str, bool]], end: str | None) -> list[str]:
     return [*taken, end] if end is not None else taken
 
 
+def node_label(name: str) -> str:
+    """Return a node's name as lists of transitions show it."""
+    if name.startswith(JOIN):
+        return f"join{name.removeprefix(JOIN)}"
+    return NODE_NAMES.get(name, name)
+
+
+class _Passed(NamedTuple):
+    """How often nodes and arrows were passed. `join` is that of the last fork, None without one."""
+
+    nodes: Counter[str]
+    arrows: Counter[tuple[str, str]]
+    join: str | None
+
+    def named(self, current: str | None) -> str | None:
+        """Return the node of the role that is next."""
+        return self.join if current == JOIN else current
+
+
+def _passed(drawn: Drawing, taken: Sequence[str]) -> _Passed:
+    nodes, arrows = Counter[str](), Counter[tuple[str, str]]()
+    before, join = "", None
+    for name in taken:
+        if name == FORK:
+            # Of several fan-outs of a role, the first stands for all.
+            edges = enumerate(drawn.workflow.graph.get(before, ()))
+            join = next((join_name(before, place) for place, edge in edges if edge.fan_out is not None), None)
+            arrows.update((before, entry) for entry in (drawn.joins[join].roles if join else ()))
+            continue
+        name = join or name if name == JOIN else name
+        for target in (drawn.ends(before, name) if name in ENDS else ()) or [name]:
+            arrows[before, target] += 1
+        nodes[name] += 1
+        before = name
+    return _Passed(nodes, arrows, join)
+
+
 def transitions(workflow: Workflow, taken: Sequence[str]) -> list[Transition]:
-    """Return the graph's edges in order. `taken` are the nodes passed."""
-    passed = Counter(pairwise(taken))
+    """Return the graph's edges in order. `taken` are the nodes passed, with `$FORK` and `$JOIN`."""
+    drawn = Drawing(workflow)
+    return _transitions(drawn, _passed(drawn, taken))
+
+
+def _transitions(drawn: Drawing, passed: _Passed) -> list[Transition]:
     labels: dict[tuple[str, str], list[str]] = {}
-    known = {*order(workflow), END, FAIL}
-    for source, edge, label in edges(workflow):
-        if edge.role in known:
-            labels.setdefault((source, edge.role), []).append(label)
-    return [Transition(*ends, " / ".join(filter(None, each)), passed[ends]) for ends, each in labels.items()]
+    known = {*drawn.names, *ENDS}
+    for arrow in drawn.arrows:
+        if arrow.target in known:
+            labels.setdefault((arrow.source, arrow.target), []).append(arrow.label)
+    return [
+        Transition(*ends, " / ".join(filter(None, each)), passed.arrows[ends])
+        for ends, each in labels.items()
+    ]
 
 
 def described(
@@ -76,58 +120,76 @@ def described(
     current: str | None = None,
     address: Callable[[str], str | None] = lambda role: None,
     turn: str = NEXT,
+    branches: str = "",
 ) -> str:
-    """Return the graph as JSON for the drawing script. `taken`, `current` and `turn` as for `drawing`;
+    """Return the graph as JSON for the drawing script. `taken`, `current`, `turn` and `branches` as for `drawing`;
     `address` links a node."""
-    counts = Counter(taken)
+    drawn = Drawing(workflow)
+    passed = _passed(drawn, taken)
+    current = passed.named(current)
+    turns = _turns(passed, current, turn, branches)
     nodes = [
         {
             "id": name,
-            "label": NODE_NAMES.get(name) or harmless(name),
+            "label": NODE_NAMES.get(name) or harmless(label_of(name)),
             "end": name in NODE_NAMES,
-            "times": counts[name],
+            "times": passed.nodes[name],
             "now": name == current,
-            "turn": turn if name == current else "",
+            "turn": turns.get(name, ""),
             "href": address(name),
         }
-        for name in dict.fromkeys([START, *order(workflow), END])
+        for name in dict.fromkeys([START, *drawn.names, END])
     ]
-    ways = [{**way._asdict(), "label": harmless(way.label)} for way in transitions(workflow, taken)]
+    ways = [{**way._asdict(), "label": harmless(way.label)} for way in _transitions(drawn, passed)]
     return json.dumps({"name": workflow.name, "nodes": nodes, "ways": ways}, ensure_ascii=False)
 
 
-def drawing(workflow: Workflow, taken: Sequence[str], current: str | None = None, turn: str = NEXT) -> str:
-    """Return the SVG. `taken` are the nodes passed; `current` is next or in progress, and `turn` the word for
-    it: NOW or NEXT."""
-    order_ = order(workflow)
-    names = [name for name in order_ if name not in (END, FAIL)] + [END] + [FAIL] * (FAIL in order_)
+def _turns(passed: _Passed, current: str | None, turn: str, branches: str) -> dict[str, str]:
+    """Return the words for whose turn it is, by node: `branches` are those for the last fork's."""
+    turns = {current: turn} if current else {}
+    return {**turns, passed.join: branches} if branches and passed.join else turns
+
+
+def drawing(
+    workflow: Workflow,
+    taken: Sequence[str],
+    current: str | None = None,
+    turn: str = NEXT,
+    branches: str = "",
+) -> str:
+    """Return the SVG. `taken` are the nodes passed, with `$FORK` and `$JOIN`; `current` is next or in progress, and
+    `turn` the word for it: NOW or NEXT. `branches` says how the branches of the last fork are: `3 of 8 done`."""
+    drawn = Drawing(workflow)
+    names = [name for name in drawn.names if name not in ENDS] + [END] + [FAIL] * (FAIL in drawn.names)
     places = {name: number for number, name in enumerate(names)}
-    ways = transitions(workflow, taken)
-    drawn = [_Way(places[way.source], places[way.target], way.label) for way in ways]
-    passed = {(way.source, way.target): way.times for way in ways}
-    lanes = _lanes([way for way in drawn if way.target != way.source + 1])
-    left = max((_out(lanes, way) for way in drawn if way.target <= way.source), default=0.0)
-    right = max((_out(lanes, way) for way in drawn if way.target > way.source + 1), default=0.0)
+    passed = _passed(drawn, taken)
+    ways = _transitions(drawn, passed)
+    placed = [_Way(places[way.source], places[way.target], way.label) for way in ways]
+    lanes = _lanes([way for way in placed if way.target != way.source + 1])
+    left = max((_out(lanes, way) for way in placed if way.target <= way.source), default=0.0)
+    right = max((_out(lanes, way) for way in placed if way.target > way.source + 1), default=0.0)
     straight = max(
-        (len(_label(way.label)) * _LETTER for way in drawn if way.target == way.source + 1), default=0
+        (len(_label(way.label)) * _LETTER for way in placed if way.target == way.source + 1), default=0
     )
     right = max(right, straight - _WIDTH / 2 + 30, 10)
     left += 10
     height = len(names) * (_HEIGHT + _GAP) - _GAP + 16
-    counts = Counter(taken)
     ends = [places[name] for name in names if name in NODE_NAMES]
     labels: list[tuple[float, float, float]] = []
     shown = [
-        _way(way, lanes, left, ends, labels, was=bool(passed[names[way.source], names[way.target]]))
-        for way in drawn
+        _way(way, lanes, left, ends, labels, was=bool(passed.arrows[names[way.source], names[way.target]]))
+        for way in placed
     ]
     parts = [path for path, _ in shown]
-    turns = {current: turn} if current else {}
-    parts += [_node(name, number, left, counts[name], turns.get(name, "")) for name, number in places.items()]
+    turns = _turns(passed, passed.named(current), turn, branches)
+    parts += [
+        _node(name, number, left, passed.nodes[name], turns.get(name, "")) for name, number in places.items()
+    ]
     parts += [label for _, label in shown]
     said = "; ".join(
-        f"{names[way.source]} to {names[way.target]}" + (f" ({way.label})" if way.label else "")
-        for way in drawn
+        f"{_in_text(names[way.source])} to {_in_text(names[way.target])}"
+        + (f" ({way.label})" if way.label else "")
+        for way in placed
     )
     inside = tag("title", text(f"The graph of {workflow.name}")) + tag("desc", text(said)) + _ARROWS
     size = f"0 0 {left + _WIDTH + right:.0f} {height:.0f}"
@@ -225,7 +287,7 @@ def _labelled(
 def _node(name: str, place: int, left: float, count: int, turn: str) -> str:
     y = _top(place)
     ends = name in NODE_NAMES
-    shown = NODE_NAMES.get(name, name)
+    shown = NODE_NAMES.get(name) or label_of(name)
     inset = _INSET if ends else 0
     classes = "node" + (" was" if count else "") + (" now" if turn else "")
     box = (
@@ -241,6 +303,10 @@ def _node(name: str, place: int, left: float, count: int, turn: str) -> str:
         "g",
         title + box + f'<text x="{middle:.0f}" y="{y + 25:.0f}" text-anchor="middle">{text(label)}</text>',
     )
+
+
+def _in_text(name: str) -> str:
+    return node_label(name) if name.startswith(JOIN) else name
 
 
 def _label(label: str) -> str:

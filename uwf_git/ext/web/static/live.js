@@ -164,6 +164,7 @@ const SAID = {
   waiting: "it waits for you",
   running: "an agent is working on it",
   idle: "no agent is working on it",
+  joining: "it waits for its branches",
   failed: "its last attempt failed",
   paused: "it is paused",
   corrupt: "it cannot be read",

@@ -1,0 +1,311 @@
+"""Every command works on a thread that waits for its branches, and on a branch."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from conftest import Uwf
+from fan_outs import World, audit, failing, refused
+
+from uwf_git.api import control
+from uwf_git.api.events import Events
+from uwf_git.api.fork import fork, fork_step
+from uwf_git.api.listing import Filters, listed, thread_items, without_quiet_branches
+from uwf_git.api.progress import progress
+from uwf_git.api.states import Idle, standing, state_of
+from uwf_git.api.waiting import wait
+from uwf_git.base.errors import AgentFailed, Invalid, NotRunning, Paused, Waiting
+from uwf_git.engine import inbox
+from uwf_git.engine.lineage import kin
+from uwf_git.engine.pause import is_paused
+from uwf_git.engine.status import COMPLETED, FAILED, IDLE, JOINING, KILLED, PAUSED, status_of
+from uwf_git.ext.traces.trace import export
+from uwf_git.format.fan_out import PARENT_KILLED
+from uwf_git.format.ids import ThreadId
+from uwf_git.store.history import ancestry
+from uwf_git.store.instance import Instance
+from uwf_git.sync.removal import remove
+
+FILES = ["a", "b", "c"]
+TEXT = {"UWF_FORMAT": "text"}
+
+
+@pytest.fixture
+def world(instance: Instance, tmp_path: Path) -> World:
+    made = World(instance, tmp_path, {"planner": {"files": FILES}}, [])
+    made.put(audit())
+    return made
+
+
+def shown(world: World, thread: ThreadId) -> dict[str, object]:
+    return standing(world.instance, world.head(thread))
+
+
+def test_the_state_of_a_thread_that_waits_for_branches_counts_and_lists_them_by_index(world: World) -> None:
+    thread = world.start()
+    first, second, third = world.forked(thread)
+    world.step(second)
+    value = shown(world, thread)
+    assert (value["status"], value["next"]) == (JOINING, "$JOIN")
+    assert value["branches"] == {
+        "counts": {COMPLETED: 1, IDLE: 2},
+        "each": [
+            {"index": 0, "thread": first, "status": IDLE, "item": "a"},
+            {"index": 1, "thread": second, "status": COMPLETED, "item": "b"},
+            {"index": 2, "thread": third, "status": IDLE, "item": "c"},
+        ],
+    }
+    assert state_of(world.instance, thread) == Idle("$JOIN")
+    step = world.head(thread).node
+    assert shown(world, third)["branchOf"] == {"thread": thread, "step": step, "index": 2}
+
+
+def test_a_branch_knows_its_parent_after_the_join_too(world: World) -> None:
+    thread = world.start()
+    branch = world.forked(thread)[0]
+    world.run(thread)
+    assert shown(world, branch)["branchOf"]["thread"] == thread  # type: ignore[index]
+    assert "branches" not in shown(world, thread)
+
+
+def test_a_list_has_idle_and_ended_branches_only_as_numbers_of_their_parent(world: World) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    world.step(branches[0])
+    world.roles["fixer"] = failing()
+    assert isinstance(refused(lambda: world.step(branches[1])), AgentFailed)
+    every = listed(world.instance, Filters(ended=True))
+    assert {each.thread for each in every} == {thread, *branches}
+    found = thread_items(world.instance, without_quiet_branches(world.instance, every))
+    assert {each["thread"]: each["status"] for each in found} == {thread: JOINING, branches[1]: FAILED}
+    item = next(each for each in found if each["thread"] == thread)
+    assert item["branches"] == {COMPLETED: 1, FAILED: 1, IDLE: 1}
+    whole = {each["thread"]: each["parent"] for each in thread_items(world.instance, every)}
+    assert whole == {thread: None, **dict.fromkeys(branches, thread)}
+
+
+def test_the_newest_thread_is_no_branch(world: World) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    assert list(world.instance.threads.newest()) == [thread]
+    copy = fork(world.instance, branches[0])
+    assert set(world.instance.threads.newest()) == {thread, copy}
+
+
+def test_branches_are_relatives_of_their_parent(world: World) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    head = world.head(thread)
+    rows = list(reversed(list(ancestry(world.instance.store, head.commit))))[1:]
+    _, tree, _ = kin(world.instance, head, rows)
+    assert [(each.head.thread, each.how, each.at) for each in tree.below] == [
+        (branch, "branch", 2) for branch in branches
+    ]
+    assert kin(world.instance, world.head(branches[0]), [])[0] == thread
+
+
+def test_nothing_can_be_said_between_a_fork_and_its_join(world: World) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    node = world.head(thread).node
+    for call in (
+        lambda: control.say(world.instance, thread, "Hurry"),
+        lambda: control.answer(world.instance, thread, "Yes"),
+        lambda: control.resume(world.instance, thread, "Yes"),
+    ):
+        error = refused(call)
+        assert error.hint and "\n" not in error.message
+    assert world.head(thread).node == node
+    control.say(world.instance, branches[0], "Hurry")
+
+
+def test_a_thread_that_was_killed_before_its_join_goes_on_before_the_fork(world: World) -> None:
+    world.put(
+        audit().replace(
+            "$START: [{role: planner}]", "$START: {new: {role: planner}, resume: {role: reviewer}}"
+        )
+    )
+    thread = world.start()
+    world.forked(thread)
+    control.kill(world.instance, thread)
+    error = refused(lambda: control.resume(world.instance, thread, "Go on"))
+    assert isinstance(error, Invalid) and error.hint.endswith(f"uwf thread fork {thread} --at 1")
+
+
+def test_a_pause_of_a_parent_is_one_of_its_open_branches_and_so_is_its_end(world: World) -> None:
+    thread = world.start()
+    first, second, third = world.forked(thread)
+    world.step(first)
+    control.pause(world.instance, second, "by itself")
+    control.pause(world.instance, thread, "lunch")
+    assert status_of(world.instance, world.head(thread)) == PAUSED
+    assert isinstance(refused(lambda: world.step(third)), Paused)
+    assert shown(world, thread)["branches"]["counts"] == {COMPLETED: 1, PAUSED: 2}  # type: ignore[index]
+    assert isinstance(refused(lambda: world.run(thread)), Paused)
+    control.resume(world.instance, thread)
+    assert is_paused(world.instance, second) and not is_paused(world.instance, third)
+    error = refused(lambda: world.run(thread))
+    assert isinstance(error, Waiting) and second in error.message and second in error.hint
+
+
+def test_branches_end_with_their_parent_unless_a_fork_of_it_waits_for_them_too(world: World) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    copy = fork(world.instance, thread)
+    control.kill(world.instance, thread)
+    assert [status_of(world.instance, world.head(each)) for each in branches] == [IDLE] * 3
+    control.kill(world.instance, copy)
+    for branch in branches:
+        archive = world.head(branch).archive
+        assert archive is not None and (archive.status, archive.reason) == (KILLED, PARENT_KILLED)
+
+
+def test_a_fork_of_a_waiting_thread_joins_the_same_branches(world: World) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    copy = fork_step(world.instance, world.head(thread).node).thread
+    world.run(thread)
+    assert world.run(copy) == ["reviewer", COMPLETED]
+    assert [each["thread"] for each in world.joined(copy)] == branches
+
+
+def test_a_fork_of_a_branch_is_a_thread_by_itself(world: World) -> None:
+    thread = world.start()
+    branch = world.forked(thread)[0]
+    copy = fork(world.instance, branch)
+    world.run(thread)
+    assert "branchOf" not in shown(world, copy)
+    assert world.step(copy).status == COMPLETED
+    assert world.instance.threads.head(copy).row.role == "fixer"
+
+
+def test_a_removed_branch_is_named_with_the_command_that_restores_it(world: World) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    for branch in branches[:2]:
+        world.step(branch)
+    remove(world.instance, branches[2])
+    assert shown(world, thread)["branches"]["counts"] == {COMPLETED: 2, "absent": 1}  # type: ignore[index]
+    error = refused(lambda: world.run(thread))
+    assert isinstance(error, Waiting) and f"uwf thread restore {branches[2]}" in error.hint
+
+
+def test_a_question_of_a_branch_is_in_the_inbox_with_its_parent_and_keeps_no_other_from_working(
+    world: World,
+) -> None:
+    world.put(audit().replace("fixer: {", "fixer: {human: true, "))
+    thread = world.start()
+    branches = world.forked(thread)
+    waits = inbox.waiting_for_people(world.instance)
+    assert [(each.thread, each.parent, each.role) for each in waits] == [
+        (branch, thread, "fixer") for branch in branches
+    ]
+    assert isinstance(refused(lambda: world.run(thread)), Waiting)
+    for branch in branches:
+        control.answer(world.instance, branch, "done")
+    assert world.head(thread).row.role == "$JOIN"
+
+
+def test_a_wait_for_a_thread_tells_what_its_branches_wait_for(world: World) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    assert isinstance(refused(lambda: wait(world.instance, thread)), NotRunning)
+    world.roles["fixer"] = failing()
+    refused(lambda: world.step(branches[1]))
+    error = refused(lambda: wait(world.instance, thread))
+    assert isinstance(error, AgentFailed) and branches[1] in error.message
+
+
+def test_a_wait_for_a_thread_lasts_while_a_branch_is_at_work(world: World) -> None:
+    thread = world.start()
+    branch = world.forked(thread)[0]
+    with world.instance.locks.run(branch):
+        error = refused(lambda: wait(world.instance, thread, time.monotonic()))
+    assert "still at work" in error.message
+
+
+def test_what_runs_is_listed_with_the_parent_of_a_branch(world: World) -> None:
+    thread = world.start()
+    branch = world.forked(thread)[1]
+    with world.instance.locks.run(thread), world.instance.locks.run(branch):
+        found = progress(world.instance)()
+    assert [(each["thread"], each["parent"]) for each in found] == [(thread, None), (branch, thread)]
+    assert found[0]["branches"] == {IDLE: 3}
+
+
+def test_texts_for_people_are_short_however_many_branches_there_are(world: World, uwf: Uwf) -> None:
+    world.roles["planner"] = {"files": [f"file{number}.py" for number in range(30)]}
+    thread = world.start()
+    branches = world.forked(thread)
+    listed_text = uwf("thread", "list", env=TEXT)
+    assert "(0 of 30 branches)" in listed_text.out and len(listed_text.out.splitlines()) == 2
+    assert "30 more are branches" in listed_text.err
+    assert len(uwf("thread", "list", "--branches", env=TEXT).out.splitlines()) == 32
+    assert len(uwf("thread", "list").json) == 31
+    text = uwf("thread", "show", thread, env=TEXT).out
+    assert "0 of 30 have ended; 30 idle" in text and "and 20 more" in text
+    assert f"branch    3 of thread {thread}" in uwf("thread", "show", branches[3], env=TEXT).out
+    error = uwf("thread", "step", thread, check=5, env=TEXT).err
+    assert "0 of 30 have ended" in error and len(error.splitlines()) == 1
+
+
+def test_the_page_of_a_thread_lists_its_branches_and_theirs_leads_back(
+    world: World, client: httpx.Client
+) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    world.step(branches[0])
+    page = client.get(f"/thread/{thread}").text
+    assert "1 of 3 have ended; 2 idle" in page
+    assert all(f'href="/thread/{branch}"' in page for branch in branches)
+    assert f'It is branch 1 of <a href="/thread/{thread}">' in client.get(f"/thread/{branches[1]}").text
+    listed_page = client.get("/?tab=all").text
+    assert "1 of 3 have ended" in listed_page and branches[1] not in listed_page
+    world.run(thread)
+    page = client.get(f"/thread/{thread}").text
+    assert page.count("a branch of step 2") == 3
+
+
+def test_the_trace_of_a_thread_has_its_branches_within_the_span_of_their_fork(world: World) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    world.run(thread)
+    exported = export(world.instance, world.head(thread))
+    spans = exported["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    fork = next(each for each in spans if each["name"] == "invoke_agent $FORK")
+    within = [each for each in spans if each.get("parentSpanId") == fork["spanId"]]
+    found = [
+        attribute["value"]["stringValue"]
+        for span in within
+        for attribute in span["attributes"]
+        if attribute["key"] == "uwf.thread"
+    ]
+    assert found == branches
+    assert len({each["spanId"] for each in spans}) == len(spans)
+
+
+def test_a_removal_says_in_a_line_what_it_leaves(world: World, uwf: Uwf) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    said = uwf("thread", "rm", branches[0], "--yes", env=TEXT).err
+    assert f"thread {thread} cannot join its branches without {branches[0]}" in said
+    uwf("thread", "restore", branches[0])
+    said = uwf("thread", "rm", thread, "--yes", env=TEXT).err
+    assert f"its branches stay, such as {branches[0]}" in said and len(said.splitlines()) == 1
+    assert uwf("thread", "show", branches[0]).json["branchOf"]["thread"] is None
+
+
+def test_events_of_a_thread_are_those_of_its_branches_too(world: World) -> None:
+    thread = world.start()
+    happening = Events(world.instance, thread)
+    branches = world.forked(thread)
+    began = [each for each in happening.news() if each["event"] == "started"]
+    assert [(each["thread"], each["parent"], each["branch"]) for each in began] == [
+        (branch, thread, index) for index, branch in enumerate(branches)
+    ]
+    world.start()
+    world.step(branches[1])
+    assert {each["thread"] for each in happening.news()} == {branches[1]}

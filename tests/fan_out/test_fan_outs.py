@@ -1,0 +1,387 @@
+"""A fork begins branches, each an ordinary thread, and a join has what they came to, by index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fan_outs import TEXT, World, audit, failing, refused
+
+from uwf_git.base.errors import AgentFailed, Invalid, Killed, Waiting
+from uwf_git.engine import fan_out
+from uwf_git.engine import step as engine
+from uwf_git.engine.status import COMPLETED, FAILED, JOINING, KILLED, status_of
+from uwf_git.format.fan_out import JOINED_WITHOUT, branch_id
+from uwf_git.format.ids import ThreadId
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.instance import Instance
+from uwf_git.store.threads import MOST_PARENTS
+
+FILES = ["a", "b", "c"]
+
+
+@pytest.fixture
+def world(instance: Instance, tmp_path: Path) -> World:
+    made = World(instance, tmp_path, {"planner": {"files": FILES}}, [])
+    made.put(audit())
+    return made
+
+
+def test_each_item_is_worked_on_in_a_branch_and_the_join_has_them_by_index(world: World) -> None:
+    thread = world.start()
+    assert world.run(thread) == ["planner", "$FORK", "$JOIN", "reviewer", COMPLETED]
+    joined = world.joined(thread)
+    assert [each["output"]["text"] for each in joined] == [
+        f"fixer: Fix {file} ({number})" for number, file in enumerate(FILES)
+    ]
+    assert [each["status"] for each in joined] == [COMPLETED] * 3
+    assert [world.head(ThreadId(each["thread"])).node for each in joined] == [each["step"] for each in joined]
+
+
+def test_the_commit_of_a_join_has_the_branches_last_commits_as_parents_by_index_and_not_by_arrival(
+    world: World,
+) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    fork = world.head(thread).commit
+    for branch in reversed(branches):
+        world.step(branch)
+    join = world.instance.store.repository.commit(world.head(thread).commit)
+    assert join.parents == (fork, *(world.head(branch).commit for branch in branches))
+
+
+def test_a_branch_is_a_thread_whose_id_follows_from_the_fork_on_whose_commit_it_stands(world: World) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    fork = world.instance.store.repository.commit(world.head(thread).commit)
+    assert branches == [branch_id(str(world.head(thread).commit), fork.time, index) for index in range(3)]
+    assert branches == sorted(branches)
+    for branch in branches:
+        parents = world.instance.store.repository.commit(world.head(branch).commit).parents
+        assert parents[1] == world.head(thread).commit
+
+
+def test_the_process_that_ends_the_last_branch_writes_the_join(world: World) -> None:
+    thread = world.start()
+    *others, last = world.forked(thread)
+    for branch in others:
+        world.step(branch)
+        assert status_of(world.instance, world.head(thread)) == JOINING
+    error = refused(lambda: world.step(thread))
+    assert isinstance(error, Waiting) and last in error.message and "2 of 3" in error.message
+    world.step(last)
+    assert world.head(thread).row.role == "$JOIN"
+
+
+def test_nothing_is_asked_twice_when_a_run_goes_on(world: World) -> None:
+    world.roles["fixer"] = failing()
+    thread = world.start()
+    assert isinstance(refused(lambda: world.run(thread)), AgentFailed)
+    del world.roles["fixer"]
+    branches = world.forked(thread)
+    world.step(branches[1])
+    world.asked.clear()
+    assert world.run(thread)[-1] == COMPLETED
+    assert world.asked == [
+        ("fixer", "Fix a (0)"), ("fixer", "Fix c (2)"), ("reviewer", "Audit it"),
+    ]  # fmt: skip
+
+
+def test_without_items_the_join_comes_at_once(world: World) -> None:
+    world.roles["planner"] = {"files": []}
+    thread = world.start()
+    assert world.run(thread) == ["planner", "$FORK", "$JOIN", "reviewer", COMPLETED]
+    assert world.joined(thread) == []
+
+
+def test_the_same_item_twice_is_two_branches(world: World) -> None:
+    world.roles["planner"] = {"files": ["a", "a"]}
+    thread = world.start()
+    world.run(thread)
+    assert len({each["thread"] for each in world.joined(thread)}) == 2
+
+
+def test_more_items_than_max_are_an_error_that_says_how_many(world: World) -> None:
+    world.put(audit(policy="max: 2"))
+    thread = world.start()
+    world.step(thread)
+    error = refused(lambda: world.step(thread))
+    assert "3 items, more than max, 2" in error.message and error.hint
+    assert world.head(thread).row.role == "planner"
+
+
+def test_a_process_killed_after_the_fork_leaves_branches_that_the_next_step_begins(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = world.start()
+    world.step(thread)
+    with monkeypatch.context() as patch:
+        patch.setattr(fan_out, "begin_branches", lambda *_: [])
+        world.step(thread)
+    assert not any(each.head for each in fan_out.branches_at(world.instance, world.head(thread)).each)
+    assert world.run(thread) == ["$JOIN", "reviewer", COMPLETED]
+
+
+def test_whoever_loses_the_race_for_an_equal_join_takes_the_other_as_its_own(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    monkeypatch.setattr(engine, "tell_parents", lambda *_: None)
+    for branch in branches:
+        world.step(branch)
+    append, raced = world.instance.threads.append, []
+
+    def slow(head, *rest, **named):  # type: ignore[no-untyped-def]
+        if not raced:
+            raced.append(append(head, *rest, **named).commit)
+        return append(head, *rest, **named)
+
+    monkeypatch.setattr(world.instance.threads, "append", slow)
+    assert world.step(thread).role == "$JOIN"
+    assert [world.head(thread).commit] == raced
+    assert {*world.instance.threads.ids()} == {thread, *branches}
+
+
+# Policies
+
+
+def test_with_need_first_the_others_are_ended_as_joined_without(world: World) -> None:
+    world.put(audit(policy="need: first"))
+    thread = world.start()
+    branches = world.forked(thread)
+    world.step(branches[1])
+    assert [each["status"] for each in world.joined(thread)] == ["left", COMPLETED, "left"]
+    assert world.instance.store.repository.commit(world.head(thread).commit).parents[1:] == (
+        world.head(branches[1]).commit,
+    )
+    archive = world.head(branches[0]).archive
+    assert archive is not None and (archive.status, archive.reason) == (KILLED, JOINED_WITHOUT)
+
+
+def test_a_late_branch_makes_no_step_and_ends_as_joined_without(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.put(audit(policy="need: first"))
+    thread = world.start()
+    branches = world.forked(thread)
+    monkeypatch.setattr(engine, "_end_left", lambda *_: None)  # as if they ran on another machine
+    world.step(branches[0])
+    world.asked.clear()
+    assert isinstance(refused(lambda: world.step(branches[2])), Killed)
+    archive = world.head(branches[2]).archive
+    assert archive is not None and archive.reason == JOINED_WITHOUT and not world.asked
+
+
+@pytest.mark.parametrize(
+    ("need", "after"), [("2", 2), ('"50%"', 2), ('"34%"', 2), ('"100%"', 3), ("all", 3), ("9", 3)]
+)
+def test_a_join_comes_as_soon_as_enough_branches_have_completed(world: World, need: str, after: int) -> None:
+    world.put(audit(policy=f"need: {need}"))
+    thread = world.start()
+    for number, branch in enumerate(world.forked(thread), 1):
+        if world.head(thread).row.role == "$FORK":
+            world.step(branch)
+            assert (world.head(thread).row.role == "$JOIN") == (number == after)
+
+
+def test_a_thread_fails_that_cannot_have_as_many_as_it_needs(world: World) -> None:
+    world.put(audit(policy="need: 2"))
+    thread = world.start()
+    for branch in world.forked(thread)[:2]:
+        engine.kill(world.instance, branch, "no use")
+    head = world.head(thread)
+    assert head.archive is not None and head.archive.status == FAILED
+    assert head.archive.reason == "2 of 3 branches must complete, and 2 did not"
+
+
+def test_a_failed_branch_is_waited_for_and_counts_once_when_it_was_tried_again(world: World) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    world.roles["fixer"] = failing()
+    for _ in range(2):
+        assert isinstance(refused(lambda: world.step(branches[0])), AgentFailed)
+    assert status_of(world.instance, world.head(branches[0])) == FAILED
+    del world.roles["fixer"]
+    for branch in (*branches[1:], branches[0]):
+        assert world.head(thread).row.role == "$FORK"
+        world.step(branch)
+    assert [each["status"] for each in world.joined(thread)] == [COMPLETED] * 3
+
+
+def test_a_dropped_branch_ends_as_failed_and_the_others_are_joined(world: World) -> None:
+    world.put(audit(policy="onFailure: drop"))
+    thread = world.start()
+    branches = world.forked(thread)
+    world.roles["fixer"] = failing("no luck")
+    assert isinstance(refused(lambda: world.step(branches[1])), AgentFailed)
+    del world.roles["fixer"]
+    assert world.run(thread)[-1] == COMPLETED
+    joined = world.joined(thread)
+    assert [each["status"] for each in joined] == [COMPLETED, FAILED, COMPLETED]
+    assert "no luck" in joined[1]["reason"]
+
+
+def test_a_failed_branch_fails_the_thread_where_the_edge_says_so(world: World) -> None:
+    world.put(audit(policy="onFailure: fail"))
+    thread = world.start()
+    branches = world.forked(thread)
+    world.roles["fixer"] = failing("no luck")
+    assert isinstance(refused(lambda: world.step(branches[1])), AgentFailed)
+    head = world.head(thread)
+    assert head.archive is not None and head.archive.status == FAILED
+    assert head.archive.reason.startswith("branch 1 has failed") and "no luck" in head.archive.reason
+    assert all(world.head(branch).archive for branch in branches)
+
+
+def test_a_killed_branch_has_ended(world: World) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    for branch in branches[1:]:
+        world.step(branch)
+    engine.kill(world.instance, branches[0], "not needed")
+    joined = world.joined(thread)
+    assert (joined[0]["status"], joined[0]["reason"], joined[0]["output"]) == (KILLED, "not needed", None)
+
+
+# Bodies
+
+
+def test_a_branch_goes_on_by_the_graph_until_it_comes_to_the_join(world: World) -> None:
+    more = f"  tester: {{description: Tests., systemPrompt: Test., outputSchema: {TEXT}}}"
+    edges = (
+        '  fixer: [{role: tester, prompt: "Test {{ file }} after {{ text }}"}]\n  tester: [{role: reviewer}]'
+    )
+    world.put(audit(more=more, edges=edges))
+    thread = world.start()
+    world.run(thread)
+    for each in world.joined(thread):
+        assert [role for role, _ in world.outputs(ThreadId(each["thread"]))] == ["fixer", "tester"]
+    assert ("reviewer", "Audit it") in world.asked and len(world.asked) == 1 + 6 + 1
+
+
+def test_the_joins_edges_see_the_branches_in_conditions_and_prompts(world: World) -> None:
+    told = []
+    world.roles["reviewer"] = lambda ctx: told.append(ctx.instruction) or {"text": "fine"}
+    more = f"  mourner: {{description: Mourns., systemPrompt: Mourn., outputSchema: {TEXT}}}"
+    join = (
+        "[{role: mourner, condition: none}, {role: reviewer, prompt: "
+        '"{% for each in branches %}{{ each.status }}: {{ each.output.text }};{% endfor %}"}]'
+    )
+    conditions = (
+        "conditions:\n  none: {description: None completed., expression: "
+        "'$count(steps[-1].output.branches[status = \"completed\"]) = 0'}\n"
+    )
+    world.put(audit(join=join, more=more, edges="  mourner: [{role: $END}]\n" + conditions))
+    thread = world.start()
+    assert world.run(thread)[-2:] == ["reviewer", COMPLETED]
+    assert told == ["".join(f"completed: fixer: Fix {file} ({at});" for at, file in enumerate(FILES))]
+    other = world.start()
+    for branch in world.forked(other):
+        engine.kill(world.instance, branch)
+    assert world.run(other) == ["mourner", COMPLETED]
+
+
+def test_fan_outs_within_branches_join_before_these_end(world: World) -> None:
+    more = f"  part: {{description: Does a part., systemPrompt: Do it., outputSchema: {TEXT}}}\n"
+    more += f"  summer: {{description: Sums up., systemPrompt: Sum up., outputSchema: {TEXT}}}"
+    edges = (
+        "  fixer: [{each: [1, 2], as: part, role: part, "
+        'prompt: "{{ start.prompt }} part {{ part }}", join: summer}]\n'
+        "  summer: [{role: reviewer}]"
+    )
+    world.put(audit(more=more, edges=edges))
+    thread = world.start()
+    assert world.run(thread)[-1] == COMPLETED
+    inner = ThreadId(world.joined(thread)[1]["thread"])
+    assert [role for role, _ in world.outputs(inner)] == ["fixer", "$FORK", "$JOIN", "summer"]
+    assert [each["output"]["text"] for each in world.joined(inner)] == [
+        f"part: Fix b (1) part {part}" for part in (1, 2)
+    ]
+
+
+def test_branches_deeper_than_eight_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.put(
+        "name: deep\ndescription: Goes deeper.\nroles:\n"
+        f"  digger: {{description: Digs., systemPrompt: Dig., outputSchema: {TEXT}}}\n"
+        "graph:\n  $START: [{role: digger}]\n"
+        '  digger: [{each: ["x"], workflow: deep, join: $END}]\n'
+    )
+    thread = world.start("deep")
+    for _ in range(fan_out.DEEPEST):
+        (thread,) = world.forked(thread)
+    world.step(thread)
+    error = refused(lambda: world.step(thread))
+    assert isinstance(error, Invalid) and "8 levels deep" in error.message
+
+
+def test_fixed_branches_have_roles_workflows_and_prompts_of_their_own(world: World) -> None:
+    world.put(
+        "name: other\ndescription: Another.\nroles:\n"
+        f"  worker: {{description: Works., systemPrompt: Work., outputSchema: {TEXT}}}\n"
+        "graph:\n  $START: [{role: worker}]\n  worker: [{role: $END}]\n"
+    )
+    text = audit().replace(
+        "each: $last().files", 'each: [{role: fixer}, {workflow: other, prompt: "Do {{ file }}"}]'
+    )
+    world.put(text.replace("role: fixer, prompt", "prompt"))
+    thread = world.start()
+    world.run(thread)
+    assert [each["output"]["text"] for each in world.joined(thread)] == [
+        "fixer: Fix fixer (0)",
+        "worker: Do other",
+    ]
+
+
+def test_branches_of_a_workflow_that_is_not_registered_are_refused_in_one_line(world: World) -> None:
+    fixer = next(line for line in audit().splitlines() if line.startswith("  fixer:"))
+    world.put(audit(branch="workflow: nowhere").replace(fixer, ""))
+    thread = world.start()
+    world.step(thread)
+    error = refused(lambda: world.step(thread))
+    assert "nowhere" in error.message and error.hint and world.head(thread).row.role == "planner"
+
+
+def test_a_removed_branch_is_named_with_the_way_to_bring_it_back(world: World) -> None:
+    from uwf_git.sync.removal import remove
+
+    thread = world.start()
+    branches = world.forked(thread)
+    for branch in branches[1:]:
+        world.step(branch)
+    remove(world.instance, branches[0])
+    error = refused(lambda: world.step(thread))
+    assert branches[0] in error.message and f"uwf thread restore {branches[0]}" in error.hint
+
+
+def test_over_499_branches_are_gathered_before_they_are_joined(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from uwf_git.store import threads
+
+    monkeypatch.setattr(threads, "MOST_PARENTS", 2)
+    world.roles["planner"] = {"files": list("abcde")}
+    thread = world.start()
+    assert world.run(thread)[-1] == COMPLETED
+    repository = world.instance.store.repository
+    join = next(
+        row for row in world.instance.store.index.commits_of(_join(world, thread)) if row.kind == "step"
+    )
+    tips = [world.head(ThreadId(each["thread"])).commit for each in world.joined(thread)]
+
+    def leaves(commit: Oid) -> list[Oid]:
+        found = repository.commit(commit)
+        if layout.parse_message(found.message).kind != "part":  # type: ignore[union-attr]
+            return [commit]
+        assert len(found.parents) <= 2
+        return [leaf for parent in found.parents for leaf in leaves(parent)]
+
+    parents = repository.commit(Oid(raw=join.oid)).parents
+    assert len(parents) <= 1 + 2 and [leaf for parent in parents[1:] for leaf in leaves(parent)] == tips
+    assert MOST_PARENTS == 499
+
+
+def _join(world: World, thread: ThreadId) -> str:
+    history = world.instance.threads.history(world.head(thread))
+    return next(step.hash for step in history.steps if step.role == "$JOIN")

@@ -1,0 +1,84 @@
+"""How the branches of a fork stand, in numbers and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from uwf_git.base.text import one_line
+from uwf_git.engine.budget import Budgets
+from uwf_git.engine.fan_out import Branches, branches_at
+from uwf_git.engine.human_roles import HumanRoles
+from uwf_git.engine.lineage import parent_of_branch
+from uwf_git.engine.pause import paused_threads
+from uwf_git.engine.status import (
+    COMPLETED,
+    FAILED,
+    IDLE,
+    JOINING,
+    KILLED,
+    PAUSED,
+    RUNNING,
+    WAITING,
+    status_of,
+)
+from uwf_git.format.types import FORK
+from uwf_git.store.history import Head
+from uwf_git.store.instance import Instance
+
+ABSENT = "absent"
+"""The status of a branch that is not here: it was removed, or never fetched."""
+ORDER = (COMPLETED, FAILED, KILLED, RUNNING, JOINING, WAITING, PAUSED, IDLE, ABSENT)
+_LONGEST_ITEM = 80
+
+
+def waits_for_join(head: Head) -> bool:
+    """Return whether a thread stands between a fork and its join."""
+    return head.archive is None and head.row.role == FORK
+
+
+def branch_statuses(instance: Instance, branches: Branches) -> list[str]:
+    """Return the status of each branch, by index."""
+    running, paused = instance.locks.held(), paused_threads(instance)
+    budgets, people = Budgets(instance), HumanRoles(instance)
+    return [
+        each.state
+        or (ABSENT if each.head is None else status_of(instance, each.head, running, budgets, paused, people))
+        for each in branches.each
+    ]
+
+
+def counts(statuses: Iterable[str]) -> dict[str, int]:
+    """Return how many branches have each status, those that ended first."""
+    found = Counter(statuses)
+    return {status: found[status] for status in ORDER if found[status]}
+
+
+def joining_value(instance: Instance, head: Head) -> dict[str, Any]:
+    """Return `branches` of a thread that waits for them: how many have each status, and each by index."""
+    branches = branches_at(instance, head)
+    statuses = branch_statuses(instance, branches)
+    listed = [
+        {"index": each.position, "thread": each.thread, "status": status, "item": item_text(item)}
+        for each, status, item in zip(branches.each, statuses, branches.fork.items, strict=True)
+    ]
+    return {"branches": {"counts": counts(statuses), "each": listed}}
+
+
+def branch_value(instance: Instance, head: Head) -> dict[str, Any]:
+    """Return `branchOf` of a branch: the fork's thread, None if that is not here, its step, and the branch's index."""
+    found = instance.threads.fork_of(head)
+    if found is None:
+        return {}
+    fork, index = found
+    step = instance.store.index_commit(fork).node
+    return {"branchOf": {"thread": parent_of_branch(instance, fork), "step": step, "index": index}}
+
+
+def item_text(item: Any) -> str:
+    """Return an item on one line; of an object with one field, that."""
+    if isinstance(item, dict) and len(item) == 1:
+        (item,) = item.values()
+    return one_line(item if isinstance(item, str) else json.dumps(item, ensure_ascii=False), _LONGEST_ITEM)

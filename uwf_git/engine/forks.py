@@ -1,0 +1,54 @@
+"""Which fork a branch stands on, which threads wait for it, and which branches a fork has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from uwf_git.format.fan_out import branch_id, parse_fork
+from uwf_git.format.ids import ThreadId
+from uwf_git.format.types import FORK
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.history import Head, ancestry
+from uwf_git.store.index import CommitRow
+from uwf_git.store.instance import Instance
+
+
+def branches_of(instance: Instance, head: Head) -> Sequence[ThreadId]:
+    """Return the branches that a thread waits for, by index, whether or not they are here."""
+    if head.row.role != FORK:
+        return ()
+    step = instance.store.get(head.node).payload
+    fork = parse_fork(instance.store.get(step["output"]).payload)
+    return [branch_id(str(head.commit), head.row.time, position) for position in range(fork.size)]
+
+
+def fork_of(instance: Instance, branch: Head) -> Oid | None:
+    """Return the commit of the fork that a thread is a branch of, else None."""
+    found = instance.threads.fork_of(branch)
+    return found[0] if found is not None and instance.store.index_commit(found[0]).role == FORK else None
+
+
+def parents_of(instance: Instance, branch: Head) -> list[ThreadId]:
+    """Return the active threads that wait for a branch: those that end with its fork."""
+    fork = fork_of(instance, branch)
+    return [] if fork is None else waiting_at(instance, fork)
+
+
+def waiting_at(instance: Instance, fork: Oid) -> list[ThreadId]:
+    """Return the active threads that end with the commit of a fork."""
+    found = _known_at(instance, fork)
+    if not found and instance.store.sync():  # another program may have moved a ref
+        found = _known_at(instance, fork)
+    return found
+
+
+def _known_at(instance: Instance, fork: Oid) -> list[ThreadId]:
+    names = [name for name in instance.store.index.heads_at(fork.raw) if name.startswith(layout.THREADS)]
+    at = instance.store.repository.refs_named(names)
+    found = sorted(layout.thread_of(name) for name in names if at.get(name) == fork)
+    return [thread for thread in found if not instance.threads.has_ended(thread)]
+
+
+def start_row(instance: Instance, commit: Oid) -> CommitRow:
+    return next(row for row in ancestry(instance.store, commit) if row.kind == "start")

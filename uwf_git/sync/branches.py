@@ -1,0 +1,125 @@
+"""Branches in an exchange: those that go along with their parent, and those of a fork that two machines made."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+from uwf_git.base.errors import Busy, HeadMoved, NotFound, StoreDamaged
+from uwf_git.engine.fan_out import parents_of
+from uwf_git.format.fan_out import COMPLETED, FAILED, JOINED_WITHOUT, KILLED, branch_id, parse_fork
+from uwf_git.format.ids import ThreadId
+from uwf_git.format.types import FANNING_WORKFLOW, FORK, JOIN
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.history import Head, ancestry, relate
+from uwf_git.store.index import CommitRow
+from uwf_git.store.instance import Instance
+from uwf_git.store.threads import branch_of
+from uwf_git.sync.recommit import put_on
+
+
+def with_branches(instance: Instance, threads: Iterable[ThreadId]) -> set[ThreadId]:
+    """Return threads and the branches of their forks, and the branches of these."""
+    found: set[ThreadId] = set()
+    pending = list(threads)
+    while pending:
+        thread = pending.pop()
+        if thread in found:
+            continue
+        found.add(thread)
+        with contextlib.suppress(NotFound, StoreDamaged):
+            head = instance.threads.head(thread)
+            if _fans_out(instance, head):
+                rows = ancestry(instance.store, head.commit)
+                pending += (each for row in rows for each in _branches(instance, row))
+    return found
+
+
+def along(instance: Instance, thread: ThreadId) -> set[ThreadId]:
+    """Return the threads that a step of this one may have moved, besides itself: the branches that it began or ended,
+    and threads that join it as a branch."""
+    with contextlib.suppress(NotFound, StoreDamaged):
+        head = instance.threads.head(thread)
+        found = {each for each in _at_fork(instance, head) if instance.threads.exists(each)}
+        for parent in _above(instance, head):
+            found |= {parent, *_at_fork(instance, instance.threads.head(parent))}
+        return {each for each in found - {thread} if instance.threads.exists(each)}
+    return set()
+
+
+def _fans_out(instance: Instance, head: Head) -> bool:
+    known = instance.store.index.node(head.row.workflow) if head.row.workflow is not None else None
+    return known is not None and known[0] == FANNING_WORKFLOW
+
+
+def _at_fork(instance: Instance, head: Head) -> Iterator[ThreadId]:
+    """Yield the branches of the fork that is a thread's last step, or that its last step has joined."""
+    row = head.row
+    if row.role == JOIN and row.parent is not None:
+        row = instance.store.index_commit(Oid(raw=row.parent))
+    yield from _branches(instance, row)
+
+
+def _branches(instance: Instance, row: CommitRow) -> Iterator[ThreadId]:
+    if row.role != FORK:
+        return
+    step = instance.store.get(row.node).payload
+    size = parse_fork(instance.store.get(step["output"]).payload).size
+    for position in range(size):
+        yield branch_id(str(Oid(raw=row.oid)), row.time, position)
+
+
+def _above(instance: Instance, head: Head) -> set[ThreadId]:
+    """Return the threads that end with the fork of a branch, or with a join of it."""
+    start = head.row.start or head.row.node
+    if branch_of(instance.store, start) is None:
+        return set()
+    found = set(parents_of(instance, head))
+    row = next(row for row in ancestry(instance.store, head.commit) if row.kind == "start")
+    if row.merged is not None:
+        for each in instance.store.index.joins_of(row.merged):
+            names = instance.store.index.heads_at(each.oid)
+            found |= {ThreadId(name.rpartition("/")[2]) for name in names}
+    return found
+
+
+def move_branches(instance: Instance, old: Oid, new: Oid) -> None:
+    """Move the branches of a fork that is kept in another commit, which another machine made or a pull: those of `new`
+    get the steps of those of `old`, unless more was done there, and these end. Makes and moves
+    `refs/uwf/threads/<branch>`, makes `refs/uwf/archive/<branch>`. A branch that is at work is left as it is."""
+    rows = (instance.store.index_commit(oid) for oid in (old, new))
+    for ours, theirs in zip(*(_branches(instance, row) for row in rows), strict=True):
+        with contextlib.suppress(NotFound, HeadMoved, Busy), instance.locks.hold(ours):
+            head = instance.threads.head(ours)
+            with instance.locks.hold(theirs):
+                if not instance.threads.exists(theirs):
+                    _begin(instance, head, theirs, new)
+                _carry(instance, head, instance.threads.head(theirs))
+            if head.archive is None:
+                instance.threads.archive(head, KILLED, JOINED_WITHOUT)
+
+
+def _begin(instance: Instance, old: Head, thread: ThreadId, fork: Oid) -> None:
+    repository = instance.store.repository
+    row = next(row for row in ancestry(instance.store, old.commit) if row.kind == "start")
+    start = repository.commit(Oid(raw=row.oid))
+    made = repository.rewrite_commit(
+        Oid(raw=row.oid), repository.root(Oid(raw=row.oid)), (start.parents[0], fork)
+    )
+    instance.store.index_commit(made)
+    repository.create_ref(layout.THREADS + thread, made)
+
+
+def _carry(instance: Instance, old: Head, new: Head) -> None:
+    relation = relate(instance.store, old.commit, new.commit)
+    if relation is None or relation.theirs or new.archive is not None:
+        return  # more was done there
+    if relation.ours:
+        commit = put_on(instance.store, relation.base, relation.ours)
+        instance.store.repository.move_ref(layout.THREADS + new.thread, new.commit, commit)
+        new = instance.threads.head(new.thread)
+        if new.row.role == FORK:
+            move_branches(instance, old.commit, commit)
+    if old.archive is not None and old.archive.status in (COMPLETED, FAILED):
+        instance.threads.archive(new, old.archive.status, old.archive.reason)

@@ -1,0 +1,317 @@
+"""Merging the code of branches by three-way merges, without a worktree.
+
+git merges in a repository of uwf's own, in a temporary folder, that reads the project's objects as alternates. So no
+configuration, attributes, merge drivers or files of the project play a part, nor those of the user: every machine comes
+to the same commit, and nothing is written to the project until it is wanted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.base.errors import RemoteFailed, WorkspaceFailed
+from uwf_git.format.fan_out import Conflict
+from uwf_git.format.ids import Hash
+from uwf_git.format.quick_schema import OBJECT_ID
+from uwf_git.format.types import UWF
+from uwf_git.git.program import Git
+from uwf_git.store import layout
+from uwf_git.workspaces.project import Project
+
+FORK_TRAILER = "Uwf-Fork"
+_is_object_id = re.compile(OBJECT_ID).search
+_MOST_PARENTS = 499  # of one commit, besides the first
+_MOST_PATHS = 100  # of a conflict that are named
+_MOST_TEXT = 4_000  # characters of conflicting lines, a branch
+_MOST_BYTES = 1 << 20  # of conflicting files, a branch, in which lines are looked for
+_AROUND = 2  # lines shown before and after a conflict
+_TIME = re.compile(rb"(?m)^committer .* (\d+) [+-]\d{4}$")
+_ALONE = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ATTR_NOSYSTEM": "1",
+}
+_NO_ATTRIBUTES = ("-c", f"core.attributesFile={os.devnull}")
+
+
+class Merged(NamedTuple):
+    """A merge of branches: its commit and tree, and the conflicts by the branches' indexes."""
+
+    commit: str
+    tree: str
+    conflicts: Mapping[int, Conflict]
+
+
+class _Commit(NamedTuple):
+    tree: str
+    time: int
+
+
+class _Changes:
+    """The changes of a tree against that of the base: modes and objects by path, None for a file that is gone."""
+
+    def __init__(self) -> None:
+        self.entries: dict[bytes, tuple[str, str] | None] = {}
+        self._folders: set[bytes] = set()
+        self._adds = self._removes = False
+
+    def put(self, path: bytes, status: str, mode: str, oid: str) -> None:
+        self.entries[path] = None if status == "D" else (mode, oid)
+        self._folders.update(_folders(path))
+        self._adds |= status not in "DM"
+        self._removes |= status not in "AM"
+
+    def add(self, other: _Changes) -> None:
+        self.entries |= other.entries
+        self._folders |= other._folders
+        self._adds |= other._adds
+        self._removes |= other._removes
+
+    def is_apart(self, other: _Changes) -> bool:
+        """Return whether a merge with other changes has both as they are. If one adds files and the other removes some,
+        git may find that a file or a folder was renamed."""
+        if (self._adds and other._removes) or (self._removes and other._adds):
+            return not self.entries
+        return all(
+            path not in self._folders
+            and self.entries.get(path, entry) == entry
+            and not any(folder in self.entries for folder in _folders(path))
+            for path, entry in other.entries.items()
+        )
+
+    def index_info(self, length: int) -> bytes:
+        """Return them as input of `git update-index -z --index-info`; object ids have a length."""
+        rows = ((entry or ("0", "0" * length), path) for path, entry in self.entries.items())
+        return b"".join(f"{mode} {oid}\t".encode() + path + b"\0" for (mode, oid), path in rows)
+
+
+def _folders(path: bytes) -> Iterator[bytes]:
+    while b"/" in path:
+        path = path.rpartition(b"/")[0]
+        yield path
+
+
+class Merging:
+    """Merges of commits of one project."""
+
+    def __init__(self, project: Project, folder: Path, object_id: str) -> None:
+        self._project = project
+        self._objects = folder / "objects"
+        self._new_hash = hashlib.sha1 if len(object_id) == 40 else hashlib.sha256
+        self._refs = folder / "refs/heads"
+        for each in (self._objects / "info", self._refs):
+            each.mkdir(parents=True)
+        (folder / "HEAD").write_text("ref: refs/heads/none\n")
+        format_ = "sha1" if len(object_id) == 40 else "sha256"
+        extension = f"[extensions]\n\tobjectFormat = {format_}\n"
+        config = f"[core]\n\tbare = true\n\trepositoryformatversion = {int(format_ != 'sha1')}\n"
+        (folder / "config").write_text(config + (extension if format_ != "sha1" else ""))
+        (self._objects / "info/alternates").write_bytes(os.fsencode(project.common / "objects") + b"\n")
+        if (shallow := project.common / "shallow").is_file():
+            shutil.copy2(shallow, folder / "shallow")
+        self._parents: list[str] = []
+        self._git = Git(folder, cwd=folder, variables=_ALONE)
+
+    def missing(self, commits: Iterable[str]) -> list[str]:
+        """Return those that are not commits of the project."""
+        commits = list(commits)
+        known = self._commits(filter(_is_object_id, commits))
+        return [each for each in commits if each not in known]
+
+    def merge(self, fork: Hash, base: str, branches: Mapping[int, str]) -> Merged:
+        """Merge the commits of branches, in order of their indexes, each with what was merged before it; `base` is the
+        commit at which all began, `fork` the StepNode of their fork. The result has it as first parent and the merged
+        commits as others; over 499 of them, as many of such commits on each other. Raises WorkspaceFailed for commits
+        that are not here."""
+        commits = self._commits([base, *branches.values()])
+        for commit in (base, *branches.values()):
+            if commit not in commits:
+                raise WorkspaceFailed(
+                    f"project {self._project.common}: commit {commit} is not here", "fetch it"
+                )
+        root, order = commits[base].tree, [position for position, _ in sorted(branches.items())]
+        changes = self._changes(root, [commits[branches[each]].tree for each in order])
+        done, tree = _Changes(), root  # the tree is "" until it is needed
+        merged: list[str] = []
+        trees: dict[int, str] = {}  # after so many of them
+        conflicts: dict[int, Conflict] = {}
+        for position in order:
+            commit = branches[position]
+            change = changes[commits[commit].tree]
+            if done.is_apart(change):
+                done.add(change)
+                tree = tree if not change.entries else ""
+            else:
+                tree = tree or self._tree(root, done)
+                found = self._three_way(root, tree, commits[commit].tree, position)
+                if isinstance(found, Conflict):
+                    conflicts[position] = found._replace(commit=commit)
+                    continue
+                tree, done = found, self._changes(root, [found])[found]
+            merged.append(commit)
+            if len(merged) % _MOST_PARENTS == 0:
+                trees[len(merged)] = tree = tree or self._tree(root, done)
+        trees[len(merged)] = tree = tree or self._tree(root, done)
+        when = max(commits[each].time for each in (base, *merged))
+        self._parents = [base, *merged]
+        return Merged(self._written(fork, base, merged, trees, when), tree, conflicts)
+
+    def keep(self, merged: Merged) -> None:
+        """Write a merge to the project. Waits for the disk; touches no ref."""
+        wanted = "".join(f"{each}\n" for each in (merged.commit, *(f"^{each}" for each in self._parents)))
+        pack = str(self._project.common / "objects/pack/pack")
+        self._run("pack-objects", "-q", "--revs", "--window=0", pack, stdin=wanted.encode("ascii"))
+
+    def _written(
+        self, fork: Hash, base: str, merged: Sequence[str], trees: Mapping[int, str], when: int
+    ) -> str:
+        ident = layout.agent_author(UWF).at(when, utc=True)
+        count = f"{len(merged):,} {'branch' if len(merged) == 1 else 'branches'}"
+        text = layout.message(f"merge the code of {count}", {FORK_TRAILER: fork})
+        commit = base
+        for begin in range(0, len(merged), _MOST_PARENTS):
+            others = merged[begin : begin + _MOST_PARENTS]
+            tree = trees[begin + len(others)]
+            commit = self._write_commit(tree, (commit, *dict.fromkeys(others)), ident, text)
+        return commit
+
+    def _changes(self, root: str, trees: Iterable[str]) -> dict[str, _Changes]:
+        """Return the changes of trees against that of the base."""
+        found = {root: _Changes()}
+        pairs = "".join(f"{root} {tree}\n" for tree in dict.fromkeys(trees) if tree != root)
+        data = self._run(
+            "diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", stdin=pairs.encode("ascii")
+        )
+        at, changes = 0, _Changes()
+        while at < len(data):
+            if data[at : at + 1] != b":":
+                end = data.index(b"\n", at)
+                changes = found[data[at:end].decode("ascii").split()[1]] = _Changes()
+                at = end + 1
+                continue
+            end = data.index(b"\0", at)
+            _, mode, _, oid, status = data[at:end].decode("ascii").split()
+            path_end = data.index(b"\0", end + 1)
+            changes.put(data[end + 1 : path_end], status, mode, oid)
+            at = path_end + 1
+        return found
+
+    def _tree(self, root: str, changes: _Changes) -> str:
+        """Return the tree of the base with changes, by an index."""
+        self._run("read-tree", root)
+        self._run("update-index", "--replace", "-z", "--index-info", stdin=changes.index_info(len(root)))
+        return self._run("write-tree").decode("ascii").strip()
+
+    def _three_way(self, root: str, ours: str, theirs: str, position: int) -> str | Conflict:
+        """Return the tree of a merge, or a conflict whose commit is to be set."""
+        ident = layout.agent_author(UWF).at(0, utc=True)
+        base = self._write_commit(root, (), ident, "base")
+        names = "merged", f"branch-{position}"  # as the lines of a conflict say
+        for name, side in zip(names, (ours, theirs), strict=True):
+            (self._refs / name).write_text(self._write_commit(side, (base,), ident, name) + "\n")
+        words = (*_NO_ATTRIBUTES, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", *names)
+        done = self._git.run(*words, check=False)
+        tree, *paths = done.out.removesuffix(b"\0").split(b"\0")
+        if done.code not in (0, 1) or not _is_object_id(tree.decode("ascii", "replace")):
+            lines = done.err.strip().splitlines()
+            raise WorkspaceFailed(
+                f"project {self._project.common}: git cannot merge branch {position}: {lines[0] if lines else ''}",
+                "it takes git 2.38 or later; see whether git works there",
+            )
+        if done.code == 0:
+            return tree.decode("ascii")
+        paths = [path for path in paths if path]
+        shown = tuple(os.fsdecode(path).encode("utf-8", "replace").decode() for path in paths[:_MOST_PATHS])
+        return Conflict("", shown, self._lines(tree.decode("ascii"), paths[:_MOST_PATHS]))
+
+    def _lines(self, tree: str, paths: Sequence[bytes]) -> str:
+        """Return the conflicting lines of a merge's files, in part."""
+        parts: list[str] = []
+        left = _MOST_TEXT
+        for path in paths:
+            if left <= 0 or b"\n" in path:
+                continue
+            words = ("cat-file", "blob", f"{tree}:{os.fsdecode(path)}")
+            found = self._git.run(*words, check=False, at_most=_MOST_BYTES).out
+            shown = "" if b"\0" in found else "".join(_conflicting(found.decode("utf-8", "replace")))
+            said = path.decode("utf-8", "replace") + (
+                f":\n{shown}" if shown else ": there are no lines to merge\n"
+            )
+            parts.append(said[:left] if len(said) <= left else f"{said[:left].rpartition(chr(10))[0]}\n…\n")
+            left -= len(said)
+        return "\n".join(parts)
+
+    def _commits(self, ids: Iterable[str]) -> dict[str, _Commit]:
+        """Return the commits of these that are here."""
+        wanted = list(dict.fromkeys(ids))
+        data = self._run("cat-file", "--batch", stdin="".join(f"{each}\n" for each in wanted).encode("ascii"))
+        found: dict[str, _Commit] = {}
+        at = 0
+        for each in wanted:
+            end = data.index(b"\n", at)
+            words = data[at:end].split()
+            at = end + 1
+            if len(words) != 3:
+                continue  # missing
+            size = int(words[2])
+            body, at = data[at : at + size].partition(b"\n\n")[0], at + size + 1
+            time = _TIME.search(body)
+            if words[1] == b"commit" and words[0].decode("ascii") == each and time is not None:
+                found[each] = _Commit(body[5 : body.index(b"\n")].decode("ascii"), int(time[1]))
+        return found
+
+    def _write_commit(self, tree: str, parents: Sequence[str], ident: str, text: str) -> str:
+        lines = [
+            f"tree {tree}",
+            *(f"parent {each}" for each in parents),
+            f"author {ident}",
+            f"committer {ident}",
+        ]
+        body = "\n".join((*lines, "", text)).encode()
+        data = b"commit %d\0%b" % (len(body), body)
+        name = self._new_hash(data).hexdigest()
+        path = self._objects / name[:2] / name[2:]
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(zlib.compress(data, 1))
+        return name
+
+    def _run(self, *args: str, stdin: bytes = b"") -> bytes:
+        try:
+            return self._git.run(*args, stdin=stdin).out
+        except RemoteFailed as error:
+            raise WorkspaceFailed(f"project {self._project.common}: {error.message}", error.hint) from None
+
+
+@contextmanager
+def merging(project: Project, object_id: str) -> Iterator[Merging]:
+    """Return merges of a project's commits, of which `object_id` is one."""
+    with tempfile.TemporaryDirectory(prefix="uwf-merge-", ignore_cleanup_errors=True) as folder:
+        yield Merging(project, Path(folder), object_id)
+
+
+def _conflicting(text: str) -> Iterator[str]:
+    """Yield the lines between markers, with a few around them."""
+    lines = text.splitlines(keepends=True)
+    shown: set[int] = set()
+    begin: int | None = None
+    for number, line in enumerate(lines):
+        if line.startswith("<<<<<<< "):
+            begin = number
+        elif line.startswith(">>>>>>> ") and begin is not None:
+            shown.update(range(max(0, begin - _AROUND), min(len(lines), number + _AROUND + 1)))
+            begin = None
+    last = -1
+    for number in sorted(shown):
+        if last >= 0 and number > last + 1:
+            yield "…\n"
+        yield lines[number] if lines[number].endswith("\n") else f"{lines[number]}\n"
+        last = number
