@@ -7,8 +7,7 @@ from typing import NamedTuple
 from uwf_git.api.start import Version
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import nearest
-from uwf_git.engine.calls import EDITED
-from uwf_git.format.fan_out import Branch
+from uwf_git.format.fan_out import EDITED, Branch
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
 from uwf_git.format.types import start_node
 from uwf_git.git.repository import Oid

@@ -1,9 +1,10 @@
 """Calls of code workflows: each is a thread of its own, which is found again by its request.
 
 A call's thread is of the code workflow's version. Its first commit stands on the one at which the call was first
-asked; its StartNode has the request as the `item` of a branch named CALL; its last step, of role `$END`, has the
-answer. Its id follows from the first commit of the thread that asks, so that forks share what was answered before they
-parted, from the request, and from how often that was asked before in the run: never from a place in a log.
+asked; its StartNode has the request as an `item`, as branches have theirs, under the name CALL; its last step, of role
+`$END`, has the answer. Its id follows from the first commit of the thread that asks, so that forks share what was
+answered before they parted, from the request, and from the number of equal requests before it in the run: never from a
+place in a log.
 """
 
 from __future__ import annotations
@@ -14,22 +15,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, UwfError
-from uwf_git.format.fan_out import Branch
+from uwf_git.format.fan_out import CALL, EDITED, Branch
 from uwf_git.format.ids import ThreadId, derived_id
 from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.format.types import CODE, END, start_node
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Position, ancestry
-from uwf_git.store.threads import branch_of
+from uwf_git.store.threads import call_of
 
 if TYPE_CHECKING:
     from uwf_git.store.index import CommitRow
     from uwf_git.store.instance import Instance
 
-CALL = "call"
-EDITED = "edited"
-"""The name of the branch that a thread is which goes on from a run of another version of its code."""
 _TIME = 10  # characters of a thread's id that are its time
 _TRIES = 1000  # threads of one request that were ended without an answer
 
@@ -94,8 +92,8 @@ def is_call(instance: Instance, head: Head) -> bool:
 
 def _is_call(instance: Instance, head: Head) -> bool:
     assert head.row.start is not None
-    branch = branch_of(instance.store, head.row.start)
-    return branch is not None and branch.name == CALL
+    call = call_of(instance.store, head.row.start)
+    return call is not None and call.name == CALL
 
 
 def caller_of(instance: Instance, head: Head) -> ThreadId | None:
@@ -167,5 +165,5 @@ def _start(instance: Instance, commit: Oid) -> CommitRow:
 
 
 def _name(instance: Instance, start: CommitRow) -> str:
-    branch = branch_of(instance.store, start.node)
-    return branch.name if branch is not None else ""
+    call = call_of(instance.store, start.node)
+    return call.name if call is not None else ""

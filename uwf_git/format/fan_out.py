@@ -27,6 +27,10 @@ JOINED_WITHOUT = "joined without"
 PARENT_KILLED = "its parent was killed"
 
 
+CALL, EDITED = "$call", "$edited"
+"""The name in a StartNode of no branch, but of a call of code, or of a run of edited code; see `engine.calls`."""
+
+
 class Branch(NamedTuple):
     """What a StartNode says of a branch: `fork` is the StepNode of its fork, `item` its item, `name` what that is
     called in templates. It begins at `role`, "" for the start of its workflow, and ends at an edge to a role of

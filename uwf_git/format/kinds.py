@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import one_line
 from uwf_git.format.edges import Transition, parse_edges
-from uwf_git.format.fan_out import Branch, parse_branch
+from uwf_git.format.fan_out import CALL, EDITED, Branch, parse_branch
 from uwf_git.format.ids import Hash, is_hash
 from uwf_git.format.types import (
     APPROVED_DETAIL,
@@ -226,7 +226,8 @@ class Workflow(NamedTuple):
 class Start(NamedTuple):
     """A StartNode. `budget` is this thread's own; `max_rounds` is for code workflows. In a crew, `persona` is
     the default's id, and `data` a file from the menu: `path`, `format` (json, yaml, csv, xml or text), the
-    beginning of its `text`, and `size` in bytes. `branch` is set if the thread is a branch of another."""
+    beginning of its `text`, and `size` in bytes. `branch` is set if the thread is a branch of another, `call` if
+    it is a call of code, or a run of edited code."""
 
     workflow: Hash
     prompt: str
@@ -235,6 +236,7 @@ class Start(NamedTuple):
     persona: str = ""
     data: Mapping[str, Any] | None = None
     branch: Branch | None = None
+    call: Branch | None = None
 
 
 class Step(NamedTuple):
@@ -555,6 +557,8 @@ def parse_start(payload: Any) -> Start:
             "not a StartNode: it has a workflow (a hash), a prompt (text), and maybe a budget, maxRounds, persona,"
             " data, branch"
         )
+    branch = parse_branch(payload["branch"]) if "branch" in payload else None
+    is_call = branch is not None and branch.name in (CALL, EDITED)
     return Start(
         Hash(payload["workflow"]),
         payload["prompt"],
@@ -562,7 +566,8 @@ def parse_start(payload: Any) -> Start:
         payload.get("maxRounds"),
         payload.get("persona", ""),
         payload.get("data"),
-        parse_branch(payload["branch"]) if "branch" in payload else None,
+        None if is_call else branch,
+        branch if is_call else None,
     )
 
 

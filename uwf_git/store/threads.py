@@ -293,7 +293,8 @@ class Threads(Histories):
     def origin(self, thread: ThreadId) -> Oid | None:
         """Return the head of the conversation or run that a thread was started from, else None."""
         start = next(row for row in ancestry(self._store, self.head(thread).commit) if row.kind == "start")
-        if start.merged is None or branch_of(self._store, start.node) is not None:
+        known = self._store.index.node(start.node)
+        if start.merged is None or (known is not None and known[0] == BRANCH_START):
             return None
         return Oid(raw=start.merged)
 
@@ -405,7 +406,8 @@ class Threads(Histories):
             tree, Entry(BLOB_MODE, "README.md", readme), Entry(TREE_MODE, "start", inside)
         )
         text = layout.start_message(row.name or "", prompt, node)
-        if origin is not None and branch_of(self._store, node) is not None:
+        known = self._store.index.node(node)
+        if origin is not None and known is not None and known[0] == BRANCH_START:
             stamp = stamp or self._stamp_after((origin,))
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
         parents = (version, origin) if origin else (version,)
@@ -700,6 +702,14 @@ def branch_of(store: Store, start: Hash) -> Branch | None:
     if known is None or known[0] != BRANCH_START:
         return None
     return parse_start(store.get(start).payload).branch
+
+
+def call_of(store: Store, start: Hash) -> Branch | None:
+    """Return the call of code, or run of edited code, that a StartNode begins, None for another thread."""
+    known = store.index.node(start)
+    if known is None or known[0] != BRANCH_START:
+        return None
+    return parse_start(store.get(start).payload).call
 
 
 def fork_hint(head: Head) -> str:

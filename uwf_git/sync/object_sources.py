@@ -257,7 +257,7 @@ class RegeneratedObjects(ObjectSource):
             versions_of(store, row.kind).remake(Oid(raw=row.oid), row.node, [parent] if parent else [])
         elif row.kind == "start" and parent:
             start = parse_start(store.get(row.node).payload)
-            if start.branch is not None and row.merged is not None:
+            if (start.branch or start.call) is not None and row.merged is not None:
                 Threads(store).begin(parent, row.node, origin=Oid(raw=row.merged))
                 return
             Threads(store).start(parent, start.workflow, start.prompt, start.budget or None, start.max_rounds)

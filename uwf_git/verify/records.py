@@ -8,8 +8,7 @@ from itertools import chain
 from typing import Any
 
 from uwf_git.base.text import one_line
-from uwf_git.engine.calls import CALL, EDITED
-from uwf_git.format.fan_out import Branch
+from uwf_git.format.fan_out import CALL, Branch
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
     HUMAN,
@@ -149,10 +148,10 @@ class Records:
         if payload.workflow != workflow:
             report("wrong-chain", f"the StartNode uses workflow {payload.workflow}, its parent is {workflow}")
         check_speaking(self._known, version, start, payload, report)
-        if payload.branch is None:
+        if payload.call is not None:
+            self._check_call(commit, payload.call, report)
+        elif payload.branch is None:
             self._check_origin(commit, version, report)
-        elif payload.branch.name in (CALL, EDITED):
-            self._check_call(commit, payload.branch, report)
         else:
             self.fan_outs.check_start(commit, version, node, payload, start, report)
         name = self._known.name_of(version)
@@ -355,10 +354,10 @@ class Records:
             if call is None or call.row.kind == "part":
                 continue
             start = self._known.starts.get(call.row.start) if call.row.start is not None else None
-            if start is None or start.branch is None or start.branch.name != CALL or call.row.role != END:
+            if start is None or start.call is None or start.call.name != CALL or call.row.role != END:
                 report("wrong-parent", f"a further parent of a step of {made.role} is no answered call")
                 continue
-            item = start.branch.item if isinstance(start.branch.item, dict) else {}
+            item = start.call.item if isinstance(start.call.item, dict) else {}
             schema = item.get("schema") if item.get("what") != "agent" else None  # whose text the code reads
             if schema is not None and call.step is not None:
                 from uwf_git.format.schema import Schema
