@@ -12,6 +12,7 @@ from uwf_git.engine.budget import METERED
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
+    CALL,
     COMPLETED,
     FAILED,
     KILLED,
@@ -29,7 +30,7 @@ from uwf_git.format.fan_out import (
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Detail, Start, Step, parse_detail
 from uwf_git.format.node import Node
-from uwf_git.format.types import FORK, FORK_OUTPUT, JOIN, JOIN_OUTPUT, UWF, is_kind
+from uwf_git.format.types import END, FORK, FORK_OUTPUT, JOIN, JOIN_OUTPUT, UWF, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import History
@@ -357,10 +358,16 @@ class FanOutChecks:
                 fork: Hash | None = record.row.node
             else:
                 is_of_thread = record.row.kind in ("start", "step")
+                if is_of_thread and self._is_answered_call(record):
+                    continue
                 origin = self.origin(record) if is_of_thread else None
                 fork = origin.branch.fork if origin is not None else None
             if fork != node:
                 report("wrong-parent", f"commit {oid} is of no branch of fork {node}")
+
+    def _is_answered_call(self, record: Record) -> bool:
+        call = self._known.start_of(record.row.start or record.row.node).call
+        return call is not None and call.name == CALL and record.row.role == END
 
 
 def _are_branches(fan_out: FanOut, workflow: Hash, branches: Sequence[ForkedBranch]) -> bool:
