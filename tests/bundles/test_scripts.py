@@ -135,7 +135,7 @@ for (let i = 0; i < 1001; i += 1) last = await agent("x", { isolation: "none" })
 return { first, last };
 """
     found = result(uwf, started(uwf, body))
-    assert found["first"].startswith("agent() takes a prompt") and "isolation" in found["last"]
+    assert found["first"].startswith("agent() takes a prompt") and "at most 1000 agents" in found["last"]
 
 
 def test_an_agent_that_fails_is_null_and_is_asked_again_by_a_fork_that_asks_nothing_else_again(
@@ -172,6 +172,10 @@ return await Promise.all([agent("x", { agentType: "other" }), agent("x", { model
     thread = started(uwf, body)
     assert set(uwf("workflow", "show", "script").json["roles"]) == {"agent", "other", "opus"}
     one, two, three = result(uwf, thread)
+    config = path.read_text()
+    path.write_text(config.partition("agentOverrides")[0])
+    said = uwf("thread", "start", "script", "-p", "null").err
+    assert "asks opus, for which no agent is configured" in said
     assert "other" in one and "other" in two and "SAID" not in three and '"X"' in three
 
 
@@ -188,6 +192,7 @@ return { one, person };
     error = uwf("thread", "run", thread, check=5).error
     assert error["code"] == "waiting" and "Is it fine?" in error["message"]
     assert asked() == ["after", "one"]
+    assert uwf("thread", "show", thread).json["status"] == "waiting"
     call = error["hint"].split()[3]
     uwf("thread", "answer", call, "-m", "maybe")
     assert "did not fit" in uwf("thread", "run", thread, check=5).error["message"]

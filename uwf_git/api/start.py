@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from uwf_git.format.kinds import Workflow
     from uwf_git.workspaces.choice import Choice
 
+_NAMED = 20  # agent types that a warning names
 ADVISED = 1 << 20
 """Bytes of a prompt above which forges may refuse its file."""
 
@@ -82,8 +83,31 @@ def start(instance: Instance, version: Version, what: Start) -> Started:
         what.origin,
     )
     warn_of_unknown_costs(instance, version.workflow, what)
+    if what.agent is None:
+        _warn_of_unmapped(instance, version.workflow)
     _settle(instance, [thread], chosen, what.cwd)
     return Started(thread, chosen)
+
+
+def _warn_of_unmapped(instance: Instance, workflow: Workflow) -> None:
+    """Warn of the agent types and models of a workflow script that the configuration has no agent for."""
+    from uwf_git.workflow.code_workflow import types_of
+
+    if not (types := types_of(workflow)):
+        return
+    from uwf_git.config.resolve import known_agent, overriding
+
+    config, name = instance.config, workflow.name
+    unmapped = [
+        each
+        for each in types
+        if overriding(config, name, each)[0] is None and known_agent(config, each) is None
+    ]
+    if unmapped:
+        instance.warn(
+            f"script {name} asks {', '.join(unmapped[:_NAMED])}, for which no agent is configured: the default one"
+            f" answers — uwf config set agentOverrides.{name}.{unmapped[0]} AGENT"
+        )
 
 
 def _chosen(instance: Instance, workflow: Workflow, what: Start) -> Choice | None:

@@ -1,4 +1,4 @@
-"""Calls of code workflows: each is a thread of its own, which is found again by what was asked.
+"""Calls of code workflows: each is a thread of its own, which is found again by its request.
 
 A call's thread is of the code workflow's version. Its first commit stands on the one at which the call was first
 asked; its StartNode has the request as the `item` of a branch named CALL; its last step, of role `$END`, has the
@@ -35,7 +35,7 @@ _TRIES = 1000  # threads of one request that were ended without an answer
 
 
 class Request(NamedTuple):
-    """A call: what is asked, as JSON, and how often that was asked `before` in this run of the code."""
+    """A call: its request as JSON, and the number of equal ones `before` it in this run of the code."""
 
     content: Mapping[str, Any]
     before: int = 0
@@ -115,6 +115,13 @@ def left(instance: Instance, head: Head) -> list[Head]:
         for each in _of_root(instance, head, (layout.THREADS,))
         if each.archive is None and _start(instance, each.commit).merged in own
     ]
+
+
+def waits_for_call(instance: Instance, head: Head) -> bool:
+    """Return whether the last try of a code workflow's step ended as a person has to answer a call."""
+    if not is_code(instance, head) or instance.attempts.last(head) is None:
+        return False
+    return any(each.row.asks for each in left(instance, head))
 
 
 def calls_of(instance: Instance, head: Head) -> list[ThreadId]:

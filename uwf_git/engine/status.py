@@ -12,6 +12,7 @@ from uwf_git.base.errors import LimitExceeded, NoTransition, Usage, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import BudgetExceeded
 from uwf_git.engine.budget import COST, Budgets, BudgetState
+from uwf_git.engine.calls import waits_for_call
 from uwf_git.engine.conversation import in_conversation
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.next_turn import Outlook as Outlook
@@ -184,8 +185,8 @@ def resting(
     people: HumanRoles | None = None,
 ) -> str:
     """Return the status of a thread without a process. A paused thread may also ask or have failed. A
-    conversation at rest is idle; a thread is waiting if a person plays its next role, and joining while branches of
-    it run."""
+    conversation at rest is idle; a thread is waiting if a person plays its next role, or has to answer a call of its
+    code, and joining while branches of it run."""
     if head.archive:
         return head.archive.status if head.archive.status in (COMPLETED, FAILED) else KILLED
     if head.thread in paused if paused is not None else is_paused(instance, head.thread):
@@ -196,7 +197,9 @@ def resting(
         return WAITING
     if persons_role(instance, head, people):
         return WAITING
-    return FAILED if instance.attempts.failed(head) else IDLE
+    if instance.attempts.failed(head):
+        return FAILED
+    return WAITING if waits_for_call(instance, head) else IDLE
 
 
 def persons_role(

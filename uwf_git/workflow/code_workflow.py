@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 SUFFIXES = {".esm.js": JAVASCRIPT, ".mjs": JAVASCRIPT, ".js": JAVASCRIPT, ".py": PYTHON}
 """What the names of bundles end in, longest first, and their language."""
 MAX_BYTES = 4 << 20
+NAMED_BY_SCRIPT = "is asked by the script under this name"
+"""The description of a role that stands for an agent type or model that a workflow script names."""
 
 
 def language_of(path: Path) -> str | None:
@@ -31,6 +33,13 @@ def name_of(path: Path) -> str:
     """Return a file's name without the code workflow suffix."""
     suffix = next((each for each in SUFFIXES if path.name.lower().endswith(each)), path.suffix)
     return path.name[: len(path.name) - len(suffix)]
+
+
+def types_of(workflow: Workflow) -> list[str]:
+    """Return the agent types and models that a workflow script names; none of other workflows."""
+    if workflow.code is None:
+        return []
+    return [name for name, role in workflow.roles.items() if role.description == NAMED_BY_SCRIPT]
 
 
 def name_in_root(workflow: Workflow) -> str:

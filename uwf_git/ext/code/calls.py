@@ -204,7 +204,7 @@ class Calls:
         self._do(self._questions, lambda: self._answer(number, conversation, order))
 
     def _who(self, *names: str | None) -> tuple[str | None, str]:
-        """Return the agent and the role for an agent type and a model: what agentOverrides or agents has for either,
+        """Return the agent and the role for an agent type and a model: the first that agentOverrides or agents has,
         else the workflow's or the default agent."""
         from uwf_git.config.resolve import known_agent, overriding
 

@@ -407,7 +407,7 @@ class _Calls:
 
 
 def _of_person(asks: Question, said: str) -> Any:
-    """Return a person's answer to a script. Raises Suspended, with what is wrong with it, if it breaks the schema."""
+    """Return a person's answer to a script. Raises Suspended, with the problem, if it breaks the schema."""
     from uwf_git.engine.kit.extract import ExpectedOutput, judge
 
     if asks.schema is None:

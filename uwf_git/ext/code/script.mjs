@@ -87,13 +87,13 @@ function prelude(host) {
   }
 
   async function ask(prompt, { label, phase = group, schema, model, effort, isolation, agentType }) {
+    made += 1;
+    if (made > host.mostAgents) throw new Error(`a run asks at most ${host.mostAgents} agents`);
     if (typeof prompt !== "string" || !prompt.trim()) throw new TypeError("agent() takes a prompt, which is text");
     if (schema !== undefined && (schema === null || typeof schema !== "object" || isArray(schema)))
       throw new TypeError("agent(): schema is a JSON Schema, an object");
     if (isolation !== undefined && isolation !== "worktree")
       throw new TypeError(`agent(): isolation is "worktree" or left out, not ${show(isolation)}`);
-    made += 1;
-    if (made > host.mostAgents) throw new Error(`a run asks at most ${host.mostAgents} agents`);
     if (host.total !== null && host.spent() >= host.total)
       throw new Error(`the budget of ${host.total} tokens is used up`);
     const given = { prompt, label, phase, schema, model, effort, isolation, agentType };

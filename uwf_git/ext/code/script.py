@@ -21,6 +21,7 @@ from uwf_git.ext.code.syntax import Breaches, Places, check_meta
 from uwf_git.format.document import Mark
 from uwf_git.format.ids import name_problem
 from uwf_git.format.types import PYTHON
+from uwf_git.workflow.code_workflow import NAMED_BY_SCRIPT
 
 if TYPE_CHECKING:
     from uwf_git.ext.code.javascript import Script as JavaScript
@@ -70,7 +71,7 @@ def descriptor_of(meta: Mapping[str, Any], types: Iterable[str], otherwise: str)
     roles = {AGENT: {"description": said, "schema": _SCHEMA}}
     for each in types:
         if each != AGENT and not each.startswith(("$", "__")) and not name_problem(each):
-            roles[each] = {"description": "is asked by the script under this name", "schema": _SCHEMA}
+            roles[each] = {"description": NAMED_BY_SCRIPT, "schema": _SCHEMA}
     return {
         "name": name if isinstance(name, str) and not name_problem(name) else otherwise,
         "description": description,

@@ -1,4 +1,4 @@
-"""What a workflow script in Python is given: agent, parallel, pipeline, phase, log, args, budget and workflow, as
+"""The globals of a workflow script in Python: agent, parallel, pipeline, phase, log, args, budget and workflow, as
 `script.mjs` gives them to one in JavaScript. It is copied beside the harness, so it imports nothing of uwf_git."""
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class Globals:
         agent_type: str | None = None,
     ) -> Any:
         """Ask an agent: its text, or data that obey the schema; None if it failed."""
+        self._made += 1
+        if self._made > MOST_AGENTS:
+            raise RuntimeError(f"a run asks at most {MOST_AGENTS} agents")
         if not isinstance(prompt, str) or not prompt.strip():
             raise TypeError("agent() takes a prompt, which is text")
         if isolation not in (None, "worktree"):
             raise ValueError(f'agent(): isolation is "worktree" or left out, not {isolation!r}')
-        self._made += 1
-        if self._made > MOST_AGENTS:
-            raise RuntimeError(f"a run asks at most {MOST_AGENTS} agents")
         total = self.budget.total
         if total is not None and self.budget.spent() >= total:
             raise RuntimeError(f"the budget of {total} tokens is used up")
