@@ -1,6 +1,6 @@
 # Everything goes into this folder: .venv, .venv-bench, .agents, .demo. Needed: Python 3.11 or newer, git, make.
 #
-#   make demo          three runs to their end, nothing configured, no network besides pip
+#   make demo          four runs to their end, nothing configured, no network besides pip
 #   make test          the tests that a change needs, on all cores; PYTEST_ARGS="tests/cost -k budget" for a part of
 #                      them, ORDER=random (or ORDER=SEED) in random order
 #   make test-all      these and the extended ones: real agents, a browser, Temporal, power cuts, faults, long histories

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Two workflows from their first role to $END, and a run that begins with a persona's menu, in a store of their own: .demo,
+# Three workflows from their first role to $END, and a run that begins with a persona's menu, in a store of their own: .demo,
 # made anew each time. Exits with 1 if a run doesn't come out as it should.
 # `make demo` calls this with UWF_BIN, the folder that uwf was installed into.
 set -eu
@@ -70,7 +70,15 @@ show uwf thread read "$release"
 say "4  The second thread in plain git: one commit is one step."
 show git --no-pager --git-dir .demo/store.git log --oneline --stat "refs/uwf/archive/$issue"
 
-say "5  The other way in: not a workflow's name, but somebody, what she offers, and what one types."
+say "5  A thread that fans out: a branch for each file, with a vote in each. The join is a merge commit."
+show uwf workflow put examples/fan-out.yaml
+start fan-out --workspace shared -p "Audit the examples for words that are spelt wrong."
+audit=$thread
+show uwf thread run "$audit" 2>&1
+expect "$audit" completed lister=- '$FORK=-' '$JOIN=-' reviewer=true
+show git --no-pager --git-dir .demo/store.git log --graph --format=%s "refs/uwf/archive/$audit"
+
+say "6  The other way in: not a workflow's name, but somebody, what she offers, and what one types."
 show uwf crew import examples/crew/press
 show uwf crew menu press/nora
 show uwf crew do press/nora "release notes" -p "Version 2 reads CSV files that have a byte order mark."
@@ -78,7 +86,7 @@ expect @ completed writer=- checker=wrong writer=- checker=good
 
 cat <<END
 
-All three runs ended as they should. To look around in their store, .demo:
+All four runs ended as they should. To look around in their store, .demo:
 
   export PATH="$bin:\$PATH" UWF_STORAGE_ROOT="$UWF_STORAGE_ROOT"
   uwf thread list --all

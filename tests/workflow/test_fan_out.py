@@ -98,7 +98,7 @@ SOUND = {
     )),
     "all options": (
         f"{ITEMS}, atOnce: 8, max: 10, need: 80%, onFailure: drop, onConflict: reviewer, join: reviewer,"
-        " location: '{{ file.path }}', prompt: '{{ file.path }} of {{ summary }}'",
+        " prompt: '{{ file.path }} of {{ summary }}'",
         "",
     ),
     "an item in the body": (

@@ -78,7 +78,7 @@ class FanOut(NamedTuple):
 class Transition(NamedTuple):
     """An edge, taken if the last output has its `status`, or if its `condition` holds; with neither it is the
     fallback. `prompt` and `location` are Liquid templates. In a package it has a `label`, and maybe a `text`
-    on when to take it. With a `fan_out` it leads to `$FORK`, and `prompt` and `location` are its branches'."""
+    on when to take it. With a `fan_out` it leads to `$FORK`, and `prompt` is its branches'."""
 
     role: str
     condition: str | None = None

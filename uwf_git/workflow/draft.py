@@ -561,8 +561,9 @@ class _Reader(Fields):
         if role is None:
             return None
         if fan_out is not None:
-            prompt, location = texts.get("prompt"), texts.get("location")
-            return DraftEdge(path, role, (*path, "each"), condition, status, prompt, location, fan_out)
+            return DraftEdge(
+                path, role, (*path, "each"), condition, status, texts.get("prompt"), fan_out=fan_out
+            )
         role = self._sentinels.get(role, role)
         return DraftEdge(
             path, role, (*path, "role"), condition, status, texts.get("prompt"), texts.get("location")

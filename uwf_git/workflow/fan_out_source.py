@@ -24,7 +24,7 @@ from uwf_git.format.types import FAIL
 from uwf_git.workflow.common_mistakes import suggest_key
 
 KEYS = (
-    "each", "as", "role", "workflow", "prompt", "location", "condition", "atOnce", "max", "need", "onFailure",
+    "each", "as", "role", "workflow", "prompt", "condition", "atOnce", "max", "need", "onFailure",
     "onConflict", "join",
 )  # fmt: skip
 _OWN = frozenset(("each", "atOnce", "onFailure", "onConflict", "join"))

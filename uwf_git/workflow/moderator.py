@@ -271,13 +271,6 @@ def branch_prompt(
     )
 
 
-def branch_location(
-    workflow: Workflow, chosen: ChosenEdge, start: Start, steps: Sequence[StepContext]
-) -> str | None:
-    """Return the rendered location of a fan-out, None if it has none."""
-    return _rendered(workflow, chosen, "location", chosen.edge.location, start, steps)
-
-
 def _leaving(workflow: Workflow, steps: Sequence[StepContext]) -> tuple[str, Sequence[Transition]]:
     """Return the name and the edges of what the last step leaves."""
     if not steps:

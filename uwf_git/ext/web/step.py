@@ -33,7 +33,7 @@ from uwf_git.format.kinds import (
     parse_step,
     remark_in,
 )
-from uwf_git.format.types import USER, is_kind, role_name
+from uwf_git.format.types import FORK, JOIN, USER, is_kind, role_name
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.pages import report_of, verdict
@@ -331,6 +331,8 @@ def _prompt(
                 Markup(""),
                 f"the steps before have over {in_words(_HEAVIEST_PAST)}, too much to make it again",
             )
+    if row.role in (FORK, JOIN):
+        return Part(Markup(""), "the engine made it")
     history = instance.threads.history_at(head.thread, before.node)
     if history.workflow.code is not None:
         return Part(Markup(""), "the code of the workflow made it")

@@ -18,6 +18,7 @@ from uwf_git.api.progress import step_value
 from uwf_git.base.errors import UwfError
 from uwf_git.engine import budget
 from uwf_git.engine.branch_states import waits_for_join
+from uwf_git.engine.fan_out import branches_at
 from uwf_git.engine.human_turn import HumanTurn, human_turn
 from uwf_git.engine.lineage import RelatedThread, kin
 from uwf_git.engine.progress import Watch
@@ -257,7 +258,14 @@ class _Thread:
         workflow = self._workflow
         if workflow is None or len(workflow.roles) > _DRAWN:
             return None
-        return Markup(drawing(workflow, taken, now, turn))
+        return Markup(drawing(workflow, taken, now, turn, self._or(self._progress, "")))
+
+    def _progress(self) -> str:
+        """Return how many branches of the last fork have ended, "" if it is joined."""
+        if not waits_for_join(self._head):
+            return ""
+        branches = branches_at(self._instance, self._head)
+        return f"{branches.fork.size - len(branches.open)} of {branches.fork.size} done"
 
     def _kin(self) -> Mapping[str, Any]:
         parent, tree, left = kin(self._instance, self._head, self._rows)
