@@ -90,7 +90,7 @@ def step(
     node = instance.store.put(STEPNODE, put.payload())
     merge = (instance.threads.commit_of(made),) if made else ()
     instance.threads.append(
-        head, node, {each.hash for each in history.steps}, (merge,) if merge else (), "native"
+        head, node, {each.hash for each in history.steps}, merge, "native"
     )
     return node
 
