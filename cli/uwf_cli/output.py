@@ -108,8 +108,9 @@ def who_waits(value: Mapping[str, Any]) -> str:
 
 
 def branches_text(counts: Mapping[str, int]) -> str:
-    """Return how the branches of a thread stand: `3 of 8 have ended, 1 failed; 2 running, 3 idle`."""
-    ended = {status: counts[status] for status in ("completed", "failed", "killed") if status in counts}
+    """Return how the branches of a thread stand: `3 of 8 have ended, 1 killed; 1 failed, 2 running, 2 idle`. One that
+    failed may be tried again."""
+    ended = {status: counts[status] for status in ("completed", "killed") if status in counts}
     bad = [f"{number} {status}" for status, number in ended.items() if status != "completed"]
     begin = ", ".join([f"{sum(ended.values())} of {sum(counts.values())} have ended", *bad])
     left = [f"{number} {status}" for status, number in counts.items() if status not in ended]

@@ -9,6 +9,8 @@ from uwf_git.base.text import one_line
 from uwf_git.config.secrets import removal_note
 from uwf_git.engine.budget import COST, UNTOLD_HINT, waiting
 from uwf_git.engine.status import COMPLETED, FAILED, KILLED, NO_QUESTION, WAITING
+from uwf_git.format.types import JOIN
+from uwf_git.store.threads import fork_hint
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
@@ -73,10 +75,11 @@ def raise_if_ended_badly(outcome: Outcome) -> None:
     round."""
     archive = outcome.position.head.archive
     if outcome.status == FAILED and archive is not None:
-        last = outcome.position.head.row.number
+        head = outcome.position.head
+        again = f"repeat its last step in a fork: uwf thread fork {outcome.thread} --at {max(0, head.row.number - 1)}"
         raise WorkflowFailed(
             f"thread {outcome.thread} has failed{f': {archive.reason}' if archive.reason else ''}",
-            f"repeat its last step in a fork: uwf thread fork {outcome.thread} --at {max(0, last - 1)}",
+            fork_hint(head) if head.row.role == JOIN else again,
         )
     if outcome.status == KILLED and archive is not None:
         name = outcome.position.history.workflow.name

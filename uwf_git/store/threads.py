@@ -22,7 +22,7 @@ from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.format.fan_out import Branch, branch_id, branch_index
 from uwf_git.format.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id, time_of
 from uwf_git.format.kinds import SUBWORKFLOW, StepContext, parse_start, parse_step, parse_workflow, title_of
-from uwf_git.format.types import BRANCH_START, END, JOIN, USER, start_node
+from uwf_git.format.types import BRANCH_START, END, FORK, JOIN, USER, start_node
 from uwf_git.git.objects import Person, Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
@@ -715,6 +715,10 @@ def call_of(store: Store, start: Hash) -> Branch | None:
 def fork_hint(head: Head) -> str:
     """Return the hint for a finished thread whose workflow defines no `resume` edge."""
     hint = f"go on from it with: uwf thread fork {head.thread}"
+    if head.archive and head.row.role in (FORK, JOIN) and head.archive.status != "completed":
+        # Its branches have ended with it, and another fork of them would join the same.
+        before = head.row.number - (2 if head.row.role == JOIN else 1)
+        return f"begin its branches anew with: uwf thread fork {head.thread} --at {before}"
     if head.archive and head.archive.status != "killed":  # at its very end it has nowhere to go
         if head.row.role == END:
             hint += f" --at {head.row.number - 1}"

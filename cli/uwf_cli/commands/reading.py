@@ -113,7 +113,8 @@ def _branches(branches: Any) -> list[tuple[str, str]]:
     left = [each for each in branches["each"] if each["status"] != "completed"]
     left.sort(key=lambda each: _URGENCY.get(each["status"], len(_URGENCY)))
     lines = [
-        f"- {each['thread']}  {terminal.status(each['status'])}  {each['item']}" for each in left[:_LISTED]
+        f"- {each['thread']}  {terminal.status(each['status'])}  branch {each['index']}: {each['item']}"
+        for each in left[:_LISTED]
     ]
     if len(left) > _LISTED:
         lines.append(f"- and {len(left) - _LISTED} more")

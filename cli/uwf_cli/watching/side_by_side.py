@@ -18,9 +18,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 from uwf_cli import terminal
 from uwf_cli.invocation import itself
-from uwf_git.base.errors import Waiting
+from uwf_git.base.errors import UwfError, Waiting
 from uwf_git.base.lifetime import deferred
 from uwf_git.engine.pause import is_paused
+from uwf_git.format.fan_out import JOINED_WITHOUT
 from uwf_git.sandbox.child import spawn
 
 if TYPE_CHECKING:
@@ -169,6 +170,8 @@ class SideBySide:
     def _pass_on(self, thread: ThreadId, line: str, is_error: bool) -> None:
         if is_error and self._stopping:
             return  # each says that it was interrupted, which we say once
+        if is_error and self._siblings and self._is_left(thread):
+            return  # it was not needed any more, as the join says
         with self._lines.hidden() if self._lines else nullcontext():
             if is_error:
                 sys.stderr.write(f"{self._label(thread)}{line}\n" if self._text else f"{_of(thread, line)}\n")
@@ -177,6 +180,12 @@ class SideBySide:
                 self._invocation.emit(json.loads(line), compact=True)
             else:
                 self._invocation.write(f"{self._label(thread)}{line}" if self._text else line)
+
+    def _is_left(self, thread: ThreadId) -> bool:
+        with contextlib.suppress(UwfError):
+            archive = self._invocation.instance.threads.head(thread).archive
+            return archive is not None and archive.reason == JOINED_WITHOUT
+        return False
 
     def _label(self, thread: ThreadId) -> str:
         return f"{terminal.style(thread[-self._size :], 'cyan')}  "
