@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from workflows import start_thread
 
 from uwf_git.api.control import answer
 from uwf_git.api.run import Options, run
-from uwf_git.base.errors import Waiting
+from uwf_git.base.errors import Invalid, UwfError, Waiting, WorkspaceFailed
 from uwf_git.engine.fan_out import branches_at
 from uwf_git.engine.kit.agent import Agent
 from uwf_git.engine.kit.context import Context, Reply
@@ -31,6 +32,7 @@ from uwf_git.verify.code import check_code
 from uwf_git.verify.whole import local_refs, verify_refs
 from uwf_git.workspaces.choice import assign, reassign
 from uwf_git.workspaces.merging import merging
+from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.options import parse_option
 from uwf_git.workspaces.project import Project
 from uwf_git.workspaces.step_workspace import code_left
@@ -243,6 +245,10 @@ def test_a_person_is_asked_about_a_conflict_and_merges_by_hand(instance: Instanc
     folder = instance.location.root / "workspaces" / thread
     git("-C", folder, "merge", "-q", "-s", "ours", "-m", "by hand", conflict.commit)
     (folder / "by-hand.txt").write_text("mine\n")
+    with pytest.raises(WorkspaceFailed, match=f"worktree {folder} has uncommitted changes"):
+        answer(instance, thread, "merged")
+    git("-C", folder, "add", "by-hand.txt")
+    git("-C", folder, "commit", "-q", "-m", "mine")
 
     def review(ctx: Context) -> None:
         assert (ctx.cwd / "by-hand.txt").exists() and ctx.instruction == "3 branches"
@@ -252,6 +258,91 @@ def test_a_person_is_asked_about_a_conflict_and_merges_by_hand(instance: Instanc
     parents = git("-C", project, "log", "--format=%P", f"uwf/work/{thread}")
     assert conflict.commit in parents
     check_all(instance, project)
+
+
+def all_colliding(folder: Path, _index: int) -> None:
+    replaced(folder, "b.txt", 5, f"by {folder.name}")
+
+
+def refusal(instance: Instance, thread: ThreadId, text: str) -> tuple[str, str]:
+    with pytest.raises(UwfError) as refused:
+        answer(instance, thread, text)
+    return refused.value.message, refused.value.hint
+
+
+def test_an_answer_to_a_conflict_is_refused_until_all_is_merged_and_may_leave_branches_out_by_name(
+    instance: Instance, project: Path
+) -> None:
+    thread = begun(instance, project)
+    agent = playing(all_colliding)
+    assert ran(instance, thread, agent) == "waiting"
+    _, one, other = joined(instance, thread)
+    assert one.conflict is not None and other.conflict is not None
+    folder = instance.location.root / "workspaces" / thread
+    names = [
+        f"branch {index} ({each.thread}, commit {each.conflict.commit[:12]})"
+        for index, each in ((1, one), (2, other))
+        if each.conflict
+    ]
+    assert "none of the options" in refusal(instance, thread, "done")[0]
+    git("-C", project, "worktree", "remove", folder)  # as one does that makes room
+    message, hint = refusal(instance, thread, "merged")
+    assert message == f"not merged in {folder}: {', '.join(names)}"
+    assert hint.startswith(f"git -C {folder} merge {one.conflict.commit}, and commit that; ")
+    assert hint.endswith(f"uwf thread answer {thread} -m 'leave out'")
+    assert subprocess.run(["git", "-C", folder, "merge", "-q", one.conflict.commit]).returncode == 1
+    for text in ("merged", "leave out"):
+        assert refusal(instance, thread, text)[0] == f"worktree {folder} is in the middle of a merge"
+    git("-C", folder, "checkout", "-q", "--ours", "b.txt")
+    git("-C", folder, "commit", "-q", "-a", "-m", "by hand")
+    with pytest.raises(Invalid, match=r"not merged in \S+: branch 2 \(\S+ commit \w+\)$"):
+        answer(instance, thread, "it is all merged", other=True)
+    answer(instance, thread, "Leave out")
+    steps = instance.threads.history(instance.threads.head(thread)).steps
+    assert steps[-1].output == {"answer": f"leave out: {names[1]}"}
+    assert ran(instance, thread, agent) == "completed"
+    code = code_of(instance, thread, "reviewer")
+    assert code is not None
+    merged = git("-C", project, "rev-list", code.commit).split()
+    assert one.conflict.commit in merged and other.conflict.commit not in merged
+
+
+def test_where_the_code_is_not_a_conflict_can_only_be_left_out(instance: Instance, project: Path) -> None:
+    thread = begun(instance, project)
+    assert ran(instance, thread, playing(colliding)) == "waiting"
+    project.rename(project.with_name("away"))
+    for _ in range(2):
+        message, hint = refusal(instance, thread, "merged")
+        assert message.startswith(f"thread {thread} works on code that is not here: ")
+        assert hint.startswith("answer where that is, or go on without that: ")
+        Notes(instance.store.repository.private).path(thread).unlink(missing_ok=True)
+    answer(instance, thread, "leave out")
+    steps = instance.threads.history(instance.threads.head(thread)).steps
+    assert steps[-1].output["answer"].startswith("leave out: branch 2 (")
+
+
+def test_what_a_role_does_not_merge_is_a_warning_and_a_note_of_its_step(
+    instance: Instance, project: Path
+) -> None:
+    warnings: list[str] = []
+    instance.warn = warnings.append
+    thread = begun(instance, project, MERGES)
+    assert ran(instance, thread, playing(colliding)) == "completed"
+    left = joined(instance, thread)[2]
+    assert left.conflict is not None
+    note = f"left out, since not merged: branch 2 ({left.thread}, commit {left.conflict.commit[:12]})"
+    assert f"thread {thread}: role merger {note}" in warnings
+    steps = instance.threads.history(instance.threads.head(thread)).steps
+    notes = {step.role: detail.notes for step in steps if (detail := instance.store.detail(step.detail))}
+    assert note in notes["merger"] and notes["reviewer"] == ()
+
+
+def test_a_conflict_that_fails_the_thread_names_all_branches(instance: Instance, project: Path) -> None:
+    thread = begun(instance, project, FAILS)
+    assert ran(instance, thread, playing(all_colliding)) == "failed"
+    archive = instance.threads.head(thread).archive
+    assert archive is not None and archive.reason.startswith("branch 1 (")
+    assert archive.reason.endswith(f"; so does branch 2 ({joined(instance, thread)[2].thread})")
 
 
 def test_the_code_of_a_branch_that_failed_is_not_merged(instance: Instance, project: Path) -> None:

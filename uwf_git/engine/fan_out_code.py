@@ -6,19 +6,23 @@ its own, and with the times of what it merges. One that lacks the code leaves th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from uwf_git.base.errors import NotFound, RemoteFailed, UwfError, Waiting, WorkspaceFailed
-from uwf_git.format.fan_out import COMPLETED, JoinedBranch
+from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, UwfError, Waiting, WorkspaceFailed
+from uwf_git.format.fan_out import COMPLETED, JoinedBranch, parse_join
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import Revision
+from uwf_git.format.kinds import Revision, asks_human
 from uwf_git.format.types import USER
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
+from uwf_git.workflow.fan_out import LEAVE_OUT, MERGED, join_resolved
 from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.options import FOLDER, WORKTREE
+
+_NAMED = 10  # branches that a message names
 
 if TYPE_CHECKING:
     from uwf_git.workspaces.project import Project
@@ -144,3 +148,96 @@ def advance(instance: Instance, at: Position) -> None:
             work.advance(detail.code.base, detail.code.commit)
     except (UwfError, OSError) as error:
         instance.warn(f"the worktree of thread {at.head.thread} is left as it is: {error}")
+
+
+def settled(instance: Instance, at: Position, text: str) -> str:
+    """Return the answer to the join at `at`, which asks about code that conflicts. One that leaves branches out names
+    them. Raises Invalid for another while the worktree's commit lacks code of the join or of a branch; WorkspaceFailed
+    for uncommitted changes and unfinished merges there, and NotFound if the code is not here."""
+    thread, step = at.head.thread, at.history.steps[-1]
+    named = dict(_conflicting(step.output))
+    work = None
+    if is_left_out(text):
+        with suppress(NotFound):  # one may do without the code
+            work = _worktree_here(instance, at)
+        if work is None or not work.exists:
+            return leaving_out(step.output)
+        left = set(work.unmerged(named))
+        return _leaving_out([name for commit, name in named.items() if commit in left])
+    otherwise = f"or go on without that: uwf thread answer {thread} -m '{LEAVE_OUT}'"
+    try:
+        work = _worktree_here(instance, at)
+    except NotFound as error:
+        error.hint = f"answer where that is, {otherwise}"
+        raise
+    if work is None:
+        raise Invalid(f"thread {thread} has no worktree here in which code may be merged", otherwise)
+    detail = instance.store.detail(step.detail)
+    if detail is not None and detail.code is not None:
+        named = {detail.code.commit: "the other branches", **named}
+    if not (missing := work.unmerged(named)):
+        return text
+    project, remote = work.project, work.remote
+    owners = {each.conflict.commit: each.thread for each in parse_join(step.output) if each.conflict}
+    for commit in missing:
+        if remote and commit in owners and not project.commit(commit):
+            with suppress(RemoteFailed):
+                project.fetch_commit(remote, owners[commit], commit)
+    folder = work.top
+    raise Invalid(
+        f"not merged in {folder}: {_listed(named[each] for each in missing)}",
+        f"git -C {folder} merge {missing[0]}, and commit that; {otherwise}",
+    )
+
+
+def _worktree_here(instance: Instance, at: Position) -> StepWorkspace | None:
+    """As `_worktree`. Raises NotFound if the project of the worktree is not here."""
+    try:
+        work = _worktree(instance, at)
+        gone = None if work is None or work.project.common.is_dir() else work.project.common
+    except OSError as error:  # no git runs in a folder that is gone
+        work, gone = None, error.filename
+    if gone is not None:
+        raise NotFound(f"thread {at.head.thread} works on code that is not here: {gone} is gone")
+    return work
+
+
+def is_left_out(text: str) -> bool:
+    """Return whether an answer to a join leaves out what is not merged."""
+    return text.strip().casefold() == LEAVE_OUT
+
+
+def leaving_out(output: Any) -> str:
+    """Return the answer that leaves out all code which conflicts at a join."""
+    return _leaving_out([name for _, name in _conflicting(output)])
+
+
+def left_out(
+    instance: Instance, at: Position, role: str, output: Any, work: StepWorkspace, commit: str
+) -> str:
+    """Return a note on the branches whose code a role was to merge after the join before `at`, and that is not in the
+    commit it left, "" if none. Its questions leave nothing out yet."""
+    joined = () if asks_human(output) else join_resolved(at.history.steps, role)
+    if not joined:
+        return ""
+    found = [
+        name for each, name in _conflicting(joined[-1].output) if not work.project.is_ancestor(each, commit)
+    ]
+    return f"left out, since not merged: {_listed(found)}" if found else ""
+
+
+def _conflicting(output: Any) -> Iterator[tuple[str, str]]:
+    """Yield the commit and name of each branch of a join whose code conflicts."""
+    for index, each in enumerate(parse_join(output)):
+        if each.conflict is not None:
+            yield each.conflict.commit, f"branch {index} ({each.thread}, commit {each.conflict.commit[:12]})"
+
+
+def _leaving_out(names: Sequence[str]) -> str:
+    return f"{LEAVE_OUT}: {_listed(names)}" if names else MERGED
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"

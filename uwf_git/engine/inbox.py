@@ -10,6 +10,7 @@ from uwf_git.base.errors import Invalid, Usage, UwfError, Waiting
 from uwf_git.engine.budget import Budgets, pending, waiting
 from uwf_git.engine.conversation import CHOSEN, in_conversation, is_conversation
 from uwf_git.engine.fan_out import parents_of
+from uwf_git.engine.fan_out_code import is_left_out, leaving_out, settled
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import human_turn, moved_on
 from uwf_git.engine.kit.form import FormField
@@ -25,10 +26,11 @@ from uwf_git.engine.status import (
 )
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
 from uwf_git.format.kinds import INTERRUPTED, SUBWORKFLOW, Detail, Step
-from uwf_git.format.types import ANSWER, APPROVAL, FORK, PERSON, REMARK, STEPNODE, USER
+from uwf_git.format.types import ANSWER, APPROVAL, FORK, JOIN, PERSON, REMARK, STEPNODE, USER
 from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import fork_hint
+from uwf_git.workflow.fan_out import LEAVE_OUT
 
 if TYPE_CHECKING:
     from uwf_git.engine.approving import Standing
@@ -178,6 +180,8 @@ def answer(
         found = outlook(instance, *at)
         if not other and found.options:
             text = chosen(thread, found.options, text)
+        if head.row.role == JOIN:
+            text = settled(instance, at, text)
         outcome = _say(instance, at, text, asked=None if passed_on or at_rest(instance, head) else found)
     return _describe(instance, outcome)
 
@@ -216,6 +220,13 @@ def continue_finished(instance: Instance, thread: ThreadId, text: str) -> Outcom
             f"thread {thread} is {end.archive.status}, and needs a text to continue",
             f"uwf thread resume {thread} -m TEXT",
         )
+    if end.row.role == JOIN and end.row.asks:
+        if not is_left_out(text):
+            raise Invalid(
+                f"thread {thread} ended before the code of its branches was merged, and goes on only without it",
+                f"uwf thread resume {thread} -m '{LEAVE_OUT}'; or to merge it, {fork_hint(end)}",
+            )
+        text = leaving_out(history.steps[-1].output)
     made = new_thread_id()
     at = Position(end._replace(thread=made, archive=None), history._replace(thread=made))
     outcome = _say(instance, at, text, begins=True)

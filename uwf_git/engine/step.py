@@ -771,6 +771,7 @@ class _Run:
         order, store = self._order, self._instance.store
         if order is None or not order.base or (work := self._workspace or self._workspace_at()) is None:
             return node, step
+        from uwf_git.engine.fan_out_code import left_out
         from uwf_git.store.pages import verdict
         from uwf_git.workspaces.step_workspace import Maker
 
@@ -778,10 +779,15 @@ class _Run:
         persona = self._at.history.speaker(step.role) if step.role != END else None
         code = work.record(order.base, Maker(step.role, step.agent, persona, said))
         detail = store.detail(step.detail)
-        if code is None or detail is None:
+        if code is None:
+            return node, step
+        output = store.get(step.output).payload
+        if note := left_out(self._instance, self._at, step.role, output, work, code.commit):
+            self._instance.warn(f"thread {self._thread}: role {step.role} {note}")
+        if detail is None:
             return node, step
         with store.registering():
-            told = detail._replace(code=code)
+            told = detail._replace(code=code, notes=(*detail.notes, note) if note else detail.notes)
             step = step._replace(detail=store.draft(told.type, told.payload()))
             return store.draft(STEPNODE, step.payload()), step
 

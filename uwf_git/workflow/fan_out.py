@@ -28,16 +28,20 @@ from uwf_git.format.fan_out import (
     REFUSE,
     Fork,
     JoinedBranch,
+    parse_fork,
+    parse_join,
 )
-from uwf_git.format.kinds import StepContext, Workflow
-from uwf_git.format.types import FORK, JOIN
+from uwf_git.format.kinds import StepContext, Workflow, asks_human
+from uwf_git.format.types import FORK, JOIN, USER
 from uwf_git.workflow.expression import check_expression, evaluate
 
 MOST_BYTES = 1 << 20  # of the items of one fan-out, as JSON: forges refuse or hide large blobs
-_NAMED = 10  # paths
+_NAMED = 10  # paths, or branches
 _LAST = "$last := function(){ $$.steps[-1].output }"
 _UNCALLED = re.compile(r"\$last\b(?!\s*\()")
 _ENDED = COMPLETED, FAILED, KILLED
+MERGED, LEAVE_OUT = "merged", "leave out"
+"""The answers to the question of a join."""
 
 
 def items_expression(text: str) -> str:
@@ -126,7 +130,7 @@ def judge_join(fork: Fork, branches: Sequence[JoinedBranch]) -> Pending | Joinab
     reasons = {index: each.reason for index, each in enumerate(branches)}
     found = judge(fork, [each.status for each in branches], reasons)
     if fork.on_conflict == REFUSE and found == Joinable() and (said := _conflicts(branches)):
-        return Joinable(said[0])
+        return Joinable(f"{said[0]}{_also(branches)}")
     return found
 
 
@@ -143,7 +147,10 @@ def join_question(fork: Fork, branches: Sequence[JoinedBranch]) -> str:
     if not asks or judge_join(fork, branches) != Joinable():
         return ""
     said = "\n".join(_conflicts(branches))
-    return f"{said}\nMerge it in the worktree of this thread and commit that, then answer."
+    return (
+        f"{said}\nMerge it in the worktree of this thread and commit that, then answer: {MERGED}."
+        f" To go on without what is not merged there, answer: {LEAVE_OUT}."
+    )
 
 
 def conflict_task(branches: Sequence[JoinedBranch]) -> str:
@@ -154,6 +161,7 @@ def conflict_task(branches: Sequence[JoinedBranch]) -> str:
         if each.text:
             parts.append(fenced(each.text.rstrip("\n")))
     parts.append("Resolve each conflict so that the intent of both sides is kept, and finish each merge.")
+    parts.append("What is not merged with git is left out.")
     return "\n\n".join(parts)
 
 
@@ -171,6 +179,35 @@ def _conflicts(branches: Sequence[JoinedBranch]) -> list[str]:
                 f" git merge {each.conflict.commit}"
             )
     return found
+
+
+def _also(branches: Sequence[JoinedBranch]) -> str:
+    """Return words on the branches whose code conflicts, without the first."""
+    others = [
+        f"branch {index} ({each.thread})" for index, each in enumerate(branches) if each.conflict is not None
+    ][1:]
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    return f"; so does {', '.join(others[:_NAMED])}{more}" if others else ""
+
+
+def join_resolved(steps: Sequence[StepContext], role: str) -> Sequence[StepContext]:
+    """Return the steps up to the join whose conflicts a step of `role` after these resolves, or its question and its
+    answers before; none if it resolves none."""
+    at = len(steps) - 1
+    while at >= 0 and (
+        steps[at].remark is not None
+        or steps[at].role == USER
+        or (steps[at].role == role and asks_human(steps[at].output))
+    ):
+        at -= 1
+    if at < 0 or steps[at].role != JOIN:
+        return ()
+    joined = steps[: at + 1]
+    if role == USER:
+        return joined if asks_human(steps[at].output) else ()
+    fork = fork_before(joined)
+    is_resolver = fork is not None and resolver(parse_fork(fork.output), parse_join(steps[at].output)) == role
+    return joined if is_resolver else ()
 
 
 def fork_before(steps: Sequence[StepContext]) -> StepContext | None:

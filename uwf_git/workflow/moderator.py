@@ -115,7 +115,7 @@ def decide(
         if last.role == JOIN and (found := _at_join(workflow, steps)) is not None:
             return found
         if asks_human(last.output):
-            return _question(last.role, last.output)
+            return _question(last.role, last.output) if last.role != JOIN else _of_join(last.output)
     branch = start.branch
     if branch is not None and branch.role:
         if not steps:
@@ -164,27 +164,13 @@ def _at_join(workflow: Workflow, steps: Sequence[StepContext]) -> Next | Workflo
 def _resolved(workflow: Workflow, steps: Sequence[StepContext]) -> Sequence[StepContext] | None:
     """Return the steps up to the join whose conflicts the last step, by a person or a role, has resolved; None if it
     has not."""
-    from uwf_git.workflow.fan_out import fork_before, resolver
+    from uwf_git.workflow.fan_out import join_resolved
 
     role = steps[-1].role
     resolvers = {edge.fan_out.on_conflict for edge in workflow.edges if edge.fan_out is not None}
     if not resolvers or (role != USER and (role not in resolvers or asks_human(steps[-1].output))):
         return None
-    at = len(steps) - 2
-    while at >= 0 and (
-        steps[at].remark is not None
-        or steps[at].role == USER
-        or (steps[at].role == role and asks_human(steps[at].output))
-    ):
-        at -= 1
-    if at < 0 or steps[at].role != JOIN:
-        return None
-    joined = steps[: at + 1]
-    if role == USER:
-        return joined if asks_human(steps[at].output) else None
-    fork = fork_before(joined)
-    is_resolver = fork is not None and resolver(parse_fork(fork.output), parse_join(steps[at].output)) == role
-    return joined if is_resolver else None
+    return join_resolved(steps[:-1], role) or None
 
 
 def _of_bundle(code: Code, start: Start, steps: Sequence[StepContext]) -> Decision:
@@ -461,6 +447,12 @@ def _question(role: str, output: Mapping[str, Any]) -> AwaitingAnswer:
         tuple(str(option) for option in options) if isinstance(options, list) else (),
         said[1] if len(said) > 1 else "",
     )
+
+
+def _of_join(output: Mapping[str, Any]) -> AwaitingAnswer:
+    from uwf_git.workflow.fan_out import LEAVE_OUT, MERGED
+
+    return _question(JOIN, output)._replace(options=(MERGED, LEAVE_OUT))
 
 
 def _rendered(

@@ -11,7 +11,7 @@ A worktree stands at the code of the thread's last step. Where it doesn't, the d
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -99,7 +99,34 @@ class StepWorkspace:
             return
         project.keep(self._thread, commit)
 
+    def unmerged(self, commits: Iterable[str]) -> list[str]:
+        """Return those commits that are not in the worktree's, which is made if it is not here. Raises
+        WorkspaceFailed for uncommitted changes and unfinished merges, NotFound if the code is not here."""
+        if not self._tree.exists:
+            self.prepare(None, lambda: False)
+        self._check_committed()
+        head = self._tree.head()
+        return [each for each in commits if not self._project.is_ancestor(each, head)]
+
+    def _check_committed(self) -> None:
+        tree = self._tree
+        if what := tree.operation():
+            raise WorkspaceFailed(
+                f"worktree {tree.folder} is in the middle of a {what}",
+                "finish or abort it there, then answer again",
+            )
+        if tree.tree() != tree.tree_of(tree.head()):
+            raise WorkspaceFailed(
+                f"worktree {tree.folder} has uncommitted changes",
+                "commit or discard them there, then answer again",
+            )
+
     # Before the agent
+
+    @property
+    def top(self) -> Path:
+        """The worktree's own folder."""
+        return self._tree.folder
 
     @property
     def exists(self) -> bool:

@@ -26,6 +26,7 @@ from uwf_git.base.errors import (
     Usage,
     UwfError,
     Waiting,
+    WorkspaceFailed,
 )
 from uwf_git.engine.branch_states import waits_for_join
 from uwf_git.engine.human_turn import human_turn
@@ -227,7 +228,10 @@ def _answered(ctx: Context) -> ThreadId | None:
     is_seen = ctx.store.get(head.node).timestamp <= ctx.store.get(steps[-2].hash).timestamp
     if head.archive is None and is_seen and head.row.asks:
         text = ctx.instruction or ""
-        answer(ctx.instance, head.thread, text, other=True, passed_on=True)  # it was chosen, or not, here
+        try:  # whether it is an option was seen to here
+            answer(ctx.instance, head.thread, text, other=True, passed_on=True)
+        except (Invalid, NotFound, WorkspaceFailed) as error:  # code of its branches is not merged
+            raise _broken(ctx, head.thread, error.message, error.hint) from None
     elif (
         head.archive is None
         and is_seen
