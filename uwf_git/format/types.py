@@ -64,6 +64,11 @@ def role_name(role: str) -> str:
     return {END: "result", BUNDLE: "the bundle"}.get(role, role)
 
 
+def called(role: str) -> str:
+    """Return a role for messages: `role writer`; what code asks of an agent has none."""
+    return "the call" if role == BUNDLE else f"role {role}"
+
+
 def next_name(role: str) -> str:
     return "the bundle decides" if role == BUNDLE else role
 
