@@ -192,9 +192,23 @@ def test_an_unknown_option_of_agent_is_named_by_put_and_in_the_log(uwf: Uwf, ask
     assert any("no option shema" in note for note in notes)
 
 
+def test_a_person_alone_is_waited_for_and_may_answer_any_json(uwf: Uwf, asked: Asked) -> None:
+    thread = started(
+        uwf, 'return agent("Which?", { agentType: "person", schema: { type: "array", minItems: 1 } });'
+    )
+    hint = uwf("thread", "run", thread, check=5).error["hint"]
+    assert "-m JSON" in hint and uwf("thread", "show", thread).json["status"] == "waiting"
+    call = hint.split()[3]
+    uwf("thread", "answer", call, "-m", "[]", check=2)
+    uwf("thread", "answer", call, "-m", "[1, 2]")
+    assert uwf("thread", "show", thread).json["status"] == "idle"
+    assert result(uwf, thread) == [1, 2]
+
+
 def test_args_that_are_no_list_are_named_where_a_list_is_wanted(uwf: Uwf, asked: Asked) -> None:
     body = "return await pipeline(args, (x) => x);"
     assert "args is the prompt" in uwf("thread", "step", started(uwf, body, "x"), check=6).error["message"]
+    assert "prompt is not JSON" in uwf("thread", "start", "script", "-p", '["a", "b"').err
 
 
 def test_agent_types_and_models_are_mapped_by_the_configuration(uwf: Uwf, asked: Asked, root: Path) -> None:
@@ -228,9 +242,13 @@ return { one, person };
     assert asked() == ["after", "one"]
     assert uwf("thread", "show", thread).json["status"] == "waiting"
     call = error["hint"].split()[3]
-    uwf("thread", "answer", call, "-m", "maybe")
-    assert "did not fit" in uwf("thread", "run", thread, check=5).error["message"]
-    uwf("thread", "answer", call, "-m", '{"fine": true}')
+    shown = uwf("thread", "show", thread).json
+    assert shown["question"] == f"call {call}: Is it fine?" and shown["command"] in error["hint"]
+    field = {"name": "fine", "kind": "choice", "required": True, "choices": ["yes", "no"]}
+    assert uwf("inbox").json[0]["fields"] == uwf("thread", "show", call).json["fields"] == [field]
+    for unfit, said in (("maybe", "none of yes, no"), ('{"fine": 3}', "not of type"), ("{", "JSON")):
+        assert said in uwf("thread", "answer", call, "-m", unfit, check=2).error["message"]
+    uwf("thread", "answer", call, "-f", "fine=yes")
     assert result(uwf, thread)["person"] == {"fine": True}
     assert asked() == ["after", "one"]
     uwf("verify", "--strict")
