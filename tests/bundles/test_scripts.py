@@ -244,6 +244,7 @@ return { one, person };
     call = error["hint"].split()[3]
     shown = uwf("thread", "show", thread).json
     assert shown["question"] == f"call {call}: Is it fine?" and shown["command"] in error["hint"]
+    assert shown["options"] == ["yes", "no"]
     field = {"name": "fine", "kind": "choice", "required": True, "choices": ["yes", "no"]}
     assert uwf("inbox").json[0]["fields"] == uwf("thread", "show", call).json["fields"] == [field]
     for unfit, said in (("maybe", "none of yes, no"), ('{"fine": 3}', "not of type"), ("{", "JSON")):

@@ -14,7 +14,7 @@ from uwf_git.engine.conversation import CHOSEN, in_conversation, is_conversation
 from uwf_git.engine.fan_out import parents_of
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import human_turn, moved_on
-from uwf_git.engine.kit.form import FormField
+from uwf_git.engine.kit.form import FormField, options_of
 from uwf_git.engine.pause import paused_threads
 from uwf_git.engine.status import (
     Outlook,
@@ -112,15 +112,15 @@ def _of(instance: Instance, head: Head, budgets: Budgets, people: HumanRoles) ->
     if row.asks:
         if at_rest(instance, head):
             return None
-        asked = outlook(instance, head)
+        asked, fields = outlook(instance, head), fields_wanted(instance, head)
         return waits._replace(
             kind=QUESTION,
             role=asked.asks or "",
             question=asked.question or wordless(instance, head),
-            options=asked.options,
+            options=asked.options or options_of(fields),
             reason=asked.reason or "",
             command=command_of(instance, head),
-            fields=fields_wanted(instance, head),
+            fields=fields,
         )
     if budgets.sources(head) and (standing := used_up(instance, head, budgets)):
         raising = waiting(head.thread, standing)
