@@ -182,7 +182,7 @@ class _Conversation(Conversation):
         if argv := self._options.roles.get(role) or self._options.command:
             return argv
         raise Usage(
-            f"uwf-exec has no command for role {role!r}",
+            f"uwf-exec has no command for {called(role)}",
             'in config.yaml, agents.<name>.args: ["--", "make", "test"], or ["--role", "tests=make test"]',
         )
 

@@ -218,7 +218,7 @@ def _open(
         config = AgentConfig("", "", (), None)
     else:
         config = _agent_of(instance, at.history, asks)
-        refuse_to_make_up(instance, at, role.name, config)
+        refuse_to_make_up(instance, at, asks.plays or role.name, config)
     performer = embedded(config.command)
     args = config.args if performer else ()
     teller = performer or Agent(Path(config.command).name, lambda ctx: _OfCommand(ctx, config))
