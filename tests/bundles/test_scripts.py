@@ -118,6 +118,7 @@ def test_what_breaks_the_contract_is_named_with_its_line_before_anything_runs(uw
         ("for (let i = 0; ; i += 1) await pipeline([], () => 1), await fail(i);", "fail is not defined"),
         ("await workflow('nobody');", "nobody"),
         ("return process.env;", "process is not defined"),
+        ("await pipeline('[1', (x) => x);", "takes a list, not string"),
         ("await new Promise(() => {});", "waits for something that never comes"),
     ],
 )
@@ -160,7 +161,54 @@ def test_data_that_break_their_schema_to_the_end_are_an_exception(uwf: Uwf, aske
 const schema = { type: "object", properties: { never: { type: "integer" } }, required: ["never"] };
 return await agent("one", { schema }).catch((error) => ({ caught: error.message }));
 """
-    assert "output of role" in result(uwf, started(uwf, body))["caught"]
+    assert "output of the call" in result(uwf, started(uwf, body))["caught"]
+
+
+@pytest.mark.parametrize("agent", ["scripted", "person", "uwf-rehearse"])
+def test_a_schema_that_is_none_is_an_exception_before_anybody_is_asked(
+    uwf: Uwf, asked: Asked, agent: str
+) -> None:
+    body = 'return await agent("one", { schema: { type: "objekt" } }).catch((error) => error.message);'
+    thread = started(uwf, body)
+    uwf("thread", "run", thread, "--agent", agent)
+    said = uwf("thread", "steps", thread).json[-1]["output"]
+    assert "agent(): schema is not a JSON Schema: /type: 'objekt' is not one of" in said
+    assert asked() == [] and len(uwf("thread", "list", "--all").json) == 1
+
+
+def test_an_unknown_option_of_agent_is_named_by_put_and_in_the_log(uwf: Uwf, asked: Asked) -> None:
+    text = META + 'const also = 1;\nreturn !!(await agent("one", { shema: {}, also, label: "x" }));\n'
+    put = uwf("workflow", "put", write("script.js", text)).json
+    assert next((each["line"], each["code"], each["hint"]) for each in put["warnings"]) == (
+        3,
+        "unknown-option",
+        'did you mean "schema"?',
+    )
+    assert "'also'" in put["warnings"][1]["message"]
+    thread = uwf("thread", "start", "script", "-p", "null").json["thread"]
+    assert result(uwf, thread) is True
+    step = uwf("thread", "steps", thread).json[0]["step"]
+    notes = uwf("thread", "step-details", step, "--format", "json").json["detail"]["value"]["notes"]
+    assert any("no option shema" in note for note in notes)
+
+
+def test_a_person_alone_is_waited_for_and_may_answer_any_json(uwf: Uwf, asked: Asked) -> None:
+    thread = started(
+        uwf, 'return agent("Which?", { agentType: "person", schema: { type: "array", minItems: 1 } });'
+    )
+    hint = uwf("thread", "run", thread, check=5).error["hint"]
+    assert "-m JSON" in hint and uwf("thread", "show", thread).json["status"] == "waiting"
+    call = hint.split()[3]
+    uwf("thread", "answer", call, "-m", "[]", check=2)
+    uwf("thread", "answer", call, "-m", "[1, 2]")
+    assert uwf("thread", "show", thread).json["status"] == "idle"
+    assert result(uwf, thread) == [1, 2]
+
+
+def test_args_that_are_no_list_are_named_where_a_list_is_wanted(uwf: Uwf, asked: Asked) -> None:
+    body = "return await pipeline(args, (x) => x);"
+    assert "args is the prompt" in uwf("thread", "step", started(uwf, body, "x"), check=6).error["message"]
+    assert "prompt is not JSON" in uwf("thread", "start", "script", "-p", '["a", "b"').err
 
 
 def test_agent_types_and_models_are_mapped_by_the_configuration(uwf: Uwf, asked: Asked, root: Path) -> None:
@@ -194,9 +242,14 @@ return { one, person };
     assert asked() == ["after", "one"]
     assert uwf("thread", "show", thread).json["status"] == "waiting"
     call = error["hint"].split()[3]
-    uwf("thread", "answer", call, "-m", "maybe")
-    assert "did not fit" in uwf("thread", "run", thread, check=5).error["message"]
-    uwf("thread", "answer", call, "-m", '{"fine": true}')
+    shown = uwf("thread", "show", thread).json
+    assert shown["question"] == f"call {call}: Is it fine?" and shown["command"] in error["hint"]
+    assert shown["options"] == ["yes", "no"]
+    field = {"name": "fine", "kind": "choice", "required": True, "choices": ["yes", "no"]}
+    assert uwf("inbox").json[0]["fields"] == uwf("thread", "show", call).json["fields"] == [field]
+    for unfit, said in (("maybe", "none of yes, no"), ('{"fine": 3}', "not of type"), ("{", "JSON")):
+        assert said in uwf("thread", "answer", call, "-m", unfit, check=2).error["message"]
+    uwf("thread", "answer", call, "-f", "fine=yes")
     assert result(uwf, thread)["person"] == {"fine": True}
     assert asked() == ["after", "one"]
     uwf("verify", "--strict")
@@ -261,6 +314,7 @@ return isolated;
     assert not Path("new.txt").exists()
     (branch,) = git("for-each-ref", "--format=%(refname)", "refs/heads/uwf/work/").split()
     assert git("show", f"{branch}:new.txt") == "mine"
+    assert git("log", "-1", "--format=%s", branch).startswith("call: ")
     fork = uwf("thread", "fork", thread, "--at", "0").json["thread"]
     assert "not committed yet" in result(uwf, fork)
     assert (Path.home() / "times").read_text() == "once\n"

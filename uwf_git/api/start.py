@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -83,10 +84,23 @@ def start(instance: Instance, version: Version, what: Start) -> Started:
         what.origin,
     )
     warn_of_unknown_costs(instance, version.workflow, what)
+    _warn_of_broken_json(instance, version.workflow, prompt)
     if what.agent is None:
         _warn_of_unmapped(instance, version.workflow)
     _settle(instance, [thread], chosen, what.cwd)
     return Started(thread, chosen)
+
+
+def _warn_of_broken_json(instance: Instance, workflow: Workflow, prompt: str) -> None:
+    """Warn if the `args` of a workflow script are a text that seems to be meant as JSON."""
+    from uwf_git.workflow.code_workflow import is_of_script
+
+    if not prompt.lstrip().startswith(("[", "{")) or not is_of_script(workflow):
+        return
+    try:
+        json.loads(prompt)
+    except (ValueError, RecursionError) as error:
+        instance.warn(f"the prompt is not JSON, so args of script {workflow.name} is its text: {error}")
 
 
 def _warn_of_unmapped(instance: Instance, workflow: Workflow) -> None:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.engine import status
+from uwf_git.engine.call_answer import fields_wanted
+from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.human_turn import human_turn
-from uwf_git.engine.kit.form import FormField
+from uwf_git.engine.kit.form import FormField, options_of
 from uwf_git.engine.status import outlook, status_of, used_up, wordless
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
@@ -102,12 +104,19 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
         if (gate := turn.standing) is None:
             return waiting
         return waiting._replace(missing=gate.tally.missing, of=tuple(gate.awaited))
+    if name == status.WAITING and (calls := asking_calls(instance, head)) and not used_up(instance, head):
+        asked = outlook(instance, calls[0])
+        question = f"call {calls[0].thread}: {asked.question or wordless(instance, calls[0])}"
+        fields = fields_wanted(instance, calls[0])
+        return Waiting(question, asked.options or options_of(fields), asked.asks or "", fields=fields)
     if name == status.WAITING and not head.row.asks:
         standing = used_up(instance, head)
         return OverBudget(standing.reason if standing else "")
     if name == status.WAITING:
         question = following.question or wordless(instance, head)
-        return Waiting(question, following.options, following.asks or "", following.reason or "")
+        fields = fields_wanted(instance, head)
+        options = following.options or options_of(fields)
+        return Waiting(question, options, following.asks or "", following.reason or "", fields)
     if following.problem is not None:
         return Stuck(following.problem)
     if name == status.FAILED and (attempt := instance.attempts.last(head)) is not None:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.format.fan_out import CALL, EDITED, Branch
 from uwf_git.format.ids import ThreadId, derived_id
-from uwf_git.format.kinds import SUBWORKFLOW
+from uwf_git.format.kinds import HUMAN, SUBWORKFLOW
+from uwf_git.format.schema import Schema
 from uwf_git.format.types import CODE, END, start_node
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -116,10 +117,25 @@ def left(instance: Instance, head: Head) -> list[Head]:
 
 
 def waits_for_call(instance: Instance, head: Head) -> bool:
-    """Return whether the last try of a code workflow's step ended as a person has to answer a call."""
-    if not is_code(instance, head) or instance.attempts.last(head) is None:
-        return False
-    return any(each.row.asks for each in left(instance, head))
+    """Return whether a person has to answer a call of a code workflow's thread."""
+    return bool(asking_calls(instance, head))
+
+
+def asking_calls(instance: Instance, head: Head) -> list[Head]:
+    """Return the calls of a thread that a person has to answer, oldest first."""
+    if not is_code(instance, head) or is_call(instance, head):
+        return []
+    return sorted((each for each in left(instance, head) if each.row.asks), key=lambda each: each.updated)
+
+
+def persons_schema(instance: Instance, head: Head) -> Schema | None:
+    """Return the schema of the answer that a call wants of the person who plays its agent, else None. An agent's
+    question in a call takes a text."""
+    if not head.row.asks or head.row.agent != HUMAN or head.row.start is None:
+        return None
+    call = call_of(instance.store, head.row.start)
+    schema = call.item.get("schema") if call is not None and call.name == CALL else None
+    return None if schema is None else Schema(schema)
 
 
 def calls_of(instance: Instance, head: Head) -> list[ThreadId]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import Invalid
@@ -35,13 +36,17 @@ class HumanTurn(NamedTuple):
         return options_of(self.fields)
 
     def command(self, thread: ThreadId) -> str:
-        """Return the command that answers, with a placeholder for each required field."""
-        needed = [each for each in self.fields if each.required]
-        if len(needed) > 1:
-            given = "".join(f" -f {shlex.quote(each.name)}={each.name.strip('$').upper()}" for each in needed)
-        else:
-            given = f" -m {'CHOICE' if self.options else 'TEXT'}"
-        return f"uwf thread answer {thread}{given}"
+        return command_for(thread, self.fields)
+
+
+def command_for(thread: ThreadId, fields: Sequence[FormField]) -> str:
+    """Return the command that answers, with a placeholder for each required field."""
+    needed = [each for each in fields if each.required]
+    if len(needed) > 1:
+        given = "".join(f" -f {shlex.quote(each.name)}={each.name.strip('$').upper()}" for each in needed)
+    else:
+        given = f" -m {'CHOICE' if options_of(fields) else 'TEXT'}"
+    return f"uwf thread answer {thread}{given}"
 
 
 def human_turn(

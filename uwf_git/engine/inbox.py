@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, Usage, UwfError, Waiting
 from uwf_git.engine.budget import Budgets, pending, waiting
+from uwf_git.engine.call_answer import command_of, fields_wanted, value_of
+from uwf_git.engine.calls import persons_schema
 from uwf_git.engine.conversation import CHOSEN, in_conversation, is_conversation
 from uwf_git.engine.fan_out import parents_of
 from uwf_git.engine.fan_out_code import is_left_out, leaving_out, settled
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import human_turn, moved_on
-from uwf_git.engine.kit.form import FormField
+from uwf_git.engine.kit.form import FormField, options_of
 from uwf_git.engine.pause import paused_threads
 from uwf_git.engine.status import (
     Outlook,
@@ -72,6 +74,7 @@ class Waits(NamedTuple):
             value["approvals"] = self.standing.as_json()
         if self.kind == ROLE:
             value["assignee"] = self.assignee or None
+        if self.kind == ROLE or self.fields:
             value["fields"] = [each.as_json() for each in self.fields]
         return value
 
@@ -111,14 +114,15 @@ def _of(instance: Instance, head: Head, budgets: Budgets, people: HumanRoles) ->
     if row.asks:
         if at_rest(instance, head):
             return None
-        asked = outlook(instance, head)
+        asked, fields = outlook(instance, head), fields_wanted(instance, head)
         return waits._replace(
             kind=QUESTION,
             role=asked.asks or "",
             question=asked.question or wordless(instance, head),
-            options=asked.options,
+            options=asked.options or options_of(fields),
             reason=asked.reason or "",
-            command=f"uwf thread answer {head.thread} -m TEXT",
+            command=command_of(instance, head),
+            fields=fields,
         )
     if budgets.sources(head) and (standing := used_up(instance, head, budgets)):
         raising = waiting(head.thread, standing)
@@ -168,14 +172,17 @@ def answer(
         head = instance.threads.active_head(thread)
         if not head.row.asks:
             raise Invalid(f"thread {thread} is not waiting for an answer", _instead_of_answer(instance, head))
-        if fields:
+        schema = persons_schema(instance, head)
+        if fields and schema is None:
             raise Usage(
                 f"thread {thread} asks a question, which has no fields", f"uwf thread answer {thread} -m TEXT"
             )
         if asked_by is not None and asked_by != head.node:
             raise moved_on(thread, head.node, asked_by)
-        if not text.strip():
+        if not text.strip() and not fields:
             raise Invalid(f"the answer to thread {thread} is empty", "give one with -m TEXT")
+        if schema is not None:
+            text = value_of(thread, schema, fields, text)
         at = instance.threads.position(head)
         found = outlook(instance, *at)
         if not other and found.options:

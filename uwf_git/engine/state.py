@@ -6,8 +6,11 @@ from typing import Any
 
 from uwf_git.base.text import iso
 from uwf_git.engine.branch_states import branch_value, joining_value, waits_for_join
+from uwf_git.engine.call_answer import command_of, fields_wanted
+from uwf_git.engine.calls import asking_calls, is_call
 from uwf_git.engine.conversation import in_conversation, is_conversation
 from uwf_git.engine.human_turn import human_turn
+from uwf_git.engine.kit.form import options_of
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.status import (
     FAILED,
@@ -75,12 +78,23 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
         value["command"] = turn.command(head.thread)
         if turn.standing is not None:
             value["approvals"] = turn.standing.as_json()
+    elif status == WAITING and (calls := asking_calls(instance, head)) and not used_up(instance, head):
+        asked = outlook(instance, calls[0]).question or wordless(instance, calls[0])
+        value["calls"] = [each.thread for each in calls]
+        value["question"] = f"call {calls[0].thread}: {asked}"
+        value["options"] = list(options_of(fields_wanted(instance, calls[0])))
+        value["command"] = command_of(instance, calls[0])
     elif status == WAITING and following.next != USER:
         value["reason"] = budget_reached(instance, head)
     elif status == WAITING:
         value["asks"] = following.asks
         value["question"] = following.question or wordless(instance, head)
-        value["options"] = list(following.options)
+        fields = fields_wanted(instance, head)
+        value["options"] = list(following.options or options_of(fields))
+        if is_call(instance, head):
+            value["command"] = command_of(instance, head)
+        if fields:
+            value["fields"] = [each.as_json() for each in fields]
         if following.reason:
             value["reason"] = following.reason
     elif status == FAILED:

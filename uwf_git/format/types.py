@@ -61,11 +61,16 @@ DEFINITIONS = {None: "workflow.yaml", JAVASCRIPT: "workflow.esm.js", PYTHON: "wo
 
 def role_name(role: str) -> str:
     """Return a step's role for people; results and failures of code have none."""
-    return {END: "result", BUNDLE: "the bundle"}.get(role, role)
+    return {END: "result", BUNDLE: "the code"}.get(role, role)
+
+
+def called(role: str) -> str:
+    """Return a role for messages: `role writer`; what code asks of an agent has none."""
+    return "the call" if role == BUNDLE else f"role {role}"
 
 
 def next_name(role: str) -> str:
-    return "the bundle decides" if role == BUNDLE else role
+    return "the code decides" if role == BUNDLE else role
 
 
 TEXT = builtin("8451C8DVPAGHX", {"title": "Text", "type": "string"})

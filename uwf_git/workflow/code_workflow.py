@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 SUFFIXES = {".esm.js": JAVASCRIPT, ".mjs": JAVASCRIPT, ".js": JAVASCRIPT, ".py": PYTHON}
 """What the names of bundles end in, longest first, and their language."""
 MAX_BYTES = 4 << 20
-NAMED_BY_SCRIPT = "is asked by the script under this name"
+ASKED_BY_SCRIPT = "is asked by the script"
+NAMED_BY_SCRIPT = f"{ASKED_BY_SCRIPT} under this name"
 """The description of a role that stands for an agent type or model that a workflow script names."""
 
 
@@ -40,6 +41,13 @@ def types_of(workflow: Workflow) -> list[str]:
     if workflow.code is None:
         return []
     return [name for name, role in workflow.roles.items() if role.description == NAMED_BY_SCRIPT]
+
+
+def is_of_script(workflow: Workflow) -> bool:
+    """Return whether a workflow is a script's."""
+    return workflow.code is not None and any(
+        role.description.startswith(ASKED_BY_SCRIPT) for role in workflow.roles.values()
+    )
 
 
 def name_in_root(workflow: Workflow) -> str:

@@ -20,10 +20,11 @@ from typing import NamedTuple
 from uwf_git.base.errors import Invalid, NotFound, UwfError, WorkspaceFailed
 from uwf_git.base.text import one_line
 from uwf_git.config.forges import pages
+from uwf_git.format.fan_out import CALL
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision, parse_step
 from uwf_git.format.personas import Persona
-from uwf_git.format.types import USER, is_kind
+from uwf_git.format.types import USER, is_kind, role_name
 from uwf_git.git.objects import Person
 from uwf_git.store import layout
 from uwf_git.store.history import History, Position, ancestry, link_of
@@ -291,7 +292,9 @@ class StepWorkspace:
         if self.note.owner == self._thread:
             tree.unlock()
         number = self._at.head.row.number + 1
-        what = f"{maker.role}: {maker.verdict or f'step {number}'}"
+        call = self._at.history.start.call
+        role = "call" if call is not None and call.name == CALL else role_name(maker.role)
+        what = f"{role}: {maker.verdict or f'step {number}'}"
         author = layout.agent_author(maker.agent, maker.persona)
         commit = tree.commit_files(self._message(what, number), author, self._user)
         return Revision(commit, tree.tree_of(commit), base, self.note.root, self.note.url)

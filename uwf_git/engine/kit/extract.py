@@ -24,7 +24,7 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Role, TurnRecord, Usage, asks_human, replied
 from uwf_git.format.schema import Schema
 from uwf_git.format.shape import named
-from uwf_git.format.types import NEEDS_INPUT, QUESTION, SUSPEND, SUSPEND_SCHEMA
+from uwf_git.format.types import NEEDS_INPUT, QUESTION, SUSPEND, SUSPEND_SCHEMA, called
 
 if TYPE_CHECKING:
     from uwf_git.engine.step_parts import Changes
@@ -355,7 +355,7 @@ def _failed(
 ) -> ExtractionFailed:
     count = answers or said.answers()
     times = "an answer" if count == 1 else f"{count} answers"
-    message = f"role {role.name} gave {times} without a valid output: {problems[0] if problems else '?'}"
+    message = f"{called(role.name)} gave {times} without a valid output: {problems[0] if problems else '?'}"
     if len(problems) > 1:
         message += f" (and {len(problems) - 1} more)"
     return ExtractionFailed(message, hint or said.kept, said, problems)

@@ -24,6 +24,7 @@ from uwf_git.engine.kit.arguments import read_options
 from uwf_git.engine.kit.extract import STATUS, ExpectedOutput, failed_with, judge_printed
 from uwf_git.engine.kit.format import render_frontmatter
 from uwf_git.format.shape import Field, Variant, choices, types, variants
+from uwf_git.format.types import called
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class _Conversation(Conversation):
         if argv := self._options.roles.get(role) or self._options.command:
             return argv
         raise Usage(
-            f"uwf-exec has no command for role {role!r}",
+            f"uwf-exec has no command for {called(role)}",
             'in config.yaml, agents.<name>.args: ["--", "make", "test"], or ["--role", "tests=make test"]',
         )
 
@@ -225,7 +226,7 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
             return heard._replace(output=verdict.output, notes=verdict.notes)
         wrong = "; ".join(problem.removeprefix("/") for problem in problems[:_NAMED])
         more = f" (and {len(problems) - _NAMED} more)" if len(problems) > _NAMED else ""
-        said = f"what {name} printed is not an output of role {ctx.role.name}: {wrong}{more}"
+        said = f"what {name} printed is not an output of {called(ctx.role.name)}: {wrong}{more}"
         raise failed_with(Reply(body + "\n", turns=(turn,)), said)
     output = _fill(ctx, options, ended, changes)
     if output is None:
@@ -359,7 +360,7 @@ def _explain_failure(
     known = list(dict.fromkeys(str(status) for each in listed for status in each or ()))
     if wanted is not None and None not in listed and known and wanted not in known:
         return f"{option} {wanted!r} is not a {fields[0].name} of role {role}", nearest(wanted, known)
-    said = f"{name} {ended.words}, and the output of role {role} cannot be told from that"
+    said = f"{name} {ended.words}, and the output of {called(role)} cannot be told from that"
     helpful = [
         each for each in known if _fill(ctx, options._replace(ok=each, fail=each), ended, changes) is not None
     ]

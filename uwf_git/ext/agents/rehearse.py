@@ -29,7 +29,7 @@ from uwf_git.engine.kit.arguments import read_options
 from uwf_git.format.edges import Transition
 from uwf_git.format.kinds import Role, StepContext, Workflow, asks_human
 from uwf_git.format.schema import Schema
-from uwf_git.format.types import ENDS, FAIL, FORK, USER
+from uwf_git.format.types import BUNDLE, ENDS, FAIL, FORK, USER, called
 from uwf_git.kit import Agent, Context, Reply
 from uwf_git.store.history import History
 from uwf_git.workflow.moderator import leading_to
@@ -78,7 +78,8 @@ def _variation(ctx: Context) -> int:
 def _said(ctx: Context, output: Any) -> Reply:
     turn = sum(step.role == ctx.role.name for step in ctx.history.steps) + 1
     fields = "" if talks(ctx.role) else _frontmatter(output)
-    text = f"{fields}A rehearsed answer of {ctx.role.name}, turn {turn}. No model was asked.\n"
+    who = "the call" if ctx.role.name == BUNDLE else ctx.role.name
+    text = f"{fields}A rehearsed answer of {who}, turn {turn}. No model was asked.\n"
     # The output as it is, too: reading it back out of the text would take longer than the rest of a step.
     return Reply(text, session="rehearsal", output=output)
 
@@ -168,7 +169,7 @@ def _made(schema: Schema, turn: int, hints: Hints, history: History, role: str, 
     try:
         return list(variants(schema, turn, hints, history.start_hash, odd))
     except Invalid as error:
-        raise Invalid(f"role {role!r}: {error.message}", error.hint) from None
+        raise Invalid(f"{called(role)}: {error.message}", error.hint) from None
 
 
 def _returning(workflow: Workflow, role: str) -> set[str]:

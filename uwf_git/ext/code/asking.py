@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.base.errors import Absent, AgentFailed, Busy, Invalid, UwfError
 from uwf_git.config.known_agents import BUNDLES
 from uwf_git.engine import calls
+from uwf_git.engine.call_answer import command_of
 from uwf_git.engine.calls import CallState, Request
 from uwf_git.engine.kit.agent import AttemptFailed
 from uwf_git.engine.kit.record import Recorder
@@ -128,7 +129,7 @@ def answer(
                 return outcome.position.head, True
             raise Absent(
                 f"call {state.thread} waits for an answer: {outcome.outlook.question}",
-                f"uwf thread answer {state.thread} -m TEXT, then: uwf thread run {at.head.thread}",
+                f"{command_of(instance, outcome.position.head)}, then: uwf thread run {at.head.thread}",
             )
         except Busy:
             time.sleep(_PATIENCE)  # a run that shares the past asks the same

@@ -34,6 +34,7 @@ from uwf_git.ext.code.script import AGENT, is_script
 from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import REHEARSE, TurnRecord, parse_detail, parse_turn
+from uwf_git.format.schema import check_schema
 from uwf_git.format.types import BUNDLE
 from uwf_git.kit import Reply
 from uwf_git.sandbox.child import GRACE, spawn
@@ -138,6 +139,11 @@ class Calls:
             raise AgentFailed(
                 "the code gave a schema that is not a JSON Schema", "an object, as z.toJSONSchema makes it"
             )
+        if (problem := _schema_problem(schema)) is not None:
+            self._pending += 1
+            error = f"the code gave a schema that is not a JSON Schema: {problem}"
+            self._notify(number, {"error": error, "turns": ()})
+            return
         if what == "agent" and not any(given[name] for name in ("role", "prompt", "systemPrompt")):
             raise AgentFailed("the code asked an agent nothing", "name a role, or give a prompt")
         is_rehearsed = self._rehearses(given.get("agent"), given["role"] or BUNDLE)
@@ -178,6 +184,11 @@ class Calls:
         schema = message.get("schema")
         if message.get("what") != "script" or given["prompt"] is None or not isinstance(schema, dict | None):
             raise AgentFailed("the script asked for what is neither an agent nor a workflow")
+        if (problem := _schema_problem(schema)) is not None:
+            self._pending += 1
+            error = f"agent(): schema is not a JSON Schema: {problem}"
+            self._notify(number, {"error": error, "thrown": True, "turns": ()})
+            return
         agent, plays = self._who(given["agentType"], given["model"])
         asked = {"what": "script", **given, "schema": schema}
         for name in ("label", "phase"):
@@ -440,6 +451,18 @@ def tokens_of(instance: Instance, head: Head) -> int:
     """Return the tokens that a thread has spent."""
     lines = account(instance, head).spent.lines
     return sum(line.tokens.input + line.tokens.output for line in lines)
+
+
+def _schema_problem(schema: Any) -> str | None:
+    """Return the first reason why a call's schema is none, with the value at fault, else None."""
+    if schema is None:
+        return None
+    try:
+        content = normalise(schema)
+    except Invalid as error:
+        return error.message
+    problem = next(iter(check_schema(content)), None)
+    return None if problem is None else one_line(str(problem), 200)
 
 
 def _texts(message: Mapping[str, Any], names: Sequence[str]) -> dict[str, str | None]:

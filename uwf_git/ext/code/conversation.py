@@ -25,7 +25,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -40,8 +40,10 @@ from uwf_git.engine.kit.extract import ExtractionFailed, sum_tokens
 from uwf_git.engine.kit.memory import is_full
 from uwf_git.engine.kit.record import Recorder, broken_off
 from uwf_git.ext.code.asking import Act, Heard, Suspended, answer, answer_of
+from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import ThreadId, parse_thread_id
 from uwf_git.format.kinds import HUMAN, Detail, Role, TurnRecord, Usage, asks_human, parse_step
+from uwf_git.format.node import parse_json
 from uwf_git.format.schema import Schema
 from uwf_git.format.types import BUNDLE, RESULT, SUSPEND, USER
 from uwf_git.kit import Agent, Context, Reply
@@ -216,7 +218,7 @@ def _open(
         config = AgentConfig("", "", (), None)
     else:
         config = _agent_of(instance, at.history, asks)
-        refuse_to_make_up(instance, at, role.name, config)
+        refuse_to_make_up(instance, at, asks.plays or role.name, config)
     performer = embedded(config.command)
     args = config.args if performer else ()
     teller = performer or Agent(Path(config.command).name, lambda ctx: _OfCommand(ctx, config))
@@ -412,7 +414,12 @@ def _of_person(asks: Question, said: str) -> Any:
 
     if asks.schema is None:
         return said
-    verdict = judge(Reply(said), ExpectedOutput(Role(BUNDLE, "", RESULT), Schema(asks.schema)))
+    schema = Schema(asks.schema)
+    with suppress(Invalid):
+        value = normalise(parse_json(said))
+        if schema.is_valid(value):
+            return value
+    verdict = judge(Reply(said), ExpectedOutput(Role(BUNDLE, "", RESULT), schema))
     if verdict.problems:
         wrong = f"The last answer did not fit: {verdict.problems[0]}"
         raise Suspended({"$status": SUSPEND, "question": f"{asks.prompt}\n\n{wrong}"}, asks.plays)

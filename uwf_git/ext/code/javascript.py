@@ -225,6 +225,7 @@ _NOT_AGAIN = {
     ("Date", "now"): "Date.now() throws in a script, which must ask the same when it runs again",
     ("Math", "random"): "Math.random() throws in a script, which must ask the same when it runs again",
 }
+_OPTIONS = ("label", "phase", "schema", "model", "effort", "isolation", "agentType")
 _META_FIRST = "a script begins with: export const meta = { name, description }"
 _VALUES = {"true": True, "false": False, "null": None, "undefined": None}
 
@@ -246,6 +247,21 @@ class Script(Module):
             is_own = top is not None and top.start_byte <= pair.start_byte < top.end_byte
             if _key(pair) in ("agentType", "model") and value is not None and not is_own:
                 self.types += [_string(value)] if value.type == "string" else []
+        self._check_options(breaches)
+
+    def _check_options(self, breaches: Breaches) -> None:
+        """Warn of written-out options that agent() ignores."""
+        for call in _all(self._root, "call_expression"):
+            given = call.child_by_field_name("arguments")
+            options = given.named_children[-1] if given is not None and given.named_child_count > 1 else None
+            if _text(call.child_by_field_name("function")) != "agent" or options is None:
+                continue
+            for part in options.named_children if options.type == "object" else ():
+                name = _text(part) if part.type == _SHORT else _key(part) if part.type == "pair" else None
+                if name is not None and name not in _OPTIONS:
+                    said = f"agent() ignores the option {one_line(name, 60)!r}, which it does not have"
+                    hint = nearest(name, _OPTIONS)
+                    breaches.add(self.mark(part), "unknown-option", said, hint, severity="warning")
 
     def places(self) -> tuple[Places, Places]:
         return {}, {}

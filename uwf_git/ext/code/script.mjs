@@ -86,7 +86,20 @@ function prelude(host) {
     return answer;
   }
 
-  async function ask(prompt, { label, phase = group, schema, model, effort, isolation, agentType }) {
+  const OPTIONS = ["label", "phase", "schema", "model", "effort", "isolation", "agentType"];
+  const unknown = new Set();
+  /** Logs each unknown option once: the original ignores them. */
+  function noteUnknown(options) {
+    for (const name of Object.keys(options)) {
+      if (OPTIONS.includes(name) || unknown.has(name)) continue;
+      unknown.add(name);
+      log(`agent() has no option ${name.slice(0, 60)}, and ignores it; its options: ${OPTIONS.join(", ")}`);
+    }
+  }
+
+  async function ask(prompt, options) {
+    noteUnknown(options);
+    const { label, phase = group, schema, model, effort, isolation, agentType } = options;
     made += 1;
     if (made > host.mostAgents) throw new Error(`a run asks at most ${host.mostAgents} agents`);
     if (typeof prompt !== "string" || !prompt.trim()) throw new TypeError("agent() takes a prompt, which is text");
@@ -103,7 +116,11 @@ function prelude(host) {
   }
 
   function list(value, name) {
-    if (!isArray(value)) throw new TypeError(`${name}() takes a list, not ${value === null ? "null" : typeof value}`);
+    if (!isArray(value)) {
+      const isArgs = typeof value === "string" && stringify(value) === host.args;
+      const hint = isArgs ? `: args is the prompt, a list if it is JSON: -p '["a", "b"]'` : "";
+      throw new TypeError(`${name}() takes a list, not ${value === null ? "null" : typeof value}${hint}`);
+    }
     if (value.length > host.mostItems) throw new Error(`${name}() takes at most ${host.mostItems} items, not ${value.length}`);
     return value;
   }

@@ -21,7 +21,7 @@ from uwf_git.ext.code.syntax import Breaches, Places, check_meta
 from uwf_git.format.document import Mark
 from uwf_git.format.ids import name_problem
 from uwf_git.format.types import PYTHON
-from uwf_git.workflow.code_workflow import NAMED_BY_SCRIPT
+from uwf_git.workflow.code_workflow import ASKED_BY_SCRIPT, NAMED_BY_SCRIPT
 
 if TYPE_CHECKING:
     from uwf_git.ext.code.javascript import Script as JavaScript
@@ -67,7 +67,7 @@ def descriptor_of(meta: Mapping[str, Any], types: Iterable[str], otherwise: str)
     name, description = meta.get("name"), meta.get("description")
     titles = [each.get("title") for each in meta.get("phases") or () if isinstance(each, dict)]
     phases = ", ".join(each for each in titles if isinstance(each, str))
-    said = "is asked by the script" + (f"; its phases: {phases}" if phases else "")
+    said = ASKED_BY_SCRIPT + (f"; its phases: {phases}" if phases else "")
     roles = {AGENT: {"description": said, "schema": _SCHEMA}}
     for each in types:
         if each != AGENT and not each.startswith(("$", "__")) and not name_problem(each):

@@ -37,10 +37,13 @@ class Globals:
         self._load = load
         self._made = 0
         self._group = ""
+        self._args: Any = None
         self.budget = Budget(total, spent)
 
     async def run(self, script: Any, args: Any, is_inner: bool = False) -> Any:
         """Run a script's `run`, with as much of this as its parameters name."""
+        if not is_inner:
+            self._args = args
         given = {
             "agent": self.agent,
             "parallel": self.parallel,
@@ -90,7 +93,7 @@ class Globals:
 
     async def parallel(self, thunks: Sequence[Callable[[], Any]]) -> list[Any]:
         """Call all at once; None for one that raises."""
-        for thunk in _listed(thunks, "parallel"):
+        for thunk in self._listed(thunks, "parallel"):
             if not callable(thunk):
                 raise TypeError("parallel() takes functions: parallel([lambda: agent(…), …])")
 
@@ -118,7 +121,16 @@ class Globals:
                 return None
             return previous
 
-        return await _gathered(one(index, item) for index, item in enumerate(_listed(items, "pipeline")))
+        return await _gathered(one(index, item) for index, item in enumerate(self._listed(items, "pipeline")))
+
+    def _listed(self, value: Any, name: str) -> Sequence[Any]:
+        if not isinstance(value, list | tuple):
+            is_args = isinstance(value, str) and value == self._args
+            hint = """: args is the prompt, a list if it is JSON: -p '["a", "b"]'""" if is_args else ""
+            raise TypeError(f"{name}() takes a list, not {type(value).__name__}{hint}")
+        if len(value) > MOST_ITEMS:
+            raise ValueError(f"{name}() takes at most {MOST_ITEMS} items, not {len(value)}")
+        return value
 
     def phase(self, title: str) -> None:
         self._group = str(title)
@@ -137,14 +149,6 @@ class Globals:
 
 async def _too_deep(name: str, args: Any = None) -> Any:
     raise RuntimeError("workflow() is one level deep: a script that another runs cannot run a third")
-
-
-def _listed(value: Any, name: str) -> Sequence[Any]:
-    if not isinstance(value, list | tuple):
-        raise TypeError(f"{name}() takes a list, not {type(value).__name__}")
-    if len(value) > MOST_ITEMS:
-        raise ValueError(f"{name}() takes at most {MOST_ITEMS} items, not {len(value)}")
-    return value
 
 
 def _taken(stage: Stage) -> int:
