@@ -89,9 +89,7 @@ def step(
     put = Step(history.start_hash, history.prev, role, instance.store.put(schema, output), how, agent)
     node = instance.store.put(STEPNODE, put.payload())
     merge = (instance.threads.commit_of(made),) if made else ()
-    instance.threads.append(
-        head, node, {each.hash for each in history.steps}, merge, "native"
-    )
+    instance.threads.append(head, node, {each.hash for each in history.steps}, merge, "native")
     return node
 
 
