@@ -18,7 +18,7 @@ from uwf_git.engine import step as engine
 from uwf_git.engine.lineage import parent_of_branch
 from uwf_git.engine.status import COMPLETED, FAILED
 from uwf_git.format.fan_out import JOINED_WITHOUT
-from uwf_git.format.ids import ThreadId
+from uwf_git.format.ids import Hash, ThreadId, fork_id
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
@@ -272,7 +272,13 @@ def test_of_two_joins_of_other_answers_the_first_counts_and_the_second_leaves_no
     settled(ada, bob)
 
 
-def test_a_join_that_steps_followed_becomes_another_thread_with_them(machines: Machines) -> None:
+def test_a_join_that_steps_followed_becomes_another_thread_which_is_no_parent(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def older(thread: ThreadId, node: Hash) -> ThreadId:
+        return ThreadId(thread[:10] + "000" + fork_id(thread, node)[13:])
+
+    monkeypatch.setattr("uwf_git.sync.reconcile.fork_id", older)
     ada, bob, thread, branches = answered_twice(machines)
     for each in (ada, bob):
         each.world.step(thread)  # the reviewer
