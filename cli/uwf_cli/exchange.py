@@ -122,7 +122,7 @@ def adopt_news(invocation: Invocation) -> None:
                 invocation.note(f"adopted what git fetched from {pulled.remote}")
             for rewrite in pulled.rewrites:
                 invocation.warn(f"{rewrite.message}; see: uwf pull {pulled.remote}")
-            for each in pulled.refused:
+            for each in (each for each in pulled.refused if not each.later):
                 invocation.warn(
                     f"{each.ref} of {pulled.remote} was not adopted; see: uwf verify --remote {pulled.remote}"
                 )

@@ -25,6 +25,7 @@ TOLD = {
     "deleted-there": "gone",
     "two-histories": "replaced",
     "united": "united",
+    "joined-twice": "moved on",
     "two-commits": "same",
     "paused-there": "paused",
     "resumed-there": "resumed",

@@ -5,23 +5,32 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from fan_outs import World, audit, refused
+from conftest import Uwf
+from fan_outs import World, audit, failing, refused
 
+from uwf_git.api import run as api_run
+from uwf_git.api.exchange import Exchange
+from uwf_git.api.fan_out import Lookout, in_own_order
 from uwf_git.engine import step as engine
-from uwf_git.engine.status import COMPLETED
+from uwf_git.engine.lineage import parent_of_branch
+from uwf_git.engine.status import COMPLETED, FAILED
 from uwf_git.format.fan_out import JOINED_WITHOUT
-from uwf_git.format.ids import ThreadId
+from uwf_git.format.ids import Hash, ThreadId, fork_id
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
+from uwf_git.store.history import parted_from
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location, init
 from uwf_git.store.threads import Threads
+from uwf_git.sync import shared_step as shared_steps
 from uwf_git.sync.bundle import bundle, unbundle
 from uwf_git.sync.pull import Pulled, pull
 from uwf_git.sync.push import plan, push, refs_of
+from uwf_git.sync.reconcile import Case
 from uwf_git.sync.shared_step import shared_step
 from uwf_git.verify.whole import local_refs, verify_refs
 
@@ -37,6 +46,7 @@ class Machine:
         self.instance.remotes.add("origin", str(folder / "shared.git"))
         self.world = World(self.instance, folder / name / "work", {"planner": {"files": ["a", "b", "c"]}}, [])
         self.git = Git(self.instance.store.repository.path)
+        self.exchange = Exchange(self.instance.remotes.get("origin"), self.git)
 
     def pull(self) -> Pulled:
         pulled = pull(self.instance, self.git, self.instance.remotes.get("origin"))
@@ -224,7 +234,189 @@ def test_a_join_raced_by_ten_machines_is_one_step_and_what_came_after_it_is_kept
     assert first.instance.threads.ids() == {thread, *branches}
 
 
-def test_other_joins_of_one_fork_diverge_as_any_step_does(machines: Machines) -> None:
+def other_sides(machine: Machine) -> set[ThreadId]:
+    """The threads that hold a side of a divergence."""
+    store = machine.instance.store
+    return {each for each in machine.instance.threads.ids() if parted_from(store, each) is not None}
+
+
+def answered_twice(machines: Machines) -> tuple[Machine, Machine, ThreadId, list[ThreadId]]:
+    """Two machines that asked the branches of a thread and joined them, each its own answers; the first has pushed."""
+    ada, bob = machines()
+    thread = ada.world.start()
+    branches = ada.world.forked(thread)
+    ada.push()
+    bob.pull()
+    for each in (ada, bob):
+        each.world.roles["fixer"] = {"text": each.instance.location.root.name}
+        for branch in branches:
+            each.world.step(branch)
+        assert each.world.head(thread).row.role == "$JOIN"
+    assert ada.world.head(thread).node != bob.world.head(thread).node
+    ada.push()
+    return ada, bob, thread, branches
+
+
+def test_of_two_joins_of_other_answers_the_first_counts_and_the_second_leaves_no_thread(
+    machines: Machines,
+) -> None:
+    ada, bob, thread, branches = answered_twice(machines)
+    assert Case.JOINED_TWICE in {each.case for each in bob.pull().adopted if each.thread == thread}
+    settled(bob, ada)
+    assert bob.world.head(thread).commit == ada.world.head(thread).commit
+    assert {each["output"]["text"] for each in bob.world.joined(thread)} == {"machine-0"}
+    sides = other_sides(ada)
+    assert len(sides) == 3 and all(ada.instance.threads.has_ended(each) for each in sides)
+    assert ada.instance.threads.ids() == {thread, *branches, *sides}
+    assert ada.world.run(thread) == ["reviewer", COMPLETED]
+    settled(ada, bob)
+
+
+def test_a_join_that_steps_followed_becomes_another_thread_which_is_no_parent(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def older(thread: ThreadId, node: Hash) -> ThreadId:
+        return ThreadId(thread[:10] + "000" + fork_id(thread, node)[13:])
+
+    monkeypatch.setattr("uwf_git.sync.reconcile.fork_id", older)
+    ada, bob, thread, branches = answered_twice(machines)
+    for each in (ada, bob):
+        each.world.step(thread)  # the reviewer
+    ada.push()
+    settled(bob, ada)
+    (side,) = (each for each in other_sides(bob) if bob.world.head(each).row.role == "reviewer")
+    assert {each["output"]["text"] for each in bob.world.joined(side)} == {"machine-1"}
+    parents = [parent_of_branch(bob.instance, bob.world.head(each)) for each in branches]
+    assert parents == [thread] * 3
+    answers = other_sides(bob) - {side}
+    assert len(answers) == 3 and not any(
+        bob.instance.threads.fork_of(bob.world.head(each)) for each in answers
+    )
+
+
+def test_a_join_that_was_there_first_asks_nobody_if_the_thread_has_ended_here_after_another(
+    machines: Machines,
+) -> None:
+    ada, bob, thread, _ = answered_twice(machines)
+    bob.world.step(thread)  # the reviewer
+    settled(bob, ada)
+    assert {each["output"]["text"] for each in ada.world.joined(thread)} == {"machine-1"}
+    assert all(ada.instance.threads.has_ended(each) for each in ada.instance.threads.ids())
+
+
+def test_a_shared_join_that_lost_its_race_goes_on_with_the_other(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada, bob = machines()
+    thread = ada.world.start()
+    branches = ada.world.forked(thread)
+    ada.push()
+    bob.pull()
+    with monkeypatch.context() as patch:
+        unjoined(patch)
+        for each in (ada, bob):
+            each.world.roles["fixer"] = {"text": each.instance.location.root.name}
+            for branch in branches:
+                each.world.step(branch)
+    ada.world.step(thread)
+    made = shared_steps.step
+
+    def raced(*args: Any) -> engine.Outcome:
+        outcome = made(*args)
+        ada.push()
+        return outcome
+
+    monkeypatch.setattr(shared_steps, "step", raced)
+    outcome = bob.shared(thread)
+    assert (outcome.role, outcome.position.head.commit) == ("$JOIN", ada.world.head(thread).commit)
+    settled(ada, bob)
+
+
+def test_a_machine_leaves_a_branch_for_last_that_another_has_advanced(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada, bob = machines()
+    thread = ada.world.start()
+    branches = ada.world.forked(thread)
+    ada.push()
+    bob.pull()
+    monkeypatch.setattr("uwf_git.api.fan_out._LOOK_SECONDS", 0)
+    lookout = Lookout(ada.instance, ada.exchange, thread, branches)
+    assert not lookout.is_taken(branches[0])
+    bob.shared(branches[1])
+    assert [lookout.is_taken(branches[1]) for _ in range(2)] == [True, False]
+    assert ada.instance.threads.has_ended(branches[1]) and not lookout.is_taken(branches[2])
+
+
+def test_machines_take_branches_in_orders_of_their_own_and_ask_none_that_has_ended(
+    machines: Machines,
+) -> None:
+    ada, bob = machines()
+    ada.world.roles["planner"] = {"files": [*"abcdefgh"]}
+    thread = ada.world.start()
+    branches = ada.world.forked(thread)
+    ada.push()
+    bob.pull()
+    assert in_own_order(ada.instance, branches) != in_own_order(bob.instance, branches)
+    order = iter(in_own_order(bob.instance, branches))
+
+    def fixes(_ctx: object) -> object:
+        for branch in order:
+            bob.pull()
+            if not bob.instance.threads.has_ended(branch) and branch not in begun:
+                bob.shared(branch)
+                break
+        return {"text": "fixed"}
+
+    begun = {in_own_order(ada.instance, branches)[0]}
+    ada.world.roles["fixer"] = fixes
+    options = ada.world.options()._replace(exchange=ada.exchange)
+    assert [each.role for each in api_run.run(ada.instance, thread, lambda: options)] == ["$JOIN", "reviewer"]
+    asked = [task for each in (ada, bob) for role, task in each.world.asked if role == "fixer"]
+    assert bob.world.asked and len(set(asked)) == 8
+
+
+def test_a_run_of_a_thread_that_ended_elsewhere_meanwhile_says_so_and_ends_as_it_did(
+    machines: Machines, uwf: Uwf
+) -> None:
+    ada, bob = machines()
+    ada.world.put(audit().replace("reviewer: [{role: $END}]", "reviewer: [{role: $FAIL}]"))
+    fails = ada.world.start()
+    ada.world.put(audit())
+    completes = ada.world.start()
+    ada.push()
+    bob.pull()
+    for each in (fails, completes):
+        ada.world.run(each)
+    ada.push()
+    root = ("--root", bob.instance.location.root)
+    for thread, status in ((completes, 0), (fails, 10)):
+        said = uwf(
+            *root, "thread", "run", thread, "--remote", "origin", check=status, env={"UWF_FORMAT": "text"}
+        )
+        assert f"thread {thread} ended on another machine meanwhile" in said.err
+
+
+def test_an_end_that_followed_from_a_join_which_is_dropped_is_dropped_too(machines: Machines) -> None:
+    ada, bob = machines(policy="need: 2, onFailure: drop")
+    thread = ada.world.start()
+    branches = ada.world.forked(thread)
+    ada.push()
+    bob.pull()
+    for each in branches:
+        ada.world.step(each) if each != branches[2] else None
+    bob.world.roles["fixer"] = failing()
+    for each in branches[:2]:
+        refused(lambda branch=each: bob.world.step(branch))  # type: ignore[misc]
+    head = bob.world.head(thread)
+    assert head.row.role == "$JOIN" and head.archive is not None and head.archive.status == FAILED
+    ada.push()
+    settled(bob, ada)
+    assert bob.world.run(thread) == ["reviewer", COMPLETED]
+    settled(bob, ada)
+
+
+def test_of_joins_of_the_first_branch_that_completed_the_first_counts(machines: Machines) -> None:
     ada, bob = machines(policy="need: first")
     thread = ada.world.start()
     branches = ada.world.forked(thread)
@@ -234,12 +426,8 @@ def test_other_joins_of_one_fork_diverge_as_any_step_does(machines: Machines) ->
     bob.world.step(branches[2])
     ada.push()
     settled(bob, ada)
-    joins = sorted(
-        [each["status"] for each in bob.world.joined(ThreadId(one))].index(COMPLETED)
-        for one in bob.instance.threads.ids()
-        if bob.world.head(one).row.role == "$JOIN"
-    )
-    assert joins == [0, 2]
+    assert [each["status"] for each in bob.world.joined(thread)].index(COMPLETED) == 0
+    assert not {each for each in other_sides(bob) if bob.world.head(each).row.role == "$JOIN"}
 
 
 def test_a_late_branch_on_another_machine_asks_nothing_and_ends_as_joined_without(machines: Machines) -> None:

@@ -7,10 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base.errors import UwfError
+from uwf_git.base.errors import HeadMoved, Invalid, UwfError
 from uwf_git.engine import step as engine
 from uwf_git.engine.retrying import FOREVER as FOREVER
 from uwf_git.engine.retrying import PATIENCE as PATIENCE
+from uwf_git.engine.status import COMPLETED, FAILED
 from uwf_git.engine.step import Outcome as Outcome
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import FORK
@@ -87,6 +88,17 @@ def run(
                 return
 
 
+def ended_elsewhere(instance: Instance, thread: ThreadId, error: UwfError) -> Outcome | None:
+    """Return the outcome of a thread that was completed or failed on another machine, if that is why the next step of a
+    run could not be made or shared, else None."""
+    if not isinstance(error, Invalid | HeadMoved) or not instance.threads.exists(thread):
+        return None
+    archive = instance.threads.head(thread).archive
+    if archive is None or archive.status not in (COMPLETED, FAILED):
+        return None
+    return engine.outcome_at(instance, thread)
+
+
 def _is_at_fork(instance: Instance, thread: ThreadId) -> bool:
     head = instance.threads.head(thread)
     return head.archive is None and head.row.role == FORK
@@ -101,19 +113,21 @@ def _joined(
     following: Callable[[], Options | None],
 ) -> Outcome:
     """Run the branches of a thread and return the outcome of their join, whoever made it."""
-    from uwf_git.api.fan_out import at_work, raise_if_stopped, wait_for, waits_for_branches
+    from uwf_git.api.fan_out import at_work, in_own_order, raise_if_stopped, wait_for, waits_for_branches
 
     if options.exchange is not None:
         from uwf_git.api.exchange import fetch_branches
 
         fetch_branches(instance, options.exchange, thread)
     engine.begin_branches(instance, thread)
-    run_branches = branches or _in_turn(following)
+    run_branches = branches or _in_turn(following, options.exchange)
     left = waits_for_branches(instance, thread)
     chosen = {each.thread for each in left.open if each.head is not None} if left is not None else set()
     while left is not None and chosen:
         others = at_work(instance, left)
         mine = [each.thread for each in left.open if each.thread in chosen - others]
+        if options.exchange is not None:
+            mine = in_own_order(instance, mine)
         if mine:
             run_branches(instance, thread, left, mine)
         chosen &= others
@@ -125,13 +139,13 @@ def _joined(
     return engine.outcome_at(instance, thread)
 
 
-def _in_turn(following: Callable[[], Options | None]) -> RunBranches:
+def _in_turn(following: Callable[[], Options | None], exchange: Exchange | None) -> RunBranches:
     """Return what runs branches one after another in this process. Errors of `following` are raised."""
 
     def run_branches(
         instance: Instance, thread: ThreadId, _branches: Branches, chosen: Sequence[ThreadId]
     ) -> None:
-        from uwf_git.api.fan_out import waits_for_branches
+        from uwf_git.api.fan_out import Lookout, waits_for_branches
 
         raised: list[UwfError] = []
 
@@ -142,9 +156,16 @@ def _in_turn(following: Callable[[], Options | None]) -> RunBranches:
                 raised.append(error)
                 raise
 
-        for branch in chosen:
+        lookout, waiting = Lookout(instance, exchange, thread, chosen), list(chosen)
+        while waiting:
+            branch = waiting.pop(0)
+            if lookout.is_taken(branch):
+                waiting.append(branch)
+                continue
             if waits_for_branches(instance, thread) is None:
                 return
+            if instance.threads.has_ended(branch):
+                continue
             with suppress(UwfError):
                 for _ in run(instance, branch, options):
                     pass

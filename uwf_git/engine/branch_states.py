@@ -74,7 +74,7 @@ def branch_value(instance: Instance, head: Head) -> dict[str, Any]:
         return {}
     fork, index = found
     step = instance.store.index_commit(fork).node
-    return {"branchOf": {"thread": parent_of_branch(instance, fork), "step": step, "index": index}}
+    return {"branchOf": {"thread": parent_of_branch(instance, head), "step": step, "index": index}}
 
 
 def item_text(item: Any) -> str:

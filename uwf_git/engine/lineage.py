@@ -3,13 +3,14 @@ steps it shares."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import takewhile
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from uwf_git.base.errors import StoreDamaged
+from uwf_git.format.fan_out import parse_join
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import SUBWORKFLOW
-from uwf_git.format.types import BRANCH_START
+from uwf_git.format.types import BRANCH_START, JOIN
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry, parted_from
 from uwf_git.store.index import CommitRow
@@ -18,8 +19,7 @@ from uwf_git.store.instance import Instance
 
 def parents(instance: Instance, heads: Sequence[Head]) -> dict[ThreadId, ThreadId]:
     """Map each child thread to its parent. Local children are known by their session; others once their last
-    step is part of the parent; branches by the fork that they stand on. Of forks that share it, the oldest is the
-    parent. Reads no node."""
+    step is part of the parent; branches by the fork that they stand on: see `parent_of_branch`."""
     merged = _merged(instance)
     owners = instance.sessions.owners(SUBWORKFLOW, (head.thread for head in heads))
     forks = _Forks(instance)
@@ -31,9 +31,10 @@ def parents(instance: Instance, heads: Sequence[Head]) -> dict[ThreadId, ThreadI
     return {child: parent for child, parent in found.items() if not _within(found, child)}
 
 
-def parent_of_branch(instance: Instance, fork: Oid) -> ThreadId | None:
-    """Return the oldest thread that has the commit of a fork, None if none here has it."""
-    return _Forks(instance).thread_with(fork)
+def parent_of_branch(instance: Instance, branch: Head) -> ThreadId | None:
+    """Return the thread that has the commit of a branch's fork, None if none here has it. Of several it is one that
+    joined the branch's last step, else one that is not the other side of a divergence, else the oldest."""
+    return _Forks(instance).parent(branch)
 
 
 class _Forks:
@@ -42,7 +43,7 @@ class _Forks:
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._starts: frozenset[str] | None = None
-        self._threads: dict[Oid, ThreadId | None] = {}
+        self._threads: dict[Oid, list[tuple[Head, CommitRow | None]]] = {}
         self._by_start: dict[str, list[Head]] | None = None
 
     def parent(self, head: Head) -> ThreadId | None:
@@ -50,19 +51,38 @@ class _Forks:
             self._starts = frozenset(self._instance.store.index.hashes_of_type(BRANCH_START))
         if head.row.start not in self._starts or (found := self._instance.threads.fork_of(head)) is None:
             return None
-        if found[0] not in self._threads:
-            self._threads[found[0]] = self.thread_with(found[0])
-        return self._threads[found[0]]
+        fork, index = found
+        if fork not in self._threads:
+            self._threads[fork] = sorted(self._with(fork), key=lambda each: self._is_other_side(each[0]))
+        having = self._threads[fork]
+        if len(having) > 1:
+            having = sorted(having, key=lambda each: not self._has_joined(each[1], index, head))
+        return having[0][0].thread if having else None
 
-    def thread_with(self, fork: Oid) -> ThreadId | None:
+    def _with(self, fork: Oid) -> Iterator[tuple[Head, CommitRow | None]]:
+        """Yield the threads with a fork, oldest first, and their step after it."""
         row = self._instance.store.index_commit(fork)
         for head in self._of_start(row.start or row.node):
-            own = takewhile(
-                lambda each: each.number >= row.number, ancestry(self._instance.store, head.commit)
-            )
-            if any(each.oid == fork.raw for each in own):
-                return head.thread
-        return None
+            after = None
+            for each in ancestry(self._instance.store, head.commit):
+                if each.oid == fork.raw:
+                    yield head, after
+                if each.number <= row.number:
+                    break
+                after = each
+
+    def _is_other_side(self, head: Head) -> bool:
+        return parted_from(self._instance.store, head.thread) is not None
+
+    def _has_joined(self, step: CommitRow | None, index: int, branch: Head) -> bool:
+        if step is None or step.role != JOIN:
+            return False
+        try:
+            made = self._instance.store.get(step.node).payload
+            joined = parse_join(self._instance.store.get(made["output"]).payload)
+        except StoreDamaged:
+            return False
+        return index < len(joined) and joined[index].step == branch.node
 
     def _of_start(self, start: str) -> list[Head]:
         if self._by_start is None:

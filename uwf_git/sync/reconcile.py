@@ -20,13 +20,19 @@
     17  paused there                      it is paused here, whatever its steps
     18  resumed there                     it is resumed here, unless paused anew
     19  suite that both added to          it has both additions
+    20  fork joined differently           theirs is taken; our join, which no step follows, is dropped
 
 After an exchange an id means the same everywhere, so the side that reached the shared place first keeps it. A
 fork's id follows from the thread's id and its first own step, so every store that sees a divergence uses the
 same id.
 
-Cases 1 to 11 and 15 are settled here; 12 and 18 by `pull`; 13, 17, 19 and refs of no thread by `adopt`; 14 by
-the index; 16 by verification. A fork is made before the old ref moves, so each step is reachable at any time.
+A join is no work: its branches are threads of their own, and keep what their agents did. So case 20 counts where
+ours is a join alone, whatever theirs is, also in cases 8 and 11, and in 10 if only the join ended it and no remote
+has that. Where theirs is a join alone and becomes a fork, which others may know by then, the fork has ended.
+
+Cases 1 to 11, 15 and 20 are settled here; 12 and 18 by `pull`; 13, 17, 19 and refs of no thread by `adopt`; 14 by
+the index; 16 by verification. A fork is made before the old ref moves, so each step of an agent is reachable at any
+time.
 """
 
 from __future__ import annotations
@@ -36,8 +42,9 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import StoreDamaged
 from uwf_git.engine.pause import carry
+from uwf_git.engine.status import COMPLETED, FAILED, KILLED
 from uwf_git.format.ids import ThreadId, fork_id
-from uwf_git.format.types import FORK
+from uwf_git.format.types import FORK, JOIN
 from uwf_git.git.repository import Oid, Person
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Relation, relate
@@ -70,6 +77,7 @@ class Case(enum.Enum):
     PAUSED_THERE = 17
     RESUMED_THERE = 18
     UNITED = 19
+    JOINED_TWICE = 20
 
     @property
     def label(self) -> str:
@@ -138,7 +146,7 @@ class Reconciler:
         if mine.archive and archive:
             return self._ended_twice(mine, mine.archive, archive, relation)
         if mine.archive:
-            return self._ended_here(mine, relation)
+            return self._ended_here(mine, head, relation)
         if archive:
             return self._ended_there(mine, archive, relation)
         return self._both_active(mine, head, relation)
@@ -164,6 +172,9 @@ class Reconciler:
             return ReconcileResult(Case.TWO_COMMITS)
         if not self._yields:  # 5, of a bundle
             return self._keep_theirs(Case.DIVERGED, mine.thread, relation)
+        if _is_join(relation.ours):  # 20
+            self._move(mine, head)
+            return ReconcileResult(Case.JOINED_TWICE)
         fork = self._keep_ours(mine, relation)  # 5
         self._move(mine, head)
         return ReconcileResult(Case.DIVERGED, fork, len(relation.ours), ours=True)
@@ -178,6 +189,9 @@ class Reconciler:
             if not relation.theirs:
                 return ReconcileResult(Case.AHEAD)
             return self._keep_theirs(Case.DIVERGED, mine.thread, relation, archive)
+        if _is_join(relation.ours):  # 20
+            self._end(mine, archive)
+            return ReconcileResult(Case.ENDED_THERE_BEHIND if relation.theirs else Case.ENDED_THERE)
         fork = self._keep_ours(mine, relation)  # 8
         self._end(mine, archive)
         return ReconcileResult(Case.ENDED_THERE_AHEAD, fork, len(relation.ours), ours=True)
@@ -190,7 +204,7 @@ class Reconciler:
             return ReconcileResult(Case.AHEAD)
         return self._keep_theirs(Case.DIVERGED, thread, relation, archive)
 
-    def _ended_here(self, mine: Head, relation: Relation) -> ReconcileResult:
+    def _ended_here(self, mine: Head, head: Oid, relation: Relation) -> ReconcileResult:
         if (
             not relation.theirs
             and not relation.same_commits
@@ -200,7 +214,26 @@ class Reconciler:
             return self._end_anew(mine, relation)  # 15
         if not relation.theirs or self._is_kept(mine.thread, relation):  # 9
             return ReconcileResult(Case.ENDED_HERE)
+        if self._is_ended_by_join(mine, relation):  # 20
+            self._begin_again(mine, head)
+            return ReconcileResult(Case.JOINED_TWICE)
         return self._keep_theirs(Case.ENDED_HERE_BEHIND, mine.thread, relation)  # 10
+
+    def _is_ended_by_join(self, mine: Head, relation: Relation) -> bool:
+        """Return whether our end followed from a join that no other store may have seen."""
+        assert mine.archive is not None
+        return (
+            self._yields
+            and _is_join(relation.ours)
+            and mine.archive.status in (COMPLETED, FAILED)
+            and not self._is_end_shared(mine)
+        )
+
+    def _begin_again(self, mine: Head, head: Oid) -> None:
+        assert mine.archive is not None
+        name = layout.THREADS + mine.thread
+        self._repository.put_ref(name, self._repository.ref(name), head)
+        self._repository.delete_ref(layout.ARCHIVE + mine.thread, Oid(raw=mine.archive.oid))
 
     def _is_end_shared(self, mine: Head) -> bool:
         """Return whether another store may have seen our end."""
@@ -230,12 +263,14 @@ class Reconciler:
         name, old = layout.ARCHIVE + mine.thread, Oid(raw=ours.oid)
         if self._repository.ref(name) != old:
             return self._ended_in_a_fold(mine, theirs, relation)
-        kept = self._keep_ours(mine, relation) if relation.ours else None  # 11
+        kept = None
+        if relation.ours and not _is_join(relation.ours):  # 11
+            kept = self._keep_ours(mine, relation)
         self._repository.move_ref(name, old, Oid(raw=theirs.oid))
         return ReconcileResult(Case.ENDED_TWICE, kept, len(relation.ours), ours=True)
 
     def _ended_in_a_fold(self, mine: Head, archive: ArchiveRow, relation: Relation) -> ReconcileResult:
-        if relation.ours:
+        if relation.ours and not _is_join(relation.ours):
             self._keep_ours(mine, relation)
         if not relation.theirs or self._is_kept(mine.thread, relation):
             return ReconcileResult(Case.ENDED_TWICE)
@@ -300,6 +335,10 @@ class Reconciler:
         self, case: Case, thread: ThreadId, relation: Relation, ended: ArchiveRow | None = None
     ) -> ReconcileResult:
         fork = self._keep(thread, relation.base, relation.theirs, ended)
+        if ended is None and _is_join(relation.theirs) and not self._threads.has_ended(fork):
+            self._threads.archive(
+                self._threads.head(fork), KILLED, f"thread {thread} ended without this join"
+            )
         return ReconcileResult(case, fork, len(relation.theirs))
 
     def _keep_ours(self, mine: Head, relation: Relation) -> ThreadId:
@@ -344,6 +383,11 @@ class Reconciler:
     def _move_branches(self, old: Oid, new: Oid) -> None:
         if self._store.index_commit(old).role == FORK:
             move_branches(self._instance, old, new)
+
+
+def _is_join(rows: tuple[CommitRow, ...]) -> bool:
+    """Return whether a side's own steps are a join alone."""
+    return [row.role for row in rows] == [JOIN]
 
 
 def settle_attempts(instance: Instance, thread: ThreadId, theirs: Oid) -> bool:

@@ -23,8 +23,9 @@ from uwf_git.base.errors import (
 )
 from uwf_git.base.text import one_line
 from uwf_git.engine.retrying import PATIENCE
-from uwf_git.engine.step import Outcome, step
+from uwf_git.engine.step import Outcome, outcome_at, step
 from uwf_git.format.ids import ThreadId
+from uwf_git.format.types import JOIN
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.program import Git
 from uwf_git.git.repository import COMMIT, Oid
@@ -69,6 +70,8 @@ def shared_step(
     push_code(instance, [thread])
     if problem := share_all(instance, git, remote, [thread])[thread]:
         raise problem
+    if outcome.role == JOIN and instance.threads.head(thread).commit != outcome.position.head.commit:
+        return outcome_at(instance, thread)  # another machine joined the branches first
     return outcome
 
 
@@ -152,7 +155,7 @@ def _settle(
                 f"uwf thread restore {thread} brings it back",
             )
         else:
-            found[thread] = HeadMoved(*_lost(instance, remote, thread, pulled))
+            found[thread] = _lost(instance, remote, thread, pulled, lost[thread])
     return found
 
 
@@ -254,11 +257,17 @@ def _is_there(instance: Instance, remote: Remote, thread: ThreadId, commit: Oid)
     return relation is not None and not relation.theirs
 
 
-def _lost(instance: Instance, remote: Remote, thread: ThreadId, pulled: Pulled) -> tuple[str, str]:
+def _lost(
+    instance: Instance, remote: Remote, thread: ThreadId, pulled: Pulled, mine: Oid
+) -> HeadMoved | None:
+    """Return the error for a lost race, None if ours was a join, of which nothing is lost."""
     ended = instance.threads.has_ended(thread)
     who = moved_by(instance, remote, (layout.ARCHIVE if ended else layout.THREADS) + thread)
     fork = next((each.fork for each in pulled.adopted if each.thread == thread and each.fork), None)
     message = f"thread {thread} was moved on {remote.name} meanwhile" + (f" by {who}" if who else "")
     if fork is None:
-        return message, f"look at it: uwf thread show {thread}"
-    return f"{message}; the step made here is kept as thread {fork}", f"uwf thread show {fork}"
+        is_join = instance.store.index_commit(mine).role == JOIN
+        return None if is_join else HeadMoved(message, f"look at it: uwf thread show {thread}")
+    error = HeadMoved(f"{message}; the step made here is kept as thread {fork}", f"uwf thread show {fork}")
+    error.fork = fork
+    return error

@@ -23,7 +23,7 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.output import approvals_line, branches_text, whose
 from uwf_cli.selection import Selection, chosen_threads, threads
 from uwf_git.api.listing import TO_STEP
-from uwf_git.base.errors import Absent, Invalid, NotFound, Usage, Waiting
+from uwf_git.base.errors import Absent, HeadMoved, Invalid, NotFound, Usage, UwfError, Waiting
 from uwf_git.base.text import counted, numbered
 from uwf_git.format.types import next_name, role_name
 from uwf_git.sandbox.programs import avoid
@@ -232,7 +232,28 @@ def run_one(
         detach(invocation, thread, options, most, detached)
         return
     with invocation.instance.locks.run(thread):
-        _run_one(invocation, thread, options, most, quiet)
+        is_shared = options.exchange is not None and not invocation.instance.threads.has_ended(thread)
+        try:
+            _run_one(invocation, thread, options, most, quiet)
+        except UwfError as error:
+            if not is_shared or not _ended_elsewhere(invocation, thread, error):
+                raise
+
+
+def _ended_elsewhere(invocation: Invocation, thread: ThreadId, error: UwfError) -> bool:
+    """Say that a thread ended on another machine while it ran here, if that is what an error comes from. Raises
+    WorkflowFailed if it failed."""
+    from uwf_git.api.outcome import raise_if_ended_badly
+    from uwf_git.api.run import ended_elsewhere
+
+    outcome = ended_elsewhere(invocation.instance, thread, error)
+    if outcome is None:
+        return False
+    fork = error.fork if isinstance(error, HeadMoved) else ""
+    kept = f"; the step made here is kept as thread {fork}" if fork else ""
+    invocation.note(f"thread {thread} ended on another machine meanwhile, and is {outcome.status}{kept}")
+    raise_if_ended_badly(outcome)
+    return True
 
 
 def _run_one(invocation: Invocation, thread: ThreadId, options: Options, most: int, quiet: bool) -> None:
@@ -263,15 +284,16 @@ def side_by_side(
     """Return what runs the branches of a thread in parallel, one process each."""
 
     def run_branches(
-        instance: Instance, _thread: ThreadId, branches: Branches, chosen: Sequence[ThreadId]
+        instance: Instance, thread: ThreadId, branches: Branches, chosen: Sequence[ThreadId]
     ) -> None:
         from uwf_cli.watching.side_by_side import SideBySide
-        from uwf_git.api.fan_out import at_once
+        from uwf_git.api.fan_out import Lookout, at_once
 
         remote = options.exchange.remote.name if options.exchange else None
         words = run_words(most, options, remote)
         siblings = [each.thread for each in branches.each]
-        side = SideBySide(invocation, chosen, words, at_once(branches), again, siblings)
+        is_taken = Lookout(instance, options.exchange, thread, chosen).is_taken
+        side = SideBySide(invocation, chosen, words, at_once(branches), again, siblings, is_taken)
         with lines.hidden() if lines else nullcontext():
             side.run(quiet=lines is None)
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -58,7 +58,8 @@ class _Run:
 class SideBySide:
     """Runs up to N threads by `uwf thread run ID` with `arguments`. `again` are the options to repeat after
     Ctrl-C, quoted. If the threads are branches, `again` is the whole command that runs their parent, and `siblings` are
-    all branches of their fork: those that other processes run count among the N."""
+    all branches of their fork: those that other processes run count among the N. One that `is_taken` by another machine
+    when it is its turn goes last."""
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class SideBySide:
         at_once: int,
         again: str = "",
         siblings: Collection[ThreadId] = (),
+        is_taken: Callable[[ThreadId], bool] = lambda _thread: False,
     ) -> None:
         self._invocation = invocation
         self._waiting = list(threads)
@@ -75,6 +77,7 @@ class SideBySide:
         self._at_once = at_once
         self._again = again
         self._siblings = frozenset(siblings)
+        self._is_taken = is_taken
         self._running: dict[ThreadId, _Run] = {}
         self._selector = selectors.DefaultSelector()
         self._lines: Lines | None = None
@@ -95,7 +98,10 @@ class SideBySide:
                 while self._waiting or self._running:
                     self._tell_going_on()
                     while self._waiting and len(self._running) + self._elsewhere() < self._at_once:
-                        if self._may_start(thread := self._waiting.pop(0)):
+                        thread = self._waiting.pop(0)
+                        if self._is_taken(thread):
+                            self._waiting.append(thread)
+                        elif self._may_start(thread):
                             self._start(thread)
                     self._turn()
             finally:
