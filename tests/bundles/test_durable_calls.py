@@ -22,7 +22,8 @@ from uwf_git.ext.code.contract import compile_bundle
 from uwf_git.format.kinds import Detail, Step
 from uwf_git.format.types import END, RESULT, STEPNODE
 from uwf_git.git.repository import Oid
-from uwf_git.store.history import Head
+from uwf_git.store import layout
+from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import Task
 
@@ -130,7 +131,9 @@ def test_a_call_is_stepped_by_its_caller_alone_and_ends_with_it(uwf: Uwf, asked:
     assert shown["status"] == "killed" and "exited with 1" in shown["reason"]
 
 
-def test_another_machine_goes_on_with_what_was_answered_on_the_first(uwf: Uwf, hermetic: Path) -> None:
+def test_another_machine_goes_on_with_answers_of_the_first_and_says_whose_they_are(
+    uwf: Uwf, hermetic: Path
+) -> None:
     hub = git_servers.bare(hermetic / "hub.git")
     ada, ben = Machine(uwf, hermetic / "ada"), Machine(uwf, hermetic / "ben")
 
@@ -156,8 +159,15 @@ def test_another_machine_goes_on_with_what_was_answered_on_the_first(uwf: Uwf, h
     configured("ben")
     code = ben("thread", "step", thread, check=5).error["hint"].split()[-1]
     ben("workflow", "trust", code, "--yes")
-    ben("thread", "step", thread)
+    identity = {"GIT_COMMITTER_NAME": "Ben", "GIT_COMMITTER_EMAIL": "ben@example.org"}
+    told = ben("thread", "step", thread, env=identity).err
     assert asked() == ["two"]
+    assert "3 answers of " in told and "were taken as given" in told
+    (step,) = ben("thread", "steps", thread).json
+    detail = ben("thread", "step-details", step["step"], "--format", "json").json["detail"]["value"]
+    assert [each for each in detail["notes"] if "taken as given" in each] == [
+        told.strip().removeprefix("uwf: ")
+    ]
     ben("verify", "--strict")
 
 
@@ -183,10 +193,67 @@ def test_an_answer_that_is_not_such_as_was_asked_for_is_found(uwf: Uwf, instance
     call = ended(instance, begin(instance, one, state.thread, request), {"other": 1})
     ended(instance, one.head, "done", call.commit)
     ended(instance, other.head, "done", stranger.head.commit)
+    ended(instance, stranger.head, "done", call.commit)
     found = uwf("verify", check=7).json["findings"]
     assert {(each["code"], each["thread"]) for each in found} >= {
         ("wrong-output", one.head.thread),
         ("wrong-parent", other.head.thread),
+        ("wrong-call", stranger.head.thread),
+    }
+
+
+ASKS = """\
+SAID = {"type": "object", "properties": {"said": {"type": "string"}}, "required": ["said"]}
+descriptor = {"name": "asks", "description": "Asks.", "roles": {"all": {"description": "looks", "schema": SAID}}}
+
+async def run(input, options):
+    await options.agents.scripted(prompt="two", schema=SAID)
+    yield {"role": "all", "content": "", "meta": {"said": "done"}}
+"""
+
+
+def test_another_thread_at_the_id_of_a_call_is_no_answer_and_is_told(
+    uwf: Uwf, instance: Instance, asked: Asked, hermetic: Path
+) -> None:
+    compiled = compile_bundle(Path(write("asks.py", ASKS)), instance.config)
+    version = instance.registry.put(compiled)
+    tasks = [Task("1"), Task("2"), Task("3")]
+    one, other, last = (
+        instance.threads.position(instance.threads.head(each))
+        for each in instance.threads.start_all(Oid(hex=version.commit), version.hash, tasks)
+    )
+    said = {"type": "object", "properties": {"said": {"type": "string"}}, "required": ["said"]}
+
+    def call(at: Position, prompt: str, output: object) -> Head:
+        request = wanted(at, prompt)
+        state = find(instance, root_of(instance, at.head.commit), request)
+        return ended(instance, begin(instance, at, state.thread, request), output)
+
+    def wanted(at: Position, prompt: str) -> Request:
+        asks = {"what": "agent", "agent": "scripted", "prompt": prompt, "schema": said}
+        return Request({**asks, "at": at.head.node})
+
+    replayed, elsewhere = call(one, "one", "yes"), call(other, "two", "yes")
+    root = root_of(instance, one.head.commit)
+    squatters = []
+    for squatter in (replayed, elsewhere, ended(instance, last.head, "yes")):
+        state = find(instance, root, wanted(one, "two"))
+        assert state.head is None and state.squatters == tuple(squatters)
+        squatters.append(state.thread)
+        assert instance.store.repository.create_refs({layout.THREADS + state.thread: squatter.commit})
+
+    ben = Machine(uwf, hermetic / "ben")
+    ben("remote", "add", "origin", instance.store.repository.path)
+    refused = {each["ref"] for each in ben("pull", check=None).json["refused"]}
+    assert refused == {layout.THREADS + each for each in squatters[:2]}
+
+    uwf("workflow", "trust", "asks", "--yes")
+    error = uwf("thread", "step", one.head.thread).err
+    assert asked() == ["two"]
+    assert [each in error for each in squatters] == [True] * 3 and "uwf thread rm" in error
+    found = uwf("verify", check=7).json["findings"]
+    assert {(each["code"], each["thread"]) for each in found} == {
+        ("wrong-call", each) for each in squatters[:2]
     }
 
 

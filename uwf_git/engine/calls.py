@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.format.fan_out import CALL, EDITED, Branch
 from uwf_git.format.ids import ThreadId, derived_id
-from uwf_git.format.kinds import HUMAN, SUBWORKFLOW
+from uwf_git.format.kinds import HUMAN, SUBWORKFLOW, parse_start
 from uwf_git.format.schema import Schema
-from uwf_git.format.types import CODE, END, start_node
+from uwf_git.format.types import CODE, END, RESULT, start_node
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Position, ancestry
@@ -41,10 +41,12 @@ class Request(NamedTuple):
 
 
 class CallState(NamedTuple):
-    """The thread of a call. `head` is None if it has not begun."""
+    """The thread of a call. `head` is None if it has not begun. `squatters` are threads that have its id, and are not
+    such as it asks for."""
 
     thread: ThreadId
     head: Head | None
+    squatters: tuple[ThreadId, ...] = ()
 
     @property
     def is_answered(self) -> bool:
@@ -61,24 +63,75 @@ def root_of(instance: Instance, commit: Oid) -> CommitRow:
 
 def find(instance: Instance, root: CommitRow, request: Request) -> CallState:
     """Return the thread that has a call's answer, or is to have it: the first that has not ended without one."""
-    asked = json.dumps([request.content, request.before], sort_keys=True)
-    for number in range(_TRIES):
-        thread = derived_id(root.time * 1000, f"uwf call {root.oid.hex()} {number} {asked}")
+    squatters: list[ThreadId] = []
+    for thread in _ids(root, request):
         head = None
         with contextlib.suppress(NotFound):
             head = instance.threads.head(thread)
-        state = CallState(thread, head)
-        if head is None or head.archive is None or state.is_answered:
+        state = CallState(thread, head, tuple(squatters))
+        if head is not None and not _is_of(instance, head, root, request):
+            squatters.append(thread)
+        elif head is None or head.archive is None or state.is_answered:
             break
     return state
+
+
+def ids_of(root: CommitRow, prompt: str, call: Branch) -> Iterator[ThreadId]:
+    """Yield the ids that the thread of a call may have, by its StartNode."""
+    if not isinstance(call.item, dict):
+        return
+    for content in ({**call.item, "prompt": prompt}, call.item, {**call.item, "prompt": ""}):
+        request = Request(content, call.position)
+        if _begun_by(request) == (prompt, call.item):
+            yield from _ids(root, request)
+
+
+def _ids(root: CommitRow, request: Request) -> Iterator[ThreadId]:
+    asked = json.dumps([request.content, request.before], sort_keys=True)
+    for number in range(_TRIES):
+        yield derived_id(root.time * 1000, f"uwf call {root.oid.hex()} {number} {asked}")
+
+
+def _begun_by(request: Request) -> tuple[str, dict[str, Any]]:
+    """Return the prompt and the item of the StartNode of a call."""
+    item = dict(request.content)
+    prompt = item.pop("prompt", None) or item.get("systemPrompt") or item.get("role") or ""
+    return prompt, item
+
+
+def _is_of(instance: Instance, head: Head, root: CommitRow, request: Request) -> bool:
+    """Return whether a thread is a call of `root` that asks for this, and its answer, if any, is such as was asked
+    for: anybody who may push can compute its id."""
+    from uwf_git.format.schema import Schema
+
+    start = _start(instance, head.commit)
+    call = call_of(instance.store, start.node)
+    if call is None or call.name != CALL or start.merged is None:
+        return False
+    said = parse_start(instance.store.get(start.node).payload)
+    recorded = [said.prompt, call.item, call.position]
+    if json.dumps(recorded, sort_keys=True) != json.dumps(
+        [*_begun_by(request), request.before], sort_keys=True
+    ):
+        return False
+    asked_at = Oid(raw=start.merged)
+    if said.workflow != _start(instance, asked_at).workflow or root_of(instance, asked_at).oid != root.oid:
+        return False
+    if head.row.role != END:
+        return True
+    last = next(instance.threads.past(head.node), None)
+    if last is None or last.step.start != start.node:
+        return False
+    output = instance.store.get(last.step.output)
+    schema = request.content.get("schema") if request.content.get("what") != "agent" else None
+    return output.type == RESULT and (schema is None or not Schema(schema).problems(output.payload))
 
 
 def begin(instance: Instance, at: Position, thread: ThreadId, request: Request) -> Head:
     """Begin the thread of a call of the code workflow's thread at `at`, unless there is one. Makes
     `refs/uwf/threads/<thread>`."""
-    content = dict(request.content)
-    prompt = content.pop("prompt", None) or content.get("systemPrompt") or content.get("role") or ""
-    said = Branch(at.head.node, request.before, CALL, content)
+    prompt, item = _begun_by(request)
+    said = Branch(at.head.node, request.before, CALL, item)
     version = Oid(raw=_start(instance, at.head.commit).parent or b"")
     node = start_node(at.history.workflow_hash, prompt, branch=said.payload())
     instance.sessions.claim(SUBWORKFLOW, thread, at.head.thread)

@@ -319,7 +319,7 @@ class Adoption:
             yield RefusedRef(name, (unmet(name, thread, self._refs[name], error.message),))
 
     def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
-        findings = self._trial.findings(name, oid)
+        findings = self._trial.findings(name, oid, not self._is_named(name))
         log.debug(
             "YP7HQ0BE",
             "verifies {ref}: {findings} findings",
@@ -332,6 +332,13 @@ class Adoption:
             self._waiting.remove(name)
             self._notify()
         return findings
+
+    def _is_named(self, name: str) -> bool:
+        """Return whether a ref is a thread's that is no fork, so that the id of a call follows from what was asked."""
+        if layout.namespace_of(name) not in (layout.THREADS, layout.ARCHIVE):
+            return False
+        link = layout.FORKS + layout.thread_of(name)
+        return link not in self._refs and self._repository.ref(link) is None
 
     def _untrusted(self, name: str, oid: Oid) -> tuple[Finding, ...]:
         """Return the findings of a verified ref that doesn't meet the trust policy."""

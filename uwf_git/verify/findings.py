@@ -47,6 +47,7 @@ CODES = {
     "wrong-fork": "a fork whose edge, items, branches or policy do not follow from the history",
     "wrong-branch": "a branch that is not what its fork says, or not under the id that follows from it",
     "wrong-join": "a join that tells something else than its branches came to, or joins too early",
+    "wrong-call": "a call of code by another thread than says so, or not under the id that follows from what was asked",
     "wrong-code": "code whose commit has another tree in a project here, or is not a commit",
     "wrong-page": "a page for people that is not what the nodes say",
     # workflows

@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Any
 
 from uwf_git.base.text import one_line
-from uwf_git.format.fan_out import CALL, Branch
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
     HUMAN,
@@ -45,6 +44,7 @@ from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
 from uwf_git.trust.people import People
 from uwf_git.verify.approvals import ApprovalChecks
+from uwf_git.verify.calls import CallChecks
 from uwf_git.verify.crew_starts import check_speaking
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
 from uwf_git.verify.fan_outs import FanOutChecks
@@ -73,6 +73,7 @@ class Records:
         self._definitions: dict[bytes, Definition] = {}
         self.approvals = ApprovalChecks(known, people)
         self.fan_outs = FanOutChecks(known)
+        self.calls = CallChecks(known)
 
     def check(self, commit: CommitObject, report: Report) -> Record | None:
         """Check a commit and return its record; None if a parent's record is missing, already reported.
@@ -149,7 +150,7 @@ class Records:
             report("wrong-chain", f"the StartNode uses workflow {payload.workflow}, its parent is {workflow}")
         check_speaking(self._known, version, start, payload, report)
         if payload.call is not None:
-            self._check_call(commit, payload.call, report)
+            self.calls.check_start(commit, payload, payload.call, report)
         elif payload.branch is None:
             self._check_origin(commit, version, report)
         else:
@@ -176,13 +177,6 @@ class Records:
             talks and other.decided and not isinstance(self._known.decision(other, aside=True), WorkflowEnded)
         ):
             report("wrong-parent", f"the run that it comes after had not ended at {other.row.node}")
-
-    def _check_call(self, commit: CommitObject, call: Branch, report: Report) -> None:
-        """Check that a call of a code workflow stands on the step at which it was asked, or a run of edited code on the
-        one that it takes answers from."""
-        other = self._known.parent(commit, 1, ("start", "step")) if len(commit.parents) == 2 else None
-        if other is None or other.row.node != call.fork:
-            report("wrong-parent", f"a {call.name} run of {call.fork} has that as its second parent")
 
     # Steps
 
@@ -329,7 +323,7 @@ class Records:
     ) -> None:
         if not is_kind(detail.type, "step"):
             if self._known.definition(before).workflow.code is not None:
-                self._check_calls(commit, made, report)
+                self.calls.check_joined(commit, made, before, report)
             else:
                 self.approvals.check_parents(commit, made, detail, before, report)
             return
@@ -343,29 +337,6 @@ class Records:
             report("wrong-parent", f"the second parent records {other.row.node}, not {made.detail}")
         elif other.decided and not isinstance(self._known.decision(other, aside=True), WorkflowEnded):
             report("wrong-parent", f"the sub-workflow had not ended at {other.row.node}")
-
-    def _check_calls(self, commit: CommitObject, made: Step, report: Report) -> None:
-        """Check that the further parents of a code workflow's step are calls at their ends, each named once, with
-        answers such as were asked for."""
-        if len(set(commit.parents)) != len(commit.parents):
-            report("wrong-parent", f"a step of {made.role} has a call as its parent twice")
-        for number in range(1, len(commit.parents)):
-            call = self._known.parent(commit, number, ("step", "part"))
-            if call is None or call.row.kind == "part":
-                continue
-            start = self._known.starts.get(call.row.start) if call.row.start is not None else None
-            if start is None or start.call is None or start.call.name != CALL or call.row.role != END:
-                report("wrong-parent", f"a further parent of a step of {made.role} is no answered call")
-                continue
-            item = start.call.item if isinstance(start.call.item, dict) else {}
-            schema = item.get("schema") if item.get("what") != "agent" else None  # whose text the code reads
-            if schema is not None and call.step is not None:
-                from uwf_git.format.schema import Schema
-
-                if problems := Schema(schema).problems(call.step.output):
-                    report(
-                        "wrong-output", f"the answer of call {call.row.node} breaks its schema: {problems[0]}"
-                    )
 
     def _check_reached(
         self,

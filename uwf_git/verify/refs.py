@@ -175,6 +175,13 @@ class Verifier:
         except (Bad, *UNFORESEEN):
             return None
 
+    def is_call_elsewhere(self, record: Record, thread: ThreadId) -> bool:
+        """Return whether a verified thread is a call of code under another id than follows from what was asked."""
+        try:
+            return not self._records.calls.is_named(record, thread)
+        except (Bad, *UNFORESEEN):
+            return False
+
     def leads_to(self, tip: Oid, commit: Oid) -> bool:
         """Return whether a verified head's history has another commit's record. Nodes are compared, since a
         step may have two commits."""

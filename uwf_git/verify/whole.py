@@ -18,6 +18,7 @@ from uwf_git.store.history import own_forks
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
 from uwf_git.verify.approvals import ApprovedDiff
+from uwf_git.verify.calls import WRONG_CALL
 from uwf_git.verify.code import RecordedCode, merge_of
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Claim, Verifier
@@ -208,11 +209,26 @@ def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[F
         if claim.thread in circular:
             yield finding("wrong-tag", "a thread is not a fork of its own forks")
     yield from _branches(verifier, heads)
+    forked = _forked(verifier)
+    for claim in heads.values():
+        if claim.thread not in forked:
+            yield from _wrong_call(verifier, claim)
+
+
+def _forked(verifier: Verifier) -> set[ThreadId]:
+    return {claim.thread for claim in verifier.claims if claim.prefix == layout.FORKS}
+
+
+def _wrong_call(verifier: Verifier, claim: Claim) -> Iterator[Finding]:
+    record = verifier.record(claim.commit)
+    if record is not None and verifier.is_call_elsewhere(record, claim.thread):
+        message = "it is a call of code under another id than follows from what was asked"
+        yield Finding(WRONG_CALL, claim.thread, None, str(claim.commit), message, claim.ref)
 
 
 def _branches(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[Finding]:
     """Yield findings about the ids of branches, and about ends that joins tell otherwise."""
-    forked = {claim.thread for claim in verifier.claims if claim.prefix == layout.FORKS}
+    forked = _forked(verifier)
     ids: dict[ThreadId, tuple[bytes, int]] = {}
     for record in verifier.records():
         if record.row.role == FORK and record.step is not None and isinstance(record.step.output, dict):
@@ -279,9 +295,13 @@ class ReceivedRefsVerifier:
             seconds=store.repository.config.max_verify,
         )
 
-    def findings(self, name: str, oid: Oid) -> tuple[Finding, ...]:
-        """Return a ref's findings. Without any, its objects are indexed."""
+    def findings(self, name: str, oid: Oid, may_rename: bool = True) -> tuple[Finding, ...]:
+        """Return a ref's findings. Without any, its objects are indexed. Unless it `may_rename`, as forks may, a call
+        of code must have the id that follows from what was asked."""
         found = self._verifier.ref(name, oid)
+        if not found and not may_rename:
+            claims = [each for each in self._verifier.claims[-1:] if each.ref == name]
+            found = [each for claim in claims for each in _wrong_call(self._verifier, claim)]
         if not found:
             self.steps += self._overlay.settle()
         return tuple(found)

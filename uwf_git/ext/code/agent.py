@@ -314,7 +314,7 @@ def _stored(
     asked = calls.asked if calls.asked != [agent] else []
     others = f", and {len(asked) - _NAMED} more" if len(asked) > _NAMED else ""
     who = f"the code asked {', '.join(asked[:_NAMED])}{others}" if asked else ""
-    said = said._replace(notes=(*said.notes, *notes, *([who] if who else [])))
+    said = said._replace(notes=(*said.notes, *notes, *filter(None, (who, calls.foreign))))
     output = recorder.put(made.type, recorder.redact(made.output, "output"))
     detail = recorder.detail(said, turns, order, at.head.node)
     step = Step(history.start_hash, history.prev, made.role, output, detail, agent)

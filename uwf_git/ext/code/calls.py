@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base import log
 from uwf_git.base.errors import Absent, AgentFailed, Invalid, Throttled, UwfError
 from uwf_git.base.lifetime import deferred
-from uwf_git.base.text import encodable, last_line, one_line
+from uwf_git.base.text import counted, encodable, last_line, one_line
 from uwf_git.engine.calls import Request, find, root_of
 from uwf_git.engine.kit.extract import sum_usage
 from uwf_git.engine.thread_spending import account
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 AT_ONCE = 8
 """Conversations in which somebody speaks at the same time, twice as many of a script; more wait for their turn."""
 _IDLE = 4  # idle conversations kept for corrections when another begins
+_NAMED = 3  # people whose answers were taken
 _PATIENCE = 5.0  # seconds for a finished conversation to exit
 _TEXTS = {"agent": ("agent", "role", "prompt", "systemPrompt"), "extract": ("text", "role", "prompt")}
 
@@ -93,6 +94,7 @@ class Calls:
         self._language = code.language if code is not None else ""
         self._root = root_of(instance, at.head.commit)
         self._counts: Counter[str] = Counter()
+        self._foreign: Counter[str] = Counter()
         self._commits: dict[int, str] = {}
         self._head = order.head
         self._folder = str(cwd)
@@ -149,9 +151,8 @@ class Calls:
         is_rehearsed = self._rehearses(given.get("agent"), given["role"] or BUNDLE)
         request = self._request({"what": what, **given, "schema": schema, "at": self._head}, is_rehearsed)
         self._pending += 1
-        if (known := find(self._instance, self._root, request)).is_answered:
-            assert known.head is not None
-            self._hand_out(number, known.head, given, what == "agent")
+        if (known := self._find(request)) is not None:
+            self._hand_out(number, known, given, what == "agent")
         elif what == "agent":
             question = Question(
                 self._head,
@@ -195,9 +196,8 @@ class Calls:
             del asked[name]
         request = self._request(asked, self._rehearses(agent, plays))
         self._pending += 1
-        if (known := find(self._instance, self._root, request)).is_answered:
-            assert known.head is not None
-            self._hand_out(number, known.head, {"role": None}, is_agents=True)
+        if (known := self._find(request)) is not None:
+            self._hand_out(number, known, {"role": None}, is_agents=True)
             return
         question = Question(
             self._head,
@@ -274,9 +274,22 @@ class Calls:
             return found.command == REHEARSE
         return False
 
+    def _find(self, request: Request) -> Head | None:
+        """Return the head of the call that has answered a request."""
+        state = find(self._instance, self._root, request)
+        for thread in state.squatters:
+            self._instance.warn(
+                f"thread {thread} has the id of a call and is not what was asked, so it was asked anew; remove it with:"
+                f" uwf thread rm {thread}"
+            )
+        return state.head if state.is_answered else None
+
     def _hand_out(self, number: int, head: Head, given: Mapping[str, Any], is_agents: bool) -> None:
         value, step, detail = answer_of(self._instance, head)
         log.debug("7D3KQZ8P", "call {thread} was answered before", thread=head.thread, number=number)
+        repository = self._instance.store.repository
+        if (by := repository.commit(head.commit).committer) != repository.user.ident:
+            self._foreign[one_line(by, 100)] += 1
         reply = Reply(detail.answer, detail.session, detail.model, notes=detail.notes)
         asked = self._new(given["role"])
         asked.said = value if is_agents and not self._is_script else None
@@ -338,6 +351,16 @@ class Calls:
         return list(dict.fromkeys(filter(None, told)))
 
     @property
+    def foreign(self) -> str:
+        """Say whose answers were taken that the user has not committed, "" without any."""
+        told = [f"{counted(count, 'answer')} of {by}" for by, count in self._foreign.most_common()]
+        others = f" and {counted(len(told) - _NAMED, 'other')}" if len(told) > _NAMED else ""
+        is_one = self._foreign.total() == 1
+        return (
+            f"{', '.join(told[:_NAMED])}{others} {'was' if is_one else 'were'} taken as given" if told else ""
+        )
+
+    @property
     def unheard(self) -> Sequence[TurnRecord]:
         """Return the turns of unanswered conversations, once settled."""
         return self._unheard
@@ -356,6 +379,8 @@ class Calls:
         if self._is_settled:
             return
         self._is_settled = True
+        if self.foreign:
+            self._instance.warn(self.foreign)
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._guard:
             speaking = [each for each in self._conversations if each.is_speaking]
