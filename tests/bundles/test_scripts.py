@@ -13,6 +13,7 @@ import pytest
 from cli_samples import write
 from commands import git
 from conftest import EXAMPLES, Uwf
+from model_server import ModelServer, Say
 from noting_agent import Asked, noting
 
 META = 'export const meta = { name: "script", description: "A script." };\n'
@@ -137,6 +138,35 @@ return { first, last };
 """
     found = result(uwf, started(uwf, body))
     assert found["first"].startswith("agent() takes a prompt") and "at most 1000 agents" in found["last"]
+
+
+def test_a_used_up_budget_ends_the_calls_of_a_script_and_loses_none_of_its_answers(
+    uwf: Uwf, config: Callable[[str], Path], server: ModelServer, root: Path
+) -> None:
+    config(
+        f"providers: {{local: {{baseUrl: '{server.openai_url}', apiKeyEnv: LOCAL_KEY}}}}\n"
+        "models: {small: {provider: local, name: tiny}}\ndefaultModel: small\ndefaultAgent: uwf-builtin\n"
+    )
+    (root / ".env").write_text("LOCAL_KEY=sk-secret-0123456789\n")
+    server.play(lambda _: Say("done"))
+
+    def said() -> int:
+        return len({i for i in range(6) if any(f"say {i}" in each.text for each in server.asked)})
+
+    body = "return await parallel(Array.from({ length: 6 }, (_, i) => () => agent(`say ${i}`)));"
+    uwf("workflow", "put", write("script.js", META + body))
+    thread = uwf("thread", "start", "script", "-p", "null", "--max-tokens", "1").json["thread"]
+    error = uwf("thread", "run", thread, check=5).error
+    assert error["hint"].startswith(f"uwf thread budget {thread} --max-tokens") and said() == 1
+    one = server.usage.input + server.usage.output
+    assert f"maxTokens is used up, {one} of 1 token" in error["message"]
+    uwf("thread", "budget", thread, "--max-tokens", str(int(3.5 * one)))
+    uwf("thread", "run", thread, check=5)
+    assert said() == 4
+    uwf("thread", "budget", thread, "--max-tokens", str(100 * one))
+    assert result(uwf, thread) == ["done"] * 6 and said() == 6
+    total = uwf("stats", thread).json["total"]
+    assert total["input"] + total["output"] == 6 * one
 
 
 def test_an_agent_that_fails_is_null_and_is_asked_again_by_a_fork_that_asks_nothing_else_again(

@@ -31,6 +31,7 @@ from uwf_git.sync.bundle import bundle, unbundle
 from uwf_git.sync.pull import Pulled, pull
 from uwf_git.sync.push import plan, push, refs_of
 from uwf_git.sync.reconcile import Case
+from uwf_git.sync.removal import remove, removed_threads
 from uwf_git.sync.shared_step import shared_step
 from uwf_git.verify.whole import local_refs, verify_refs
 
@@ -470,3 +471,41 @@ def test_a_bundle_of_a_thread_has_its_branches(machines: Machines, tmp_path: Pat
     assert bob.instance.threads.ids() == {thread, *branches}
     bob.verifies()
     assert bob.world.run(thread)[-1] == COMPLETED
+
+
+def test_a_thread_under_the_id_of_a_branch_is_refused_and_all_else_taken(machines: Machines) -> None:
+    ada, bob = machines()
+    thread = ada.world.start()
+    branches = ada.world.forked(thread)
+    ada.push(thread, alone=True)
+    bob.pull()
+    other = ada.world.start(prompt="Another")
+    fine = ada.world.start(prompt="A third")
+    shared = Repository(Path(ada.instance.remotes.get("origin").url))
+    ada.push(other, fine)
+    shared.create_ref(layout.THREADS + branches[0], ada.world.head(other).commit)
+    remote = bob.instance.remotes.get("origin")
+    pulled = pull(bob.instance, bob.git, remote)
+    assert [each.findings[0].code for each in pulled.refused] == ["wrong-branch"]
+    assert branches[0] in pulled.refused[0].reason
+    assert bob.instance.threads.exists(fine) and not bob.instance.threads.exists(branches[0])
+    assert bob.world.run(thread)[-1] == COMPLETED
+    bob.verifies()
+
+
+def test_a_thread_that_had_the_id_of_a_branch_first_is_removed_and_the_branch_begins(
+    machines: Machines,
+) -> None:
+    ada, bob = machines()
+    thread = ada.world.start()
+    branches = ada.world.forked(thread)
+    ada.push(thread, alone=True)
+    bob.pull()
+    own = bob.instance.store.repository
+    own.create_ref(layout.THREADS + branches[0], bob.world.head(bob.world.start()).commit)
+    error = refused(lambda: bob.world.step(thread))
+    assert branches[0] in error.message and f"uwf thread rm {branches[0]} --yes" in error.hint
+    remove(bob.instance, branches[0])
+    assert bob.world.run(thread)[-1] == COMPLETED
+    assert removed_threads(bob.instance) == set()
+    bob.verifies()

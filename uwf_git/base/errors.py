@@ -111,14 +111,14 @@ class Throttled(NamedTuple):
 class AgentFailed(UwfError):
     """An agent failed, timed out or broke the protocol. The head is unchanged. `printed` are the ends of its
     output; `throttled`: a rate limit was the only cause; `timed_out`: a time limit was. `absence`: nothing went wrong,
-    but a person is needed."""
+    but a person is needed, or more of a budget."""
 
     code = "agent_failed"
     exit_status = 6
     printed: tuple[str, str] = ("", "")
     throttled: Throttled | None = None
     timed_out = False
-    absence: Absent | None = None
+    absence: Waiting | None = None
 
     def since(self: _E, cause: UwfError) -> _E:
         """Return this failure with its cause's information."""

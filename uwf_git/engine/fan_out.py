@@ -50,6 +50,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, History, Position
 from uwf_git.store.instance import Instance
+from uwf_git.store.removed import was_squatter
 from uwf_git.store.threads import branch_of
 from uwf_git.workflow.fan_out import Joinable, Pending, join_question, judge, needed
 from uwf_git.workflow.moderator import ChosenEdge, FansOut, branch_prompt, choose, decide
@@ -112,7 +113,7 @@ def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
         if head is not None and (own is None or (own.fork, own.position) != (row.node, position)):
             raise StoreDamaged(
                 f"thread {thread} has the id of branch {position} of a fork, and is not that branch",
-                f"uwf thread rm {thread} --yes, then uwf gc --prune",
+                f"uwf thread rm {thread} --yes, then step again",
             )
     found = [BranchState(position, thread, heads.get(thread)) for position, thread in enumerate(threads)]
     states = [each.state for each in found]
@@ -244,11 +245,14 @@ def _depth(instance: Instance, head: Head) -> int:
 
 
 def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
-    """Begin the branches of the fork at `at`, its last step, that are neither here nor were removed. Makes
-    `refs/uwf/threads/<id>` of each; returns the new ones. Raises NotFound for a workflow that is gone."""
+    """Begin the branches of the fork at `at`, its last step, that are neither here nor were removed: another
+    thread that had the id of one is no branch that was removed. Makes `refs/uwf/threads/<id>` of each; returns the new
+    ones. Raises NotFound for a workflow that is gone."""
     branches = branches_at(instance, at.head)
     absent = [layout.REMOVED + each.thread for each in branches.each if each.head is None]
-    removed = instance.store.repository.refs_named(absent)
+    marks = instance.store.repository.refs_named(absent)
+    squatters = {name for name, mark in marks.items() if was_squatter(instance.store.repository, mark)}
+    removed = marks.keys() - squatters
     missing = [
         each for each in branches.each if each.head is None and layout.REMOVED + each.thread not in removed
     ]
@@ -266,6 +270,8 @@ def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
         nodes[position] = start_of_branch(history, fork, chosen, position, at.head.node)
     folder = folder_of_branches(instance, at.head.thread)
     begun = instance.threads.begin_branches(at.head.commit, versions, nodes)
+    for mark in squatters:
+        instance.threads.drop(mark)
     if folder is not None:
         for thread in begun:
             instance.folders.remember(thread, folder)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uwf_git.format.fan_out import branch_id, parse_fork
-from uwf_git.format.ids import ThreadId
+from uwf_git.format.fan_out import MOST_BRANCHES, branch_id, branch_index, parse_fork
+from uwf_git.format.ids import ThreadId, milliseconds_of
 from uwf_git.format.types import FORK
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
+from uwf_git.store.threads import branch_of
 
 
 def branches_of(instance: Instance, head: Head) -> Sequence[ThreadId]:
@@ -48,6 +49,22 @@ def _known_at(instance: Instance, fork: Oid) -> list[ThreadId]:
     at = instance.store.repository.refs_named(names)
     found = sorted(layout.thread_of(name) for name in names if at.get(name) == fork)
     return [thread for thread in found if not instance.threads.has_ended(thread)]
+
+
+def squatted(instance: Instance, thread: ThreadId, commit: Oid) -> tuple[Oid, int] | None:
+    """Return the fork here, and the index there, of the branch that has a thread's id, if the thread with this last
+    commit is not that branch."""
+    when = milliseconds_of(thread)
+    for fork in instance.store.index.forks_within((when - MOST_BRANCHES) // 1000, when // 1000):
+        oid = Oid(raw=fork.oid)
+        position = branch_index(str(oid), fork.time, thread)
+        if position is None:
+            continue
+        row = instance.store.index_commit(commit)
+        own = branch_of(instance.store, row.start or row.node)
+        if own is None or (own.fork, own.position) != (fork.node, position):
+            return oid, position
+    return None
 
 
 def start_row(instance: Instance, commit: Oid) -> CommitRow:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import ext
 from uwf_git.base import lifetime, log
-from uwf_git.base.errors import Absent, AgentFailed, OutOfRounds, StoreDamaged, Throttled, Usage, UwfError
+from uwf_git.base.errors import AgentFailed, OutOfRounds, StoreDamaged, Throttled, Usage, UwfError, Waiting
 from uwf_git.base.text import one_line
 from uwf_git.config.known_agents import GROUP, PLUGIN, plugins, shipped
 from uwf_git.format.ids import Hash, ThreadId, is_hash
@@ -170,11 +170,11 @@ def perform(
     instance: Instance, at: Position, agent: Agent, config: AgentConfig, order: EngineOrder, folder: Path
 ) -> AgentResult:
     """Run an in-process agent in a folder, which becomes the current one if the process is a command of ours.
-    Raises Absent, OutOfRounds, StoreUnwritable, StoreDamaged."""
+    Raises Waiting, OutOfRounds, StoreUnwritable, StoreDamaged."""
     try:
         with _within(folder):
             return AgentResult(agent.perform(instance, at, order, config.args, cwd=folder), agent=order.name)
-    except (Absent, OutOfRounds):
+    except (Waiting, OutOfRounds):
         instance.runs.withdraw(at.head.thread)
         raise
     except (StoreUnwritable, StoreDamaged):

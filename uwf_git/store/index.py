@@ -34,7 +34,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.git.sqlite_cache import SqliteCache
 from uwf_git.store import layout
 
-VERSION = 12
+VERSION = 13
 _VARIABLES = 900  # variables that every SQLite accepts in one statement
 
 _TABLES = """
@@ -48,6 +48,7 @@ CREATE TABLE commits (
 ) WITHOUT ROWID;
 CREATE INDEX commits_by_node ON commits (node);
 CREATE INDEX joins ON commits (parent) WHERE role = '$JOIN';
+CREATE INDEX forks ON commits (time) WHERE role = '$FORK';
 CREATE TABLE archives (oid BLOB PRIMARY KEY, target BLOB, status TEXT, reason TEXT, time INTEGER) WITHOUT ROWID;
 CREATE TABLE folded (
     thread TEXT, ref TEXT, tag BLOB NOT NULL, attempts BLOB, fork BLOB, problem TEXT, PRIMARY KEY (thread, ref)
@@ -304,6 +305,11 @@ class Index(SqliteCache):
     def joins_of(self, fork: bytes) -> list[CommitRow]:
         """Return the commits of the joins of a fork's commit."""
         rows = self._run("SELECT * FROM commits WHERE parent = ? AND role = '$JOIN'", (fork,))
+        return [CommitRow(*row) for row in rows]
+
+    def forks_within(self, begin: int, end: int) -> list[CommitRow]:
+        """Return the commits of forks with times from `begin` to `end`."""
+        rows = self._run("SELECT * FROM commits WHERE role = '$FORK' AND time BETWEEN ? AND ?", (begin, end))
         return [CommitRow(*row) for row in rows]
 
     def add_commit(self, row: CommitRow) -> None:

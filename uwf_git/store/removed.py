@@ -6,6 +6,8 @@ A bundle's heads are the thread's refs. Earlier versions kept `refs/uwf/removed/
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -67,6 +69,13 @@ def forget(repository: Repository, thread: ThreadId) -> None:
     names = (layout.removed(prefix + thread) for prefix in layout.of_threads())
     found = {name: oid for name in names if (oid := repository.ref(name)) is not None}
     repository.delete_refs(found)
+
+
+def was_squatter(repository: Repository, mark: Oid) -> bool:
+    """Return whether a removed thread, by the blob of its removal, had the id of a branch that it was not."""
+    with contextlib.suppress(UwfError, ValueError, RecursionError, AttributeError):
+        return json.loads(repository.blob(mark)).get("squatter") is True
+    return False
 
 
 def kept_threads(repository: Repository) -> set[ThreadId]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, HeadMoved, RequirementUnmet, StoreDamaged
+from uwf_git.engine.forks import squatted
 from uwf_git.engine.pause import was_lifted
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import TAG, Oid, TooLarge
@@ -319,7 +320,7 @@ class Adoption:
             yield RefusedRef(name, (unmet(name, thread, self._refs[name], error.message),))
 
     def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
-        findings = self._trial.findings(name, oid, not self._is_named(name))
+        findings = self._trial.findings(name, oid, not self._is_named(name)) or self._squatting(name, oid)
         log.debug(
             "YP7HQ0BE",
             "verifies {ref}: {findings} findings",
@@ -339,6 +340,26 @@ class Adoption:
             return False
         link = layout.FORKS + layout.thread_of(name)
         return link not in self._refs and self._repository.ref(link) is None
+
+    def _squatting(self, name: str, oid: Oid) -> tuple[Finding, ...]:
+        """Return the findings of a sound ref by which a thread would have the id of a branch that it is not."""
+        threads: Mapping[ThreadId, Oid | None] = {}
+        if name.startswith(layout.FOLDED):
+            folded = archives.read(self._repository, oid).threads
+            threads = {thread: entry.ended.target for thread, entry in folded.items()}
+        elif name.startswith(layout.THREADS):
+            threads = {layout.thread_of(name): oid}
+        elif name.startswith(layout.ARCHIVE):
+            threads = {layout.thread_of(name): tagged_commit(self._instance.store, oid)}
+        for thread, commit in threads.items():
+            found = squatted(self._instance, thread, commit) if commit is not None else None
+            if found is not None:
+                from uwf_git.verify.findings import Finding
+
+                fork, position = found
+                message = f"thread {thread} has the id of branch {position} of fork {fork}, which it is not"
+                return (Finding("wrong-branch", thread, None, str(commit), message, name),)
+        return ()
 
     def _untrusted(self, name: str, oid: Oid) -> tuple[Finding, ...]:
         """Return the findings of a verified ref that doesn't meet the trust policy."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import HeadMoved, NotFound, Usage, UwfError
 from uwf_git.base.text import counted
+from uwf_git.engine.forks import squatted
 from uwf_git.format.ids import ThreadId, complete, is_thread_id
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
@@ -66,18 +67,21 @@ def remove(instance: Instance, thread: ThreadId) -> None:
         refs = {prefix + thread: repository.ref(prefix + thread) for prefix in layout.of_threads()}
         found = {name: oid for name, oid in refs.items() if oid is not None}
         buried = {**_unfolded(instance, thread), **found}
+        is_squatter = False
+        with contextlib.suppress(UwfError):  # a damaged thread can be removed too
+            is_squatter = squatted(instance, thread, instance.threads.head(thread).commit) is not None
 
         def bury(doomed: Collection[str]) -> None:
             for name in found.keys() - doomed:
                 if name.startswith((layout.THREADS, layout.ARCHIVE)):
                     raise HeadMoved(f"{name} was moved by another process", "look at it, then repeat")
-            _bury(instance, thread, buried)
+            _bury(instance, thread, buried, is_squatter)
 
         if found:
             for name in found.keys() - repository.delete_refs(found, before=bury):
                 instance.threads.drop(name)  # it was paused or resumed meanwhile
         else:
-            _bury(instance, thread, buried)
+            _bury(instance, thread, buried, is_squatter)
         if (row := instance.store.index.folded(thread)) and not _is_shared(repository, row.ref, thread):
             archives.remove(repository, thread)
         instance.threads.drop(layout.RESUMED + thread)
@@ -90,10 +94,14 @@ def remove(instance: Instance, thread: ThreadId) -> None:
             leave(instance, thread)
 
 
-def _bury(instance: Instance, thread: ThreadId, refs: dict[str, Oid]) -> None:
+def _bury(instance: Instance, thread: ThreadId, refs: dict[str, Oid], is_squatter: bool) -> None:
     repository = instance.store.repository
     kept.keep(repository, thread, refs, instance.warn)
-    said = {"by": repository.user.ident, "at": int(time.time())}
+    said = {
+        "by": repository.user.ident,
+        "at": int(time.time()),
+        **({"squatter": True} if is_squatter else {}),
+    }
     blob = repository.write_blob(json.dumps(said).encode("ascii") + b"\n")
     mark, old = layout.REMOVED + thread, repository.ref(layout.REMOVED + thread)
     if old != blob:

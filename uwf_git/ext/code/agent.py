@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from uwf_git.base import log
-from uwf_git.base.errors import Absent, AgentFailed, Invalid, OutOfRounds, UwfError
+from uwf_git.base.errors import AgentFailed, Invalid, OutOfRounds, UwfError, Waiting
 from uwf_git.base.text import counted, encodable, nearest, one_line
 from uwf_git.config.known_agents import BUNDLES
 from uwf_git.config.settings import Grants
@@ -132,7 +132,7 @@ class CodeAgent(Agent):
             except UwfError as error:
                 calls.drain()
                 calls.settle()
-                if isinstance(error, Absent) and not recorder.turns:
+                if isinstance(error, Waiting) and not recorder.turns:
                     raise  # nothing was done; else what was spent has to be kept
                 raise _failed(error, live, head.node, order, calls, recorder) from None
             if is_kept and instance.kept is not None:
@@ -349,6 +349,7 @@ def _failed(
     if detail is not None:
         recorder.settle(order, None, detail, error)
     failed = AttemptFailed(error, detail)
+    failed.absence = error if isinstance(error, Waiting) else failed.absence
     with suppress(AgentFailed):
         live.close()
     printed, errors = live.printed

@@ -3,6 +3,9 @@
 Each conversation is a process of `conversation.py`, open until the step ends, so an invalid output is corrected by
 its agent in the same session. An answer is committed in a thread of the call's own before the code has it; a call that
 has an answer there is not asked again. All turns, time and cost of the calls that were asked belong to the step.
+
+In a thread with limits, a call is asked only while these leave something, and beside others only as long as all in
+flight may cost as much as the largest so far: before one is answered, each is asked alone.
 """
 
 from __future__ import annotations
@@ -24,8 +27,10 @@ from uwf_git.base import log
 from uwf_git.base.errors import Absent, AgentFailed, Invalid, Throttled, UwfError
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import counted, encodable, last_line, one_line
+from uwf_git.engine.budget import COST, Budgets, prices, use, waiting
 from uwf_git.engine.calls import Request, find, root_of
 from uwf_git.engine.kit.extract import sum_usage
+from uwf_git.engine.spending import Totals, spent, together
 from uwf_git.engine.thread_spending import account
 from uwf_git.engine.trust import require_trusted
 from uwf_git.ext.code.asking import answer_of
@@ -33,7 +38,7 @@ from uwf_git.ext.code.conversation import Question
 from uwf_git.ext.code.script import AGENT, is_script
 from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.kinds import REHEARSE, TurnRecord, parse_detail, parse_turn
+from uwf_git.format.kinds import REHEARSE, Detail, TurnRecord, parse_detail, parse_turn
 from uwf_git.format.schema import check_schema
 from uwf_git.format.types import BUNDLE
 from uwf_git.kit import Reply
@@ -87,6 +92,7 @@ class Calls:
         self._spent = tokens_of(instance, at.head) if is_script else 0
         self.absence: Absent | None = None
         self.absent = 0
+        self._at = at.head
         self._thread = at.head.thread
         self._instance = instance
         self._workflow = at.history.workflow.name
@@ -104,12 +110,16 @@ class Calls:
         self._log = instance.runs.log(self._thread)
         self._environ = {**os.environ, **instance.location.environment()}
         self._environ[NONCE_VARIABLE] = instance.runs.nonce(self._thread)
-        self._pool = ThreadPoolExecutor(AT_ONCE * (1 + is_script))
+        self._at_once = AT_ONCE * (1 + is_script)
+        self._pool = ThreadPoolExecutor(self._at_once)
         self._guard = threading.Lock()
         self._conversations: list[_Conversation] = []
         self._answers: deque[tuple[int, dict[str, Any]]] = deque()
-        self._questions: deque[Callable[[], None]] = deque()
-        self._readings: deque[Callable[[], None]] = deque()
+        self._questions: deque[tuple[int, Callable[[], None]]] = deque()
+        self._readings: deque[tuple[int, Callable[[], None]]] = deque()
+        self._in_flight: set[int] = set()
+        standing = Budgets(instance).standing(at.head)
+        self._is_limited = standing is not None and any(key != "maxSteps" for key in standing.limits)
         self._unheard: tuple[TurnRecord, ...] = ()
         self._is_settled = False
         self._pending = 0
@@ -167,7 +177,7 @@ class Calls:
             who = self._override or given["agent"] or f"whoever plays {given['role'] or 'the role'}"
             asked = self._new(given["role"], one_line(who, 60))
             order = {"question": question._asdict(), "call": list(request)}
-            self._do(self._questions, lambda: self._answer(number, asked, order))
+            self._do(self._questions, number, lambda: self._answer(number, asked, order))
         else:
             text, role = given["text"] or "", given["role"]
             reading = {
@@ -175,7 +185,7 @@ class Calls:
                 "prompt": given["prompt"],
                 "call": list(request),
             }
-            self._do(self._readings, lambda: self._read(number, text, role, reading))
+            self._do(self._readings, number, lambda: self._read(number, text, role, reading))
 
     def _put_script(self, number: int, message: Mapping[str, Any]) -> None:
         if message.get("what") == "workflow":
@@ -212,7 +222,7 @@ class Calls:
         who = self._override or agent or given["label"] or plays
         conversation = self._new(None, one_line(who, 60))
         order = {"question": question._asdict(), "call": list(request)}
-        self._do(self._questions, lambda: self._answer(number, conversation, order))
+        self._do(self._questions, number, lambda: self._answer(number, conversation, order))
 
     def _who(self, *names: str | None) -> tuple[str | None, str]:
         """Return the agent and the role for an agent type and a model: the first that agentOverrides or agents has,
@@ -302,7 +312,7 @@ class Calls:
 
     def answered(self) -> list[tuple[int, dict[str, Any]]]:
         """Return new answers by call number: {value} or {error}. Raises Absent if a person is needed who
-        isn't there."""
+        isn't there, Waiting once the thread's budget is used up and nothing is in flight."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._ready, 1 << 16)
         found = []
@@ -317,6 +327,7 @@ class Calls:
                 self.absence = self.absence or absence
                 continue
             found.append((number, self._told(answer)))
+        self._ask_next()
         return found
 
     def _told(self, answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -404,21 +415,42 @@ class Calls:
     def _taken(self) -> tuple[int, dict[str, Any]]:
         number, answer = self._answers.popleft()
         self._pending -= 1
+        self._in_flight.discard(number)
         if commit := answer.get("commit"):
             self._commits[number] = commit
         for turn in answer["turns"]:
             self._recorder.take(turn)
         return number, answer
 
-    def _do(self, jobs: deque[Callable[[], None]], job: Callable[[], None]) -> None:
-        with self._guard:
-            jobs.append(job)
-        self._pool.submit(self._do_next)
+    def _do(self, jobs: deque[tuple[int, Callable[[], None]]], number: int, job: Callable[[], None]) -> None:
+        jobs.append((number, job))
+        self._ask_next()
 
-    def _do_next(self) -> None:
-        with self._guard:
-            job = (self._readings or self._questions).popleft()
-        job()
+    def _ask_next(self) -> None:
+        """Ask what waits, as far as the thread's budget allows. Raises Waiting if that is used up and nothing is in
+        flight."""
+        while jobs := self._readings or self._questions:
+            if len(self._in_flight) >= self._at_once or (self._is_limited and not self._may_ask()):
+                return
+            number, job = jobs.popleft()
+            self._in_flight.add(number)
+            self._pool.submit(job)
+
+    def _may_ask(self) -> bool:
+        asked = [_spent(each.reply) for each in self.heard if not each.is_known]
+        standing = Budgets(self._instance).standing(self._at, together(asked))
+        if standing is None or not self._in_flight:
+            if standing is not None and standing.reached is not None:
+                raise waiting(self._thread, standing)
+            return True
+        if standing.reached is not None or not asked:
+            return False
+        priced = prices(self._instance) if COST in standing.limits else {}
+        used = [use(each, priced) for each in asked]
+        return all(
+            max(each[key] for each in used) * (len(self._in_flight) + 1) <= limit.value - standing.used[key]
+            for key, limit in standing.limits.items()
+        )
 
     def _new(self, role: str | None, who: str = "") -> _Conversation:
         made = _Conversation(role or "", who)
@@ -488,6 +520,12 @@ def _schema_problem(schema: Any) -> str | None:
         return error.message
     problem = next(iter(check_schema(content)), None)
     return None if problem is None else one_line(str(problem), 200)
+
+
+def _spent(reply: Reply) -> Totals:
+    took = sum(turn.duration_ms or 0 for turn in reply.turns)
+    said = Detail("", model=reply.model, usage=reply.usage, cost=reply.cost, duration_ms=took)
+    return spent(said, reply.turns, attempt=True)._replace(attempts=0)
 
 
 def _texts(message: Mapping[str, Any], names: Sequence[str]) -> dict[str, str | None]:
