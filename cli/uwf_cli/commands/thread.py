@@ -329,7 +329,7 @@ def require_agent(invocation: Invocation, agent: str) -> None:
     "uwf thread fork 01JK7M                         from a thread's head",
     "uwf thread fork 01JK7M --at 2                  after its second step",
     "uwf thread fork 01JK7M --from-role reviewer    so that the reviewer goes again",
-    "uwf thread fork 01JK7M --with review.js        with edited code, and what was answered",
+    "uwf thread fork 01JK7M --with review.js        edited code, earlier answers",
 )
 @click.argument("origin", metavar="STEP|ID", shell_complete=complete_thread)
 @click.option("--at", type=click.IntRange(min=0), metavar="N", help="Fork after step N; 0 is the start.")
