@@ -295,6 +295,17 @@ return { given: args, said: JSON.parse(await agent("inner")).said, deeper };
     assert found["given"] == {"x": 1} and found["said"] == "INNER" and "one level deep" in found["deeper"]
 
 
+def test_what_is_no_script_and_no_json_reaches_the_script_as_an_error_and_as_text(
+    uwf: Uwf, asked: Asked
+) -> None:
+    body = 'try { await workflow("nosuch") } catch (error) { return [args, error.message]; }'
+    uwf("workflow", "put", write("script.js", META + body))
+    for prompt in ("NaN", "[1e999]"):
+        thread = uwf("thread", "start", "script", "-p", prompt).json["thread"]
+        args, error = result(uwf, thread)
+        assert args == prompt and "nosuch" in error
+
+
 def test_scripts_of_a_projects_claude_folder_are_found_by_name(uwf: Uwf, asked: Asked) -> None:
     folder = Path(".claude/workflows")
     folder.mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import random
 import threading
@@ -267,6 +268,22 @@ def test_the_reservation_of_a_killed_process_holds_up_nobody(instance: Instance)
     left.write_bytes(content.replace(b'"maxTokens": 10', b'"maxTokens": 5000'))
     with reserved(instance, instance.threads.head(second), "by-hand"):
         assert not left.exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["7", "[1, 2]", '[["B"], []]', '[["B"], {"maxTokens": "9"}]', '[["B"], {"x": NaN}]']
+)
+def test_a_file_that_is_no_reservation_holds_up_nobody(instance: Instance, text: str) -> None:
+    thread = forked(instance, scripted(), maxTokens=1000)
+    first, second = branches(instance, thread)[:2]
+    folder = instance.store.repository.private / "reservations"
+    folder.mkdir(exist_ok=True)
+    with (folder / second).open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        held.write(text.replace("B", second))
+        held.flush()
+        step(instance, first, scripted())
+    assert instance.threads.has_ended(first)
 
 
 @given(st.integers(1, 400), st.integers(1, 8), st.integers(0, 10**6))

@@ -277,7 +277,7 @@ def test_the_joins_edges_see_the_branches_in_conditions_and_prompts(world: World
     thread = world.start()
     assert world.run(thread)[-2:] == ["reviewer", COMPLETED]
     assert told == ["".join(f"completed: fixer: Fix {file} ({at});" for at, file in enumerate(FILES))]
-    other = world.start()
+    other = world.start(prompt="Another")  # an equal one may share the fork
     for branch in world.forked(other):
         engine.kill(world.instance, branch)
     assert world.run(other) == ["mourner", COMPLETED]
@@ -385,3 +385,28 @@ def test_over_499_branches_are_gathered_before_they_are_joined(
 def _join(world: World, thread: ThreadId) -> str:
     history = world.instance.threads.history(world.head(thread))
     return next(step.hash for step in history.steps if step.role == "$JOIN")
+
+
+def test_prompts_that_are_too_long_together_are_refused_before_the_fork(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fan_out, "MOST_PROMPTS", 20)  # each has 9
+    thread = world.start()
+    world.step(thread)
+    error = refused(lambda: world.step(thread))
+    assert "3 branches" in error.message and error.hint
+    assert world.head(thread).row.role == "planner" and world.instance.threads.ids() == {thread}
+
+
+def test_outputs_that_are_too_large_for_a_join_are_named_with_the_way_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    monkeypatch.setattr(fan_out, "MOST_JOINED", 10)
+    for branch in branches:
+        world.step(branch)
+        world.roles["fixer"] = {"text": "x" * 100}
+    error = refused(lambda: world.step(thread))
+    assert error.message.index(branches[1]) < error.message.index(branches[0])
+    assert f"uwf thread fork {thread} --at 1" in error.hint and world.head(thread).row.role == "$FORK"

@@ -7,6 +7,7 @@ step or by the process that ended the last branch. It says the same whoever writ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Waiting
@@ -16,6 +17,7 @@ from uwf_git.engine.fan_out_budget import share_of
 from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
 from uwf_git.engine.forks import branches_of, fork_of, start_row, waiting_at
 from uwf_git.engine.forks import parents_of as parents_of
+from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
     COMPLETED,
@@ -60,6 +62,10 @@ if TYPE_CHECKING:
 
 _PATIENCE = 5.0  # seconds to wait for another process that looks at the same join
 _NAMED = 3  # branches that a message names
+MOST_PROMPTS = 64 << 20
+"""Bytes of the prompts of a fork's branches together."""
+MOST_JOINED = 16 << 20
+"""Bytes of the outputs that a join has together."""
 
 
 class BranchState(NamedTuple):
@@ -182,7 +188,7 @@ def pending(thread: ThreadId, branches: Branches) -> Waiting:
 
 def fork(instance: Instance, at: Position) -> tuple[Hash, Step]:
     """Store the StepNode of the fork that is next. Raises Invalid for a workflow of branches that is not registered,
-    and for fan-outs too deep within each other."""
+    for prompts that are too long together, and for fan-outs too deep within each other."""
     history = at.history
     decision = decide(history.workflow, history.start, history.steps)
     assert isinstance(decision, FansOut)
@@ -194,7 +200,22 @@ def fork(instance: Instance, at: Position) -> tuple[Hash, Step]:
             "let its role do the work of the branches itself",
         )
     made = _planned(instance, at, chosen.edge.fan_out, decision)
+    _raise_if_long(at, decision)
     return _stored(instance, history, FORK, FORK_OUTPUT, made.payload(), code_at_fork(instance, at))
+
+
+def _raise_if_long(at: Position, decision: FansOut) -> None:
+    (chosen, items), history = decision, at.history
+    size = 0
+    for position, item in enumerate(items):
+        prompt = branch_prompt(history.workflow, chosen, history.start, history.steps, position, item)
+        size += len(prompt.encode("utf-8", "replace"))
+        if size > MOST_PROMPTS:
+            raise Invalid(
+                f"the prompts of the {len(items)} branches of thread {at.head.thread} have over "
+                f"{MOST_PROMPTS >> 20} MiB together",
+                "put large texts into files, and their names into the prompts",
+            )
 
 
 def _planned(instance: Instance, at: Position, fan_out: FanOut, decision: FansOut) -> Fork:
@@ -316,17 +337,34 @@ def _version(instance: Instance, workflow: Hash) -> Oid:
 
 def join(instance: Instance, at: Position) -> tuple[Hash, Step, tuple[Oid, ...]]:
     """Store the StepNode that joins the branches of the fork at `at`. Return it with the commits that its commit joins.
-    Raises Waiting if they may not be joined yet, or their code is not here."""
+    Raises Waiting if they may not be joined yet, or their code is not here, Invalid if their outputs are too large
+    together."""
     branches = branches_at(instance, at.head)
     if isinstance(branches.verdict, Pending):
         raise pending(at.head.thread, branches)
-    joined, code = merge_branches(instance, at, [_joined(instance, each) for each in branches.each])
+    told = [_joined(instance, each) for each in branches.each]
+    _raise_if_large(at, told)
+    joined, code = merge_branches(instance, at, told)
     output = join_payload(joined, join_question(branches.fork, joined))
     ended = [each.head for each in branches.each if each.state and each.head is not None]
     when = max(head.row.time for head in (at.head, *ended)) * 1000
     node, made = _stored(instance, at.history, JOIN, JOIN_OUTPUT, output, code, when)
     tips = [head.commit for head in ended]
     return node, made, instance.threads.gathered(at.head.node, tips)
+
+
+def _raise_if_large(at: Position, joined: Sequence[JoinedBranch]) -> None:
+    sizes = {each.thread: len(cbor.encode(each.output)) for each in joined}
+    if (size := sum(sizes.values())) <= MOST_JOINED:
+        return
+    largest = sorted(sizes, key=lambda thread: -sizes[thread])[:_NAMED]
+    shown = ", ".join(f"{thread} ({sizes[thread] / (1 << 20):.1f} MiB)" for thread in largest)
+    raise Invalid(
+        f"the outputs of the branches of thread {at.head.thread} have {size / (1 << 20):.1f} MiB, a join may have "
+        f"{MOST_JOINED >> 20}; the largest: {shown}",
+        f"let them put large texts into files, and begin again: "
+        f"uwf thread fork {at.head.thread} --at {len(at.history.steps) - 1}",
+    )
 
 
 def left_by(instance: Instance, made: Step) -> list[ThreadId]:

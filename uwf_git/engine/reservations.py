@@ -176,6 +176,21 @@ def _written(path: Path, reservation: _Reservation) -> int:
     return descriptor
 
 
+def _parsed(data: bytes) -> _Reservation:
+    """Raises ValueError for what is no reservation."""
+    try:
+        branches, amounts = json.loads(data)
+    except (TypeError, RecursionError):
+        raise ValueError("no reservation") from None
+    if not isinstance(branches, list) or not all(isinstance(each, str) for each in branches):
+        raise ValueError("no branches")
+    if not isinstance(amounts, dict) or not all(
+        type(each) in (int, float) and each >= 0 for each in amounts.values()
+    ):
+        raise ValueError("no amounts")
+    return _Reservation(branches, amounts)
+
+
 def _in_flight(folder: Path, tidy: bool = False) -> dict[ThreadId, _Reservation]:
     """Return the calls in flight by their branches. With `tidy`, remove the files of processes that are gone."""
     found: dict[ThreadId, _Reservation] = {}
@@ -187,7 +202,7 @@ def _in_flight(folder: Path, tidy: bool = False) -> dict[ThreadId, _Reservation]
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                found[ThreadId(path.name)] = _Reservation(*json.loads(path.read_bytes() or b"[[], {}]"))
+                found[ThreadId(path.name)] = _parsed(path.read_bytes() or b"[[], {}]")
             else:
                 if tidy:
                     path.unlink()

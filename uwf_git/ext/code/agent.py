@@ -9,6 +9,7 @@ otherwise a new process gets the history.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -178,9 +179,16 @@ def begin(instance: Instance, at: Position) -> Live:
 def arguments(prompt: str) -> Any:
     """Return a script's `args`: the prompt's value if it is JSON, else the prompt. `null` is none."""
     try:
-        return json.loads(prompt)
+        return json.loads(prompt, parse_constant=_number, parse_float=_number)
     except (ValueError, RecursionError):
         return prompt
+
+
+def _number(text: str) -> float:
+    """Raises ValueError for what JSON has no number for."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(text)
+    return number
 
 
 def _budget(instance: Instance, at: Position) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed, OutOfRounds
+from uwf_git.base.errors import AgentFailed, NotFound, OutOfRounds, Untrusted
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import last_line, one_line
 from uwf_git.sandbox.child import GRACE, KEEP, Tail, start
@@ -201,7 +201,7 @@ class Live:
         self._open.add(number)
         try:
             calls.put(number, message)
-        except AgentFailed as error:
+        except (AgentFailed, NotFound, Untrusted) as error:  # its code may catch it
             said = f"{error.message} — {error.hint}" if error.hint else error.message
             self._notify(number, {"error": said})
 
