@@ -89,7 +89,10 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+# Branches need a store: tests/fan_out plays the example that has some.
+@pytest.mark.parametrize(
+    "path", sorted({*EXAMPLES.glob("*.yaml")} - {EXAMPLES / "fan-out.yaml"}), ids=lambda path: path.stem
+)
 def test_it_plays_every_example_to_its_end(path: Path) -> None:
     compiled = compile_source(read_source(path))
     roles, _ = walk(compiled.workflow, dict(compiled.schemas))

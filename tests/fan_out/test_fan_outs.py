@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import EXAMPLES
 from fan_outs import TEXT, World, audit, failing, refused
 
+from uwf_git.api import run as api_run
 from uwf_git.base.errors import AgentFailed, Invalid, Killed, Waiting
 from uwf_git.engine import fan_out
 from uwf_git.engine import step as engine
@@ -142,6 +144,16 @@ def test_whoever_loses_the_race_for_an_equal_join_takes_the_other_as_its_own(
     assert world.step(thread).role == "$JOIN"
     assert [world.head(thread).commit] == raced
     assert {*world.instance.threads.ids()} == {thread, *branches}
+
+
+def test_the_example_is_rehearsed_to_its_end(world: World) -> None:
+    world.put((EXAMPLES / "fan-out.yaml").read_text())
+    thread = world.start("fan-out")
+    options = api_run.Options(agent="uwf-rehearse", cwd=world.folder, hooks=False)
+    roles = [outcome.role for outcome in api_run.run(world.instance, thread, lambda: options)]
+    assert roles == ["lister", "$FORK", "$JOIN", "reviewer"]
+    branch = ThreadId(world.joined(thread)[0]["thread"])
+    assert [role for role, _ in world.outputs(branch)] == ["auditor", "$FORK", "$JOIN", "fixer"]
 
 
 # Policies
