@@ -61,7 +61,7 @@ DEFINITIONS = {None: "workflow.yaml", JAVASCRIPT: "workflow.esm.js", PYTHON: "wo
 
 def role_name(role: str) -> str:
     """Return a step's role for people; results and failures of code have none."""
-    return {END: "result", BUNDLE: "the code"}.get(role, role)
+    return {END: "result", BUNDLE: "the bundle"}.get(role, role)
 
 
 def called(role: str) -> str:
@@ -70,7 +70,7 @@ def called(role: str) -> str:
 
 
 def next_name(role: str) -> str:
-    return "the code decides" if role == BUNDLE else role
+    return "the bundle decides" if role == BUNDLE else role
 
 
 TEXT = builtin("8451C8DVPAGHX", {"title": "Text", "type": "string"})
