@@ -14,7 +14,7 @@ from uwf_git.api.turns import turn_value
 from uwf_git.base.errors import NotFound, StoreDamaged
 from uwf_git.base.text import iso
 from uwf_git.engine.budget import prices
-from uwf_git.engine.fan_out import parents_of
+from uwf_git.engine.forks import parents_of
 from uwf_git.engine.inbox import Waits, waits_of
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.progress import Freshness

@@ -11,7 +11,7 @@ from uwf_git.api.fan_out import branches_of
 from uwf_git.base.errors import NotFound
 from uwf_git.base.text import iso
 from uwf_git.engine.branch_states import branch_statuses, counts
-from uwf_git.engine.fan_out import parents_of
+from uwf_git.engine.forks import parents_of
 from uwf_git.engine.progress import Progress as Progress
 from uwf_git.engine.progress import Watch as Watch
 

@@ -31,7 +31,7 @@ def left_behind(instance: Instance, thread: ThreadId) -> str:
     """Return a line on what the removal of a thread leaves: branches that it waits for, or a thread that waits for it.
     "" if neither."""
     from uwf_git.api.fan_out import branches_of
-    from uwf_git.engine.fan_out import parents_of
+    from uwf_git.engine.forks import parents_of
 
     head = instance.threads.head(thread)
     if parents := parents_of(instance, head):

@@ -8,7 +8,7 @@ step or by the process that ended the last branch. It says the same whoever writ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Waiting
 from uwf_git.base.text import counted
@@ -16,7 +16,6 @@ from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out_budget import share_of
 from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
 from uwf_git.engine.forks import branches_of, fork_of, start_row, waiting_at
-from uwf_git.engine.forks import parents_of as parents_of
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
@@ -57,10 +56,6 @@ from uwf_git.store.threads import branch_of
 from uwf_git.workflow.fan_out import Joinable, Pending, join_question, judge, needed
 from uwf_git.workflow.moderator import ChosenEdge, FansOut, branch_prompt, choose, decide
 
-if TYPE_CHECKING:
-    pass
-
-_PATIENCE = 5.0  # seconds to wait for another process that looks at the same join
 _NAMED = 3  # branches that a message names
 MOST_PROMPTS = 64 << 20
 """Bytes of the prompts of a fork's branches together."""

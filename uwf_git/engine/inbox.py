@@ -11,8 +11,8 @@ from uwf_git.engine.budget import Budgets, pending, waiting
 from uwf_git.engine.call_answer import command_of, fields_wanted, value_of
 from uwf_git.engine.calls import persons_schema
 from uwf_git.engine.conversation import CHOSEN, in_conversation, is_conversation
-from uwf_git.engine.fan_out import parents_of
 from uwf_git.engine.fan_out_code import is_left_out, leaving_out, settled
+from uwf_git.engine.forks import parents_of
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import human_turn, moved_on
 from uwf_git.engine.kit.form import FormField, options_of

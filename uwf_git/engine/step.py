@@ -421,7 +421,8 @@ def tell_parents(instance: Instance, head: Head, joined: list[Outcome] | None = 
     `joined`. No lock of theirs is held here."""
     if head.row.start is None or branch_of(instance.store, head.row.start) is None:
         return
-    from uwf_git.engine.fan_out import is_joinable, parents_of
+    from uwf_git.engine.fan_out import is_joinable
+    from uwf_git.engine.forks import parents_of
 
     for parent in parents_of(instance, head):
         try:
@@ -442,7 +443,8 @@ def _end_branches(instance: Instance, head: Head) -> None:
     """End the branches of a thread that was ended before their join, if no other thread waits for them."""
     if head.row.role != FORK:
         return
-    from uwf_git.engine.fan_out import branches_at, parents_of
+    from uwf_git.engine.fan_out import branches_at
+    from uwf_git.engine.forks import parents_of
 
     for each in branches_at(instance, head).open:
         if each.head is not None and not parents_of(instance, each.head):

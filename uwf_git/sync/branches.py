@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 from uwf_git.base.errors import Busy, HeadMoved, NotFound, StoreDamaged
-from uwf_git.engine.fan_out import parents_of
+from uwf_git.engine.forks import parents_of
 from uwf_git.format.fan_out import COMPLETED, FAILED, JOINED_WITHOUT, KILLED, branch_id, parse_fork
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import FANNING_WORKFLOW, FORK, JOIN

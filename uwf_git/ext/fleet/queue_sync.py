@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from uwf_git.api.fan_out import waits_for_branches
 from uwf_git.base.errors import UwfError
-from uwf_git.engine.fan_out import parents_of
+from uwf_git.engine.forks import parents_of
 from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.client import Queue, connect, require
 from uwf_git.ext.fleet.endpoint import Endpoint, find

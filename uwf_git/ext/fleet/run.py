@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uwf_git.api.fan_out import waits_for_branches
 from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed, UwfError
-from uwf_git.engine.fan_out import parents_of
+from uwf_git.engine.forks import parents_of
 from uwf_git.engine.status import PAUSED, WAITING, status_of
 from uwf_git.ext.fleet import endpoint, messages
 from uwf_git.ext.fleet.admission import Admission, FleetLimits
