@@ -56,6 +56,19 @@ def audit(
     }  # fmt: skip
 
 
+def audit_in_parts(parts: str) -> str:
+    """The YAML of `audit` with fixers that fork too: a branch for each of a YAML list of parts, and a role after their
+    join."""
+    more = f"  part: {{description: Does a part., systemPrompt: Do it., outputSchema: {TEXT}}}\n"
+    more += f"  summer: {{description: Sums up., systemPrompt: Sum up., outputSchema: {TEXT}}}"
+    edges = (
+        f"  fixer: [{{each: {parts}, as: part, role: part, "
+        'prompt: "{{ start.prompt }} part {{ part }}", join: summer}]\n'
+        "  summer: [{role: reviewer}]"
+    )
+    return audit(more=more, edges=edges)
+
+
 Play = Callable[[Context], Any]
 
 

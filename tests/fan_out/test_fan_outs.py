@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import EXAMPLES
-from fan_outs import TEXT, World, audit, failing, refused
+from fan_outs import TEXT, World, audit, audit_in_parts, failing, refused
 
 from uwf_git.api import run as api_run
 from uwf_git.base.errors import AgentFailed, Invalid, Killed, Waiting
@@ -296,14 +296,7 @@ def test_the_joins_edges_see_the_branches_in_conditions_and_prompts(world: World
 
 
 def test_fan_outs_within_branches_join_before_these_end(world: World) -> None:
-    more = f"  part: {{description: Does a part., systemPrompt: Do it., outputSchema: {TEXT}}}\n"
-    more += f"  summer: {{description: Sums up., systemPrompt: Sum up., outputSchema: {TEXT}}}"
-    edges = (
-        "  fixer: [{each: [1, 2], as: part, role: part, "
-        'prompt: "{{ start.prompt }} part {{ part }}", join: summer}]\n'
-        "  summer: [{role: reviewer}]"
-    )
-    world.put(audit(more=more, edges=edges))
+    world.put(audit_in_parts("[1, 2]"))
     thread = world.start()
     assert world.run(thread)[-1] == COMPLETED
     inner = ThreadId(world.joined(thread)[1]["thread"])

@@ -94,6 +94,19 @@ def machines(tmp_path: Path) -> Machines:
     return made
 
 
+def forked_by_the_first(
+    machines: Machines, policy: str = "", alone: bool = False
+) -> tuple[Machine, Machine, ThreadId, list[ThreadId]]:
+    """Two machines with a thread that the first stepped to its fork and shared, and its branches; `alone`: the second
+    machine does not have these."""
+    first, second = machines(policy=policy)
+    thread = first.world.start()
+    branches = first.world.forked(thread)
+    first.push(*[thread] if alone else [], alone=alone)
+    second.pull()
+    return first, second, thread, branches
+
+
 def settled(*machines: Machine) -> None:
     """All machines come to the same refs, and verify."""
     for _ in range(3):
@@ -145,11 +158,7 @@ def test_a_branch_that_is_pulled_without_its_parent_is_run_and_joined_by_the_mac
 
 
 def test_branches_that_two_machines_begin_are_the_same_threads(machines: Machines) -> None:
-    ada, bob = machines()
-    thread = ada.world.start()
-    branches = ada.world.forked(thread)
-    ada.push(thread, alone=True)
-    bob.pull()
+    ada, bob, thread, branches = forked_by_the_first(machines, alone=True)
     assert not bob.instance.threads.exists(branches[0])
     engine.begin_branches(bob.instance, thread)
     bob.world.step(branches[0])
@@ -190,11 +199,7 @@ def test_a_fork_that_two_machines_make_at_once_is_one_and_what_was_done_in_its_b
 
 
 def test_a_branch_that_diverged_is_joined_as_the_machine_had_it_that_joined_first(machines: Machines) -> None:
-    ada, bob = machines()
-    thread = ada.world.start()
-    branches = ada.world.forked(thread)
-    ada.push()
-    bob.pull()
+    ada, bob, thread, branches = forked_by_the_first(machines)
     for each in branches:
         ada.world.step(each)
     bob.world.roles["fixer"] = {"text": "otherwise"}
@@ -243,11 +248,7 @@ def other_sides(machine: Machine) -> set[ThreadId]:
 
 def answered_twice(machines: Machines) -> tuple[Machine, Machine, ThreadId, list[ThreadId]]:
     """Two machines that asked the branches of a thread and joined them, each its own answers; the first has pushed."""
-    ada, bob = machines()
-    thread = ada.world.start()
-    branches = ada.world.forked(thread)
-    ada.push()
-    bob.pull()
+    ada, bob, thread, branches = forked_by_the_first(machines)
     for each in (ada, bob):
         each.world.roles["fixer"] = {"text": each.instance.location.root.name}
         for branch in branches:
@@ -308,11 +309,7 @@ def test_a_join_that_was_there_first_asks_nobody_if_the_thread_has_ended_here_af
 def test_a_shared_join_that_lost_its_race_goes_on_with_the_other(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ada, bob = machines()
-    thread = ada.world.start()
-    branches = ada.world.forked(thread)
-    ada.push()
-    bob.pull()
+    ada, bob, thread, branches = forked_by_the_first(machines)
     with monkeypatch.context() as patch:
         unjoined(patch)
         for each in (ada, bob):
@@ -336,11 +333,7 @@ def test_a_shared_join_that_lost_its_race_goes_on_with_the_other(
 def test_a_machine_leaves_a_branch_for_last_that_another_has_advanced(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ada, bob = machines()
-    thread = ada.world.start()
-    branches = ada.world.forked(thread)
-    ada.push()
-    bob.pull()
+    ada, bob, thread, branches = forked_by_the_first(machines)
     monkeypatch.setattr("uwf_git.api.fan_out._LOOK_SECONDS", 0)
     lookout = Lookout(ada.instance, ada.exchange, thread, branches)
     assert not lookout.is_taken(branches[0])
@@ -399,11 +392,7 @@ def test_a_run_of_a_thread_that_ended_elsewhere_meanwhile_says_so_and_ends_as_it
 
 
 def test_an_end_that_followed_from_a_join_which_is_dropped_is_dropped_too(machines: Machines) -> None:
-    ada, bob = machines(policy="need: 2, onFailure: drop")
-    thread = ada.world.start()
-    branches = ada.world.forked(thread)
-    ada.push()
-    bob.pull()
+    ada, bob, thread, branches = forked_by_the_first(machines, policy="need: 2, onFailure: drop")
     for each in branches:
         ada.world.step(each) if each != branches[2] else None
     bob.world.roles["fixer"] = failing()
@@ -418,11 +407,7 @@ def test_an_end_that_followed_from_a_join_which_is_dropped_is_dropped_too(machin
 
 
 def test_of_joins_of_the_first_branch_that_completed_the_first_counts(machines: Machines) -> None:
-    ada, bob = machines(policy="need: first")
-    thread = ada.world.start()
-    branches = ada.world.forked(thread)
-    ada.push()
-    bob.pull()
+    ada, bob, thread, branches = forked_by_the_first(machines, policy="need: first")
     ada.world.step(branches[0])
     bob.world.step(branches[2])
     ada.push()
@@ -432,11 +417,7 @@ def test_of_joins_of_the_first_branch_that_completed_the_first_counts(machines: 
 
 
 def test_a_late_branch_on_another_machine_asks_nothing_and_ends_as_joined_without(machines: Machines) -> None:
-    ada, bob = machines(policy="need: first")
-    thread = ada.world.start()
-    branches = ada.world.forked(thread)
-    ada.push()
-    bob.pull()
+    ada, bob, _, branches = forked_by_the_first(machines, policy="need: first")
     ada.shared(branches[0])
     assert "is killed" in refused(lambda: bob.shared(branches[1])).message
     assert bob.world.asked == []
@@ -474,11 +455,7 @@ def test_a_bundle_of_a_thread_has_its_branches(machines: Machines, tmp_path: Pat
 
 
 def test_a_thread_under_the_id_of_a_branch_is_refused_and_all_else_taken(machines: Machines) -> None:
-    ada, bob = machines()
-    thread = ada.world.start()
-    branches = ada.world.forked(thread)
-    ada.push(thread, alone=True)
-    bob.pull()
+    ada, bob, thread, branches = forked_by_the_first(machines, alone=True)
     other = ada.world.start(prompt="Another")
     fine = ada.world.start(prompt="A third")
     shared = Repository(Path(ada.instance.remotes.get("origin").url))
@@ -496,11 +473,7 @@ def test_a_thread_under_the_id_of_a_branch_is_refused_and_all_else_taken(machine
 def test_a_thread_that_had_the_id_of_a_branch_first_is_removed_and_the_branch_begins(
     machines: Machines,
 ) -> None:
-    ada, bob = machines()
-    thread = ada.world.start()
-    branches = ada.world.forked(thread)
-    ada.push(thread, alone=True)
-    bob.pull()
+    _, bob, thread, branches = forked_by_the_first(machines, alone=True)
     own = bob.instance.store.repository
     own.create_ref(layout.THREADS + branches[0], bob.world.head(bob.world.start()).commit)
     error = refused(lambda: bob.world.step(thread))

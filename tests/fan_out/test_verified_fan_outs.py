@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Uwf
-from fan_outs import TEXT, World, audit, failing, refused
+from fan_outs import TEXT, World, audit, audit_in_parts, failing, refused
 from signers import Signer, SigningMachine, trust_file
 
 from uwf_git.base.errors import AgentFailed, Invalid, StoreDamaged, Waiting
@@ -58,14 +58,7 @@ def verifies(world: World) -> None:
 
 
 def test_branches_that_go_on_by_the_graph_and_fork_again_verify(world: World) -> None:
-    more = f"  part: {{description: Does a part., systemPrompt: Do it., outputSchema: {TEXT}}}\n"
-    more += f"  summer: {{description: Sums up., systemPrompt: Sum up., outputSchema: {TEXT}}}"
-    edges = (
-        "  fixer: [{each: [1, {a: 2.0}], as: part, role: part, "
-        'prompt: "{{ start.prompt }} part {{ part }}", join: summer}]\n'
-        "  summer: [{role: reviewer}]"
-    )
-    world.put(audit(more=more, edges=edges))
+    world.put(audit_in_parts("[1, {a: 2.0}]"))
     thread = world.start(budget={"maxTokens": 1_000_000})
     assert world.run(thread)[-1] == COMPLETED
     world.roles["planner"] = {"files": []}
