@@ -17,11 +17,16 @@ from uwf_git.store.threads import branch_of
 
 def branches_of(instance: Instance, head: Head) -> Sequence[ThreadId]:
     """Return the branches that a thread waits for, by index, whether or not they are here."""
-    if head.row.role != FORK:
+    return branches_of_step(instance, head.row)
+
+
+def branches_of_step(instance: Instance, row: CommitRow) -> Sequence[ThreadId]:
+    """Return the branches of a step by index, none if it is no fork, whether or not they are here."""
+    if row.role != FORK:
         return ()
-    step = instance.store.get(head.node).payload
+    step = instance.store.get(row.node).payload
     fork = parse_fork(instance.store.get(step["output"]).payload)
-    return [branch_id(str(head.commit), head.row.time, position) for position in range(fork.size)]
+    return [branch_id(str(Oid(raw=row.oid)), row.time, position) for position in range(fork.size)]
 
 
 def fork_of(instance: Instance, branch: Head) -> Oid | None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 
 from uwf_git.base.errors import Busy, HeadMoved, NotFound, StoreDamaged
-from uwf_git.engine.forks import parents_of
-from uwf_git.format.fan_out import COMPLETED, FAILED, JOINED_WITHOUT, KILLED, branch_id, parse_fork
+from uwf_git.engine.forks import branches_of_step, parents_of, start_row
+from uwf_git.format.fan_out import COMPLETED, FAILED, JOINED_WITHOUT, KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import FANNING_WORKFLOW, FORK, JOIN
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, ancestry, relate
-from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import branch_of
 from uwf_git.sync.recommit import put_on
@@ -32,7 +31,7 @@ def with_branches(instance: Instance, threads: Iterable[ThreadId]) -> set[Thread
             head = instance.threads.head(thread)
             if _fans_out(instance, head):
                 rows = ancestry(instance.store, head.commit)
-                pending += (each for row in rows for each in _branches(instance, row))
+                pending += (each for row in rows for each in branches_of_step(instance, row))
     return found
 
 
@@ -53,21 +52,12 @@ def _fans_out(instance: Instance, head: Head) -> bool:
     return known is not None and known[0] == FANNING_WORKFLOW
 
 
-def _at_fork(instance: Instance, head: Head) -> Iterator[ThreadId]:
-    """Yield the branches of the fork that is a thread's last step, or that its last step has joined."""
+def _at_fork(instance: Instance, head: Head) -> Sequence[ThreadId]:
+    """Return the branches of the fork that is a thread's last step, or that its last step has joined."""
     row = head.row
     if row.role == JOIN and row.parent is not None:
         row = instance.store.index_commit(Oid(raw=row.parent))
-    yield from _branches(instance, row)
-
-
-def _branches(instance: Instance, row: CommitRow) -> Iterator[ThreadId]:
-    if row.role != FORK:
-        return
-    step = instance.store.get(row.node).payload
-    size = parse_fork(instance.store.get(step["output"]).payload).size
-    for position in range(size):
-        yield branch_id(str(Oid(raw=row.oid)), row.time, position)
+    return branches_of_step(instance, row)
 
 
 def _above(instance: Instance, head: Head) -> set[ThreadId]:
@@ -76,11 +66,10 @@ def _above(instance: Instance, head: Head) -> set[ThreadId]:
     if branch_of(instance.store, start) is None:
         return set()
     found = set(parents_of(instance, head))
-    row = next(row for row in ancestry(instance.store, head.commit) if row.kind == "start")
+    row = start_row(instance, head.commit)
     if row.merged is not None:
         for each in instance.store.index.joins_of(row.merged):
-            names = instance.store.index.heads_at(each.oid)
-            found |= {ThreadId(name.rpartition("/")[2]) for name in names}
+            found |= {layout.thread_of(name) for name in instance.store.index.heads_at(each.oid)}
     return found
 
 
@@ -89,7 +78,7 @@ def move_branches(instance: Instance, old: Oid, new: Oid) -> None:
     get the steps of those of `old`, unless more was done there, and these end. Makes and moves
     `refs/uwf/threads/<branch>`, makes `refs/uwf/archive/<branch>`. A branch that is at work is left as it is."""
     rows = (instance.store.index_commit(oid) for oid in (old, new))
-    for ours, theirs in zip(*(_branches(instance, row) for row in rows), strict=True):
+    for ours, theirs in zip(*(branches_of_step(instance, row) for row in rows), strict=True):
         with contextlib.suppress(NotFound, HeadMoved, Busy), instance.locks.hold(ours):
             head = instance.threads.head(ours)
             with instance.locks.hold(theirs):
@@ -102,7 +91,7 @@ def move_branches(instance: Instance, old: Oid, new: Oid) -> None:
 
 def _begin(instance: Instance, old: Head, thread: ThreadId, fork: Oid) -> None:
     repository = instance.store.repository
-    row = next(row for row in ancestry(instance.store, old.commit) if row.kind == "start")
+    row = start_row(instance, old.commit)
     start = repository.commit(Oid(raw=row.oid))
     made = repository.rewrite_commit(
         Oid(raw=row.oid), repository.root(Oid(raw=row.oid)), (start.parents[0], fork)

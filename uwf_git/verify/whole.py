@@ -208,15 +208,11 @@ def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[F
             yield finding("wrong-tag", f"{head.ref} has not parted from another at {claim.commit}")
         if claim.thread in circular:
             yield finding("wrong-tag", "a thread is not a fork of its own forks")
-    yield from _branches(verifier, heads)
-    forked = _forked(verifier)
+    forked = {claim.thread for claim in verifier.claims if claim.prefix == layout.FORKS}
+    yield from _branches(verifier, heads, forked)
     for claim in heads.values():
         if claim.thread not in forked:
             yield from _wrong_call(verifier, claim)
-
-
-def _forked(verifier: Verifier) -> set[ThreadId]:
-    return {claim.thread for claim in verifier.claims if claim.prefix == layout.FORKS}
 
 
 def _wrong_call(verifier: Verifier, claim: Claim) -> Iterator[Finding]:
@@ -226,9 +222,11 @@ def _wrong_call(verifier: Verifier, claim: Claim) -> Iterator[Finding]:
         yield Finding(WRONG_CALL, claim.thread, None, str(claim.commit), message, claim.ref)
 
 
-def _branches(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[Finding]:
-    """Yield findings about the ids of branches, and about ends that joins tell otherwise."""
-    forked = _forked(verifier)
+def _branches(
+    verifier: Verifier, heads: Mapping[ThreadId, Claim], forked: Collection[ThreadId]
+) -> Iterator[Finding]:
+    """Yield findings about the ids of branches, which `forked` threads need not have, and about ends that joins tell
+    otherwise."""
     ids: dict[ThreadId, tuple[bytes, int]] = {}
     for record in verifier.records():
         if record.row.role == FORK and record.step is not None and isinstance(record.step.output, dict):

@@ -25,11 +25,11 @@ from uwf_git.format.quick_schema import OBJECT_ID
 from uwf_git.format.types import UWF
 from uwf_git.git.program import Git
 from uwf_git.store import layout
+from uwf_git.store.threads import MOST_PARENTS
 from uwf_git.workspaces.project import Project
 
 FORK_TRAILER = "Uwf-Fork"
 _is_object_id = re.compile(OBJECT_ID).search
-_MOST_PARENTS = 499  # of one commit, besides the first
 _MOST_PATHS = 100  # of a conflict that are named
 _MOST_TEXT = 4_000  # characters of conflicting lines, a branch
 _MOST_BYTES = 1 << 20  # of conflicting files, a branch, in which lines are looked for
@@ -158,7 +158,7 @@ class Merging:
                     continue
                 tree, done = found, self._changes(root, [found])[found]
             merged.append(commit)
-            if len(merged) % _MOST_PARENTS == 0:
+            if len(merged) % MOST_PARENTS == 0:
                 trees[len(merged)] = tree = tree or self._tree(root, done)
         trees[len(merged)] = tree = tree or self._tree(root, done)
         when = max(commits[each].time for each in (base, *merged))
@@ -178,8 +178,8 @@ class Merging:
         count = f"{len(merged):,} {'branch' if len(merged) == 1 else 'branches'}"
         text = layout.message(f"merge the code of {count}", {FORK_TRAILER: fork})
         commit = base
-        for begin in range(0, len(merged), _MOST_PARENTS):
-            others = merged[begin : begin + _MOST_PARENTS]
+        for begin in range(0, len(merged), MOST_PARENTS):
+            others = merged[begin : begin + MOST_PARENTS]
             tree = trees[begin + len(others)]
             commit = self._write_commit(tree, (commit, *dict.fromkeys(others)), ident, text)
         return commit

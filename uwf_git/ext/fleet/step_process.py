@@ -182,8 +182,8 @@ class StepRunner:
         return Fault(found.code, found.status, clean(found.message)[0], clean(found.hint)[0], *throttled)
 
     def _answer(self, stand: ThreadState) -> dict[str, Any]:
-        """Return a thread's state, and of one that waits for branches those that are to be in the queue: of the first
-        that can go on as many as may run at the same time. The others follow as these end or rest."""
+        """Return a thread's state. If it waits for branches, add those to queue: the first that can go on, as many as
+        may run at the same time. The others follow as these end or rest."""
         if stand.status != JOINING:
             return {"stand": stand.as_json()}
         branches = branches_to_queue(self.instance, ThreadId(stand.thread), self._orders.agent)
