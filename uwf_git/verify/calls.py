@@ -38,7 +38,7 @@ class CallChecks:
                 report(WRONG_CALL, f"a call that was asked at {call.fork} says that it was elsewhere")
 
     def is_named(self, record: Record, thread: ThreadId) -> bool:
-        """Return whether a thread, if it is a call, has an id that follows from what was asked. Raises Bad."""
+        """Return whether a thread, if it is a call, has an id that follows from its request. Raises Bad."""
         begin = self._known.begin_of(record)
         start = self._known.start_of(begin.node)
         if start.call is None or start.call.name != CALL or begin.merged is None:
