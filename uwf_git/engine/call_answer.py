@@ -1,4 +1,4 @@
-"""A person's answer to a call of code: its form, and the text that becomes of it."""
+"""A person's answer to a call of code: its form, and its text as JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def command_of(instance: Instance, head: Head) -> str:
 
 def value_of(thread: ThreadId, schema: Schema, given: Mapping[str, Sequence[str]], text: str) -> str:
     """Return a person's answer to a call as JSON: the text if it is such JSON, else the fields that are `given`, as
-    in `fill`. Raises Usage that says what is wanted."""
+    in `fill`. Raises Usage with the fields or the schema."""
     fields = fields_of(schema.payload)
     try:
         if given or (fields and not text.lstrip().startswith("{")):

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, UwfError
+from uwf_git.engine.forks import start_row
 from uwf_git.format.fan_out import CALL, EDITED, Branch
 from uwf_git.format.ids import ThreadId, derived_id
 from uwf_git.format.kinds import HUMAN, SUBWORKFLOW, parse_start
@@ -55,9 +56,9 @@ class CallState(NamedTuple):
 
 def root_of(instance: Instance, commit: Oid) -> CommitRow:
     """Return the first commit of a thread; of one that goes on from another version's run, that one's."""
-    row = _start(instance, commit)
+    row = start_row(instance, commit)
     while row.merged is not None and _name(instance, row) == EDITED:
-        row = _start(instance, Oid(raw=row.merged))
+        row = start_row(instance, Oid(raw=row.merged))
     return row
 
 
@@ -102,9 +103,7 @@ def _begun_by(request: Request) -> tuple[str, dict[str, Any]]:
 def _is_of(instance: Instance, head: Head, root: CommitRow, request: Request) -> bool:
     """Return whether a thread is a call of `root` that asks for this, and its answer, if any, is such as was asked
     for: anybody who may push can compute its id."""
-    from uwf_git.format.schema import Schema
-
-    start = _start(instance, head.commit)
+    start = start_row(instance, head.commit)
     call = call_of(instance.store, start.node)
     if call is None or call.name != CALL or start.merged is None:
         return False
@@ -115,7 +114,7 @@ def _is_of(instance: Instance, head: Head, root: CommitRow, request: Request) ->
     ):
         return False
     asked_at = Oid(raw=start.merged)
-    if said.workflow != _start(instance, asked_at).workflow or root_of(instance, asked_at).oid != root.oid:
+    if said.workflow != start_row(instance, asked_at).workflow or root_of(instance, asked_at).oid != root.oid:
         return False
     if head.row.role != END:
         return True
@@ -132,7 +131,7 @@ def begin(instance: Instance, at: Position, thread: ThreadId, request: Request) 
     `refs/uwf/threads/<thread>`."""
     prompt, item = _begun_by(request)
     said = Branch(at.head.node, request.before, CALL, item)
-    version = Oid(raw=_start(instance, at.head.commit).parent or b"")
+    version = Oid(raw=start_row(instance, at.head.commit).parent or b"")
     node = start_node(at.history.workflow_hash, prompt, branch=said.payload())
     instance.sessions.claim(SUBWORKFLOW, thread, at.head.thread)
     instance.threads.begin_at(thread, version, at.head.commit, node)
@@ -141,12 +140,7 @@ def begin(instance: Instance, at: Position, thread: ThreadId, request: Request) 
 
 def is_call(instance: Instance, head: Head) -> bool:
     """Return whether a thread is that of a call."""
-    return head.row.start is not None and _is_call(instance, head)
-
-
-def _is_call(instance: Instance, head: Head) -> bool:
-    assert head.row.start is not None
-    call = call_of(instance.store, head.row.start)
+    call = call_of(instance.store, head.row.start) if head.row.start is not None else None
     return call is not None and call.name == CALL
 
 
@@ -155,7 +149,7 @@ def caller_of(instance: Instance, head: Head) -> ThreadId | None:
     owner = instance.sessions.owner(SUBWORKFLOW, head.thread)
     if owner:
         return ThreadId(owner)
-    start = _start(instance, head.commit)
+    start = start_row(instance, head.commit)
     return instance.threads.oldest_with(Oid(raw=start.merged)) if start.merged is not None else None
 
 
@@ -165,7 +159,7 @@ def left(instance: Instance, head: Head) -> list[Head]:
     return [
         each
         for each in _of_root(instance, head, (layout.THREADS,))
-        if each.archive is None and _start(instance, each.commit).merged in own
+        if each.archive is None and start_row(instance, each.commit).merged in own
     ]
 
 
@@ -218,7 +212,7 @@ def _of_root(instance: Instance, head: Head, prefixes: Sequence[str]) -> Iterato
 
 def root_of_call(instance: Instance, call: Head) -> bytes | None:
     """Return the first commit of the thread that asked a call."""
-    asked_at = _start(instance, call.commit).merged
+    asked_at = start_row(instance, call.commit).merged
     return root_of(instance, Oid(raw=asked_at)).oid if asked_at is not None else None
 
 
@@ -227,10 +221,6 @@ def joined(instance: Instance, head: Head, calls: Sequence[str]) -> tuple[Oid, .
     threads."""
     tips = [Oid(hex=each) for each in dict.fromkeys(calls)]
     return instance.threads.gathered(head.node, [tip for tip in tips if instance.store.repository.has(tip)])
-
-
-def _start(instance: Instance, commit: Oid) -> CommitRow:
-    return next(row for row in ancestry(instance.store, commit) if row.kind == "start")
 
 
 def _name(instance: Instance, start: CommitRow) -> str:

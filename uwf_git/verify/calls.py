@@ -38,7 +38,7 @@ class CallChecks:
                 report(WRONG_CALL, f"a call that was asked at {call.fork} says that it was elsewhere")
 
     def is_named(self, record: Record, thread: ThreadId) -> bool:
-        """Return whether a thread, if it is a call, has an id that follows from what was asked. Raises Bad."""
+        """Return whether a thread, if it is a call, has an id that follows from its request. Raises Bad."""
         begin = self._known.begin_of(record)
         start = self._known.start_of(begin.node)
         if start.call is None or start.call.name != CALL or begin.merged is None:
@@ -62,9 +62,7 @@ class CallChecks:
             report("wrong-parent", f"a step of {made.role} has a call as its parent twice")
         requests: set[tuple[str, str, int]] = set()
         for call in self._joined(commit):
-            start = self._known.starts.get(call.row.start) if call.row.start is not None else None
-            if start is None and call.row.start is not None:
-                start = self._known.start_of(call.row.start)
+            start = self._known.start_of(call.row.start) if call.row.start is not None else None
             if start is None or start.call is None or start.call.name != CALL or call.row.role != END:
                 report("wrong-parent", f"a further parent of a step of {made.role} is no answered call")
                 continue

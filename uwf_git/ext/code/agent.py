@@ -185,7 +185,7 @@ def arguments(prompt: str) -> Any:
 
 
 def _number(text: str) -> float:
-    """Raises ValueError for what JSON has no number for."""
+    """Raises ValueError for a number that JSON does not have."""
     if not math.isfinite(number := float(text)):
         raise ValueError(text)
     return number

@@ -88,7 +88,7 @@ class Asking:
 
 
 def asking(instance: Instance, head: Head) -> Asking:
-    """Return what makes the next step of a call's thread. Raises Invalid in any process but the one that asks."""
+    """Return the Asking that makes the next step of a call's thread. Raises Invalid in another process."""
     found = (instance.kept or {}).get(head.thread)
     if not isinstance(found, Asking):
         caller = calls.caller_of(instance, head)

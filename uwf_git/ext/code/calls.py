@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from uwf_git.store.private import EngineOrder
 
 AT_ONCE = 8
-"""Conversations in which somebody speaks at the same time, twice as many of a script; more wait for their turn."""
+"""Calls in flight at once, twice as many for a script; the others wait."""
 _IDLE = 4  # idle conversations kept for corrections when another begins
-_NAMED = 3  # people whose answers were taken
+_NAMED = 3  # other people named in a note
 _PATIENCE = 5.0  # seconds for a finished conversation to exit
 _TEXTS = {"agent": ("agent", "role", "prompt", "systemPrompt"), "extract": ("text", "role", "prompt")}
 
@@ -258,7 +258,7 @@ class Calls:
         self._notify(number, {"value": value, "turns": ()})
 
     def _request(self, given: Mapping[str, Any], is_rehearsed: bool) -> Request:
-        """Return what identifies a call: all that its agent is told, which depends on the history."""
+        """Return a call's request, with all that its agent is told. Raises AgentFailed if it cannot be stored."""
         content = {key: value for key, value in given.items() if value is not None}
         if "text" in content:
             content["text"] = hashlib.sha256(content["text"].encode()).hexdigest()
@@ -363,7 +363,7 @@ class Calls:
 
     @property
     def foreign(self) -> str:
-        """Say whose answers were taken that the user has not committed, "" without any."""
+        """Return a note on the answers that other people committed, "" without any."""
         told = [f"{counted(count, 'answer')} of {by}" for by, count in self._foreign.most_common()]
         others = f" and {counted(len(told) - _NAMED, 'other')}" if len(told) > _NAMED else ""
         is_one = self._foreign.total() == 1

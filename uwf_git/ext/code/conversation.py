@@ -9,7 +9,9 @@ Requests are JSON lines from the descriptor, answers are lines on standard outpu
 
     {value, commit, agent, detail, turns}
                                       the answer's text, or the output; with the conversation so far
-    {error, hint, absent, …}          instead; `absent` if a person is needed who isn't there
+    {error, hint, absent, thrown, throttled, …}
+                                      instead; `absent` if it waits, as for a person, `thrown` if a script gets an
+                                      exception and not null, `throttled` at a rate limit or a used-up quota
 
 `call` is the Request as [content, count]. Before an agent's answer is told, it is committed in the call's thread, whose
 last commit is `commit`; null if no agent or model was asked.
@@ -139,7 +141,7 @@ class _Asked:
         return detail_of(self._replies, self._reply.text, self._usage, self._how), self._turns
 
     def also(self, recorder: Recorder) -> None:
-        """Record what is said from here on in a call's thread too."""
+        """Record further turns in a call's thread too."""
         self._beside = recorder
 
     def begin(self, asks: Question) -> str:

@@ -76,7 +76,7 @@ def _define() -> None:
 
 
 def _globals() -> type:
-    """Return the class of what a script is given, from the file beside this one."""
+    """Return the class of a script's globals, from the file beside this one."""
     spec = importlib.util.spec_from_file_location("uwf_script", Path(__file__).with_name("script_globals.py"))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

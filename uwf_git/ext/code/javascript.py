@@ -263,9 +263,6 @@ class Script(Module):
                     hint = nearest(name, _OPTIONS)
                     breaches.add(self.mark(part), "unknown-option", said, hint, severity="warning")
 
-    def places(self) -> tuple[Places, Places]:
-        return {}, {}
-
     def _check_import(self, node: Node, breaches: Breaches) -> None:
         shown = one_line(_string(node), 60)
         message = f'a script cannot import "{shown}"'

@@ -6,10 +6,12 @@ descriptor is `UWF_CHANNEL`; the code's output is separate. Each line has a `typ
     {type: start, name, source, modules, input: {prompt, steps}, options: {threadId, maxRounds, …}}
                                   the first line. `source` is the file, `name` its name, `modules` what it may
                                   import. A step is {role, content, meta, timestamp}; `maxRounds` is null without
-                                  a limit. The harness calls run(input, options) and asks the generator.
+                                  a limit. The harness calls run(input, options) and asks the generator. With
+                                  `script`, it runs the file as a workflow script, with options {args, spent, total}.
     {type: next}                  after a yield: asks the generator for what comes next
     {type: answer, id, value}     to a call; with `error`, a text, instead of `value` if it failed. A call without
-                                  an answer when its step is over gets an error with the next `next`.
+                                  an answer when its step is over gets an error with the next `next`. A script's
+                                  answers also have `spent`, the tokens of its thread so far.
 
 and from it:
 

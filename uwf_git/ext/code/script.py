@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.text import one_line
 from uwf_git.ext.code import python
-from uwf_git.ext.code.syntax import Breaches, Places, check_meta
+from uwf_git.ext.code.syntax import Breaches, check_meta
 from uwf_git.format.document import Mark
 from uwf_git.format.ids import name_problem
 from uwf_git.format.types import PYTHON
@@ -91,9 +91,6 @@ class PythonScript(python.Module):
             match node:
                 case ast.keyword(arg="agent_type" | "model", value=ast.Constant(value=str(name))):
                     self.types.append(name)
-
-    def places(self) -> tuple[Places, Places]:
-        return {}, {}
 
     def _check_import(self, node: ast.AST, name: str, breaches: Breaches) -> None:
         if name.partition(".")[0] not in _MODULES:

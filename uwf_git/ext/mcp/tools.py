@@ -102,13 +102,15 @@ _PYTHON = re.compile(r"^async def run\(", re.M)
 
 def _file_of(source: str) -> str:
     """Return the name of the file that a source is written to."""
-    return (
-        "workflow.js"
-        if _SCRIPT.search(source)
-        else "workflow.py"
-        if _PYTHON.search(source)
-        else "workflow.yaml"
-    )
+    if _SCRIPT.search(source):
+        return "workflow.js"
+    return "workflow.py" if _PYTHON.search(source) else "workflow.yaml"
+
+
+def _of_source(source: str, *argv: str, stdin: str | None = None) -> Call:
+    """Return the call of a command whose last argument is the file with a source."""
+    name = _file_of(source)
+    return Call((*argv, f"./{name}"), stdin, source=source, apart=True, source_name=name)
 
 
 def _within(text: str, folder: Path, what: str) -> Path:
@@ -148,9 +150,7 @@ def _validate(arguments: Mapping[str, Any], folder: Path) -> Call:
 
 def _rehearse(arguments: Mapping[str, Any], folder: Path) -> Call:
     if "source" in arguments:
-        source = arguments["source"]
-        name = _file_of(source)
-        return Call(("workflow", "rehearse", f"./{name}"), source=source, apart=True, source_name=name)
+        return _of_source(arguments["source"], "workflow", "rehearse")
     return Call(("workflow", "rehearse", "--", _workflow(arguments, folder)), apart=True)
 
 
@@ -173,10 +173,8 @@ def _start(arguments: Mapping[str, Any], folder: Path) -> Call:
     cwd = _within(arguments.get("cwd", "."), folder, "cwd")
     options = ("--prompt=-", f"--cwd={cwd}", *_options(arguments, persona="--as"))
     if "source" in arguments:
-        source = arguments["source"]
-        name = _file_of(source)
-        argv = ("thread", "start", *options, "--", f"./{name}")
-        return Call(argv, arguments["prompt"], source=source, apart=True, source_name=name)
+        argv = ("thread", "start", *options, "--")
+        return _of_source(arguments["source"], *argv, stdin=arguments["prompt"])
     workflow = _workflow(arguments, folder)
     return Call(("thread", "start", *options, "--", workflow), stdin=arguments["prompt"])
 
