@@ -21,6 +21,19 @@ from uwf_git.workflow.source import read_source
 
 TEXT = "{type: object, properties: {text: {type: string}}, required: [text]}"
 
+# The lines 1 to 9 of workflows whose findings name lines: all before the fields of the planner.
+LISTS_FILES = """\
+version: 1
+name: audit
+description: Audits files.
+roles:
+  planner:
+    description: Lists files.
+    systemPrompt: List.
+    outputSchema:
+      type: object
+"""
+
 AUDIT = """
 name: audit
 description: Looks at each file.

@@ -18,7 +18,6 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
-from uwf_git.store.threads import MOST_PARENTS
 
 FILES = ["a", "b", "c"]
 
@@ -360,7 +359,7 @@ def test_a_removed_branch_is_named_with_the_way_to_bring_it_back(world: World) -
     assert branches[0] in error.message and f"uwf thread restore {branches[0]}" in error.hint
 
 
-def test_over_499_branches_are_gathered_before_they_are_joined(
+def test_more_branches_than_a_commit_may_have_as_parents_are_gathered_before_they_are_joined(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from uwf_git.store import threads
@@ -384,7 +383,16 @@ def test_over_499_branches_are_gathered_before_they_are_joined(
 
     parents = repository.commit(Oid(raw=join.oid)).parents
     assert len(parents) <= 1 + 2 and [leaf for parent in parents[1:] for leaf in leaves(parent)] == tips
-    assert MOST_PARENTS == 499
+
+
+def test_a_commit_has_up_to_499_branches_as_parents_and_over_499_are_gathered_by_499(world: World) -> None:
+    thread = world.start()
+    (tip, *_) = world.forked(thread)
+    fork, commit = world.head(thread).node, world.head(tip).commit
+    gathered = world.instance.threads.gathered
+    assert gathered(fork, [commit] * 499) == (commit,) * 499
+    parts = gathered(fork, [commit] * 500)
+    assert [len(world.instance.store.repository.commit(part).parents) for part in parts] == [499, 1]
 
 
 def _join(world: World, thread: ThreadId) -> str:

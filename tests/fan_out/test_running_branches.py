@@ -172,7 +172,7 @@ def test_a_limit_of_a_caller_ends_the_run_of_branches_too(world: World) -> None:
     assert len(world.asked) == 3
 
 
-def test_a_thread_without_a_number_runs_eight_branches_at_once(world: World) -> None:
+def test_an_edge_without_a_number_lets_eight_branches_run_at_once(world: World) -> None:
     world.put(audit())
     thread = world.start()
     world.forked(thread)

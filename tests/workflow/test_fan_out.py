@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fan_outs import LISTS_FILES
 
 from uwf_git.base.errors import Invalid
 from uwf_git.format.edges import FanOut, Transition
@@ -28,16 +29,9 @@ from uwf_git.workflow.moderator import (
 from uwf_git.workflow.source import parse_source
 
 # The edges of the planner begin in line 29.
-BASE = """\
-version: 1
-name: audit
-description: Audits files.
-roles:
-  planner:
-    description: Lists files.
-    systemPrompt: List.
-    outputSchema:
-      type: object
+BASE = (
+    LISTS_FILES
+    + """\
       properties:
         summary: {type: string}
         files: {type: array, items: {type: object, properties: {path: {type: string}}, required: [path]}}
@@ -60,6 +54,7 @@ graph:
   planner: [EDGE]
   reviewer: [{role: $END}]
 """
+)
 REST = "as: file, role: fixer"
 ITEMS = f"each: $last().files, {REST}"
 NODE = Hash("0123456789ABC")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fan_outs import LISTS_FILES
 
 from uwf_git.api.run import Options, run
 from uwf_git.git.repository import Oid
@@ -13,16 +14,9 @@ from uwf_git.workflow.compile import compile_source, foresee
 from uwf_git.workflow.rehearsal import Report, rehearse
 from uwf_git.workflow.source import parse_source
 
-BASE = """\
-version: 1
-name: audit
-description: Audits files.
-roles:
-  planner:
-    description: Lists files.
-    systemPrompt: List.
-    outputSchema:
-      type: object
+BASE = (
+    LISTS_FILES
+    + """\
       properties: {files: {type: array, items: {type: object, properties: {path: {type: string}}, required: [path]}}}
       required: [files]
   fixer:
@@ -48,6 +42,7 @@ graph:
   checker: [{role: reviewer}]
   reviewer: [{role: $END}]
 """
+)
 BY_CONDITION = "role: fixer, join: [{role: reviewer, condition: c}, {role: $END}]"
 PLAIN = "role: fixer, join: reviewer"
 
