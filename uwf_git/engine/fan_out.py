@@ -8,7 +8,7 @@ step or by the process that ended the last branch. It says the same whoever writ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Waiting
 from uwf_git.base.text import counted
@@ -20,6 +20,7 @@ from uwf_git.engine.forks import parents_of as parents_of
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
+    ALL,
     COMPLETED,
     DEEPEST,
     FAIL_ALL,
@@ -57,10 +58,6 @@ from uwf_git.store.threads import branch_of
 from uwf_git.workflow.fan_out import Joinable, Pending, join_question, judge, needed
 from uwf_git.workflow.moderator import ChosenEdge, FansOut, branch_prompt, choose, decide
 
-if TYPE_CHECKING:
-    pass
-
-_PATIENCE = 5.0  # seconds to wait for another process that looks at the same join
 _NAMED = 3  # branches that a message names
 MOST_PROMPTS = 64 << 20
 """Bytes of the prompts of a fork's branches together."""
@@ -234,7 +231,7 @@ def _planned(instance: Instance, at: Position, fan_out: FanOut, decision: FansOu
         branches,
         fan_out.ends,
         needed(fan_out.need, len(items)),
-        fan_out.need == "all",
+        fan_out.need == ALL,
         fan_out.on_failure,
         fan_out.at_once,
         fan_out.on_conflict,
