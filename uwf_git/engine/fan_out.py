@@ -15,7 +15,7 @@ from uwf_git.base.text import counted
 from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out_budget import share_of
 from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
-from uwf_git.engine.forks import branches_of, fork_of, start_row, waiting_at
+from uwf_git.engine.forks import branches_of, fork_at, fork_of, start_row, waiting_at
 from uwf_git.engine.forks import parents_of as parents_of
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
@@ -34,7 +34,6 @@ from uwf_git.format.fan_out import (
     JoinedBranch,
     branch_id,
     join_payload,
-    parse_fork,
     parse_join,
 )
 from uwf_git.format.ids import Hash, ThreadId
@@ -104,7 +103,7 @@ class Branches(NamedTuple):
 
 def branches_at(instance: Instance, head: Head) -> Branches:
     """Return the branches of a thread whose last step is a fork."""
-    return _branches(instance, head.commit, _fork_at(instance, head.node))
+    return _branches(instance, head.commit, fork_at(instance, head.node))
 
 
 def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
@@ -129,7 +128,7 @@ def is_joinable(instance: Instance, head: Head, ended: ThreadId | None = None) -
     ended: those after it are looked at first, since most often one of them is what is waited for."""
     if head.row.role != FORK:
         return False
-    if ended is not None and _needs_all(_fork_at(instance, head.node)):
+    if ended is not None and _needs_all(fork_at(instance, head.node)):
         branches = branches_of(instance, head)
         at = branches.index(ended) + 1 if ended in branches else 0
         if not all(map(instance.threads.has_ended, [*branches[at:], *branches[:at]])):
@@ -139,11 +138,6 @@ def is_joinable(instance: Instance, head: Head, ended: ThreadId | None = None) -
 
 def _needs_all(fork: Fork) -> bool:
     return fork.of_all and fork.on_failure != FAIL_ALL
-
-
-def _fork_at(instance: Instance, node: Hash) -> Fork:
-    step = instance.store.get(node).payload
-    return parse_fork(instance.store.get(step["output"]).payload)
 
 
 def is_joined(instance: Instance, branch: Head) -> bool:
@@ -159,7 +153,7 @@ def ends_at_failure(instance: Instance, branch: Head) -> bool:
     commit = fork_of(instance, branch)
     if commit is None:
         return False
-    return _fork_at(instance, instance.store.index_commit(commit).node).on_failure != WAIT
+    return fork_at(instance, instance.store.index_commit(commit).node).on_failure != WAIT
 
 
 def pending(thread: ThreadId, branches: Branches) -> Waiting:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uwf_git.format.fan_out import MOST_BRANCHES, branch_id, branch_index, parse_fork
-from uwf_git.format.ids import ThreadId, milliseconds_of
+from uwf_git.format.fan_out import MOST_BRANCHES, Fork, branch_id, branch_index, parse_fork
+from uwf_git.format.ids import Hash, ThreadId, milliseconds_of
 from uwf_git.format.types import FORK
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -15,13 +15,18 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.threads import branch_of
 
 
+def fork_at(instance: Instance, node: Hash) -> Fork:
+    """Return the Fork of a fork's StepNode."""
+    step = instance.store.get(node).payload
+    return parse_fork(instance.store.get(step["output"]).payload)
+
+
 def branches_of(instance: Instance, head: Head) -> Sequence[ThreadId]:
     """Return the branches that a thread waits for, by index, whether or not they are here."""
     if head.row.role != FORK:
         return ()
-    step = instance.store.get(head.node).payload
-    fork = parse_fork(instance.store.get(step["output"]).payload)
-    return [branch_id(str(head.commit), head.row.time, position) for position in range(fork.size)]
+    size = fork_at(instance, head.node).size
+    return [branch_id(str(head.commit), head.row.time, position) for position in range(size)]
 
 
 def fork_of(instance: Instance, branch: Head) -> Oid | None:
@@ -68,4 +73,5 @@ def squatted(instance: Instance, thread: ThreadId, commit: Oid) -> tuple[Oid, in
 
 
 def start_row(instance: Instance, commit: Oid) -> CommitRow:
+    """Return the row of the start of the thread with this last commit."""
     return next(row for row in ancestry(instance.store, commit) if row.kind == "start")

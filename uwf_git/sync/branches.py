@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 from uwf_git.base.errors import Busy, HeadMoved, NotFound, StoreDamaged
-from uwf_git.engine.fan_out import parents_of
-from uwf_git.format.fan_out import COMPLETED, FAILED, JOINED_WITHOUT, KILLED, branch_id, parse_fork
+from uwf_git.engine.forks import fork_at, parents_of
+from uwf_git.format.fan_out import COMPLETED, FAILED, JOINED_WITHOUT, KILLED, branch_id
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import FANNING_WORKFLOW, FORK, JOIN
 from uwf_git.git.repository import Oid
@@ -64,9 +64,7 @@ def _at_fork(instance: Instance, head: Head) -> Iterator[ThreadId]:
 def _branches(instance: Instance, row: CommitRow) -> Iterator[ThreadId]:
     if row.role != FORK:
         return
-    step = instance.store.get(row.node).payload
-    size = parse_fork(instance.store.get(step["output"]).payload).size
-    for position in range(size):
+    for position in range(fork_at(instance, row.node).size):
         yield branch_id(str(Oid(raw=row.oid)), row.time, position)
 
 
