@@ -22,7 +22,7 @@ from uwf_git.format.schema import Schema
 from uwf_git.format.types import CODE, END, RESULT, start_node
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head, Position, ancestry
+from uwf_git.store.history import Head, Position, ancestry, start_of
 from uwf_git.store.threads import call_of
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class CallState(NamedTuple):
 
 def root_of(instance: Instance, commit: Oid) -> CommitRow:
     """Return the first commit of a thread; of one that goes on from another version's run, that one's."""
-    row = _start(instance, commit)
+    row = start_of(instance.store, commit)
     while row.merged is not None and _name(instance, row) == EDITED:
-        row = _start(instance, Oid(raw=row.merged))
+        row = start_of(instance.store, Oid(raw=row.merged))
     return row
 
 
@@ -104,7 +104,7 @@ def _is_of(instance: Instance, head: Head, root: CommitRow, request: Request) ->
     for: anybody who may push can compute its id."""
     from uwf_git.format.schema import Schema
 
-    start = _start(instance, head.commit)
+    start = start_of(instance.store, head.commit)
     call = call_of(instance.store, start.node)
     if call is None or call.name != CALL or start.merged is None:
         return False
@@ -115,7 +115,10 @@ def _is_of(instance: Instance, head: Head, root: CommitRow, request: Request) ->
     ):
         return False
     asked_at = Oid(raw=start.merged)
-    if said.workflow != _start(instance, asked_at).workflow or root_of(instance, asked_at).oid != root.oid:
+    if (
+        said.workflow != start_of(instance.store, asked_at).workflow
+        or root_of(instance, asked_at).oid != root.oid
+    ):
         return False
     if head.row.role != END:
         return True
@@ -132,7 +135,7 @@ def begin(instance: Instance, at: Position, thread: ThreadId, request: Request) 
     `refs/uwf/threads/<thread>`."""
     prompt, item = _begun_by(request)
     said = Branch(at.head.node, request.before, CALL, item)
-    version = Oid(raw=_start(instance, at.head.commit).parent or b"")
+    version = Oid(raw=start_of(instance.store, at.head.commit).parent or b"")
     node = start_node(at.history.workflow_hash, prompt, branch=said.payload())
     instance.sessions.claim(SUBWORKFLOW, thread, at.head.thread)
     instance.threads.begin_at(thread, version, at.head.commit, node)
@@ -155,7 +158,7 @@ def caller_of(instance: Instance, head: Head) -> ThreadId | None:
     owner = instance.sessions.owner(SUBWORKFLOW, head.thread)
     if owner:
         return ThreadId(owner)
-    start = _start(instance, head.commit)
+    start = start_of(instance.store, head.commit)
     return instance.threads.oldest_with(Oid(raw=start.merged)) if start.merged is not None else None
 
 
@@ -165,7 +168,7 @@ def left(instance: Instance, head: Head) -> list[Head]:
     return [
         each
         for each in _of_root(instance, head, (layout.THREADS,))
-        if each.archive is None and _start(instance, each.commit).merged in own
+        if each.archive is None and start_of(instance.store, each.commit).merged in own
     ]
 
 
@@ -218,7 +221,7 @@ def _of_root(instance: Instance, head: Head, prefixes: Sequence[str]) -> Iterato
 
 def root_of_call(instance: Instance, call: Head) -> bytes | None:
     """Return the first commit of the thread that asked a call."""
-    asked_at = _start(instance, call.commit).merged
+    asked_at = start_of(instance.store, call.commit).merged
     return root_of(instance, Oid(raw=asked_at)).oid if asked_at is not None else None
 
 
@@ -227,10 +230,6 @@ def joined(instance: Instance, head: Head, calls: Sequence[str]) -> tuple[Oid, .
     threads."""
     tips = [Oid(hex=each) for each in dict.fromkeys(calls)]
     return instance.threads.gathered(head.node, [tip for tip in tips if instance.store.repository.has(tip)])
-
-
-def _start(instance: Instance, commit: Oid) -> CommitRow:
-    return next(row for row in ancestry(instance.store, commit) if row.kind == "start")
 
 
 def _name(instance: Instance, start: CommitRow) -> str:

@@ -15,7 +15,7 @@ from uwf_git.base.text import counted
 from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out_budget import share_of
 from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
-from uwf_git.engine.forks import branches_of, fork_at, fork_of, start_row, waiting_at
+from uwf_git.engine.forks import branches_of, fork_at, fork_of, waiting_at
 from uwf_git.engine.forks import parents_of as parents_of
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
@@ -50,7 +50,7 @@ from uwf_git.format.types import (
 )
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head, History, Position
+from uwf_git.store.history import Head, History, Position, start_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.removed import was_squatter
 from uwf_git.store.threads import branch_of
@@ -249,7 +249,7 @@ def _depth(instance: Instance, head: Head) -> int:
     """Return how many fan-outs a thread is within."""
     depth, commit = 0, head.commit
     while depth <= DEEPEST:
-        start = start_row(instance, commit)
+        start = start_of(instance.store, commit)
         if start.merged is None or branch_of(instance.store, start.node) is None:
             return depth
         depth, commit = depth + 1, Oid(raw=start.merged)
@@ -271,7 +271,7 @@ def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
     if not missing:
         return []
     fork, history = branches.fork, at.history.up_to(_before_fork(at.history))
-    here = Oid(raw=start_row(instance, at.head.commit).parent or b"")
+    here = Oid(raw=start_of(instance.store, at.head.commit).parent or b"")
     chosen = ChosenEdge(fork.source, fork.edge, _edge_of(history.workflow, history, fork))
     versions: dict[int, Oid] = {}
     nodes: dict[int, tuple[Hash, Any]] = {}

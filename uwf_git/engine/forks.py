@@ -9,8 +9,7 @@ from uwf_git.format.ids import Hash, ThreadId, milliseconds_of
 from uwf_git.format.types import FORK
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head, ancestry
-from uwf_git.store.index import CommitRow
+from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import branch_of
 
@@ -70,8 +69,3 @@ def squatted(instance: Instance, thread: ThreadId, commit: Oid) -> tuple[Oid, in
         if own is None or (own.fork, own.position) != (fork.node, position):
             return oid, position
     return None
-
-
-def start_row(instance: Instance, commit: Oid) -> CommitRow:
-    """Return the row of the start of the thread with this last commit."""
-    return next(row for row in ancestry(instance.store, commit) if row.kind == "start")

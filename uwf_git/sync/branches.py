@@ -12,7 +12,7 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import FANNING_WORKFLOW, FORK, JOIN
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head, ancestry, relate
+from uwf_git.store.history import Head, ancestry, relate, start_of
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import branch_of
@@ -74,7 +74,7 @@ def _above(instance: Instance, head: Head) -> set[ThreadId]:
     if branch_of(instance.store, start) is None:
         return set()
     found = set(parents_of(instance, head))
-    row = next(row for row in ancestry(instance.store, head.commit) if row.kind == "start")
+    row = start_of(instance.store, head.commit)
     if row.merged is not None:
         for each in instance.store.index.joins_of(row.merged):
             names = instance.store.index.heads_at(each.oid)
@@ -100,7 +100,7 @@ def move_branches(instance: Instance, old: Oid, new: Oid) -> None:
 
 def _begin(instance: Instance, old: Head, thread: ThreadId, fork: Oid) -> None:
     repository = instance.store.repository
-    row = next(row for row in ancestry(instance.store, old.commit) if row.kind == "start")
+    row = start_of(instance.store, old.commit)
     start = repository.commit(Oid(raw=row.oid))
     made = repository.rewrite_commit(
         Oid(raw=row.oid), repository.root(Oid(raw=row.oid)), (start.parents[0], fork)
