@@ -102,8 +102,6 @@ def _begun_by(request: Request) -> tuple[str, dict[str, Any]]:
 def _is_of(instance: Instance, head: Head, root: CommitRow, request: Request) -> bool:
     """Return whether a thread is a call of `root` that asks for this, and its answer, if any, is such as was asked
     for: anybody who may push can compute its id."""
-    from uwf_git.format.schema import Schema
-
     start = start_of(instance.store, head.commit)
     call = call_of(instance.store, start.node)
     if call is None or call.name != CALL or start.merged is None:
@@ -144,13 +142,12 @@ def begin(instance: Instance, at: Position, thread: ThreadId, request: Request) 
 
 def is_call(instance: Instance, head: Head) -> bool:
     """Return whether a thread is that of a call."""
-    return head.row.start is not None and _is_call(instance, head)
+    return _call(instance, head) is not None
 
 
-def _is_call(instance: Instance, head: Head) -> bool:
-    assert head.row.start is not None
-    call = call_of(instance.store, head.row.start)
-    return call is not None and call.name == CALL
+def _call(instance: Instance, head: Head) -> Branch | None:
+    call = call_of(instance.store, head.row.start) if head.row.start is not None else None
+    return call if call is not None and call.name == CALL else None
 
 
 def caller_of(instance: Instance, head: Head) -> ThreadId | None:
@@ -187,10 +184,10 @@ def asking_calls(instance: Instance, head: Head) -> list[Head]:
 def persons_schema(instance: Instance, head: Head) -> Schema | None:
     """Return the schema of the answer that a call wants of the person who plays its agent, else None. An agent's
     question in a call takes a text."""
-    if not head.row.asks or head.row.agent != HUMAN or head.row.start is None:
+    if not head.row.asks or head.row.agent != HUMAN:
         return None
-    call = call_of(instance.store, head.row.start)
-    schema = call.item.get("schema") if call is not None and call.name == CALL else None
+    call = _call(instance, head)
+    schema = call.item.get("schema") if call is not None else None
     return None if schema is None else Schema(schema)
 
 
