@@ -15,7 +15,7 @@ from uwf_git.base.text import counted
 from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out_budget import share_of
 from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
-from uwf_git.engine.forks import branches_of, fork_at, fork_of, waiting_at
+from uwf_git.engine.forks import branches_of, fork_at, fork_of, is_branch_at, waiting_at
 from uwf_git.engine.forks import parents_of as parents_of
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
@@ -111,8 +111,8 @@ def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
     threads = [branch_id(str(commit), row.time, position) for position in range(fork.size)]
     heads = instance.threads.heads(threads)
     for position, thread in enumerate(threads):
-        own = branch_of(instance.store, head.row.start or head.node) if (head := heads.get(thread)) else None
-        if head is not None and (own is None or (own.fork, own.position) != (row.node, position)):
+        head = heads.get(thread)
+        if head is not None and not is_branch_at(instance, head.row, row.node, position):
             raise StoreDamaged(
                 f"thread {thread} has the id of branch {position} of a fork, and is not that branch",
                 f"uwf thread rm {thread} --yes, then step again",

@@ -10,6 +10,7 @@ from uwf_git.format.types import FORK
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head
+from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import branch_of
 
@@ -64,8 +65,12 @@ def squatted(instance: Instance, thread: ThreadId, commit: Oid) -> tuple[Oid, in
         position = branch_index(str(oid), fork.time, thread)
         if position is None:
             continue
-        row = instance.store.index_commit(commit)
-        own = branch_of(instance.store, row.start or row.node)
-        if own is None or (own.fork, own.position) != (fork.node, position):
+        if not is_branch_at(instance, instance.store.index_commit(commit), fork.node, position):
             return oid, position
     return None
+
+
+def is_branch_at(instance: Instance, row: CommitRow, fork: Hash, position: int) -> bool:
+    """Return whether a thread with this commit is, by its StartNode, the branch at an index of a fork's StepNode."""
+    own = branch_of(instance.store, row.start or row.node)
+    return own is not None and (own.fork, own.position) == (fork, position)
