@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Waiting
-from uwf_git.base.text import counted
+from uwf_git.base.text import counted, listed
 from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out_budget import share_of
 from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
@@ -159,17 +159,16 @@ def ends_at_failure(instance: Instance, branch: Head) -> bool:
 def pending(thread: ThreadId, branches: Branches) -> Waiting:
     """Return the error of a step that has to wait for branches."""
     open_ = branches.open
-    shown = ", ".join(each.thread for each in open_[:_NAMED])
-    more = f" and {len(open_) - _NAMED} more" if len(open_) > _NAMED else ""
+    shown = listed([each.thread for each in open_], _NAMED)
     gone = [each for each in open_ if each.head is None]
     if gone and len(gone) == len(open_):
         return Waiting(
-            f"thread {thread} waits for branches that are not here: {shown}{more}",
+            f"thread {thread} waits for branches that are not here: {shown}",
             f"uwf pull, or bring one back: uwf thread restore {gone[0].thread}",
         )
     done = branches.fork.size - len(open_)
     return Waiting(
-        f"thread {thread} waits for its branches, {done} of {branches.fork.size} have ended; left: {shown}{more}",
+        f"thread {thread} waits for its branches, {done} of {branches.fork.size} have ended; left: {shown}",
         f"uwf thread run {thread}",
     )
 
