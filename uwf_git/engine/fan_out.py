@@ -256,8 +256,8 @@ def _depth(instance: Instance, head: Head) -> int:
 
 
 def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
-    """Begin the branches of the fork at `at`, its last step, that are neither here nor were removed: another
-    thread that had the id of one is no branch that was removed. Makes `refs/uwf/threads/<id>` of each; returns the new
+    """Begin the branches of the fork at `at`, its last step, that are not here. A branch that was removed is not begun
+    again, unless the thread removed was another with its id. Makes `refs/uwf/threads/<id>` of each; returns the new
     ones. Raises NotFound for a workflow that is gone."""
     branches = branches_at(instance, at.head)
     absent = [layout.REMOVED + each.thread for each in branches.each if each.head is None]
@@ -392,7 +392,7 @@ def _stored(
     code: Revision | None,
     when: int | None = None,
 ) -> tuple[Hash, Step]:
-    """Store a StepNode that anybody would make the same; with its time, `when` in Unix milliseconds, also its file."""
+    """Store a StepNode that is the same on every machine; given `when`, Unix milliseconds, its file is so too."""
     store = instance.store
     with store.registering():
         said = Detail("", context=history.head, code=code)

@@ -1,4 +1,4 @@
-"""Which fork a branch stands on, which threads wait for it, and which branches a fork has."""
+"""Lookups between forks and branches: the fork of a branch, the threads that wait for it, the branches of a fork."""
 
 from __future__ import annotations
 
