@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _CONSIDERED = 2000
 # C0 except tab and newline, DEL, C1, and bidirectional control characters.
@@ -135,6 +135,12 @@ def iso(seconds: float) -> str:
 def counted(number: int, what: str) -> str:
     """Format a count: `1 step`, `2 steps`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def listed(names: Sequence[str], at_most: int) -> str:
+    """Join the first names: `a, b and 3 more`."""
+    more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
+    return f"{', '.join(names[:at_most])}{more}"
 
 
 def fenced(text: str, language: str = "") -> str:

@@ -1,4 +1,4 @@
-"""How the branches of a fork stand, in numbers and as JSON."""
+"""The statuses of the branches of a fork, counted and as JSON."""
 
 from __future__ import annotations
 

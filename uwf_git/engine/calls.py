@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, UwfError
-from uwf_git.engine.forks import start_row
 from uwf_git.format.fan_out import CALL, EDITED, Branch
 from uwf_git.format.ids import ThreadId, derived_id
 from uwf_git.format.kinds import HUMAN, SUBWORKFLOW, parse_start
@@ -23,7 +22,7 @@ from uwf_git.format.schema import Schema
 from uwf_git.format.types import CODE, END, RESULT, start_node
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head, Position, ancestry
+from uwf_git.store.history import Head, Position, ancestry, start_of
 from uwf_git.store.threads import call_of
 
 if TYPE_CHECKING:
@@ -56,9 +55,9 @@ class CallState(NamedTuple):
 
 def root_of(instance: Instance, commit: Oid) -> CommitRow:
     """Return the first commit of a thread; of one that goes on from another version's run, that one's."""
-    row = start_row(instance, commit)
+    row = start_of(instance.store, commit)
     while row.merged is not None and _name(instance, row) == EDITED:
-        row = start_row(instance, Oid(raw=row.merged))
+        row = start_of(instance.store, Oid(raw=row.merged))
     return row
 
 
@@ -103,7 +102,7 @@ def _begun_by(request: Request) -> tuple[str, dict[str, Any]]:
 def _is_of(instance: Instance, head: Head, root: CommitRow, request: Request) -> bool:
     """Return whether a thread is a call of `root` that asks for this, and its answer, if any, is such as was asked
     for: anybody who may push can compute its id."""
-    start = start_row(instance, head.commit)
+    start = start_of(instance.store, head.commit)
     call = call_of(instance.store, start.node)
     if call is None or call.name != CALL or start.merged is None:
         return False
@@ -114,7 +113,10 @@ def _is_of(instance: Instance, head: Head, root: CommitRow, request: Request) ->
     ):
         return False
     asked_at = Oid(raw=start.merged)
-    if said.workflow != start_row(instance, asked_at).workflow or root_of(instance, asked_at).oid != root.oid:
+    if (
+        said.workflow != start_of(instance.store, asked_at).workflow
+        or root_of(instance, asked_at).oid != root.oid
+    ):
         return False
     if head.row.role != END:
         return True
@@ -131,7 +133,7 @@ def begin(instance: Instance, at: Position, thread: ThreadId, request: Request) 
     `refs/uwf/threads/<thread>`."""
     prompt, item = _begun_by(request)
     said = Branch(at.head.node, request.before, CALL, item)
-    version = Oid(raw=start_row(instance, at.head.commit).parent or b"")
+    version = Oid(raw=start_of(instance.store, at.head.commit).parent or b"")
     node = start_node(at.history.workflow_hash, prompt, branch=said.payload())
     instance.sessions.claim(SUBWORKFLOW, thread, at.head.thread)
     instance.threads.begin_at(thread, version, at.head.commit, node)
@@ -140,8 +142,12 @@ def begin(instance: Instance, at: Position, thread: ThreadId, request: Request) 
 
 def is_call(instance: Instance, head: Head) -> bool:
     """Return whether a thread is that of a call."""
+    return _call(instance, head) is not None
+
+
+def _call(instance: Instance, head: Head) -> Branch | None:
     call = call_of(instance.store, head.row.start) if head.row.start is not None else None
-    return call is not None and call.name == CALL
+    return call if call is not None and call.name == CALL else None
 
 
 def caller_of(instance: Instance, head: Head) -> ThreadId | None:
@@ -149,7 +155,7 @@ def caller_of(instance: Instance, head: Head) -> ThreadId | None:
     owner = instance.sessions.owner(SUBWORKFLOW, head.thread)
     if owner:
         return ThreadId(owner)
-    start = start_row(instance, head.commit)
+    start = start_of(instance.store, head.commit)
     return instance.threads.oldest_with(Oid(raw=start.merged)) if start.merged is not None else None
 
 
@@ -159,7 +165,7 @@ def left(instance: Instance, head: Head) -> list[Head]:
     return [
         each
         for each in _of_root(instance, head, (layout.THREADS,))
-        if each.archive is None and start_row(instance, each.commit).merged in own
+        if each.archive is None and start_of(instance.store, each.commit).merged in own
     ]
 
 
@@ -178,10 +184,10 @@ def asking_calls(instance: Instance, head: Head) -> list[Head]:
 def persons_schema(instance: Instance, head: Head) -> Schema | None:
     """Return the schema of the answer that a call wants of the person who plays its agent, else None. An agent's
     question in a call takes a text."""
-    if not head.row.asks or head.row.agent != HUMAN or head.row.start is None:
+    if not head.row.asks or head.row.agent != HUMAN:
         return None
-    call = call_of(instance.store, head.row.start)
-    schema = call.item.get("schema") if call is not None and call.name == CALL else None
+    call = _call(instance, head)
+    schema = call.item.get("schema") if call is not None else None
     return None if schema is None else Schema(schema)
 
 
@@ -212,7 +218,7 @@ def _of_root(instance: Instance, head: Head, prefixes: Sequence[str]) -> Iterato
 
 def root_of_call(instance: Instance, call: Head) -> bytes | None:
     """Return the first commit of the thread that asked a call."""
-    asked_at = start_row(instance, call.commit).merged
+    asked_at = start_of(instance.store, call.commit).merged
     return root_of(instance, Oid(raw=asked_at)).oid if asked_at is not None else None
 
 

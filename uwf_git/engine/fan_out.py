@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Waiting
-from uwf_git.base.text import counted
+from uwf_git.base.text import counted, listed
 from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out_budget import share_of
 from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
-from uwf_git.engine.forks import branches_of, fork_of, start_row, waiting_at
+from uwf_git.engine.forks import branches_of, fork_at, fork_of, is_branch_at, waiting_at
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
+    ALL,
     COMPLETED,
     DEEPEST,
     FAIL_ALL,
@@ -32,7 +33,6 @@ from uwf_git.format.fan_out import (
     JoinedBranch,
     branch_id,
     join_payload,
-    parse_fork,
     parse_join,
 )
 from uwf_git.format.ids import Hash, ThreadId
@@ -49,7 +49,7 @@ from uwf_git.format.types import (
 )
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head, History, Position
+from uwf_git.store.history import Head, History, Position, start_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.removed import was_squatter
 from uwf_git.store.threads import branch_of
@@ -102,7 +102,7 @@ class Branches(NamedTuple):
 
 def branches_at(instance: Instance, head: Head) -> Branches:
     """Return the branches of a thread whose last step is a fork."""
-    return _branches(instance, head.commit, _fork_at(instance, head.node))
+    return _branches(instance, head.commit, fork_at(instance, head.node))
 
 
 def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
@@ -110,8 +110,8 @@ def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
     threads = [branch_id(str(commit), row.time, position) for position in range(fork.size)]
     heads = instance.threads.heads(threads)
     for position, thread in enumerate(threads):
-        own = branch_of(instance.store, head.row.start or head.node) if (head := heads.get(thread)) else None
-        if head is not None and (own is None or (own.fork, own.position) != (row.node, position)):
+        head = heads.get(thread)
+        if head is not None and not is_branch_at(instance, head.row, row.node, position):
             raise StoreDamaged(
                 f"thread {thread} has the id of branch {position} of a fork, and is not that branch",
                 f"uwf thread rm {thread} --yes, then step again",
@@ -127,7 +127,7 @@ def is_joinable(instance: Instance, head: Head, ended: ThreadId | None = None) -
     ended: those after it are looked at first, since most often one of them is what is waited for."""
     if head.row.role != FORK:
         return False
-    if ended is not None and _needs_all(_fork_at(instance, head.node)):
+    if ended is not None and _needs_all(fork_at(instance, head.node)):
         branches = branches_of(instance, head)
         at = branches.index(ended) + 1 if ended in branches else 0
         if not all(map(instance.threads.has_ended, [*branches[at:], *branches[:at]])):
@@ -137,11 +137,6 @@ def is_joinable(instance: Instance, head: Head, ended: ThreadId | None = None) -
 
 def _needs_all(fork: Fork) -> bool:
     return fork.of_all and fork.on_failure != FAIL_ALL
-
-
-def _fork_at(instance: Instance, node: Hash) -> Fork:
-    step = instance.store.get(node).payload
-    return parse_fork(instance.store.get(step["output"]).payload)
 
 
 def is_joined(instance: Instance, branch: Head) -> bool:
@@ -157,23 +152,22 @@ def ends_at_failure(instance: Instance, branch: Head) -> bool:
     commit = fork_of(instance, branch)
     if commit is None:
         return False
-    return _fork_at(instance, instance.store.index_commit(commit).node).on_failure != WAIT
+    return fork_at(instance, instance.store.index_commit(commit).node).on_failure != WAIT
 
 
 def pending(thread: ThreadId, branches: Branches) -> Waiting:
     """Return the error of a step that has to wait for branches."""
     open_ = branches.open
-    shown = ", ".join(each.thread for each in open_[:_NAMED])
-    more = f" and {len(open_) - _NAMED} more" if len(open_) > _NAMED else ""
+    shown = listed([each.thread for each in open_], _NAMED)
     gone = [each for each in open_ if each.head is None]
     if gone and len(gone) == len(open_):
         return Waiting(
-            f"thread {thread} waits for branches that are not here: {shown}{more}",
+            f"thread {thread} waits for branches that are not here: {shown}",
             f"uwf pull, or bring one back: uwf thread restore {gone[0].thread}",
         )
     done = branches.fork.size - len(open_)
     return Waiting(
-        f"thread {thread} waits for its branches, {done} of {branches.fork.size} have ended; left: {shown}{more}",
+        f"thread {thread} waits for its branches, {done} of {branches.fork.size} have ended; left: {shown}",
         f"uwf thread run {thread}",
     )
 
@@ -229,7 +223,7 @@ def _planned(instance: Instance, at: Position, fan_out: FanOut, decision: FansOu
         branches,
         fan_out.ends,
         needed(fan_out.need, len(items)),
-        fan_out.need == "all",
+        fan_out.need == ALL,
         fan_out.on_failure,
         fan_out.at_once,
         fan_out.on_conflict,
@@ -253,7 +247,7 @@ def _depth(instance: Instance, head: Head) -> int:
     """Return how many fan-outs a thread is within."""
     depth, commit = 0, head.commit
     while depth <= DEEPEST:
-        start = start_row(instance, commit)
+        start = start_of(instance.store, commit)
         if start.merged is None or branch_of(instance.store, start.node) is None:
             return depth
         depth, commit = depth + 1, Oid(raw=start.merged)
@@ -261,8 +255,8 @@ def _depth(instance: Instance, head: Head) -> int:
 
 
 def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
-    """Begin the branches of the fork at `at`, its last step, that are neither here nor were removed: another
-    thread that had the id of one is no branch that was removed. Makes `refs/uwf/threads/<id>` of each; returns the new
+    """Begin the branches of the fork at `at`, its last step, that are not here. A branch that was removed is not begun
+    again, unless the thread removed was another with its id. Makes `refs/uwf/threads/<id>` of each; returns the new
     ones. Raises NotFound for a workflow that is gone."""
     branches = branches_at(instance, at.head)
     absent = [layout.REMOVED + each.thread for each in branches.each if each.head is None]
@@ -275,7 +269,7 @@ def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
     if not missing:
         return []
     fork, history = branches.fork, at.history.up_to(_before_fork(at.history))
-    here = Oid(raw=start_row(instance, at.head.commit).parent or b"")
+    here = Oid(raw=start_of(instance.store, at.head.commit).parent or b"")
     chosen = ChosenEdge(fork.source, fork.edge, _edge_of(history.workflow, history, fork))
     versions: dict[int, Oid] = {}
     nodes: dict[int, tuple[Hash, Any]] = {}
@@ -397,7 +391,7 @@ def _stored(
     code: Revision | None,
     when: int | None = None,
 ) -> tuple[Hash, Step]:
-    """Store a StepNode that anybody would make the same; with its time, `when` in Unix milliseconds, also its file."""
+    """Store a StepNode that is the same on every machine; given `when`, Unix milliseconds, its file is so too."""
     store = instance.store
     with store.registering():
         said = Detail("", context=history.head, code=code)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, UwfError, Waiting, WorkspaceFailed
+from uwf_git.base.text import listed
 from uwf_git.format.fan_out import COMPLETED, JoinedBranch, parse_join
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision, asks_human
@@ -238,6 +239,4 @@ def _leaving_out(names: Sequence[str]) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    names = list(names)
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
+    return listed([*names], _NAMED)

@@ -1,18 +1,24 @@
-"""Which fork a branch stands on, which threads wait for it, and which branches a fork has."""
+"""Lookups between forks and branches: the fork of a branch, the threads that wait for it, the branches of a fork."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uwf_git.format.fan_out import MOST_BRANCHES, branch_id, branch_index, parse_fork
-from uwf_git.format.ids import ThreadId, milliseconds_of
+from uwf_git.format.fan_out import MOST_BRANCHES, Fork, branch_id, branch_index, parse_fork
+from uwf_git.format.ids import Hash, ThreadId, milliseconds_of
 from uwf_git.format.types import FORK
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head, ancestry
+from uwf_git.store.history import Head
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import branch_of
+
+
+def fork_at(instance: Instance, node: Hash) -> Fork:
+    """Return the Fork of a fork's StepNode."""
+    step = instance.store.get(node).payload
+    return parse_fork(instance.store.get(step["output"]).payload)
 
 
 def branches_of(instance: Instance, head: Head) -> Sequence[ThreadId]:
@@ -24,9 +30,8 @@ def branches_of_step(instance: Instance, row: CommitRow) -> Sequence[ThreadId]:
     """Return the branches of a step by index, none if it is no fork, whether or not they are here."""
     if row.role != FORK:
         return ()
-    step = instance.store.get(row.node).payload
-    fork = parse_fork(instance.store.get(step["output"]).payload)
-    return [branch_id(str(Oid(raw=row.oid)), row.time, position) for position in range(fork.size)]
+    size = fork_at(instance, row.node).size
+    return [branch_id(str(Oid(raw=row.oid)), row.time, position) for position in range(size)]
 
 
 def fork_of(instance: Instance, branch: Head) -> Oid | None:
@@ -65,12 +70,12 @@ def squatted(instance: Instance, thread: ThreadId, commit: Oid) -> tuple[Oid, in
         position = branch_index(str(oid), fork.time, thread)
         if position is None:
             continue
-        row = instance.store.index_commit(commit)
-        own = branch_of(instance.store, row.start or row.node)
-        if own is None or (own.fork, own.position) != (fork.node, position):
+        if not is_branch_at(instance, instance.store.index_commit(commit), fork.node, position):
             return oid, position
     return None
 
 
-def start_row(instance: Instance, commit: Oid) -> CommitRow:
-    return next(row for row in ancestry(instance.store, commit) if row.kind == "start")
+def is_branch_at(instance: Instance, row: CommitRow, fork: Hash, position: int) -> bool:
+    """Return whether a thread with this commit is, by its StartNode, the branch at an index of a fork's StepNode."""
+    own = branch_of(instance.store, row.start or row.node)
+    return own is not None and (own.fork, own.position) == (fork, position)

@@ -66,7 +66,7 @@ class FanOut(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What it fans out over, in words: `each file`."""
+        """The name of its items in words: `each file`."""
         return f"each {self.name}"
 
     @property

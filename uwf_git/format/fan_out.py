@@ -1,5 +1,5 @@
-"""Fan-outs: a step of role `$FORK` after which branches run, each a thread of its own, and one of role `$JOIN` that
-has what they came to, by index."""
+"""Fan-outs: a step of role `$FORK`, its branches, each a thread of its own, and a step of role `$JOIN` that has their
+outputs by index."""
 
 from __future__ import annotations
 
@@ -19,20 +19,18 @@ WAIT, DROP, FAIL_ALL = "wait", "drop", "fail"
 ON_FAILURE = WAIT, DROP, FAIL_ALL
 ASK, REFUSE = "ask", "fail"
 ON_CONFLICT = ASK, REFUSE
-"""Besides the name of a role: what becomes of changes to the code that do not merge."""
+"""The policies for code of branches that conflicts, besides the name of a role that merges it."""
 COMPLETED, FAILED, KILLED, LEFT = "completed", "failed", "killed", "left"
-"""How a branch stood at the join; `left`: it had not ended."""
+"""The status of a branch at its join; `left`: it had not ended."""
 JOINED_WITHOUT = "joined without"
-"""Why a branch is killed that had not ended at the join."""
+"""The reason for killing a branch that had not ended at the join."""
 PARENT_KILLED = "its parent was killed"
-
-
 CALL, EDITED = "$call", "$edited"
-"""The name in a StartNode of no branch, but of a call of code, or of a run of edited code; see `engine.calls`."""
+"""The `name` in a StartNode of a call of code, and of a run of edited code, which are no branches; see `calls`."""
 
 
 class Branch(NamedTuple):
-    """What a StartNode says of a branch: `fork` is the StepNode of its fork, `item` its item, `name` what that is
+    """The branch in a StartNode: `fork` is the StepNode of its fork, `item` its item, `name` what that is
     called in templates. It begins at `role`, "" for the start of its workflow, and ends at an edge to a role of
     `until`."""
 

@@ -94,7 +94,7 @@ def time_of(thread: ThreadId) -> int:
 
 
 def milliseconds_of(thread: ThreadId) -> int:
-    """Return a thread id's Unix time, its first 10 digits (ULID specification)."""
+    """Return a thread id's Unix time in milliseconds: its first 10 digits (ULID specification)."""
     return functools.reduce(lambda number, digit: number << 5 | ALPHABET.index(digit), thread[:10], 0)
 
 

@@ -333,7 +333,7 @@ class Revision(NamedTuple):
         return self.commit != self.base
 
     def is_later(self, begun: Revision) -> bool:
-        """Whether it is other code than that of a fork, of the same project as far as both are known."""
+        """Whether it is another commit than `begun`, the code of a fork, and not known to be of another project."""
         is_same = not self.root or not begun.root or self.root == begun.root
         return self.commit != begun.commit and is_same
 

@@ -220,6 +220,11 @@ def ancestry(store: Store, commit: Oid) -> Iterator[CommitRow]:
         row = store.index_commit(Oid(raw=row.parent))
 
 
+def start_of(store: Store, commit: Oid) -> CommitRow:
+    """Return the record of the start of the thread that has a commit. Raises StoreDamaged."""
+    return next(row for row in ancestry(store, commit) if row.kind == "start")
+
+
 class LogEntry(NamedTuple):
     """A commit for people. `kind` and `node` are its record's, `author` a name, `time` Unix seconds."""
 

@@ -26,7 +26,7 @@ from uwf_git.format.types import BRANCH_START, END, FORK, JOIN, USER, start_node
 from uwf_git.git.objects import Person, Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head, Histories, ancestry, forked_at
+from uwf_git.store.history import Head, Histories, ancestry, forked_at, start_of
 from uwf_git.store.index import ArchiveRow, CommitRow, is_generated, title_after
 from uwf_git.store.indexing import Store
 from uwf_git.store.nodes import UnionSet
@@ -292,7 +292,7 @@ class Threads(Histories):
 
     def origin(self, thread: ThreadId) -> Oid | None:
         """Return the head of the conversation or run that a thread was started from, else None."""
-        start = next(row for row in ancestry(self._store, self.head(thread).commit) if row.kind == "start")
+        start = start_of(self._store, self.head(thread).commit)
         known = self._store.index.node(start.node)
         if start.merged is None or (known is not None and known[0] == BRANCH_START):
             return None

@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Iterable, Sequence
 
 from uwf_git.base.errors import Busy, HeadMoved, NotFound, StoreDamaged
-from uwf_git.engine.forks import branches_of_step, parents_of, start_row
+from uwf_git.engine.forks import branches_of_step, parents_of
 from uwf_git.format.fan_out import COMPLETED, FAILED, JOINED_WITHOUT, KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import FANNING_WORKFLOW, FORK, JOIN
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head, ancestry, relate
+from uwf_git.store.history import Head, ancestry, relate, start_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import branch_of
 from uwf_git.sync.recommit import put_on
@@ -66,7 +66,7 @@ def _above(instance: Instance, head: Head) -> set[ThreadId]:
     if branch_of(instance.store, start) is None:
         return set()
     found = set(parents_of(instance, head))
-    row = start_row(instance, head.commit)
+    row = start_of(instance.store, head.commit)
     if row.merged is not None:
         for each in instance.store.index.joins_of(row.merged):
             found |= {layout.thread_of(name) for name in instance.store.index.heads_at(each.oid)}
@@ -91,7 +91,7 @@ def move_branches(instance: Instance, old: Oid, new: Oid) -> None:
 
 def _begin(instance: Instance, old: Head, thread: ThreadId, fork: Oid) -> None:
     repository = instance.store.repository
-    row = start_row(instance, old.commit)
+    row = start_of(instance.store, old.commit)
     start = repository.commit(Oid(raw=row.oid))
     made = repository.rewrite_commit(
         Oid(raw=row.oid), repository.root(Oid(raw=row.oid)), (start.parents[0], fork)

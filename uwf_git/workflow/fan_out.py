@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
-from uwf_git.base.text import counted, fenced, one_line
+from uwf_git.base.text import counted, fenced, listed, one_line
 from uwf_git.format.edges import FanOut, FixedBranch, Transition
 from uwf_git.format.fan_out import (
     ALL,
@@ -170,12 +170,9 @@ def _conflicts(branches: Sequence[JoinedBranch]) -> list[str]:
     found = []
     for index, each in enumerate(branches):
         if each.conflict is not None:
-            paths = ", ".join(one_line(path, 200) for path in each.conflict.paths[:_NAMED])
-            more = (
-                f" and {len(each.conflict.paths) - _NAMED} more" if len(each.conflict.paths) > _NAMED else ""
-            )
+            paths = listed([one_line(path, 200) for path in each.conflict.paths], _NAMED)
             found.append(
-                f"branch {index} ({each.thread}) conflicts with the branches before it in {paths}{more}:"
+                f"branch {index} ({each.thread}) conflicts with the branches before it in {paths}:"
                 f" git merge {each.conflict.commit}"
             )
     return found
@@ -186,8 +183,7 @@ def _also(branches: Sequence[JoinedBranch]) -> str:
     others = [
         f"branch {index} ({each.thread})" for index, each in enumerate(branches) if each.conflict is not None
     ][1:]
-    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    return f"; so does {', '.join(others[:_NAMED])}{more}" if others else ""
+    return f"; so does {listed(others, _NAMED)}" if others else ""
 
 
 def join_resolved(steps: Sequence[StepContext], role: str) -> Sequence[StepContext]:

@@ -8,7 +8,17 @@ from itertools import permutations
 from typing import Any
 
 from uwf_git.format.edges import FanOut
-from uwf_git.format.fan_out import COMPLETED, FAILED, KILLED, LEFT, WAIT, Fork, ForkedBranch, JoinedBranch
+from uwf_git.format.fan_out import (
+    ALL,
+    COMPLETED,
+    FAILED,
+    KILLED,
+    LEFT,
+    WAIT,
+    Fork,
+    ForkedBranch,
+    JoinedBranch,
+)
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.workflow.fan_out import Joinable, judge_join, needed
 from uwf_git.workflow.moderator import ChosenEdge
@@ -54,7 +64,7 @@ def fork_of(chosen: ChosenEdge, fan_out: FanOut, items: Sequence[Any]) -> Fork:
         branches or (ForkedBranch(_NODE, fan_out.role),),
         fan_out.ends,
         needed(fan_out.need, len(items)),
-        fan_out.need == "all",
+        fan_out.need == ALL,
         fan_out.on_failure,
         fan_out.at_once,
         fan_out.on_conflict,

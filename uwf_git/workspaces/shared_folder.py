@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from uwf_git.base.text import listed
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import SUBWORKFLOW
 
@@ -33,9 +34,8 @@ def sharing(instance: Instance, thread: ThreadId, folder: Path) -> str:
     if not beside or checkout_around(folder) is None:
         return ""
     _told.add(folder)
-    more = f" and {len(beside) - _NAMED} more" if len(beside) > _NAMED else ""
     return (
-        f"thread {thread} works in {folder}, and so does {', '.join(beside[:_NAMED])}{more}: they may overwrite"
+        f"thread {thread} works in {folder}, and so does {listed(beside, _NAMED)}: they may overwrite"
         " each other's files; --workspace worktree gives each thread its own"
     )
 

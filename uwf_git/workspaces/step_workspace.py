@@ -27,7 +27,7 @@ from uwf_git.format.personas import Persona
 from uwf_git.format.types import USER, is_kind, role_name
 from uwf_git.git.objects import Person
 from uwf_git.store import layout
-from uwf_git.store.history import History, Position, ancestry, link_of
+from uwf_git.store.history import History, Position, link_of, start_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.private import EngineOrder
 from uwf_git.workspaces.notes import Note, Notes
@@ -441,7 +441,7 @@ def _parents(instance: Instance, at: Position) -> list[ThreadId]:
     if at.history.start.branch is None:
         return []
     instance.store.sync()
-    start = next(row for row in ancestry(instance.store, at.head.commit) if row.kind == "start")
+    start = start_of(instance.store, at.head.commit)
     names = instance.store.index.heads_at(start.merged) if start.merged is not None else ()
     return sorted({layout.thread_of(name) for name in names if name.startswith(layout.THREADS)})
 
