@@ -16,6 +16,7 @@ from conftest import Uwf
 from model_server import ModelServer, says
 from noting_agent import Asked, noting
 from two_machines import Machine
+from workflows import opened
 
 from uwf_git.engine.calls import Request, begin, find, root_of
 from uwf_git.ext.code.contract import compile_bundle
@@ -26,6 +27,7 @@ from uwf_git.store import layout
 from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import Task
+from uwf_git.sync.admission import Admission
 
 FAN = """\
 import asyncio
@@ -59,6 +61,19 @@ def calls_of(uwf: Uwf, thread: str) -> dict[str, list[dict[str, Any]]]:
         if each["thread"] != thread:
             found.setdefault(each["status"], []).append(each)
     return found
+
+
+def test_what_a_step_joins_is_known_here_before_the_trust_policy_of_a_remote_judges_it(
+    uwf: Uwf, asked: Asked
+) -> None:
+    thread = begun(uwf)
+    uwf("thread", "step", thread)
+    repository = opened().store.repository
+    here = Admission(opened().store)._here(layout.THREADS + thread)
+    head = repository.ref(layout.THREADS + thread)
+    assert head is not None
+    joined = repository.commit(head).parents[1:]
+    assert len(joined) > 2 and {each.raw for each in joined} <= here
 
 
 def test_only_the_call_that_failed_is_asked_again(uwf: Uwf, asked: Asked) -> None:

@@ -91,10 +91,12 @@ class Admission:
             found.add(oid)
             if (tag := index.archive(oid)) is not None:
                 pending.append(tag.target)
-            elif (row := index.commit(oid)) is not None and (row.role == JOIN or row.kind == "part"):
+            elif (row := index.commit(oid)) is None:
+                continue
+            elif row.merged is not None or row.role == JOIN or row.kind == "part":  # it may have many parents
                 pending += [parent.raw for parent in self._repository.commit(Oid(raw=oid)).parents]
-            elif row is not None:
-                pending += [each for each in (row.parent, row.merged) if each is not None]
+            elif row.parent is not None:
+                pending.append(row.parent)
         return found
 
 
