@@ -103,6 +103,9 @@ def test_what_breaks_the_contract_is_named_with_its_line_before_anything_runs(uw
     assert refused(uwf, "export const meta = { name: title() };\nreturn 1;\n") == [(1, "bad-meta")]
     assert refused(uwf, 'export const meta = { name: "x" };\nreturn 1;\n') == [(1, "missing-key")]
     assert refused(uwf, META + "const x: string = 1;\n")[0][1] == "no-javascript"
+    Path("bytes.js").write_bytes(META.encode() + b"// \xff\nreturn 1;\n")
+    error = uwf("workflow", "put", "bytes.js", check=1).error
+    assert [each["code"] for each in error["findings"]] == ["not-utf-8"]  # type: ignore[index]
     put = uwf("workflow", "put", write("clock.js", META + "return Date.now();\n")).json
     assert [(each["line"], each["code"]) for each in put["warnings"]] == [(2, "not-again")]
 

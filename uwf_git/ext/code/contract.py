@@ -66,6 +66,8 @@ def _evaluated(
 
 def _of_script(text: bytes, language: str, shown: str, name: str | None, otherwise: str) -> Compiled:
     """Compile a workflow script by its literal `meta`; nothing is run."""
+    if not_text := _not_utf8(text):
+        raise InvalidWorkflow(shown, not_text)
     breaches, script = _checked(text, language)
     if any(each.severity == "error" for each in breaches):
         raise InvalidWorkflow(shown, breaches)
@@ -121,18 +123,24 @@ def breaches_of(text: bytes, language: str) -> list[Finding]:
 
 
 def _contract(text: bytes, language: str) -> tuple[list[Finding], tuple[Places, Places]]:
+    if not_text := _not_utf8(text):
+        return not_text, ({}, {})
+    if is_script(text, language):
+        return _checked(text, language)[0], ({}, {})
+    breaches = Breaches()
+    module = _module(text, language)
+    module.check(breaches)
+    return breaches.sorted(), module.places()
+
+
+def _not_utf8(text: bytes) -> list[Finding]:
     breaches = Breaches()
     try:
         text.decode("utf-8")
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
         breaches.add(Mark(line, 1), "not-utf-8", "not UTF-8", "save the file as UTF-8")
-        return breaches.sorted(), ({}, {})
-    if is_script(text, language):
-        return _checked(text, language)[0], ({}, {})
-    module = _module(text, language)
-    module.check(breaches)
-    return breaches.sorted(), module.places()
+    return breaches.sorted()
 
 
 def _module(text: bytes, language: str) -> javascript.Module | python.Module:
