@@ -131,6 +131,14 @@ def test_a_script_that_cannot_run_fails_in_one_line(uwf: Uwf, asked: Asked, body
     assert said in error["message"] and "\n" not in error["message"]
 
 
+def test_a_plain_command_cannot_be_asked_and_the_script_is_told_so(
+    uwf: Uwf, config: Callable[[str], Path]
+) -> None:
+    config("defaultAgent: plain\nagents: {plain: {command: /bin/true}}\n")
+    error = uwf("thread", "step", started(uwf, "return await agent('x');"), check=6).error
+    assert "'plain' is a command" in error["message"]
+
+
 def test_no_run_asks_more_than_a_thousand_agents(uwf: Uwf, asked: Asked) -> None:
     body = """
 const nothing = (i) => agent(" ").catch((error) => error.message);

@@ -97,7 +97,7 @@ class _OfCommand(Conversation):
 
         ctx, config = self.ctx, self._config
         if ctx.instruction is not None:
-            raise AgentFailed(
+            raise Invalid(
                 f"agent {config.alias!r} is a command, which cannot be told a prompt of the code's own",
                 "leave the prompt out, or make it an agent with the kit and install it as a package",
             )
