@@ -50,12 +50,12 @@ def demo(checkout: Path) -> Demo:
 def test_the_demo_runs_to_its_end_without_a_traceback(demo: Demo) -> None:
     done = demo()
     assert (done.returncode, done.stderr) == (0, "")
-    assert "All three runs ended as they should" in done.stdout
+    assert "All four runs ended as they should" in done.stdout
     assert "Traceback" not in done.stdout and ": failed" not in done.stdout
 
 
 def test_each_command_that_the_demo_names_at_its_end_works_as_it_is(demo: Demo, checkout: Path) -> None:
-    _, _, end = demo().stdout.partition("All three runs ended as they should")
+    _, _, end = demo().stdout.partition("All four runs ended as they should")
     commands = "".join(line + "\n" for line in end.splitlines() if line.startswith("  "))
     assert commands.count("\n  uwf ") >= 4
     done = subprocess.run(

@@ -212,4 +212,4 @@ def stepped(instance: Instance, head: Head, role: str, output: object, detail: H
     extraction = "" if merge else "native"
     known = {each.hash for each in history.steps}
     node = store.put(STEPNODE, step.payload())
-    return instance.threads.append(head, node, known, (merge,) if merge else (), extraction)
+    return instance.threads.append(head, node, known, merge, extraction)

@@ -249,7 +249,7 @@ def test_a_pull_starts_git_no_more_often_than_it_has_something_to_ask(
         "uwf_git.sync.proposals",
         *OF_PYTHON,
     }
-    assert not never & one, "neither what pushes nor what a conversation or a budget is made of"
+    assert sorted(never & one) == [], "neither what pushes nor what a conversation or a budget is made of"
 
 
 def loaded(environment: Mapping[str, str], *arguments: str) -> set[str]:

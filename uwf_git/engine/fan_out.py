@@ -51,7 +51,6 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, History, Position, start_of
 from uwf_git.store.instance import Instance
-from uwf_git.store.removed import was_squatter
 from uwf_git.store.threads import branch_of
 from uwf_git.workflow.fan_out import Joinable, Pending, join_question, judge, needed
 from uwf_git.workflow.moderator import ChosenEdge, FansOut, branch_prompt, choose, decide
@@ -258,6 +257,10 @@ def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
     """Begin the branches of the fork at `at`, its last step, that are not here. A branch that was removed is not begun
     again, unless the thread removed was another with its id. Makes `refs/uwf/threads/<id>` of each; returns the new
     ones. Raises NotFound for a workflow that is gone."""
+    from uwf_git.store.removed import (
+        was_squatter,  # which starts git, as whoever only looks at branches does not
+    )
+
     branches = branches_at(instance, at.head)
     absent = [layout.REMOVED + each.thread for each in branches.each if each.head is None]
     marks = instance.store.repository.refs_named(absent)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import counted
-from uwf_git.engine.budget import METERED
+from uwf_git.engine.fan_out_budget import SHARED
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
@@ -380,7 +380,7 @@ def _are_branches(fan_out: FanOut, workflow: Hash, branches: Sequence[ForkedBran
 
 
 def _is_share(budget: Any) -> bool:
-    return all(key in METERED and math.isfinite(value) and value > 0 for key, value in budget.items())
+    return all(key in SHARED and math.isfinite(value) and value > 0 for key, value in budget.items())
 
 
 def _id_at(row: CommitRow) -> tuple[Oid, int]:
