@@ -139,7 +139,8 @@ def _crowd(lab: Lab, many: int) -> None:
     with store.repository.in_bulk() as bulk, store.index.transaction():
         for number in range(many):
             node = store.put(*start_node(lab.workflow, f"Measure this, {number}.", None, None, "", None))
-            refs[layout.THREADS + new_thread_id()] = threads.begin(version, node, stamp)
+            thread = new_thread_id()
+            refs[layout.THREADS + thread] = threads.begin(version, node, thread, stamp)
             if len(bulk) > FULL_PACK:
                 bulk.store()
     store.repository.create_refs(refs)

@@ -442,7 +442,7 @@ def begin(instance: Instance, found: Compiled, persona: str = "mary") -> ThreadI
     """A thread of a crew's workflow."""
     version = instance.registry.commit_unregistered(found)
     node = instance.store.put(*start_node(found.hash, "A week by the sea", persona=persona))
-    return instance.threads.fork(instance.threads.begin(version, node))
+    return instance.threads.fork(instance.threads.begin(version, node, None))
 
 
 @pytest.mark.parametrize("files", [bmad(), own()], ids=["bmad", "own"])

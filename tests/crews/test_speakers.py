@@ -66,7 +66,7 @@ def test_verify_takes_the_persona_with_the_agent_and_nobody_else(instance: Insta
     (compiled,) = compile_crew(from_files("trip", bmad())).workflows.values()
     version = instance.registry.commit_unregistered(compiled)
     node = instance.store.put(*start_node(compiled.hash, "Plan it.", persona="mary"))
-    thread = instance.threads.fork(instance.threads.begin(version, node))
+    thread = instance.threads.fork(instance.threads.begin(version, node, None))
     uwf("thread", "step", thread, "--agent", says('{"summary": "x", "variables": []}'), check=6)
     uwf("thread", "step", thread, "--agent", says('{"summary": "Drafted"}'))
     uwf("thread", "step", thread, "--agent", says('{"summary": "Fine", "next": "good"}'))

@@ -121,4 +121,4 @@ def begin(instance: Instance, persona: str = "ada", **changes: Any) -> ThreadId:
     version = instance.registry.commit_unregistered(compiled)
     threads = instance.threads
     start = instance.store.put(*start_node(node, "A week by the sea", persona=persona))
-    return threads.fork(threads.begin(version, start))
+    return threads.fork(threads.begin(version, start, None))

@@ -26,6 +26,7 @@ from uwf_git.store import layout
 from uwf_git.store.history import Head, History
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location, init
+from uwf_git.store.threads import Task
 from uwf_git.store.versions import walk_tree
 
 LOOP = """\
@@ -88,6 +89,20 @@ def test_a_step_is_a_commit_that_adds_exactly_that_step(instance: Instance) -> N
     trailers = git(instance, "log", "-1", "--format=%(trailers:only)", str(head.commit)).split("\n")
     assert trailers[:3] == [f"Uwf-Step: {head.node}", "Uwf-Role: counter", "Uwf-Agent: uwf-test"]
     assert "error" not in git(instance, "fsck", "--strict")
+
+
+def test_threads_begun_at_once_with_the_same_prompt_have_no_commit_in_common(instance: Instance) -> None:
+    first = start(instance)
+    version = instance.store.index_commit(instance.threads.head(first).commit).parent
+    history = instance.threads.history(instance.threads.head(first))
+    tasks = [Task("x")] * 20  # more than begin in two seconds, in which alone their commits could differ
+    threads = instance.threads.start_all(Oid(raw=version or b""), history.workflow_hash, tasks)
+    assert len({instance.threads.head(thread).commit for thread in threads}) == 20
+    named = {
+        git(instance, "log", "-1", "--format=%(trailers:key=Uwf-Thread,valueonly)", layout.THREADS + thread)
+        for thread in threads
+    }
+    assert named == {f"{thread}\n\n" for thread in threads}
 
 
 def test_a_thread_of_which_the_index_loses_something_while_threads_are_listed_is_listed(

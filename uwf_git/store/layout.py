@@ -276,10 +276,14 @@ def crew_definition(crew: str, workflow: str) -> bytes:
     return f"{said}\n".encode()
 
 
-def start_message(workflow: str, prompt: str, node: Hash) -> str:
-    """Return the message of a thread's start: workflow and first line of the prompt."""
+THREAD_TRAILER = "Uwf-Thread"
+
+
+def start_message(workflow: str, prompt: str, node: Hash, thread: ThreadId | None = None) -> str:
+    """Return the message of a thread's start: workflow and first line of the prompt. It names the thread, so that no
+    two begin with the same commit unless one is a fork of the other; starts of earlier versions name none."""
     first = next((line for line in prompt.splitlines() if line.strip()), "start")
-    return message(f"start {workflow}: {first}", {"Uwf-Start": node})
+    return message(f"start {workflow}: {first}", {"Uwf-Start": node, THREAD_TRAILER: thread or ""})
 
 
 def step_message(
@@ -399,6 +403,16 @@ def parse_message(text: str) -> Trailers | None:
         match = _TRAILER.match(line)
         if match and is_hash(match[2]) and (kind := ref_kinds.record_of(match[1])) is not None:
             return Trailers(kind, Hash(match[2]))
+    return None
+
+
+def thread_named(text: str) -> ThreadId | None:
+    """Return the thread that the message of a start names, None if it names none."""
+    last = text.rstrip("\n").rsplit("\n\n", 1)[-1]
+    for line in last.split("\n"):
+        match = _TRAILER.match(line)
+        if match and match[1] == THREAD_TRAILER and is_thread_id(match[2]):
+            return ThreadId(match[2])
     return None
 
 

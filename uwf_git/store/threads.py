@@ -345,7 +345,8 @@ class Threads(Histories):
         self._store.before_record("threads", self._name_of(workflow), "starts")
         with self._store.together():
             node = self._store.put(*start_node(workflow, prompt, budget, max_rounds, persona, data))
-            return self.fork(self.begin(version, node, origin=origin))
+            thread = new_thread_id()
+            return self._at(thread, self.begin(version, node, thread, origin=origin))
 
     def start_all(self, version: Oid, workflow: Hash, tasks: Sequence[Task]) -> list[ThreadId]:
         """Start one thread per task with one write; return their ids in order. Makes `refs/uwf/threads/<new
@@ -359,17 +360,28 @@ class Threads(Histories):
                 )
                 for each in tasks
             ]
-            made = [self._begin(version, node) for node in nodes]
-            self._create(dict(zip(threads, made, strict=True)))
+            made = {
+                thread: self._begin(version, node, thread)
+                for thread, node in zip(threads, nodes, strict=True)
+            }
+            self._create(made)
         log.info("V8M3TQ5H", "begins {count} threads", count=len(threads), first=threads[:1])
         return threads
 
     def _name_of(self, workflow: Hash) -> str:
         return str(self._store.get(workflow).payload["name"])
 
-    def begin(self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None) -> Oid:
-        """Return the commit of a StartNode; `origin` becomes its second parent. Touches no ref."""
-        commit = self._begin(version, node, stamp, origin).commit
+    def begin(
+        self,
+        version: Oid,
+        node: Hash,
+        thread: ThreadId | None,
+        stamp: Stamp | None = None,
+        origin: Oid | None = None,
+    ) -> Oid:
+        """Return the commit of a StartNode, which names the thread that it begins; `origin` becomes its second parent.
+        Touches no ref."""
+        commit = self._begin(version, node, thread, stamp, origin).commit
         self._store.index_commit(commit)
         return commit
 
@@ -388,7 +400,12 @@ class Threads(Histories):
         return {layout.thread_of(name) for name in created}
 
     def _begin(
-        self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None
+        self,
+        version: Oid,
+        node: Hash,
+        thread: ThreadId | None,
+        stamp: Stamp | None = None,
+        origin: Oid | None = None,
     ) -> _Beginning:
         from uwf_git.store import pages
 
@@ -405,7 +422,7 @@ class Threads(Histories):
         tree = self._repository.with_entries(
             tree, Entry(BLOB_MODE, "README.md", readme), Entry(TREE_MODE, "start", inside)
         )
-        text = layout.start_message(row.name or "", prompt, node)
+        text = layout.start_message(row.name or "", prompt, node, thread)
         known = self._store.index.node(node)
         if origin is not None and known is not None and known[0] == BRANCH_START:
             stamp = stamp or self._stamp_after((origin,))
@@ -426,9 +443,8 @@ class Threads(Histories):
             made = {}
             for position, (type_hash, payload) in nodes.items():
                 node = self._store.put(type_hash, payload, when * 1000)
-                made[branch_id(str(fork), when, position)] = self._begin(
-                    versions[position], node, origin=fork
-                )
+                thread = branch_id(str(fork), when, position)
+                made[thread] = self._begin(versions[position], node, thread, origin=fork)
             created = self._create(made)
         log.info("9B4T2XKE", "begins {count} branches of {fork}", count=len(created), fork=fork)
         return [thread for thread in made if thread in created]
@@ -440,7 +456,7 @@ class Threads(Histories):
             return
         with self._store.together():
             start = self._store.put(*node)
-            commit = self.begin(version, start, origin=origin)
+            commit = self.begin(version, start, thread, origin=origin)
             with contextlib.suppress(HeadMoved):  # another process began the same
                 self._repository.create_ref(layout.THREADS + thread, commit)
                 self._store.moved(layout.THREADS + thread, commit, commit)
@@ -494,6 +510,10 @@ class Threads(Histories):
         if origin is not None:
             tag = self._repository.write_tag(layout.tag_name(thread), commit, layout.fork_message(origin))
             self._repository.create_ref(layout.FORKS + thread, tag)
+        return self._at(thread, commit)
+
+    def _at(self, thread: ThreadId, commit: Oid) -> ThreadId:
+        """Make the ref of a new thread."""
         self._repository.create_ref(layout.THREADS + thread, commit)
         self._store.moved(layout.THREADS + thread, commit, commit)
         log.info("7S0C82A2", "begins on commit {commit}", thread=thread, commit=commit)

@@ -225,9 +225,9 @@ class RegeneratedObjects(ObjectSource):
             repository = _Imagined(self._store.repository.path)
             index = Overlay(self._store.index)
             store = Store(repository, index)
-            for row in self._rows():
+            for row, threads in self._rows():
                 try:
-                    self._make(repository, store, row)
+                    self._make(repository, store, row, threads)
                 except (UwfError, *_STUMBLES):
                     continue  # it needs something that is lost as well
             self._tags(repository)
@@ -237,8 +237,12 @@ class RegeneratedObjects(ObjectSource):
     def read(self, oid: Oid) -> CheckedObject | None:
         return self._made.get(oid) if self._made else None
 
-    def _rows(self) -> Iterator[CommitRow]:
+    def _rows(self) -> Iterator[tuple[CommitRow, Sequence[ThreadId]]]:
+        """Yield the commits, parents first; a start with the threads that it may name, those whose history it begins."""
         seen: dict[bytes, CommitRow] = {}
+        begins: dict[bytes, bytes] = {}  # the first commit of each chain, by each of its commits
+        of_threads: dict[bytes, list[ThreadId]] = {}
+        threads = self._threads()
         tips = list(self._tips)
         for tip in tips:  # grows while it is walked
             chain: list[CommitRow] = []
@@ -248,27 +252,46 @@ class RegeneratedObjects(ObjectSource):
                 at = row.parent
             tips += [row.merged for row in chain if row.kind == "start" and row.merged is not None]
             seen.update((row.oid, row) for row in reversed(chain))
-        yield from seen.values()
+            starts = [row.oid for row in chain if row.kind == "start"]
+            start = starts[-1] if starts else begins.get(at or b"", b"")
+            begins.update((row.oid, start) for row in chain)
+            of_threads.setdefault(begins.get(tip, b""), []).extend(threads.get(tip, ()))
+        for row in seen.values():
+            yield row, of_threads.get(row.oid, ())
 
-    def _make(self, repository: _Imagined, store: Store, row: CommitRow) -> None:
+    def _threads(self) -> Mapping[bytes, Sequence[ThreadId]]:
+        """Return the threads by their last commits."""
+        found: dict[bytes, list[ThreadId]] = {}
+        for name, ref in self._store.index.tips(layout.THREADS).items():
+            if ref.tip is not None:
+                found.setdefault(ref.tip, []).append(layout.thread_of(name))
+        names = self._archived()
+        for tag in self._store.index.archives().values():
+            if thread := names.get(tag.oid):
+                found.setdefault(tag.target, []).append(thread)
+        return found
+
+    def _archived(self) -> Mapping[bytes, ThreadId]:
+        """Return the ended threads by their archive tags."""
+        archives = self._store.index.tips(layout.ARCHIVE)
+        return {ref.oid: layout.thread_of(name) for name, ref in archives.items()}
+
+    def _make(
+        self, repository: _Imagined, store: Store, row: CommitRow, threads: Sequence[ThreadId]
+    ) -> None:
         repository.now = row.time
         parent = Oid(raw=row.parent) if row.parent else None
         if row.kind in ref_kinds.versioned():
             versions_of(store, row.kind).remake(Oid(raw=row.oid), row.node, [parent] if parent else [])
         elif row.kind == "start" and parent:
-            start = parse_start(store.get(row.node).payload)
-            if (start.branch or start.call) is not None and row.merged is not None:
-                Threads(store).begin(parent, row.node, origin=Oid(raw=row.merged))
-                return
-            Threads(store).start(parent, start.workflow, start.prompt, start.budget or None, start.max_rounds)
+            origin = Oid(raw=row.merged) if row.merged else None
+            for thread in (None, *threads):  # None as earlier versions
+                Threads(store).begin(parent, row.node, thread, origin=origin)
         elif row.kind == "step" and row.parent and (before := store.index.commit(row.parent)):
             _step(store, Head(_NOBODY, Oid(raw=row.parent), before, None), row.node)
 
     def _tags(self, repository: _Imagined) -> None:
-        names = {
-            ref.oid: name.removeprefix(layout.ARCHIVE)
-            for name, ref in self._store.index.tips(layout.ARCHIVE).items()
-        }
+        names = self._archived()
         for tag in self._store.index.archives().values():
             if thread := names.get(tag.oid):
                 said = f"{tag.status}: {tag.reason}" if tag.reason else tag.status

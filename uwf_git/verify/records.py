@@ -159,7 +159,8 @@ class Records:
         top, title = files_of(self._known.objects, commit.tree), title_of(payload.prompt)
         self._known.page(top, "", report, lambda: pages.first_thread_page(title, name))
         self._known.page(files, "start/", report, lambda: pages.start_readme(payload.prompt))
-        self._known.message(commit, report, (layout.start_message(name, payload.prompt, node),))
+        thread = layout.thread_named(commit.message)
+        self._known.message(commit, report, (layout.start_message(name, payload.prompt, node, thread),))
         self._known.starts[node] = payload
         row = start_row(_row(commit, "start", node), payload, name, commit.author)
         return Record(row, commit.tree)

@@ -37,7 +37,6 @@ from uwf_git.workspaces.removal import make_room
 from uwf_git.workspaces.setup import set_up
 from uwf_git.workspaces.worktree import AGAIN, remote_of, worktree_of
 
-THREAD_TRAILER = "Uwf-Thread"
 LOGS_TRAILER = "Agent-Logs-Url"
 _LONGEST_URL = 200  # characters; a trailer that is cut leads nowhere
 _LOOKED_AT = 20  # steps of a thread without a note in which its code is looked for
@@ -245,7 +244,7 @@ class StepWorkspace:
         words = (
             "log",
             "-1",
-            f"--grep=^{THREAD_TRAILER}: {self._thread}",
+            f"--grep=^{layout.THREAD_TRAILER}: {self._thread}",
             "--format=%H",
             f"{expected}..{tip}",
         )
@@ -335,7 +334,7 @@ class StepWorkspace:
     def _message(self, what: str, number: int = 0) -> str:
         trailers = {}
         if number:
-            trailers = {THREAD_TRAILER: self._thread, "Uwf-Number": str(number)}
+            trailers = {layout.THREAD_TRAILER: self._thread, "Uwf-Number": str(number)}
             trailers[LOGS_TRAILER] = logs_url(self._instance, self._thread)
         body = "" if number else f"in the worktree of thread {self._thread}"
         return layout.message(what, trailers, body).rstrip("\n") + "\n"

@@ -299,7 +299,8 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
             with instance.store.together():
                 task = instance.redactor.text(_task(outcome))[0]
                 node = instance.store.put(*start_node(judge.version, task))
-                begin(instance, thread, threads.begin(instance.registry.commit_for(judge.version), node))
+                version = instance.registry.commit_for(judge.version)
+                begin(instance, thread, threads.begin(version, node, thread))
         folder = folders / thread
         if not (is_folder(folder) or threads.has_ended(thread)):
             _lay_out(instance, outcome.trial, folder)

@@ -86,7 +86,7 @@ def _transplanted(
     when = store.get(history.start_hash).timestamp
     start = store.put(*start_of(history.start, workflow, definition), timestamp=when)
     stamp = Stamp(_NOBODY, rows[0].time)
-    commit = threads.begin(version, start, stamp)
+    commit = threads.begin(version, start, None, stamp)
     head = Head(_NO_THREAD, commit, store.index_commit(commit), None)
     at = threads.history_at(_NO_THREAD, start)
     known: set[Hash] = set()

@@ -276,7 +276,8 @@ def _begin(instance: Instance, planned: PlannedTrial, thread: ThreadId) -> None:
         return
     with instance.store.together():
         if planned.start is not None:
-            commit = instance.threads.begin(planned.version.commit, instance.store.put(*planned.start))
+            node = instance.store.put(*planned.start)
+            commit = instance.threads.begin(planned.version.commit, node, thread)
         else:
             key = planned.key
             assert key.role is not None

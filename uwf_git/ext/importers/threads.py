@@ -165,7 +165,7 @@ class Threads:
             past.version.compiled.hash, prompt, past.budget, self._rounds(thread, past)
         )
         node = intake.store.put(type_, payload, past.began)
-        commit = intake.threads.begin(past.version.commit, node, stamp(past.began))
+        commit = intake.threads.begin(past.version.commit, node, thread, stamp(past.began))
         head = Head(thread, commit, intake.store.index_commit(commit), None)
         return Run(intake, past.version, head, 0, self._child)
 
