@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from killing import soak
+from killing_branches import soak
 
 
 @pytest.mark.extended

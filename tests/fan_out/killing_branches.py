@@ -1,7 +1,7 @@
 """A thread with many branches on three machines that share a remote, and somebody who kills their processes all the
 time; then git alone says whether each branch was joined exactly once, and a log of the agent what was asked.
 
-    python tests/fan_out/killing.py --branches 200 --seed 1
+    python tests/fan_out/killing_branches.py --branches 200 --seed 1
 """
 
 from __future__ import annotations
