@@ -125,12 +125,32 @@ def test_answers_outlive_a_kill_of_everything_at_once(uwf: Uwf, asked: Asked) ->
 
 def test_forks_share_what_was_answered_before_they_parted_and_it_is_paid_once(uwf: Uwf, asked: Asked) -> None:
     thread = begun(uwf)
-    uwf("thread", "step", thread)
+    Path("broken").write_text("two")
+    uwf("thread", "step", thread, check=6)
+    Path("broken").unlink()
     Path("asked").unlink()
     fork = uwf("thread", "fork", thread, "--at", "0").json["thread"]
     uwf("thread", "step", fork)
-    assert asked() == []
-    assert uwf("thread", "steps", fork).json[0]["output"] == uwf("thread", "steps", thread).json[0]["output"]
+    assert asked() == ["two"]
+    assert uwf("thread", "steps", fork).json[0]["output"]["all"] == ["ONE", "TWO", "THREE", "ONE"]
+
+
+def test_a_fork_asks_anew_what_a_step_after_it_was_made_from_and_shares_that_with_no_other(
+    uwf: Uwf, asked: Asked
+) -> None:
+    thread = begun(uwf)
+    uwf("thread", "step", thread)
+    for _ in range(2):
+        Path("asked").unlink()
+        fork = uwf("thread", "fork", thread, "--at", "0").json["thread"]
+        Path("broken").write_text("two")
+        uwf("thread", "step", fork, check=6)
+        assert asked() == ["one", "one", "three", "two"]
+        Path("asked").unlink()
+        Path("broken").unlink()
+        uwf("thread", "step", fork)
+        assert asked() == ["two"]
+    uwf("verify", "--strict")
 
 
 def test_a_call_is_stepped_by_its_caller_alone_and_ends_with_it(uwf: Uwf, asked: Asked) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 _TIME = 10  # characters of a thread's id that are its time
-_TRIES = 1000  # threads of one request that were ended without an answer
+_TRIES = 1000  # threads of one request that ended without an answer, or whose answers others have
 
 
 class Request(NamedTuple):
@@ -62,7 +62,8 @@ def root_of(instance: Instance, commit: Oid) -> CommitRow:
 
 
 def find(instance: Instance, root: CommitRow, request: Request) -> CallState:
-    """Return the thread that has a call's answer, or is to have it: the first that has not ended without one."""
+    """Return the thread that has a call's answer, or is to have it: the first that has not ended without one, and whose
+    answer no step of another thread has."""
     squatters: list[ThreadId] = []
     for thread in _ids(root, request):
         head = None
@@ -71,9 +72,31 @@ def find(instance: Instance, root: CommitRow, request: Request) -> CallState:
         state = CallState(thread, head, tuple(squatters))
         if head is not None and not _is_of(instance, head, root, request):
             squatters.append(thread)
-        elif head is None or head.archive is None or state.is_answered:
+        elif (
+            head is None
+            or head.archive is None
+            or (state.is_answered and not _is_used(instance, head, request))
+        ):
             break
     return state
+
+
+def _is_used(instance: Instance, head: Head, request: Request) -> bool:
+    """Return whether a step of another thread was made from the answer of a call that names the step before it, so that
+    a fork which begins there asks anew."""
+    asked_at = start_of(instance.store, head.commit).merged
+    if "at" not in request.content or asked_at is None:
+        return False
+    store = instance.store
+    parents = [
+        parent
+        for step in store.index.merges_after(asked_at)
+        for parent in store.repository.commit(Oid(raw=step.oid)).parents[1:]
+    ]
+    while parents and head.commit not in parents:
+        parts = [parent for parent in parents if store.index_commit(parent).kind == "part"]
+        parents = [oid for part in parts for oid in store.repository.commit(part).parents]
+    return bool(parents)
 
 
 def ids_of(root: CommitRow, prompt: str, call: Branch) -> Iterator[ThreadId]:

@@ -34,7 +34,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.git.sqlite_cache import SqliteCache
 from uwf_git.store import layout
 
-VERSION = 13
+VERSION = 14
 _VARIABLES = 900  # variables that every SQLite accepts in one statement
 
 _TABLES = """
@@ -48,6 +48,7 @@ CREATE TABLE commits (
 ) WITHOUT ROWID;
 CREATE INDEX commits_by_node ON commits (node);
 CREATE INDEX joins ON commits (parent) WHERE role = '$JOIN';
+CREATE INDEX merges ON commits (parent) WHERE kind = 'step' AND merged IS NOT NULL;
 CREATE INDEX forks ON commits (time) WHERE role = '$FORK';
 CREATE TABLE archives (oid BLOB PRIMARY KEY, target BLOB, status TEXT, reason TEXT, time INTEGER) WITHOUT ROWID;
 CREATE TABLE folded (
@@ -306,6 +307,11 @@ class Index(SqliteCache):
         """Return the commits of the joins of a fork's commit."""
         rows = self._run("SELECT * FROM commits WHERE parent = ? AND role = '$JOIN'", (fork,))
         return [CommitRow(*row) for row in rows]
+
+    def merges_after(self, commit: bytes) -> list[CommitRow]:
+        """Return the commits of the steps after a commit that have further parents."""
+        sql = "SELECT * FROM commits WHERE parent = ? AND kind = 'step' AND merged IS NOT NULL"
+        return [CommitRow(*row) for row in self._run(sql, (commit,))]
 
     def forks_within(self, begin: int, end: int) -> list[CommitRow]:
         """Return the commits of forks with times from `begin` to `end`."""
