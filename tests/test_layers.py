@@ -7,6 +7,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 
@@ -186,3 +187,9 @@ def test_whoever_imports_pygit2_gets_all_of_it() -> None:
         "assert libgit2.Config(libgit2.open_repository(sys.argv[1])).flag('uwf.x') is True"
     )
     subprocess.run([sys.executable, "-c", code, "store.git"], check=True)
+
+
+def test_no_two_modules_of_the_tests_have_the_same_name() -> None:
+    """They are imported by their names alone, so that one would get another's."""
+    names = Counter(path.name for path in (REPOSITORY / "tests").rglob("*.py"))
+    assert [name for name, number in names.items() if number > 1] == []
