@@ -203,3 +203,21 @@ for watch in (sys.settrace, sys.setprofile):
     watch(None)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
+def test_a_program_is_traced_and_profiled_to_its_end_after_a_limit_has_ended_a_block() -> None:
+    code = """
+import sys
+from uwf_git.base.timelimit import TimeExceeded, time_limit
+try:
+    with time_limit(0.05):
+        while True: pass
+except TimeExceeded: print('ended')
+def called(): pass
+for watch in (sys.settrace, sys.setprofile):
+    watch(lambda *_: None)
+    called()
+    watch(None)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=30)
+    assert done.stdout == b"ended\n"

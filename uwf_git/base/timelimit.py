@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
 
 from uwf_git.base import lifetime, log
 
@@ -150,10 +149,8 @@ class _Watch:
             self._open.release()
         while not self._has_ended:
             self._closed.acquire(timeout=0.01)
-        if (
-            self.rang
-        ):  # a call of it that takes nothing back leaves CPython looking for an exception, for ever if traced
-            _raise_in(self._target, None)
+        if self.rang and threading.get_ident() == self._target:
+            _take_back(self._target)
 
     def _run(self) -> None:
         try:
@@ -195,11 +192,25 @@ def _outside(frame: FrameType, files: tuple[str, ...]) -> FrameType:
     return frame
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+def _raise_in(thread: int, error: type[BaseException]) -> None:
     import ctypes
 
-    given: Any = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), given)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
+class _TakenBack(BaseException):
+    """Takes the place of an exception that has not been raised yet."""
+
+
+def _take_back(thread: int) -> None:
+    """Raise nothing more in this thread. An exception is raised and caught here, since CPython 3.11 goes on looking for
+    one after SetAsyncExc with NULL: slowly, and without end in a function that is traced or profiled."""
+    try:
+        _raise_in(thread, _TakenBack)
+        while True:
+            pass
+    except _TakenBack:
+        pass
 
 
 _elsewhere = threading.local()
