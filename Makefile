@@ -46,7 +46,7 @@ fleet-soak: $(VENV)/.installed-dev
 	@$(VENV)/bin/python tests/fleet/killing.py --threads $(or $(THREADS),1000) --seed $(or $(SEED),0)
 
 faults: $(VENV)/.installed-dev
-	@UWF_TEST_FAULTS=all $(VENV)/bin/python -m pytest tests/faults $(PYTEST_ARGS)
+	@UWF_TEST_FAULTS=all $(VENV)/bin/python -m pytest tests/faults -o faulthandler_timeout=0 $(PYTEST_ARGS)
 
 agent-programs: | $(VENV)/bin/python
 	@$(VENV)/bin/python tests/doubles/agent_programs.py fast

@@ -155,7 +155,7 @@ def _ended_once(machine: Machine) -> dict[str, Oid]:
 
 
 EXAMPLES = int(os.environ.get("UWF_TEST_EXAMPLES", "0"))
-TestExchanges = pytest.mark.timeout(900)(Exchanges.TestCase)
+TestExchanges = pytest.mark.timeout(400)(Exchanges.TestCase)
 TestExchanges.settings = settings(
     max_examples=EXAMPLES or 4,
     stateful_step_count=30 if EXAMPLES else 14,

@@ -19,7 +19,7 @@ SECONDS = float(os.environ.get("UWF_TEST_HISTORY_SECONDS", "3"))
 SEED = 1  # what chance finds is for `make soak`
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", KINDS, ids=["one", "shared", "one-killed", "shared-killed"])
 def test_what_several_processes_do_at_once_keeps_what_was_promised(kind: Plan, tmp_path: Path) -> None:
     plan = kind._replace(seconds=SECONDS, seed=SEED)

@@ -222,7 +222,7 @@ class Exchange(RuleBasedStateMachine):
 EXAMPLES = int(os.environ.get("UWF_TEST_EXAMPLES", "0"))
 # To make a failure small takes five minutes, which is for a search that was asked for.
 PHASES = set(Phase) if EXAMPLES else set(Phase) - {Phase.shrink, Phase.explain}
-TestExchange = pytest.mark.timeout(900)(Exchange.TestCase)
+TestExchange = pytest.mark.timeout(400)(Exchange.TestCase)
 TestExchange.settings = settings(
     max_examples=EXAMPLES or 5,
     stateful_step_count=20,
