@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import session_programs
 from cli_samples import write
-from commands import git
+from commands import begin, git
 from conftest import EXAMPLES, Uwf
 from model_server import ModelServer, Say
 from noting_agent import Asked, noting
+from process_tree import killed
 
 META = 'export const meta = { name: "script", description: "A script." };\n'
 AGENTS = "  other: {command: uwf-exec, args: [echo, other]}\n  person: {command: uwf-human}\ndefaultAgent: scripted\n"
@@ -371,6 +373,37 @@ return isolated;
     assert "not committed yet" in result(uwf, fork)
     assert (Path.home() / "times").read_text() == "once\n"
     uwf("verify", "--strict")
+
+
+def test_calls_that_were_broken_off_go_on_in_their_own_sessions_and_new_ones_in_none(
+    uwf: Uwf, config: Callable[[str], Path], hermetic: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_programs.install(hermetic / "programs")
+    monkeypatch.setenv("PATH", os.pathsep.join((str(hermetic / "programs"), os.environ["PATH"])))
+    monkeypatch.setenv("DOUBLE_WAITS", str(hermetic / "waits"))
+    config("defaultAgent: claude-code\n")
+    body = """
+const schema = { type: "object", properties: { heard: { type: "integer" }, word: { type: "string" } } };
+const ask = (word) => agent(`The word is ${word}`, { schema });
+return [...await parallel(["one", "two", "three"].map((word) => () => ask(word))), await ask("four")];
+"""
+    thread = started(uwf, body)
+    (hermetic / "waits").write_text("is one|is two")
+
+    def are_in_session() -> bool:
+        notes = root / "store.git" / "uwf" / "runs" / f"{thread}.turns"
+        answered = git("--git-dir", root / "store.git", "for-each-ref", "refs/uwf/archive/")
+        return answered != "" and notes.read_text().count('"session"') == 3
+
+    with killed(hermetic, are_in_session):
+        begin("thread", "run", thread).communicate()
+    (hermetic / "waits").unlink()
+    assert [(each["word"], each["heard"]) for each in result(uwf, thread)] == [
+        ("one", 2),
+        ("two", 2),
+        ("three", 1),
+        ("four", 1),
+    ]
 
 
 def test_the_example_audits_votes_fixes_in_worktrees_and_reviews(uwf: Uwf) -> None:

@@ -80,7 +80,7 @@ class _Lines:
 class Recorder:
     """Makes the nodes of one run of an agent; `nodes` maps each to its blob. Turns are written at once; the
     rest once it is safe in the private folder: see `settle`. `session` is the last one noted, `head` the one
-    that the run is made on."""
+    that the run is made on. `beside` records the same turns and session for another thread."""
 
     def __init__(
         self, instance: Instance, thread: ThreadId | None = None, agent: str = "", is_put: bool = False
@@ -96,6 +96,7 @@ class Recorder:
         self.turns: list[TurnRecord] = []
         self.session: str | None = None
         self.head: Hash | None = None
+        self.beside: Recorder | None = None
         self._model = self._line = ""
         self._line_time = 0.0
         self._metered: dict[str, int] = {}  # tokens by stream
@@ -165,6 +166,8 @@ class Recorder:
     def record(self, turn: TurnRecord) -> None:
         """Store a turn now for watchers. If the disk fails it stays in memory, since the agent continues.
         Idempotent."""
+        if self.beside is not None:
+            self.beside.record(turn)
         if id(turn) in self._noted:
             return
         node = self._turn(turn)
@@ -342,6 +345,8 @@ class Recorder:
     def in_session(self, session: str) -> None:
         """Save the session, so that an interrupted run can be resumed."""
         if session != self.session:
+            if self.beside is not None:
+                self.beside.in_session(session)
             self.session = session
             log.debug("PSG9617J", "{agent} works in session {session}", agent=self._agent, session=session)
             self._claim(session)
