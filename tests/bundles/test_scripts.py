@@ -404,6 +404,28 @@ return [...await parallel(["one", "two", "three"].map((word) => () => ask(word))
         ("three", 1),
         ("four", 1),
     ]
+    assert {each["status"] for each in uwf("thread", "list", "--all").json} == {"completed"}
+
+
+def test_a_call_whose_process_was_killed_after_its_answer_is_completed(
+    uwf: Uwf, asked: Asked, root: Path
+) -> None:
+    body = """
+const one = await agent("one");
+await agent("two", { schema: { type: "object", required: ["said"] } });
+return one;
+"""
+    Path("broken").write_text("two")
+    thread = started(uwf, body)
+    uwf("thread", "run", thread, check=6)
+    Path("broken").unlink()
+    (call,) = (each["thread"] for each in uwf("thread", "list", "--all").json if each["title"] == "one")
+    store, archived = root / "store.git", f"refs/uwf/archive/{call}"
+    git("--git-dir", store, "update-ref", f"refs/uwf/threads/{call}", f"{archived}^{{commit}}")
+    git("--git-dir", store, "update-ref", "-d", archived)
+    assert "ONE" in result(uwf, thread)
+    assert uwf("thread", "show", call).json["status"] == "completed"
+    assert asked().count("one") == 1
 
 
 def test_the_example_audits_votes_fixes_in_worktrees_and_reviews(uwf: Uwf) -> None:
