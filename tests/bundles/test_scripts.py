@@ -117,6 +117,9 @@ def test_what_breaks_the_contract_is_named_with_its_line_before_anything_runs(uw
     [
         ("return new Date();", "pass the time in args"),
         ("return Math.random();", "vary by an index"),
+        ("return new Intl.DateTimeFormat('en').format();", "pass the time in args"),
+        ("return [undefined].map(Intl.DateTimeFormat('en').format);", "pass the time in args"),
+        ("return new Intl.DateTimeFormat('en').formatToParts();", "pass the time in args"),
         ("return (new Date(0)).constructor.now();", "pass the time in args"),
         ("return () => 1;", "is a function, which JSON cannot say"),
         ("await parallel([agent('x')]);", "parallel() takes functions"),
@@ -131,6 +134,14 @@ def test_what_breaks_the_contract_is_named_with_its_line_before_anything_runs(uw
 def test_a_script_that_cannot_run_fails_in_one_line(uwf: Uwf, asked: Asked, body: str, said: str) -> None:
     error = uwf("thread", "step", started(uwf, body), check=6).error
     assert said in error["message"] and "\n" not in error["message"]
+
+
+def test_a_date_that_a_script_was_given_can_be_formatted(uwf: Uwf, asked: Asked) -> None:
+    body = """
+const utc = new Intl.DateTimeFormat("en", { timeZone: "UTC" });
+return [utc.format(new Date(args)), utc.format(args), utc.formatToParts(args)[4].value];
+"""
+    assert result(uwf, started(uwf, body, 0)) == ["1/1/1970", "1/1/1970", "1970"]
 
 
 def test_a_plain_command_cannot_be_asked_and_the_script_is_told_so(
