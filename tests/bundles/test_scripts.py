@@ -70,6 +70,7 @@ return { looks, both: both.map((each) => each && JSON.parse(each).said), total: 
     ).json
     notes = detail["detail"]["value"]["notes"]
     assert "— Look" in notes and "found 2" in notes and "parallel 1: Error: lost" in notes
+    assert "the code asked uwf-exec" in notes
     uwf("verify", "--strict")
 
 
