@@ -393,7 +393,7 @@ def test_calls_that_were_broken_off_go_on_in_their_own_sessions_and_new_ones_in_
     session_programs.install(hermetic / "programs")
     monkeypatch.setenv("PATH", os.pathsep.join((str(hermetic / "programs"), os.environ["PATH"])))
     monkeypatch.setenv("DOUBLE_WAITS", str(hermetic / "waits"))
-    config("defaultAgent: claude-code\n")
+    config("defaultAgent: codex\n")
     body = """
 const schema = { type: "object", properties: { heard: { type: "integer" }, word: { type: "string" } } };
 const ask = (word) => agent(`The word is ${word}`, { schema });
@@ -417,6 +417,8 @@ return [...await parallel(["one", "two", "three"].map((word) => () => ask(word))
         ("four", 1),
     ]
     assert {each["status"] for each in uwf("thread", "list", "--all").json} == {"completed"}
+    total = uwf("stats", thread).json["total"]
+    assert (total["input"], total["output"]) == (4, 4)  # one token for each answer
 
 
 def test_a_call_whose_process_was_killed_after_its_answer_is_completed(

@@ -353,6 +353,15 @@ class Recorder:
             if self._thread:
                 self._instance.runs.note(self._thread, {"agent": self._agent, "session": session})
 
+    def spend(self, usage: Usage | None, turns: Sequence[TurnRecord], cost: float | None) -> None:
+        """Note the part of an answer's tokens that its turns don't have, and its cost, which a kill would lose."""
+        if usage is not None:
+            for turn in turns:
+                counted = turn.usage or Usage(0, 0)
+                usage = Usage(*(max(0, all_ - own) for all_, own in zip(usage, counted, strict=True)))
+        if self._thread and (cost is not None or any(usage or ())):
+            self._instance.runs.note(self._thread, {"usage": usage, "cost": cost})
+
     def read_beside(self, turns: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
         """Return this run's extraction turns that are not among its `turns`: requests of the agent and of its
         commands."""
@@ -532,14 +541,22 @@ def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:
 
 def salvage(instance: Instance, head: Head, order: EngineOrder) -> tuple[str, Hash] | None:
     """Return a killed agent's name and a draft of a Detail node with its turns and unjudged answers, if any."""
+    from uwf_git.engine.kit.extract import sum_tokens
+
     notes = instance.runs.notes(head.thread)
     kept = [_kept(instance, each) for each in instance.runs.answers(head.thread, order)]
     replies = [reply for reply in kept if reply is not None]
     if not notes and not replies:
         return None
     noted = noted_turns(instance, notes)
-    session = next((note["session"] for note in reversed(notes) if "session" in note), None)
+    sessions = [note["session"] for note in notes if "session" in note]
+    is_of_calls = bool(notes) and notes[-1]["agent"] != order.name  # each in a session of its own
+    session = None if not sessions or (is_of_calls and len(set(sessions)) > 1) else sessions[-1]
     said, turns = _with_replies(broken_off(noted, session), noted, replies)
+    for usage, cost in instance.runs.spending(head.thread):
+        said = said._replace(usage=sum_tokens((said.usage, usage)))
+        if cost is not None:
+            said = said._replace(cost=cost + (said.cost or 0))
     took = sum(turn.duration_ms or 0 for turn in turns) / 1000
     agent = notes[-1]["agent"] if notes else order.name
     return agent, Recorder(instance).detail(said, turns, order, head.node, took)

@@ -197,6 +197,8 @@ class _Asked:
     def _count(self, replies: Sequence[Reply], turns: Sequence[TurnRecord], usage: Usage | None) -> None:
         for turn in turns:
             self._recorder.record(turn)
+        costs = [reply.cost for reply in replies if reply.cost is not None]
+        self._recorder.spend(usage, turns, sum(costs) if costs else None)
         self._replies += replies
         self._turns += turns
         self._usage = sum_tokens((self._usage, usage))
