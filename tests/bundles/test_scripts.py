@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import session_programs
 from cli_samples import write
-from commands import git
+from commands import begin, git
 from conftest import EXAMPLES, Uwf
 from model_server import ModelServer, Say
 from noting_agent import Asked, noting
+from process_tree import killed
 
 META = 'export const meta = { name: "script", description: "A script." };\n'
 AGENTS = "  other: {command: uwf-exec, args: [echo, other]}\n  person: {command: uwf-human}\ndefaultAgent: scripted\n"
@@ -68,6 +70,7 @@ return { looks, both: both.map((each) => each && JSON.parse(each).said), total: 
     ).json
     notes = detail["detail"]["value"]["notes"]
     assert "— Look" in notes and "found 2" in notes and "parallel 1: Error: lost" in notes
+    assert "the code asked uwf-exec" in notes
     uwf("verify", "--strict")
 
 
@@ -115,6 +118,9 @@ def test_what_breaks_the_contract_is_named_with_its_line_before_anything_runs(uw
     [
         ("return new Date();", "pass the time in args"),
         ("return Math.random();", "vary by an index"),
+        ("return new Intl.DateTimeFormat('en').format();", "pass the time in args"),
+        ("return [undefined].map(Intl.DateTimeFormat('en').format);", "pass the time in args"),
+        ("return new Intl.DateTimeFormat('en').formatToParts();", "pass the time in args"),
         ("return (new Date(0)).constructor.now();", "pass the time in args"),
         ("return () => 1;", "is a function, which JSON cannot say"),
         ("await parallel([agent('x')]);", "parallel() takes functions"),
@@ -129,6 +135,14 @@ def test_what_breaks_the_contract_is_named_with_its_line_before_anything_runs(uw
 def test_a_script_that_cannot_run_fails_in_one_line(uwf: Uwf, asked: Asked, body: str, said: str) -> None:
     error = uwf("thread", "step", started(uwf, body), check=6).error
     assert said in error["message"] and "\n" not in error["message"]
+
+
+def test_a_date_that_a_script_was_given_can_be_formatted(uwf: Uwf, asked: Asked) -> None:
+    body = """
+const utc = new Intl.DateTimeFormat("en", { timeZone: "UTC" });
+return [utc.format(new Date(args)), utc.format(args), utc.formatToParts(args)[4].value];
+"""
+    assert result(uwf, started(uwf, body, 0)) == ["1/1/1970", "1/1/1970", "1970"]
 
 
 def test_a_plain_command_cannot_be_asked_and_the_script_is_told_so(
@@ -371,6 +385,61 @@ return isolated;
     assert "not committed yet" in result(uwf, fork)
     assert (Path.home() / "times").read_text() == "once\n"
     uwf("verify", "--strict")
+
+
+def test_calls_that_were_broken_off_go_on_in_their_own_sessions_and_new_ones_in_none(
+    uwf: Uwf, config: Callable[[str], Path], hermetic: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_programs.install(hermetic / "programs")
+    monkeypatch.setenv("PATH", os.pathsep.join((str(hermetic / "programs"), os.environ["PATH"])))
+    monkeypatch.setenv("DOUBLE_WAITS", str(hermetic / "waits"))
+    config("defaultAgent: codex\n")
+    body = """
+const schema = { type: "object", properties: { heard: { type: "integer" }, word: { type: "string" } } };
+const ask = (word) => agent(`The word is ${word}`, { schema });
+return [...await parallel(["one", "two", "three"].map((word) => () => ask(word))), await ask("four")];
+"""
+    thread = started(uwf, body)
+    (hermetic / "waits").write_text("is one|is two")
+
+    def are_in_session() -> bool:
+        notes = root / "store.git" / "uwf" / "runs" / f"{thread}.turns"
+        answered = git("--git-dir", root / "store.git", "for-each-ref", "refs/uwf/archive/")
+        return answered != "" and notes.read_text().count('"session"') == 3
+
+    with killed(hermetic, are_in_session):
+        begin("thread", "run", thread).communicate()
+    (hermetic / "waits").unlink()
+    assert [(each["word"], each["heard"]) for each in result(uwf, thread)] == [
+        ("one", 2),
+        ("two", 2),
+        ("three", 1),
+        ("four", 1),
+    ]
+    assert {each["status"] for each in uwf("thread", "list", "--all").json} == {"completed"}
+    total = uwf("stats", thread).json["total"]
+    assert (total["input"], total["output"]) == (4, 4)  # one token for each answer
+
+
+def test_a_call_whose_process_was_killed_after_its_answer_is_completed(
+    uwf: Uwf, asked: Asked, root: Path
+) -> None:
+    body = """
+const one = await agent("one");
+await agent("two", { schema: { type: "object", required: ["said"] } });
+return one;
+"""
+    Path("broken").write_text("two")
+    thread = started(uwf, body)
+    uwf("thread", "run", thread, check=6)
+    Path("broken").unlink()
+    (call,) = (each["thread"] for each in uwf("thread", "list", "--all").json if each["title"] == "one")
+    store, archived = root / "store.git", f"refs/uwf/archive/{call}"
+    git("--git-dir", store, "update-ref", f"refs/uwf/threads/{call}", f"{archived}^{{commit}}")
+    git("--git-dir", store, "update-ref", "-d", archived)
+    assert "ONE" in result(uwf, thread)
+    assert uwf("thread", "show", call).json["status"] == "completed"
+    assert asked().count("one") == 1
 
 
 def test_the_example_audits_votes_fixes_in_worktrees_and_reviews(uwf: Uwf) -> None:

@@ -4,7 +4,8 @@ and the word that it was told in any of them ("The word is …"), so it tells a 
 
 Variables make it do otherwise. `$DOUBLE_LINE`, or the file that it names after `@`, is added to the session with each
 answer; `$DOUBLE_EXIT` is the exit status after one. With `$DOUBLE_FORGETS` it keeps nothing, with `$DOUBLE_BLIND` it
-passes over what is no message, with `$DOUBLE_REFUSES` it cannot read what it is to resume.
+passes over what is no message, with `$DOUBLE_REFUSES` it cannot read what it is to resume. With `$DOUBLE_WAITS` it
+hears a message with one of the texts in that file, names its session, and answers only once the file is gone.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import re
 import sys
+import time
 import uuid
 from pathlib import Path
 
@@ -164,6 +166,13 @@ def main(name: str, args: list[str]) -> int:
     lines.append(_message(name, "user", prompt, cwd))
     if line := os.environ.get("DOUBLE_LINE"):
         lines.append(json.loads(Path(line[1:]).read_text() if line.startswith("@") else line))
+    waits = Path(os.environ.get("DOUBLE_WAITS", "/"))
+    if waits.is_file() and any(each in prompt for each in waits.read_text().split("|")):
+        _write(name, path, session, before, lines, cwd)
+        before = len(lines)
+        print(json.dumps(_outputs(name, session, "")[0]), flush=True)
+        while waits.exists():
+            time.sleep(0.05)
     heard = sum('"role": "user"' in json.dumps(line) for line in lines)
     word = re.search(r"The word is (\w+)", json.dumps(lines))
     text = (

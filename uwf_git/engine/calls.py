@@ -183,7 +183,7 @@ def caller_of(instance: Instance, head: Head) -> ThreadId | None:
 
 
 def left(instance: Instance, head: Head) -> list[Head]:
-    """Return the calls without an answer that a thread asked."""
+    """Return the calls of a thread that have not ended."""
     own = {row.oid for row in ancestry(instance.store, head.commit)}
     return [
         each

@@ -571,11 +571,15 @@ def _end(instance: Instance, head: Head, status: str, reason: str = "") -> Head:
 
 
 def _end_calls(instance: Instance, head: Head) -> None:
-    """End the calls that a code workflow asked for and went on without, those at work for another thread excepted."""
+    """End the calls that a code workflow asked for and went on without, those at work for another thread excepted.
+    One whose process died after its answer is completed."""
     if not calls.is_code(instance, head) or calls.is_call(instance, head):
         return
     for each in calls.left(instance, head):
         with contextlib.suppress(UwfError), instance.locks.hold(each.thread):
+            if each.row.role == END:
+                _end(instance, each, COMPLETED)
+                continue
             record_leftovers(instance, each)
             made = instance.attempts.last(each)
             has_failed = made is not None and made.error not in ENDED_BY_USER

@@ -40,6 +40,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from uwf_git.base.errors import Usage
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id
+from uwf_git.format.kinds import Usage as TokenUsage
 from uwf_git.git.fsync import make_folders, reserve, share, sync
 from uwf_git.git.refs import read_file
 from uwf_git.git.repository import StoreUnwritable
@@ -521,9 +522,9 @@ class Runs:
         except OSError:
             return b"", 0.0
 
-    def note(self, thread: ThreadId, note: Mapping[str, str | int]) -> None:
-        """Add a note: {agent, turn, blob} or {agent, session}. A turn's note also has `role`, `model`,
-        `tokens` and its last line `said`."""
+    def note(self, thread: ThreadId, note: Mapping[str, Any]) -> None:
+        """Add a note: {agent, turn, blob}, {agent, session}, or {usage, cost} for `spending`. A turn's note also has
+        `role`, `model`, `tokens` and its last line `said`."""
         try:
             make_folders(self._folder)
             path = self._folder / f"{thread}.turns"
@@ -535,12 +536,18 @@ class Runs:
             ) from None
 
     def notes(self, thread: ThreadId) -> list[dict[str, Any]]:
-        """Return the notes, oldest first; torn lines are skipped."""
+        """Return the notes of turns and sessions, oldest first; torn lines are skipped."""
+        return [note for line in self._lines(thread) if (note := _note(line)) is not None]
+
+    def spending(self, thread: ThreadId) -> list[tuple[TokenUsage | None, float | None]]:
+        """Return the tokens and cost that are noted apart from turns."""
+        return [spent for line in self._lines(thread) if (spent := _spending(line)) is not None]
+
+    def _lines(self, thread: ThreadId) -> list[str]:
         try:
-            lines = read_private(self._folder / f"{thread}.turns").decode("utf-8", "replace")
+            return read_private(self._folder / f"{thread}.turns").decode("utf-8", "replace").splitlines()
         except OSError:
             return []
-        return [note for line in lines.splitlines() if (note := _note(line)) is not None]
 
     def log(self, thread: ThreadId) -> Path:
         return self._folder / f"{thread}.log"
@@ -725,6 +732,16 @@ def _note(line: str) -> dict[str, Any] | None:
     if not sound or not all(isinstance(shown[name], kind) for name, kind in _SEEN.items()):
         return None
     return note | shown
+
+
+def _spending(line: str) -> tuple[TokenUsage | None, float | None] | None:
+    try:
+        match json.loads(line):
+            case {"usage": [int(), int(), int()] | None as usage, "cost": int() | float() | None as cost}:
+                return TokenUsage(*usage) if usage is not None else None, cost
+    except (ValueError, RecursionError):
+        pass
+    return None
 
 
 def _is_oid(text: object) -> bool:

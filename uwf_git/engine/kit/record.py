@@ -80,7 +80,7 @@ class _Lines:
 class Recorder:
     """Makes the nodes of one run of an agent; `nodes` maps each to its blob. Turns are written at once; the
     rest once it is safe in the private folder: see `settle`. `session` is the last one noted, `head` the one
-    that the run is made on."""
+    that the run is made on. `beside` records the same turns and session for another thread."""
 
     def __init__(
         self, instance: Instance, thread: ThreadId | None = None, agent: str = "", is_put: bool = False
@@ -96,6 +96,7 @@ class Recorder:
         self.turns: list[TurnRecord] = []
         self.session: str | None = None
         self.head: Hash | None = None
+        self.beside: Recorder | None = None
         self._model = self._line = ""
         self._line_time = 0.0
         self._metered: dict[str, int] = {}  # tokens by stream
@@ -165,6 +166,8 @@ class Recorder:
     def record(self, turn: TurnRecord) -> None:
         """Store a turn now for watchers. If the disk fails it stays in memory, since the agent continues.
         Idempotent."""
+        if self.beside is not None:
+            self.beside.record(turn)
         if id(turn) in self._noted:
             return
         node = self._turn(turn)
@@ -342,11 +345,22 @@ class Recorder:
     def in_session(self, session: str) -> None:
         """Save the session, so that an interrupted run can be resumed."""
         if session != self.session:
+            if self.beside is not None:
+                self.beside.in_session(session)
             self.session = session
             log.debug("PSG9617J", "{agent} works in session {session}", agent=self._agent, session=session)
             self._claim(session)
             if self._thread:
                 self._instance.runs.note(self._thread, {"agent": self._agent, "session": session})
+
+    def spend(self, usage: Usage | None, turns: Sequence[TurnRecord], cost: float | None) -> None:
+        """Note the part of an answer's tokens that its turns don't have, and its cost, which a kill would lose."""
+        if usage is not None:
+            for turn in turns:
+                counted = turn.usage or Usage(0, 0)
+                usage = Usage(*(max(0, all_ - own) for all_, own in zip(usage, counted, strict=True)))
+        if self._thread and (cost is not None or any(usage or ())):
+            self._instance.runs.note(self._thread, {"usage": usage, "cost": cost})
 
     def read_beside(self, turns: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
         """Return this run's extraction turns that are not among its `turns`: requests of the agent and of its
@@ -527,14 +541,22 @@ def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:
 
 def salvage(instance: Instance, head: Head, order: EngineOrder) -> tuple[str, Hash] | None:
     """Return a killed agent's name and a draft of a Detail node with its turns and unjudged answers, if any."""
+    from uwf_git.engine.kit.extract import sum_tokens
+
     notes = instance.runs.notes(head.thread)
     kept = [_kept(instance, each) for each in instance.runs.answers(head.thread, order)]
     replies = [reply for reply in kept if reply is not None]
     if not notes and not replies:
         return None
     noted = noted_turns(instance, notes)
-    session = next((note["session"] for note in reversed(notes) if "session" in note), None)
+    sessions = [note["session"] for note in notes if "session" in note]
+    is_of_calls = bool(notes) and notes[-1]["agent"] != order.name  # each in a session of its own
+    session = None if not sessions or (is_of_calls and len(set(sessions)) > 1) else sessions[-1]
     said, turns = _with_replies(broken_off(noted, session), noted, replies)
+    for usage, cost in instance.runs.spending(head.thread):
+        said = said._replace(usage=sum_tokens((said.usage, usage)))
+        if cost is not None:
+            said = said._replace(cost=cost + (said.cost or 0))
     took = sum(turn.duration_ms or 0 for turn in turns) / 1000
     agent = notes[-1]["agent"] if notes else order.name
     return agent, Recorder(instance).detail(said, turns, order, head.node, took)

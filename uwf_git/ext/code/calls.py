@@ -566,7 +566,7 @@ class _Conversation:
             return ""
         if self.is_cut:
             return f"{who} (broken off)" if self._is_over else f"{who} (failed)"
-        return who if self.said is not None else f"{who} (failed)"
+        return who if self.said is not None or self._data else f"{who} (failed)"
 
     def start(self, thread: ThreadId, environ: Mapping[str, str], log: Path, locks: Sequence[int]) -> None:
         self._log = log

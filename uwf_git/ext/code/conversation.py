@@ -133,16 +133,15 @@ class _Asked:
         self._turns: list[TurnRecord] = []
         self._usage: Usage | None = None
         self._how = "native"
-        self._beside: Recorder | None = None
 
     def heard(self) -> tuple[Detail, Sequence[TurnRecord]]:
         if not self._replies and (turns := tuple(self._recorder.turns)):
             return broken_off(turns, self._recorder.session), turns
         return detail_of(self._replies, self._reply.text, self._usage, self._how), self._turns
 
-    def also(self, recorder: Recorder) -> None:
-        """Record further turns in a call's thread too."""
-        self._beside = recorder
+    def also(self, recorder: Recorder | None) -> None:
+        """Record further turns and the session in a call's thread too."""
+        self._recorder.beside = recorder
 
     def begin(self, asks: Question) -> str:
         """Ask the agent. The code's own words are recorded as a turn, since no history determines them."""
@@ -198,8 +197,8 @@ class _Asked:
     def _count(self, replies: Sequence[Reply], turns: Sequence[TurnRecord], usage: Usage | None) -> None:
         for turn in turns:
             self._recorder.record(turn)
-            if self._beside is not None:
-                self._beside.record(turn)
+        costs = [reply.cost for reply in replies if reply.cost is not None]
+        self._recorder.spend(usage, turns, sum(costs) if costs else None)
         self._replies += replies
         self._turns += turns
         self._usage = sum_tokens((self._usage, usage))
@@ -232,8 +231,8 @@ def _open(
         ctx = ctx._replace(schema=Schema(asks.schema))
     if asks.role is None:
         ctx = ctx._replace(build_prompt=lambda *_: _describe(asks))
-    if call is not None and (left := _left(instance, thread, call, name, ctx)) is not None:
-        ctx = ctx._replace(resume=left)
+    if call is not None:  # the attempts of the caller are those of all its calls together
+        ctx = ctx._replace(resume=_left(instance, thread, call, name, ctx))
     os.chdir(asks.cwd)
     conversation = stack.enter_context(closing(teller.converse(ctx))) if config.command else None
     return _Asked(ctx, recorder, conversation, config.command), name
@@ -336,7 +335,12 @@ class _Calls:
                 self._asked.also(recorder)
             return self._asked.begin(asks)
 
-        return ask(None, None, self._cwd) if call is None else self._answer(call, ask, self.heard, asks)
+        if call is None:
+            return ask(None, None, self._cwd)
+        value = self._answer(call, ask, self.heard, asks)
+        if self._asked is not None:
+            self._asked.also(None)
+        return value
 
     def _scripted(self, instance: Instance, asks: Question, head: Head, recorder: Recorder) -> Any:
         """Ask for a script: for a text, or data that obey a schema. Raises Suspended for a question to a person, whose

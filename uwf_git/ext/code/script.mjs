@@ -51,6 +51,23 @@ function prelude(host) {
   });
   Object.defineProperty(Date, "now", { value: now, writable: false, configurable: false });
   Object.defineProperty(Date.prototype, "constructor", { value: Date });
+  const { DateTimeFormat } = Intl;
+  const format = Object.getOwnPropertyDescriptor(DateTimeFormat.prototype, "format").get;
+  const { formatToParts } = DateTimeFormat.prototype;
+  const clock = refused("Intl.DateTimeFormat without a date", inArgs);
+  Object.defineProperties(DateTimeFormat.prototype, {
+    format: {
+      get() {
+        const formatted = format.call(this);
+        return (date) => (date === undefined ? clock() : formatted(date));
+      },
+    },
+    formatToParts: {
+      value(date) {
+        return date === undefined ? clock() : formatToParts.call(this, date);
+      },
+    },
+  });
   Math.random = refused("Math.random()", "vary by an index, such as that of an item");
   delete globalThis.Atomics;
   delete globalThis.SharedArrayBuffer;
