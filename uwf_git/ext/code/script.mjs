@@ -68,6 +68,7 @@ function prelude(host) {
       },
     },
   });
+  delete globalThis.Temporal?.Now;
   Math.random = refused("Math.random()", "vary by an index, such as that of an item");
   delete globalThis.Atomics;
   delete globalThis.SharedArrayBuffer;
