@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import EXAMPLES
+from conftest import EXAMPLES, Uwf
 from fan_outs import TEXT, World, audit, audit_in_parts, failing, refused
 
 from uwf_git.api import run as api_run
@@ -108,8 +108,37 @@ def test_more_items_than_max_are_an_error_that_says_how_many(world: World) -> No
     thread = world.start()
     world.step(thread)
     error = refused(lambda: world.step(thread))
-    assert "3 items, more than max, 2" in error.message and error.hint
+    assert "3 items, more than max, 2" in error.message
     assert world.head(thread).row.role == "planner"
+
+
+def test_of_more_items_than_max_the_planner_is_asked_again_on_the_fork_that_the_hint_names(
+    world: World, uwf: Uwf
+) -> None:
+    world.put(audit(policy="max: 2"))
+    thread = world.start()
+    world.step(thread)
+    hint = refused(lambda: world.step(thread)).hint
+    assert hint == (
+        "raise max for new threads, at most to 10,000; "
+        f"or let planner answer again: uwf thread fork {thread} --from-role planner"
+    )
+    copy = ThreadId(uwf(*hint.partition(": uwf ")[2].split()).json["thread"])
+    uwf("thread", "say", copy, "-m", "At most two files")
+    world.roles["planner"] = lambda ctx: {"files": FILES[: 2 if "At most two" in str(ctx.history) else 3]}
+    assert world.run(copy) == ["planner", "$FORK", "$JOIN", "reviewer", COMPLETED]
+
+
+def test_a_branch_of_more_items_than_max_is_ended_as_its_hint_says(world: World, uwf: Uwf) -> None:
+    world.put(audit_in_parts("\"$split($last().text, ' ')\", max: 2"))
+    world.roles["fixer"] = lambda ctx: {"text": "1 2 3" if "Fix a" in ctx.history.start.prompt else "1 2"}
+    thread = world.start()
+    hint = refused(lambda: world.run(thread)).hint
+    branch = world.forked(thread)[0]
+    assert hint.endswith(f"or end it: uwf thread kill {branch}")
+    uwf(*hint.partition(": uwf ")[2].split())
+    assert world.run(thread)[-1] == COMPLETED
+    assert [each["status"] for each in world.joined(thread)] == [KILLED, COMPLETED, COMPLETED]
 
 
 def test_a_process_killed_after_the_fork_leaves_branches_that_the_next_step_begins(

@@ -14,7 +14,7 @@ from uwf_git.engine.branch_states import branch_statuses, waits_for_join
 from uwf_git.engine.fan_out import Branches as Branches
 from uwf_git.engine.fan_out import branches_at, pending
 from uwf_git.engine.pause import raise_if_paused
-from uwf_git.engine.status import FAILED, PAUSED, WAITING
+from uwf_git.engine.status import FAILED, IDLE, PAUSED, WAITING, outlook, raise_if_stuck
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
@@ -114,7 +114,8 @@ def raise_if_stopped(instance: Instance, thread: ThreadId) -> None:
 
 
 def raise_if_at_rest(instance: Instance, thread: ThreadId, branches: Branches) -> None:
-    """Raise AgentFailed for branches whose last step failed, Waiting for those that wait for a person or are paused."""
+    """Raise AgentFailed for branches whose last step failed, Waiting for those that wait for a person or are paused,
+    NoTransition for one that cannot go on."""
     statuses = branch_statuses(instance, branches)
     found = {
         status: [
@@ -139,6 +140,9 @@ def raise_if_at_rest(instance: Instance, thread: ThreadId, branches: Branches) -
             if len(at_rest) > 1:
                 which = f"{len(at_rest)} branches of thread {thread}, the first {at_rest[0]}, {does[1]}"
             raise Waiting(which, hint.format(at_rest[0]))
+    for each, now in zip(branches.each, statuses, strict=True):
+        if now == IDLE and each.head is not None:
+            raise_if_stuck(instance, outlook(instance, each.head), each.head)
 
 
 def _error_of(instance: Instance, thread: ThreadId) -> str:

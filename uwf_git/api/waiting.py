@@ -101,7 +101,7 @@ def raise_if_waiting(instance: Instance, head: Head, by_agent: bool = False) -> 
     if waits is not None:
         why = waits.reason or waits.question
         raise Waiting(f"thread {head.thread} waits for a person: {why}", waits.command)
-    raise_if_stuck(outlook(instance, head), head.thread)
+    raise_if_stuck(instance, outlook(instance, head), head)
 
 
 def stop(instance: Instance, thread: ThreadId) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def answer_role(
         at = instance.threads.position(instance.threads.active_head(thread))
         instance.renew_judging()
         found = outlook(instance, *at)
-        raise_if_stuck(found, thread)
+        raise_if_stuck(instance, found, at.head)
         name = persons_role(instance, at.head, found=found)
         if not name:
             raise Invalid(f"thread {thread} does not wait for a person", f"see: uwf thread show {thread}")

@@ -288,7 +288,7 @@ def check_remarkable(instance: Instance, head: Head) -> None:
     if head.row.asks:
         raise Waiting(f"thread {thread} waits for an answer", f"uwf thread answer {thread} -m TEXT")
     found = outlook(instance, head)
-    raise_if_stuck(found, thread)
+    raise_if_stuck(instance, found, head)
     if found.next == FORK:
         raise Waiting(
             f"thread {thread} is about to fork", f"uwf thread step {thread}, then say it to a branch"

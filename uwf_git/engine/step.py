@@ -280,7 +280,7 @@ def step_without_hooks(
         _raise_if_joined(instance, at)
         if found.next in (USER, None) and at_rest(instance, at.head):
             raise Waiting(f"in conversation {thread} it is your turn", f"uwf chat --resume {thread}")
-        raise_if_stuck(found, thread)
+        raise_if_stuck(instance, found, at.head)
         if found.next == USER:
             raise Waiting(
                 f"thread {thread} waits for an answer: {found.question}",

@@ -66,7 +66,11 @@ def items_of(fan_out: FanOut, history: Mapping[str, Any], where: str) -> tuple[A
         items = tuple(item.name if isinstance(item, FixedBranch) else item for item in fan_out.items)
     most = min(fan_out.most, MOST_BRANCHES)
     if len(items) > most:
-        hint = f"raise max, at most to {MOST_BRANCHES:,}" if most < MOST_BRANCHES else "make fewer of them"
+        hint = (
+            f"raise max for new threads, at most to {MOST_BRANCHES:,}"
+            if most < MOST_BRANCHES
+            else "make fewer of them"
+        )
         raise Invalid(f"{where}: each has {counted(len(items), 'item')}, more than max, {most:,}", hint)
     if len(json.dumps(items, ensure_ascii=False).encode("utf-8", "replace")) > MOST_BYTES:
         raise Invalid(
