@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 
 import pytest
-from conftest import EXAMPLES, Uwf
+from conftest import EXAMPLES, REPOSITORY, Uwf
 from fan_outs import TEXT, World, audit, audit_in_parts, failing, refused
 
 from uwf_git.api import run as api_run
@@ -16,6 +18,7 @@ from uwf_git.engine.status import COMPLETED, FAILED, JOINING, KILLED, status_of
 from uwf_git.format.fan_out import JOINED_WITHOUT, branch_id
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
+from uwf_git.kit import Context
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
 
@@ -273,6 +276,54 @@ def test_a_failed_branch_fails_the_thread_where_the_edge_says_so(world: World) -
     assert head.archive is not None and head.archive.status == FAILED
     assert head.archive.reason.startswith("branch 1 has failed") and "no luck" in head.archive.reason
     assert all(world.head(branch).archive for branch in branches)
+
+
+def test_the_edge_of_the_guide_asks_again_for_the_branches_that_failed_and_for_no_other(world: World) -> None:
+    blocks = re.findall(
+        r"```yaml[^\n]*\n(.*?)```", (REPOSITORY / "docs/guides/fan-out.md").read_text(), re.DOTALL
+    )
+    edges, conditions = next(each for each in blocks if "some failed" in each).split("conditions:\n")
+    before, rest = blocks[0].split("  lister:\n    - each")
+    world.put(
+        f"{before}{edges.removeprefix('graph:')}  adder:{rest.split('  adder:')[1]}conditions:\n{conditions}"
+    )
+    told: dict[str, str] = {}
+
+    def lists(ctx: Context) -> dict[str, list[str]]:
+        told[ctx.role.name] = ctx.instruction or ""
+        places = re.findall(r"\d+", told["lister"].partition("from 0:")[2])
+        return {"files": [FILES[int(each)] for each in places] if places else FILES}
+
+    def adds(ctx: Context) -> dict[str, str]:
+        found = [step.output for step in ctx.history.steps if step.role == "$JOIN"]
+        counts = [each["output"]["words"] for join in found for each in join["branches"] if each["output"]]
+        return {"total": f"{sum(counts)} words"}
+
+    world.roles.update(lister=lists, counter={"words": 5}, adder=adds)
+    thread = world.start("count")
+    branches = world.forked(thread)
+    world.roles["counter"] = failing()
+    assert isinstance(refused(lambda: world.step(branches[1])), AgentFailed)
+    world.roles["counter"] = {"words": 5}
+    roles = ["$JOIN", "lister", "$FORK", "$JOIN", "adder", COMPLETED]
+    assert world.run(thread) == roles
+    assert [task for role, task in world.asked if role == "counter"] == ["b", "a", "c", "b"]
+    assert world.outputs(thread)[-1] == ("adder", {"total": "15 words"})
+
+
+def test_a_fork_with_branches_that_failed_says_how_all_are_asked_anew(world: World, uwf: Uwf) -> None:
+    thread = world.start()
+    for branch in world.forked(thread)[:2]:
+        world.step(branch)
+    assert not uwf("thread", "fork", thread).err
+    engine.kill(world.instance, world.forked(thread)[2])
+    time.sleep(1)  # branches of forks made in the same second are the same
+    said = uwf("thread", "fork", thread, "--at", "2", env={"UWF_FORMAT": "text"}).err
+    assert "those that failed or were killed, 1 of 3, are not tried again" in said
+    words = said.partition("uwf thread fork ")[2].split()
+    copy = ThreadId(uwf("thread", "fork", *words).json["thread"])
+    assert world.run(copy) == ["$FORK", "$JOIN", "reviewer", COMPLETED]
+    assert [each["status"] for each in world.joined(copy)] == [COMPLETED] * 3
 
 
 def test_a_killed_branch_has_ended(world: World) -> None:
