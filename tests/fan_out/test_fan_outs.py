@@ -12,7 +12,7 @@ from fan_outs import TEXT, World, audit, audit_in_parts, failing, refused
 
 from uwf_git.api import run as api_run
 from uwf_git.base.errors import AgentFailed, Invalid, Killed, Waiting
-from uwf_git.engine import fan_out
+from uwf_git.engine import fan_out, inbox
 from uwf_git.engine import step as engine
 from uwf_git.engine.status import COMPLETED, FAILED, JOINING, KILLED, status_of
 from uwf_git.format.fan_out import JOINED_WITHOUT, branch_id
@@ -209,12 +209,53 @@ def test_a_late_branch_makes_no_step_and_ends_as_joined_without(
     world.put(audit(policy="need: first"))
     thread = world.start()
     branches = world.forked(thread)
-    monkeypatch.setattr(engine, "_end_left", lambda *_: None)  # as if they ran on another machine
-    world.step(branches[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "_end_left_out", lambda *_: None)  # as if they ran on another machine
+        world.step(branches[0])
     world.asked.clear()
     assert isinstance(refused(lambda: world.step(branches[2])), Killed)
     archive = world.head(branches[2]).archive
     assert archive is not None and archive.reason == JOINED_WITHOUT and not world.asked
+
+
+@pytest.mark.parametrize(
+    ("join", "roles"), [("reviewer", ["reviewer", COMPLETED]), ("$END", ["None", COMPLETED])]
+)
+def test_branches_that_a_killed_process_left_out_and_did_not_end_are_ended_by_the_next_step(
+    world: World, monkeypatch: pytest.MonkeyPatch, join: str, roles: list[str]
+) -> None:
+    lines = audit(policy="need: first", join=join).splitlines()
+    world.put("\n".join(each for each in lines if join == "reviewer" or "reviewer:" not in each))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    thread = world.start()
+    branches = world.forked(thread)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "kill", killed)
+        with pytest.raises(KeyboardInterrupt):
+            world.step(branches[1])
+    assert world.head(thread).row.role == "$JOIN"
+    assert [world.instance.threads.has_ended(each) for each in branches] == [False, True, False]
+    assert world.run(thread) == roles
+    for each in (branches[0], branches[2]):
+        archive = world.head(each).archive
+        assert archive is not None and (archive.status, archive.reason) == (KILLED, JOINED_WITHOUT)
+
+
+def test_a_person_who_plays_a_role_of_a_late_branch_is_told_that_it_was_left_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.put(audit(policy="need: first").replace("fixer: {", "fixer: {human: true, "))
+    thread = world.start()
+    branches = world.forked(thread)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "_end_left_out", lambda *_: None)
+        inbox.answer(world.instance, branches[0], "done")
+    assert isinstance(refused(lambda: inbox.answer(world.instance, branches[1], "done")), Killed)
+    archive = world.head(branches[1]).archive
+    assert archive is not None and archive.reason == JOINED_WITHOUT
 
 
 @pytest.mark.parametrize(

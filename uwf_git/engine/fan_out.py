@@ -33,7 +33,6 @@ from uwf_git.format.fan_out import (
     JoinedBranch,
     branch_id,
     join_payload,
-    parse_join,
 )
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Detail, Revision, Step, Workflow
@@ -357,12 +356,6 @@ def _raise_if_large(at: Position, joined: Sequence[JoinedBranch]) -> None:
         f"let them put large texts into files, and begin again: "
         f"uwf thread fork {at.head.thread} --at {len(at.history.steps) - 1}",
     )
-
-
-def left_by(instance: Instance, made: Step) -> list[ThreadId]:
-    """Return the branches that a join leaves out."""
-    joined = parse_join(instance.store.get(made.output).payload)
-    return [each.thread for each in joined if each.status == LEFT]
 
 
 def _joined(instance: Instance, branch: BranchState) -> JoinedBranch:

@@ -168,8 +168,11 @@ def answer(
         if other:
             raise Usage(f"a person's role in thread {thread} takes its own choices only", "leave out --other")
         return answer_role(instance, thread, fields, text, asked_by, passed_on)
+    from uwf_git.engine.step import raise_if_joined
+
     with instance.locks.hold(thread):
         head = instance.threads.active_head(thread)
+        raise_if_joined(instance, head)
         if not head.row.asks:
             raise Invalid(f"thread {thread} is not waiting for an answer", _instead_of_answer(instance, head))
         schema = persons_schema(instance, head)
