@@ -237,7 +237,7 @@ def _forked(instance: Instance, here: Hash, role: str, workflow: str) -> ForkedB
     except NotFound as error:
         raise Invalid(
             f"the branches are of workflow {workflow}, which is not registered",
-            error.hint or "uwf workflow put FILE",
+            f"register it: uwf workflow put FILE; {error.hint}",
         ) from None
 
 
