@@ -193,7 +193,7 @@ class Budgets:
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._of_workflows: dict[Hash, Mapping[str, float]] = {}
-        self._forks: dict[Hash | None, Oid | None] = {}
+        self._forks: dict[ThreadId, Oid | None] = {}
         self._waiting: dict[Oid, list[Head]] = {}
         self._fan_outs: dict[Oid, list[FanOut]] = {}
 
@@ -264,9 +264,9 @@ class Budgets:
         return self._waiting[fork]
 
     def _fork_of(self, head: Head) -> Oid | None:
-        if head.row.start not in self._forks:
-            self._forks[head.row.start] = fork_of(self._instance, head)
-        return self._forks[head.row.start]
+        if head.thread not in self._forks:
+            self._forks[head.thread] = fork_of(self._instance, head)
+        return self._forks[head.thread]
 
     def _fan_out(self, parent: Head, standing: BudgetState, share: Mapping[str, float]) -> FanOut:
         branches = spent_on_branches(self._instance, parent)
