@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import AgentFailed, UwfError, Waiting
-from uwf_git.engine.branch_states import branch_statuses, waits_for_join
+from uwf_git.engine.branch_states import branch_statuses
 from uwf_git.engine.fan_out import Branches as Branches
 from uwf_git.engine.fan_out import branches_at, pending
 from uwf_git.engine.pause import raise_if_paused
@@ -35,7 +35,7 @@ RunBranches = Callable[[Instance, ThreadId, Branches, Sequence[ThreadId]], None]
 
 def branches_of(instance: Instance, head: Head) -> Branches | None:
     """Return the branches of a thread that stands between a fork and its join, else None."""
-    return branches_at(instance, head) if waits_for_join(head) else None
+    return branches_at(instance, head) if head.waits_for_join else None
 
 
 def waits_for_branches(instance: Instance, thread: ThreadId) -> Branches | None:

@@ -14,7 +14,6 @@ from uwf_git.base.timelimit import BudgetExceeded
 from uwf_git.engine.budget import COST, Budgets, BudgetState
 from uwf_git.engine.calls import waits_for_call
 from uwf_git.engine.conversation import in_conversation
-from uwf_git.engine.forks import fork_of
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.next_turn import Outlook as Outlook
 from uwf_git.engine.pause import is_paused
@@ -138,7 +137,7 @@ def way_before(instance: Instance, head: Head) -> str:
     """Return the hint for a thread that cannot go on from the recorded answer of its last role: the command that lets
     the role answer again. No join waits for the fork of a branch, so a branch can only be ended."""
     thread = head.thread
-    if fork_of(instance, head) is None:
+    if instance.threads.fork_of(head) is None:
         for row in ancestry(instance.store, head.commit):
             if row.kind == "step" and row.role not in (USER, FORK, JOIN):
                 return f"let {row.role} answer again: uwf thread fork {thread} --from-role {row.role}"

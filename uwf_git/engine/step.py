@@ -388,7 +388,7 @@ def outcome_at(instance: Instance, thread: ThreadId) -> Outcome:
 
 def raise_if_joined(instance: Instance, head: Head) -> None:
     """End a branch that its parent was joined without, and raise Killed. The caller holds the lock."""
-    if head.row.start is None or branch_of(instance.store, head.row.start) is None:
+    if branch_of(instance.store, head.row.start) is None:
         return
     from uwf_git.engine.fan_out import is_joined
 
@@ -404,7 +404,7 @@ def _drop_branch(instance: Instance, thread: ThreadId, error: AgentFailed, joine
     """End a branch whose step failed, if its fork wants no other try."""
     with contextlib.suppress(UwfError):
         head = instance.threads.active_head(thread)
-        if head.row.start is None or branch_of(instance.store, head.row.start) is None:
+        if branch_of(instance.store, head.row.start) is None:
             return
         from uwf_git.engine.fan_out import ends_at_failure
 
@@ -418,7 +418,7 @@ def _drop_branch(instance: Instance, thread: ThreadId, error: AgentFailed, joine
 def tell_parents(instance: Instance, head: Head, joined: list[Outcome] | None = None) -> None:
     """Join the threads that waited for a branch that has ended, if it was the last that they need; add the outcomes to
     `joined`. No lock of theirs is held here."""
-    if head.row.start is None or branch_of(instance.store, head.row.start) is None:
+    if branch_of(instance.store, head.row.start) is None:
         return
     from uwf_git.engine.fan_out import is_joinable
     from uwf_git.engine.forks import parents_of
