@@ -20,7 +20,7 @@ from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged, U
 from uwf_git.engine.status import decide_at
 from uwf_git.format.fan_out import LEFT, parse_join
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import parse_detail, parse_start, parse_step
+from uwf_git.format.kinds import parse_detail, parse_step
 from uwf_git.format.types import JOIN, is_kind
 from uwf_git.git.bulk import Bulk
 from uwf_git.git.fsync import ASIDE
@@ -238,7 +238,7 @@ class RegeneratedObjects(ObjectSource):
         return self._made.get(oid) if self._made else None
 
     def _rows(self) -> Iterator[tuple[CommitRow, Sequence[ThreadId]]]:
-        """Yield the commits, parents first; a start with the threads that it may name, those whose history it begins."""
+        """Yield the commits, parents first; a start with the threads that it may name: those that begin with it."""
         seen: dict[bytes, CommitRow] = {}
         begins: dict[bytes, bytes] = {}  # the first commit of each chain, by each of its commits
         of_threads: dict[bytes, list[ThreadId]] = {}
@@ -276,9 +276,7 @@ class RegeneratedObjects(ObjectSource):
         archives = self._store.index.tips(layout.ARCHIVE)
         return {ref.oid: layout.thread_of(name) for name, ref in archives.items()}
 
-    def _make(
-        self, repository: _Imagined, store: Store, row: CommitRow, threads: Sequence[ThreadId]
-    ) -> None:
+    def _make(self, repository: _Imagined, store: Store, row: CommitRow, threads: Sequence[ThreadId]) -> None:
         repository.now = row.time
         parent = Oid(raw=row.parent) if row.parent else None
         if row.kind in ref_kinds.versioned():
