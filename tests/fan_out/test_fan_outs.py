@@ -439,6 +439,7 @@ def test_branches_deeper_than_eight_are_refused(world: World, monkeypatch: pytes
     world.step(thread)
     error = refused(lambda: world.step(thread))
     assert isinstance(error, Invalid) and "8 levels deep" in error.message
+    assert error.hint.endswith(f"; end it: uwf thread kill {thread}")
 
 
 def test_fixed_branches_have_roles_workflows_and_prompts_of_their_own(world: World) -> None:
@@ -528,7 +529,8 @@ def test_prompts_that_are_too_long_together_are_refused_before_the_fork(
     thread = world.start()
     world.step(thread)
     error = refused(lambda: world.step(thread))
-    assert "3 branches" in error.message and error.hint
+    assert "3 branches" in error.message
+    assert error.hint.endswith(f"; let planner answer again: uwf thread fork {thread} --from-role planner")
     assert world.head(thread).row.role == "planner" and world.instance.threads.ids() == {thread}
 
 

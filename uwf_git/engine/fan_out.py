@@ -16,6 +16,7 @@ from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out_budget import share_of
 from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
 from uwf_git.engine.forks import branches_of, fork_at, is_branch_at, waiting_at
+from uwf_git.engine.status import way_before
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
@@ -183,14 +184,14 @@ def fork(instance: Instance, at: Position) -> tuple[Hash, Step]:
     if (depth := _depth(instance, at.head)) >= DEEPEST:
         raise Invalid(
             f"thread {at.head.thread} is a branch {counted(depth, 'level')} deep, and at most {DEEPEST} may be",
-            "let its role do the work of the branches itself",
+            f"let its role do the work of the branches itself; {way_before(instance, at.head)}",
         )
     made = _planned(instance, at, chosen.edge.fan_out, decision)
-    _raise_if_long(at, decision)
+    _raise_if_long(instance, at, decision)
     return _stored(instance, history, FORK, FORK_OUTPUT, made.payload(), code_at_fork(instance, at))
 
 
-def _raise_if_long(at: Position, decision: FansOut) -> None:
+def _raise_if_long(instance: Instance, at: Position, decision: FansOut) -> None:
     (chosen, items), history = decision, at.history
     size = 0
     for position, item in enumerate(items):
@@ -200,7 +201,7 @@ def _raise_if_long(at: Position, decision: FansOut) -> None:
             raise Invalid(
                 f"the prompts of the {len(items)} branches of thread {at.head.thread} have over "
                 f"{MOST_PROMPTS >> 20} MiB together",
-                "put large texts into files, and their names into the prompts",
+                f"put large texts into files, and their names into the prompts; {way_before(instance, at.head)}",
             )
 
 
