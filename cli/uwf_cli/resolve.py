@@ -138,10 +138,10 @@ def find_version(invocation: Invocation, text: str) -> ResolvedWorkflow:
 
 def compile_file(invocation: Invocation, file: Path, name: str | None = None) -> Compiled:
     """As in the API, with warnings printed."""
-    from uwf_git.api.workflows import compile_file, gate_warnings
+    from uwf_git.api.workflows import compile_file, warnings_here
 
     compiled = compile_file(invocation.location.root, file, name)
-    more = gate_warnings(invocation.location, compiled)
+    more = warnings_here(invocation.location, compiled)
     compiled = compiled._replace(warnings=tuple(sorted((*compiled.warnings, *more))))
     for finding in compiled.warnings:
         hint = f" — {finding.hint}" if finding.hint else ""

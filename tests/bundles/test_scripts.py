@@ -452,3 +452,36 @@ def test_the_example_audits_votes_fixes_in_worktrees_and_reviews(uwf: Uwf) -> No
     found = uwf("thread", "steps", thread).json[-1]["output"]
     assert len(found["fixes"]) == 1 and found["approved"] is True
     assert git("for-each-ref", "refs/heads/uwf/work/")
+
+
+def test_a_script_of_the_project_that_is_not_registered_is_named_with_the_command_that_registers_it(
+    uwf: Uwf, asked: Asked
+) -> None:
+    Path(".claude/workflows").mkdir(parents=True)
+    file = Path(
+        write(".claude/workflows/inner.js", META.replace('"script"', '"inner"') + "return 1;\n")
+    ).absolute()
+    body = "return await workflow(args).catch((error) => error.message);"
+    thread = started(uwf, body, "inner")
+    assert f"uwf workflow put {file}" in result(uwf, thread)
+    assert uwf("workflow", "trust", "inner", check=2).error["hint"] == f"uwf workflow put {file}"
+    uwf("workflow", "put", file)
+    assert result(uwf, started(uwf, body, "inner")) == 1
+    assert "workflow put" not in result(uwf, started(uwf, body, "../inner"))
+
+
+def test_the_number_of_calls_in_an_error_is_the_one_that_a_step_may_make(uwf: Uwf, asked: Asked) -> None:
+    body = 'for (let at = 0; at < 2500; at += 1) await workflow("x").catch(() => null);\nreturn 1;'
+    error = uwf("thread", "run", started(uwf, body), check=None).error
+    assert "the code made over 2000 calls in one step" in str(error["message"])
+
+
+def test_a_list_says_how_many_calls_it_leaves_out(uwf: Uwf, asked: Asked) -> None:
+    result(uwf, started(uwf, 'return [await agent("one"), await agent("two")];'))
+    said = uwf("thread", "list", "--all", env={"UWF_FORMAT": "text"})
+    assert len(said.out.splitlines()) == 2
+    assert "2 more are calls of code; --branches lists them" in said.err
+    thread = started(uwf, 'return await agent("three");')
+    result(uwf, thread)
+    said = uwf("thread", "list", "--all", "--limit", "1", env={"UWF_FORMAT": "text"})
+    assert "3 more are calls of code" in said.err

@@ -17,6 +17,7 @@ from workflows import opened, register, start_thread
 
 from uwf_git.api.control import raise_budget
 from uwf_git.api.fan_out import branches_at
+from uwf_git.api.fork import fork
 from uwf_git.api.spending import budget_value, sums
 from uwf_git.base.errors import AgentFailed, Throttled, UwfError, Waiting
 from uwf_git.base.errors import Usage as WrongUsage
@@ -373,3 +374,14 @@ def test_branches_spare_an_agent_that_another_one_found_throttled(
     with pytest.raises(AgentFailed):
         step(instance, second, agent)
     assert asked[-1] == second
+
+
+def test_the_limits_of_a_branch_are_the_same_after_those_of_a_fork_of_it_were_looked_at(
+    instance: Instance,
+) -> None:
+    branch = branches(instance, forked(instance, scripted(), maxTokens=1000))[0]
+    copy = fork(instance, branch)
+    alone = Budgets(instance).sources(instance.threads.head(branch))
+    budgets = Budgets(instance)
+    assert budgets.sources(instance.threads.head(copy)) != alone
+    assert budgets.sources(instance.threads.head(branch)) == alone

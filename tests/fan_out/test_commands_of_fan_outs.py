@@ -309,3 +309,20 @@ def test_events_of_a_thread_are_those_of_its_branches_too(world: World) -> None:
     world.start()
     world.step(branches[1])
     assert {each["thread"] for each in happening.news()} == {branches[1]}
+
+
+def test_branches_of_a_workflow_that_is_not_registered_are_a_warning_with_its_line(
+    world: World, uwf: Uwf
+) -> None:
+    text = audit().replace(
+        "each: $last().files", "each: [{role: fixer}, {workflow: audits}, {workflow: audit}]"
+    )
+    path = world.folder / "calls.yaml"
+    path.write_text(text.replace("role: fixer, prompt", "prompt").replace("name: audit", "name: calls", 1))
+    (warning,) = uwf("workflow", "validate", path).json["findings"]
+    assert (warning["line"], warning["severity"]) == (15, "warning")
+    assert 'workflow "audits", which is not registered here' in warning["message"]
+    assert warning["hint"] == 'did you mean "audit"?'
+    assert uwf("workflow", "put", path).json["warnings"] == [warning]
+    world.put(path.read_text().replace("name: calls", "name: audits"))
+    assert uwf("workflow", "validate", path).json["findings"] == []

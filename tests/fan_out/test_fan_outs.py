@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 
 import pytest
-from conftest import EXAMPLES
+from conftest import EXAMPLES, REPOSITORY, Uwf
 from fan_outs import TEXT, World, audit, audit_in_parts, failing, refused
 
 from uwf_git.api import run as api_run
 from uwf_git.base.errors import AgentFailed, Invalid, Killed, Waiting
-from uwf_git.engine import fan_out
+from uwf_git.engine import fan_out, inbox
 from uwf_git.engine import step as engine
 from uwf_git.engine.status import COMPLETED, FAILED, JOINING, KILLED, status_of
 from uwf_git.format.fan_out import JOINED_WITHOUT, branch_id
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
+from uwf_git.kit import Context
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
 
@@ -108,8 +111,37 @@ def test_more_items_than_max_are_an_error_that_says_how_many(world: World) -> No
     thread = world.start()
     world.step(thread)
     error = refused(lambda: world.step(thread))
-    assert "3 items, more than max, 2" in error.message and error.hint
+    assert "3 items, more than max, 2" in error.message
     assert world.head(thread).row.role == "planner"
+
+
+def test_of_more_items_than_max_the_planner_is_asked_again_on_the_fork_that_the_hint_names(
+    world: World, uwf: Uwf
+) -> None:
+    world.put(audit(policy="max: 2"))
+    thread = world.start()
+    world.step(thread)
+    hint = refused(lambda: world.step(thread)).hint
+    assert hint == (
+        "raise max for new threads, at most to 10,000; "
+        f"or let planner answer again: uwf thread fork {thread} --from-role planner"
+    )
+    copy = ThreadId(uwf(*hint.partition(": uwf ")[2].split()).json["thread"])
+    uwf("thread", "say", copy, "-m", "At most two files")
+    world.roles["planner"] = lambda ctx: {"files": FILES[: 2 if "At most two" in str(ctx.history) else 3]}
+    assert world.run(copy) == ["planner", "$FORK", "$JOIN", "reviewer", COMPLETED]
+
+
+def test_a_branch_of_more_items_than_max_is_ended_as_its_hint_says(world: World, uwf: Uwf) -> None:
+    world.put(audit_in_parts("\"$split($last().text, ' ')\", max: 2"))
+    world.roles["fixer"] = lambda ctx: {"text": "1 2 3" if "Fix a" in ctx.history.start.prompt else "1 2"}
+    thread = world.start()
+    hint = refused(lambda: world.run(thread)).hint
+    branch = world.forked(thread)[0]
+    assert hint.endswith(f"or end it: uwf thread kill {branch}")
+    uwf(*hint.partition(": uwf ")[2].split())
+    assert world.run(thread)[-1] == COMPLETED
+    assert [each["status"] for each in world.joined(thread)] == [KILLED, COMPLETED, COMPLETED]
 
 
 def test_a_process_killed_after_the_fork_leaves_branches_that_the_next_step_begins(
@@ -177,12 +209,53 @@ def test_a_late_branch_makes_no_step_and_ends_as_joined_without(
     world.put(audit(policy="need: first"))
     thread = world.start()
     branches = world.forked(thread)
-    monkeypatch.setattr(engine, "_end_left", lambda *_: None)  # as if they ran on another machine
-    world.step(branches[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "_end_left_out", lambda *_: None)  # as if they ran on another machine
+        world.step(branches[0])
     world.asked.clear()
     assert isinstance(refused(lambda: world.step(branches[2])), Killed)
     archive = world.head(branches[2]).archive
     assert archive is not None and archive.reason == JOINED_WITHOUT and not world.asked
+
+
+@pytest.mark.parametrize(
+    ("join", "roles"), [("reviewer", ["reviewer", COMPLETED]), ("$END", ["None", COMPLETED])]
+)
+def test_branches_that_a_killed_process_left_out_and_did_not_end_are_ended_by_the_next_step(
+    world: World, monkeypatch: pytest.MonkeyPatch, join: str, roles: list[str]
+) -> None:
+    lines = audit(policy="need: first", join=join).splitlines()
+    world.put("\n".join(each for each in lines if join == "reviewer" or "reviewer:" not in each))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    thread = world.start()
+    branches = world.forked(thread)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "kill", killed)
+        with pytest.raises(KeyboardInterrupt):
+            world.step(branches[1])
+    assert world.head(thread).row.role == "$JOIN"
+    assert [world.instance.threads.has_ended(each) for each in branches] == [False, True, False]
+    assert world.run(thread) == roles
+    for each in (branches[0], branches[2]):
+        archive = world.head(each).archive
+        assert archive is not None and (archive.status, archive.reason) == (KILLED, JOINED_WITHOUT)
+
+
+def test_a_person_who_plays_a_role_of_a_late_branch_is_told_that_it_was_left_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.put(audit(policy="need: first").replace("fixer: {", "fixer: {human: true, "))
+    thread = world.start()
+    branches = world.forked(thread)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "_end_left_out", lambda *_: None)
+        inbox.answer(world.instance, branches[0], "done")
+    assert isinstance(refused(lambda: inbox.answer(world.instance, branches[1], "done")), Killed)
+    archive = world.head(branches[1]).archive
+    assert archive is not None and archive.reason == JOINED_WITHOUT
 
 
 @pytest.mark.parametrize(
@@ -244,6 +317,54 @@ def test_a_failed_branch_fails_the_thread_where_the_edge_says_so(world: World) -
     assert head.archive is not None and head.archive.status == FAILED
     assert head.archive.reason.startswith("branch 1 has failed") and "no luck" in head.archive.reason
     assert all(world.head(branch).archive for branch in branches)
+
+
+def test_the_edge_of_the_guide_asks_again_for_the_branches_that_failed_and_for_no_other(world: World) -> None:
+    blocks = re.findall(
+        r"```yaml[^\n]*\n(.*?)```", (REPOSITORY / "docs/guides/fan-out.md").read_text(), re.DOTALL
+    )
+    edges, conditions = next(each for each in blocks if "some failed" in each).split("conditions:\n")
+    before, rest = blocks[0].split("  lister:\n    - each")
+    world.put(
+        f"{before}{edges.removeprefix('graph:')}  adder:{rest.split('  adder:')[1]}conditions:\n{conditions}"
+    )
+    told: dict[str, str] = {}
+
+    def lists(ctx: Context) -> dict[str, list[str]]:
+        told[ctx.role.name] = ctx.instruction or ""
+        places = re.findall(r"\d+", told["lister"].partition("from 0:")[2])
+        return {"files": [FILES[int(each)] for each in places] if places else FILES}
+
+    def adds(ctx: Context) -> dict[str, str]:
+        found = [step.output for step in ctx.history.steps if step.role == "$JOIN"]
+        counts = [each["output"]["words"] for join in found for each in join["branches"] if each["output"]]
+        return {"total": f"{sum(counts)} words"}
+
+    world.roles.update(lister=lists, counter={"words": 5}, adder=adds)
+    thread = world.start("count")
+    branches = world.forked(thread)
+    world.roles["counter"] = failing()
+    assert isinstance(refused(lambda: world.step(branches[1])), AgentFailed)
+    world.roles["counter"] = {"words": 5}
+    roles = ["$JOIN", "lister", "$FORK", "$JOIN", "adder", COMPLETED]
+    assert world.run(thread) == roles
+    assert [task for role, task in world.asked if role == "counter"] == ["b", "a", "c", "b"]
+    assert world.outputs(thread)[-1] == ("adder", {"total": "15 words"})
+
+
+def test_a_fork_with_branches_that_failed_says_how_all_are_asked_anew(world: World, uwf: Uwf) -> None:
+    thread = world.start()
+    for branch in world.forked(thread)[:2]:
+        world.step(branch)
+    assert not uwf("thread", "fork", thread).err
+    engine.kill(world.instance, world.forked(thread)[2])
+    time.sleep(1)  # branches of forks made in the same second are the same
+    said = uwf("thread", "fork", thread, "--at", "2", env={"UWF_FORMAT": "text"}).err
+    assert "those that failed or were killed, 1 of 3, are not tried again" in said
+    words = said.partition("uwf thread fork ")[2].split()
+    copy = ThreadId(uwf("thread", "fork", *words).json["thread"])
+    assert world.run(copy) == ["$FORK", "$JOIN", "reviewer", COMPLETED]
+    assert [each["status"] for each in world.joined(copy)] == [COMPLETED] * 3
 
 
 def test_a_killed_branch_has_ended(world: World) -> None:
@@ -318,6 +439,7 @@ def test_branches_deeper_than_eight_are_refused(world: World, monkeypatch: pytes
     world.step(thread)
     error = refused(lambda: world.step(thread))
     assert isinstance(error, Invalid) and "8 levels deep" in error.message
+    assert error.hint.endswith(f"; end it: uwf thread kill {thread}")
 
 
 def test_fixed_branches_have_roles_workflows_and_prompts_of_their_own(world: World) -> None:
@@ -407,7 +529,8 @@ def test_prompts_that_are_too_long_together_are_refused_before_the_fork(
     thread = world.start()
     world.step(thread)
     error = refused(lambda: world.step(thread))
-    assert "3 branches" in error.message and error.hint
+    assert "3 branches" in error.message
+    assert error.hint.endswith(f"; let planner answer again: uwf thread fork {thread} --from-role planner")
     assert world.head(thread).row.role == "planner" and world.instance.threads.ids() == {thread}
 
 

@@ -17,19 +17,21 @@ from workflows import start_thread
 from uwf_git.api.control import answer
 from uwf_git.api.run import Options, run
 from uwf_git.base.errors import Invalid, UwfError, Waiting, WorkspaceFailed
+from uwf_git.engine import fan_out_code
 from uwf_git.engine.fan_out import branches_at
 from uwf_git.engine.kit.agent import Agent
 from uwf_git.engine.kit.context import Context, Reply
 from uwf_git.engine.status import status_of
 from uwf_git.engine.step import kill, step
 from uwf_git.format.fan_out import JoinedBranch, parse_join
-from uwf_git.format.ids import ThreadId
+from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
 from uwf_git.format.types import FORK, JOIN
 from uwf_git.kit import create_agent
 from uwf_git.store.instance import Instance
 from uwf_git.verify.code import check_code
 from uwf_git.verify.whole import local_refs, verify_refs
+from uwf_git.workspaces import merging as merging_module
 from uwf_git.workspaces.choice import assign, reassign
 from uwf_git.workspaces.merging import merging
 from uwf_git.workspaces.notes import Notes
@@ -489,3 +491,46 @@ def test_branches_on_two_machines_find_their_base_and_each_other_by_the_projects
     there("pull")
     (note,) = [each for each in there("verify").json["notes"] if each["thread"] == thread]
     assert note["code"] == "code-elsewhere"
+
+
+def bomb(project: Path, base: str, leaf: bool) -> str:
+    """Write a commit on another whose tree has ten levels of ten entries each, which are one object; without `leaf`
+    it has no file."""
+    entries = f"100644 blob {git('-C', project, 'rev-parse', f'{base}:a.txt')}\tfile\n" if leaf else ""
+    for _ in range(11):
+        made = subprocess.run(
+            ["git", "-C", project, "mktree"], input=entries, capture_output=True, text=True, check=True
+        )
+        tree = made.stdout.strip()
+        entries = "".join(f"040000 tree {tree}\t{number}\n" for number in range(10))
+    return git("-C", project, "commit-tree", "-p", base, "-m", "large", tree)
+
+
+@pytest.mark.parametrize("leaf", [True, False], ids=["files", "folders"])
+def test_a_branch_that_takes_too_long_to_merge_is_named_and_the_thread_waits(
+    instance: Instance, project: Path, monkeypatch: pytest.MonkeyPatch, leaf: bool
+) -> None:
+    thread = begun(instance, project)
+    agent = playing(apart)
+    for _ in ("planner", FORK):
+        step(instance, thread, agent)
+    branches = [each.thread for each in branches_at(instance, instance.threads.head(thread)).each]
+    large, read = bomb(project, git("-C", project, "rev-parse", "HEAD"), leaf), fan_out_code._code_of
+
+    def hostile(instance: Instance, node: Hash) -> Revision | None:
+        code = read(instance, node)
+        is_it = code is not None and node == instance.threads.head(branches[1]).node
+        return code._replace(commit=large) if is_it and code is not None else code
+
+    monkeypatch.setattr(fan_out_code, "_code_of", hostile)
+    monkeypatch.setattr(merging_module, "_SECONDS", 2)
+    for branch in branches:
+        step(instance, branch, agent)
+    with pytest.raises(Waiting) as refused:
+        step(instance, thread, agent)
+    assert (
+        f"the code of branch 1 ({branches[1]}), commit {large[:12]}, cannot be merged"
+        in refused.value.message
+    )
+    assert "git diff-tree failed: it took more than 2 s" in refused.value.message
+    assert refused.value.hint.endswith(f"or ask all anew: uwf thread fork {thread} --at 1")

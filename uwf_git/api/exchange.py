@@ -82,12 +82,11 @@ def fetch(
 
 def fetch_branches(instance: Instance, exchange: Exchange, thread: ThreadId) -> None:
     """Pull the branches that a thread waits for. Moves and raises as `sync.pull.gather`."""
-    from uwf_git.engine.branch_states import waits_for_join
     from uwf_git.engine.fan_out import branches_at
     from uwf_git.sync.pull import gather
 
     head = instance.threads.head(thread)
-    if waits_for_join(head):
+    if head.waits_for_join:
         removed = instance.store.repository.ref_names(layout.REMOVED)
         branches = [each.thread for each in branches_at(instance, head).each]
         wanted = [each for each in branches if layout.REMOVED + each not in removed]

@@ -10,11 +10,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import AgentFailed, UwfError, Waiting
-from uwf_git.engine.branch_states import branch_statuses, waits_for_join
+from uwf_git.engine.branch_states import branch_statuses
 from uwf_git.engine.fan_out import Branches as Branches
 from uwf_git.engine.fan_out import branches_at, pending
 from uwf_git.engine.pause import raise_if_paused
-from uwf_git.engine.status import FAILED, PAUSED, WAITING
+from uwf_git.engine.status import FAILED, IDLE, PAUSED, WAITING, outlook, raise_if_stuck
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
@@ -35,7 +35,7 @@ RunBranches = Callable[[Instance, ThreadId, Branches, Sequence[ThreadId]], None]
 
 def branches_of(instance: Instance, head: Head) -> Branches | None:
     """Return the branches of a thread that stands between a fork and its join, else None."""
-    return branches_at(instance, head) if waits_for_join(head) else None
+    return branches_at(instance, head) if head.waits_for_join else None
 
 
 def waits_for_branches(instance: Instance, thread: ThreadId) -> Branches | None:
@@ -114,7 +114,8 @@ def raise_if_stopped(instance: Instance, thread: ThreadId) -> None:
 
 
 def raise_if_at_rest(instance: Instance, thread: ThreadId, branches: Branches) -> None:
-    """Raise AgentFailed for branches whose last step failed, Waiting for those that wait for a person or are paused."""
+    """Raise AgentFailed for branches whose last step failed, Waiting for those that wait for a person or are paused,
+    NoTransition for one that cannot go on."""
     statuses = branch_statuses(instance, branches)
     found = {
         status: [
@@ -139,6 +140,9 @@ def raise_if_at_rest(instance: Instance, thread: ThreadId, branches: Branches) -
             if len(at_rest) > 1:
                 which = f"{len(at_rest)} branches of thread {thread}, the first {at_rest[0]}, {does[1]}"
             raise Waiting(which, hint.format(at_rest[0]))
+    for each, now in zip(branches.each, statuses, strict=True):
+        if now == IDLE and each.head is not None:
+            raise_if_stuck(instance, outlook(instance, each.head), each.head)
 
 
 def _error_of(instance: Instance, thread: ThreadId) -> str:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from uwf_git.api.start import Version
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import nearest
-from uwf_git.format.fan_out import EDITED, Branch
+from uwf_git.format.fan_out import EDITED, FAILED, KILLED, Branch
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
-from uwf_git.format.types import start_node
+from uwf_git.format.types import FORK, start_node
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
@@ -18,8 +18,8 @@ from uwf_git.trust.ability import raise_if_unmet
 
 
 class Fork(NamedTuple):
-    """A fork at a step of the thread `source`, if that is here. `warning` says that nothing comes next, else
-    ""."""
+    """A fork at a step of the thread `source`, if that is here. `warning` says that nothing comes next, or that
+    branches are not tried again, else ""."""
 
     thread: ThreadId
     step: Hash
@@ -78,10 +78,28 @@ def _fork(
     if folder is not None:
         instance.folders.remember(made, folder)
     end = instance.threads.head(source) if source is not None else None
-    warning = ""
+    warning = _same_branches(instance, instance.threads.head(made), source)
     if end is not None and end.commit == commit and end.archive and end.archive.status != "killed":
         warning = f"nothing comes next in {made}: {source} is {end.archive.status} — {fork_hint(end)}"
     return Fork(made, step, source, warning)
+
+
+def _same_branches(instance: Instance, made: Head, source: ThreadId | None) -> str:
+    """Return a warning if a fork at a `$FORK` has branches that failed or were killed, else ""."""
+    if made.row.role != FORK:
+        return ""
+    from uwf_git.engine.fan_out import branches_at
+
+    branches = branches_at(instance, made).each
+    bad = sum(each.state in (FAILED, KILLED) for each in branches)
+    return (
+        ""
+        if not bad
+        else (
+            f"{made.thread} has the same branches: those that failed or were killed, {bad} of {len(branches)}, are not "
+            f"tried again — to ask all anew: uwf thread fork {source or made.thread} --at {made.row.number - 1}"
+        )
+    )
 
 
 def _row_at(instance: Instance, head: Head, at: int | None) -> CommitRow:

@@ -250,9 +250,7 @@ def _branches(instance: Instance, head: Head) -> dict[str, Any]:
 
 
 def _counts(instance: Instance, head: Head) -> dict[str, Any]:
-    from uwf_git.format.types import FORK
-
-    if head.archive is not None or head.row.role != FORK:
+    if not head.waits_for_join:
         return {}
     from uwf_git.engine.branch_states import branch_statuses, counts
     from uwf_git.engine.fan_out import branches_at

@@ -24,7 +24,7 @@ def next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed:
     history = instance.threads.history(head)
     following = outlook(instance, head, history)
     if role is None:
-        raise_if_stuck(following, thread)
+        raise_if_stuck(instance, following, head)
         role = following.asks if following.next == USER else following.next
         if role is None or role == END:
             raise Invalid(

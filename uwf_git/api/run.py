@@ -14,7 +14,6 @@ from uwf_git.engine.retrying import PATIENCE as PATIENCE
 from uwf_git.engine.status import COMPLETED, FAILED
 from uwf_git.engine.step import Outcome as Outcome
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.types import FORK
 from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def run(
             if options is None:
                 return
             try:
-                if _is_at_fork(instance, thread):
+                if instance.threads.head(thread).waits_for_join:
                     outcome = _joined(instance, thread, options, make, branches, following)
                 else:
                     outcome = make(instance, thread, options)
@@ -97,11 +96,6 @@ def ended_elsewhere(instance: Instance, thread: ThreadId, error: UwfError) -> Ou
     if archive is None or archive.status not in (COMPLETED, FAILED):
         return None
     return engine.outcome_at(instance, thread)
-
-
-def _is_at_fork(instance: Instance, thread: ThreadId) -> bool:
-    head = instance.threads.head(thread)
-    return head.archive is None and head.row.role == FORK
 
 
 def _joined(
@@ -134,7 +128,7 @@ def _joined(
         wait_for(instance, chosen)
         left = waits_for_branches(instance, thread)
     raise_if_stopped(instance, thread)
-    if _is_at_fork(instance, thread):
+    if instance.threads.head(thread).waits_for_join:
         return make(instance, thread, options)
     return engine.outcome_at(instance, thread)
 

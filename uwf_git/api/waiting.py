@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.api.fan_out import branches_of, raise_if_at_rest
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Busy, Killed, NotRunning, TimedOut, Waiting, WorkflowFailed
-from uwf_git.engine.branch_states import waits_for_join
 from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.status import COMPLETED, FAILED, at_rest, outlook, raise_if_stuck, status_of
 from uwf_git.format.ids import Hash, ThreadId
@@ -60,7 +59,7 @@ def _is_at_work(instance: Instance, thread: ThreadId) -> bool:
     branches = branches_of(instance, instance.threads.head(thread))
     return branches is not None and any(
         each.thread in busy
-        or (each.head is not None and waits_for_join(each.head) and _is_at_work(instance, each.thread))
+        or (each.head is not None and each.head.waits_for_join and _is_at_work(instance, each.thread))
         for each in branches.open
     )
 
@@ -101,7 +100,7 @@ def raise_if_waiting(instance: Instance, head: Head, by_agent: bool = False) -> 
     if waits is not None:
         why = waits.reason or waits.question
         raise Waiting(f"thread {head.thread} waits for a person: {why}", waits.command)
-    raise_if_stuck(outlook(instance, head), head.thread)
+    raise_if_stuck(instance, outlook(instance, head), head)
 
 
 def stop(instance: Instance, thread: ThreadId) -> dict[str, Any]:

@@ -126,8 +126,8 @@ def compile_file(root: Path, file: Path, name: str | None = None) -> Compiled:
 
 
 def check_file(location: Location, file: Path) -> Sequence[Finding]:
-    """Return the findings of a workflow's file in line order, with those that the store's trust policy gives rise
-    to. Raises NotFound, Invalid."""
+    """Return the findings of a workflow's file in line order, with those that the store gives rise to. Raises NotFound,
+    Invalid."""
     from uwf_git.workflow.code_workflow import language_of
     from uwf_git.workflow.compile import InvalidWorkflow, compile_source, validate
     from uwf_git.workflow.source import read_source
@@ -136,14 +136,53 @@ def check_file(location: Location, file: Path) -> Sequence[Finding]:
         findings = validate(file)
         if any(finding.severity == "error" for finding in findings):
             return findings
-        return sorted((*findings, *gate_warnings(location, compile_source(read_source(file)))))
+        return sorted((*findings, *warnings_here(location, compile_source(read_source(file)))))
     try:
         return _compile_code(location.root, file).warnings
     except InvalidWorkflow as error:
         return error.findings
 
 
-def gate_warnings(location: Location, compiled: Compiled) -> tuple[Finding, ...]:
+def warnings_here(location: Location, compiled: Compiled) -> tuple[Finding, ...]:
+    """Return the warnings of a compiled workflow that a store gives rise to."""
+    if compiled.workflow.code is not None:
+        return ()
+    return (*_gate_warnings(location, compiled), *_unregistered(location, compiled))
+
+
+def _unregistered(location: Location, compiled: Compiled) -> Sequence[Finding]:
+    """Return warnings of branches whose workflow the store doesn't have."""
+    if not location.git_dir.exists():
+        return ()
+    from uwf_git.format.findings import Findings
+    from uwf_git.git.repository import Repository
+    from uwf_git.store import layout
+    from uwf_git.workflow.draft import read_draft
+
+    findings = Findings(compiled.source.marks)
+    draft = read_draft(compiled.source.data, Findings(compiled.source.marks))
+    branches = [
+        branch
+        for edges in draft.graph.values()
+        for edge in edges.edges
+        if edge.fan_out is not None
+        for branch in edge.fan_out.branches
+        if branch.workflow not in ("", compiled.workflow.name)
+    ]
+    refs = Repository(location.git_dir).ref_names(layout.WORKFLOWS) if branches else ()
+    known = {name.removeprefix(layout.WORKFLOWS) for name in refs}
+    for branch in branches:
+        if branch.workflow not in known:
+            findings.warning(
+                branch.path,
+                "unregistered-workflow",
+                f'the branches are of workflow "{branch.workflow}", which is not registered here',
+                findings.nearest(branch.workflow, known) or "uwf workflow put FILE",
+            )
+    return findings.sorted()
+
+
+def _gate_warnings(location: Location, compiled: Compiled) -> tuple[Finding, ...]:
     """Return warnings of approvers whom the store's trust policy doesn't know, or who may be a group although there
     is no policy, and of a quorum that its people can't reach."""
     from uwf_git.format.findings import Findings
@@ -151,7 +190,7 @@ def gate_warnings(location: Location, compiled: Compiled) -> tuple[Finding, ...]
     from uwf_git.trust.policies import current
 
     gates = {name: role for name, role in compiled.workflow.roles.items() if role.approvers}
-    if not gates or compiled.workflow.code is not None:
+    if not gates:
         return ()
     policy = current(Repository(location.git_dir)) if location.git_dir.exists() else None
     findings = Findings(compiled.source.marks)

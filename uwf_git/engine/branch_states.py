@@ -24,7 +24,6 @@ from uwf_git.engine.status import (
     WAITING,
     status_of,
 )
-from uwf_git.format.types import FORK
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 
@@ -32,11 +31,6 @@ ABSENT = "absent"
 """The status of a branch that is not here: it was removed, or never fetched."""
 ORDER = (COMPLETED, FAILED, KILLED, RUNNING, JOINING, WAITING, PAUSED, IDLE, ABSENT)
 _LONGEST_ITEM = 80
-
-
-def waits_for_join(head: Head) -> bool:
-    """Return whether a thread stands between a fork and its join."""
-    return head.archive is None and head.row.role == FORK
 
 
 def branch_statuses(instance: Instance, branches: Branches) -> list[str]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import Usage, UwfError, Waiting
 from uwf_git.base.text import duration
 from uwf_git.engine.fan_out_budget import SHARED, allowance
-from uwf_git.engine.forks import branches_of, fork_of, waiting_at
+from uwf_git.engine.forks import branches_of, waiting_at
 from uwf_git.engine.spending import Totals, money, together, tokens_of
 from uwf_git.engine.thread_spending import account, spent_on_branches
 from uwf_git.format.amounts import LIMITS, parse_limit
@@ -193,7 +193,7 @@ class Budgets:
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._of_workflows: dict[Hash, Mapping[str, float]] = {}
-        self._forks: dict[Hash | None, Oid | None] = {}
+        self._forks: dict[ThreadId, Oid | None] = {}
         self._waiting: dict[Oid, list[Head]] = {}
         self._fan_outs: dict[Oid, list[FanOut]] = {}
 
@@ -264,9 +264,10 @@ class Budgets:
         return self._waiting[fork]
 
     def _fork_of(self, head: Head) -> Oid | None:
-        if head.row.start not in self._forks:
-            self._forks[head.row.start] = fork_of(self._instance, head)
-        return self._forks[head.row.start]
+        if head.thread not in self._forks:
+            fork = self._instance.threads.fork_of(head)
+            self._forks[head.thread] = None if fork is None else fork[0]
+        return self._forks[head.thread]
 
     def _fan_out(self, parent: Head, standing: BudgetState, share: Mapping[str, float]) -> FanOut:
         branches = spent_on_branches(self._instance, parent)

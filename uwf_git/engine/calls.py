@@ -169,7 +169,7 @@ def is_call(instance: Instance, head: Head) -> bool:
 
 
 def _call(instance: Instance, head: Head) -> Branch | None:
-    call = call_of(instance.store, head.row.start) if head.row.start is not None else None
+    call = call_of(instance.store, head.row.start)
     return call if call is not None and call.name == CALL else None
 
 

@@ -176,7 +176,7 @@ def _workers(instance: Instance, steps: Iterable[StepContext | Step]) -> Iterato
 
 def _before_branch(instance: Instance, thread: ThreadId, start: Hash | None) -> Iterator[str]:
     """Yield those who worked on the threads that a branch is within, up to their forks."""
-    branch = branch_of(instance.store, start) if start is not None else None
+    branch = branch_of(instance.store, start)
     if branch is not None:
         history = instance.threads.history_at(thread, branch.fork)
         yield from _workers(instance, history.steps)

@@ -15,11 +15,11 @@ from uwf_git.base.text import counted, listed
 from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out_budget import share_of
 from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
-from uwf_git.engine.forks import branches_of, fork_at, fork_of, is_branch_at, waiting_at
+from uwf_git.engine.forks import branches_of, fork_at, is_branch_at, waiting_at
+from uwf_git.engine.status import way_before
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
-    ALL,
     COMPLETED,
     DEEPEST,
     FAIL_ALL,
@@ -33,7 +33,6 @@ from uwf_git.format.fan_out import (
     JoinedBranch,
     branch_id,
     join_payload,
-    parse_join,
 )
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Detail, Revision, Step, Workflow
@@ -52,7 +51,7 @@ from uwf_git.store import layout
 from uwf_git.store.history import Head, History, Position, start_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import branch_of
-from uwf_git.workflow.fan_out import Joinable, Pending, join_question, judge, needed
+from uwf_git.workflow.fan_out import Joinable, Pending, join_question, judge, planned
 from uwf_git.workflow.moderator import ChosenEdge, FansOut, branch_prompt, choose, decide
 
 _NAMED = 3  # branches that a message names
@@ -140,18 +139,18 @@ def _needs_all(fork: Fork) -> bool:
 
 def is_joined(instance: Instance, branch: Head) -> bool:
     """Return whether the fork of a thread, if it is a branch, is joined in every thread here that has it."""
-    fork = fork_of(instance, branch)
-    if fork is None or not instance.store.index.joins_of(fork.raw):
+    fork = instance.threads.fork_of(branch)
+    if fork is None or not instance.store.index.joins_of(fork[0].raw):
         return False
-    return not waiting_at(instance, fork)
+    return not waiting_at(instance, fork[0])
 
 
 def ends_at_failure(instance: Instance, branch: Head) -> bool:
     """Return whether a branch ends if its step fails, by the fork that it stands on."""
-    commit = fork_of(instance, branch)
-    if commit is None:
+    fork = instance.threads.fork_of(branch)
+    if fork is None:
         return False
-    return fork_at(instance, instance.store.index_commit(commit).node).on_failure != WAIT
+    return fork_at(instance, instance.store.index_commit(fork[0]).node).on_failure != WAIT
 
 
 def pending(thread: ThreadId, branches: Branches) -> Waiting:
@@ -185,14 +184,14 @@ def fork(instance: Instance, at: Position) -> tuple[Hash, Step]:
     if (depth := _depth(instance, at.head)) >= DEEPEST:
         raise Invalid(
             f"thread {at.head.thread} is a branch {counted(depth, 'level')} deep, and at most {DEEPEST} may be",
-            "let its role do the work of the branches itself",
+            f"let its role do the work of the branches itself; {way_before(instance, at.head)}",
         )
     made = _planned(instance, at, chosen.edge.fan_out, decision)
-    _raise_if_long(at, decision)
+    _raise_if_long(instance, at, decision)
     return _stored(instance, history, FORK, FORK_OUTPUT, made.payload(), code_at_fork(instance, at))
 
 
-def _raise_if_long(at: Position, decision: FansOut) -> None:
+def _raise_if_long(instance: Instance, at: Position, decision: FansOut) -> None:
     (chosen, items), history = decision, at.history
     size = 0
     for position, item in enumerate(items):
@@ -202,32 +201,16 @@ def _raise_if_long(at: Position, decision: FansOut) -> None:
             raise Invalid(
                 f"the prompts of the {len(items)} branches of thread {at.head.thread} have over "
                 f"{MOST_PROMPTS >> 20} MiB together",
-                "put large texts into files, and their names into the prompts",
+                f"put large texts into files, and their names into the prompts; {way_before(instance, at.head)}",
             )
 
 
 def _planned(instance: Instance, at: Position, fan_out: FanOut, decision: FansOut) -> Fork:
     chosen, items = decision
-    fixed = fan_out.fixed
-    workflow = at.history.workflow_hash
-    if fixed:
-        branches = tuple(_forked(instance, workflow, each.role, each.workflow) for each in fixed)
-    else:
-        branches = (_forked(instance, workflow, fan_out.role, fan_out.workflow),)
-    return Fork(
-        chosen.source,
-        chosen.position,
-        fan_out.name,
-        items,
-        branches,
-        fan_out.ends,
-        needed(fan_out.need, len(items)),
-        fan_out.need == ALL,
-        fan_out.on_failure,
-        fan_out.at_once,
-        fan_out.on_conflict,
-        share_of(Budgets(instance).left(at.head), len(items)),
-    )
+    begun = [(each.role, each.workflow) for each in fan_out.fixed] or [(fan_out.role, fan_out.workflow)]
+    branches = [_forked(instance, at.history.workflow_hash, *each) for each in begun]
+    budget = share_of(Budgets(instance).left(at.head), len(items))
+    return planned(chosen.source, chosen.position, fan_out, items, branches, budget)
 
 
 def _forked(instance: Instance, here: Hash, role: str, workflow: str) -> ForkedBranch:
@@ -238,7 +221,7 @@ def _forked(instance: Instance, here: Hash, role: str, workflow: str) -> ForkedB
     except NotFound as error:
         raise Invalid(
             f"the branches are of workflow {workflow}, which is not registered",
-            error.hint or "uwf workflow put FILE",
+            f"register it: uwf workflow put FILE; {error.hint}",
         ) from None
 
 
@@ -357,12 +340,6 @@ def _raise_if_large(at: Position, joined: Sequence[JoinedBranch]) -> None:
         f"let them put large texts into files, and begin again: "
         f"uwf thread fork {at.head.thread} --at {len(at.history.steps) - 1}",
     )
-
-
-def left_by(instance: Instance, made: Step) -> list[ThreadId]:
-    """Return the branches that a join leaves out."""
-    joined = parse_join(instance.store.get(made.output).payload)
-    return [each.thread for each in joined if each.status == LEFT]
 
 
 def _joined(instance: Instance, branch: BranchState) -> JoinedBranch:

@@ -63,13 +63,13 @@ def merge_branches(
 ) -> tuple[list[JoinedBranch], Revision | None]:
     """Merge what the completed branches of the fork at `at` left. Return the branches, those whose code conflicts with
     that of others before them marked, and the code of the join; None if nobody changed any. Raises Waiting if the code
-    is not here."""
+    is not here, or git cannot merge it here."""
     step = at.history.steps[-1]
     detail = instance.store.detail(step.detail)
     begun = detail.code if detail is not None else None
     if begun is None:
         return list(branches), None
-    from uwf_git.workspaces.merging import merging
+    from uwf_git.workspaces.merging import Unmergeable, merging
 
     changed: dict[int, str] = {}
     for position, each in enumerate(branches):
@@ -83,9 +83,16 @@ def merge_branches(
         return list(branches), None
     try:
         project = _project(instance, at, begun, {branches[each].thread: c for each, c in changed.items()})
-        with merging(project, begun.commit) as merges:
+        with merging(project, begun.commit, instance.store.repository.config.bounds) as merges:
             merged = merges.merge(step.hash, begun.commit, changed)
             merges.keep(merged)
+    except Unmergeable as error:
+        branch = branches[error.position].thread
+        raise Waiting(
+            f"thread {at.head.thread} cannot be joined here: the code of branch {error.position} ({branch}),"
+            f" commit {changed[error.position][:12]}, cannot be merged: {error.message}",
+            f"{error.hint}; or ask all anew: uwf thread fork {at.head.thread} --at {len(at.history.steps) - 1}",
+        ) from None
     except (NotFound, RemoteFailed, WorkspaceFailed, OSError) as error:
         why = error.message if isinstance(error, UwfError) else str(error)
         raise Waiting(

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uwf_git.format.fan_out import MOST_BRANCHES, Fork, branch_id, branch_index, parse_fork
+from uwf_git.format.fan_out import (
+    MOST_BRANCHES,
+    Fork,
+    JoinedBranch,
+    branch_id,
+    branch_index,
+    parse_fork,
+    parse_join,
+)
 from uwf_git.format.ids import Hash, ThreadId, milliseconds_of
 from uwf_git.format.types import FORK
 from uwf_git.git.repository import Oid
@@ -21,6 +29,12 @@ def fork_at(instance: Instance, node: Hash) -> Fork:
     return parse_fork(instance.store.get(step["output"]).payload)
 
 
+def join_at(instance: Instance, node: Hash) -> tuple[JoinedBranch, ...]:
+    """Return the branches of a join's StepNode."""
+    step = instance.store.get(node).payload
+    return parse_join(instance.store.get(step["output"]).payload)
+
+
 def branches_of(instance: Instance, head: Head) -> Sequence[ThreadId]:
     """Return the branches that a thread waits for, by index, whether or not they are here."""
     return branches_of_step(instance, head.row)
@@ -34,16 +48,10 @@ def branches_of_step(instance: Instance, row: CommitRow) -> Sequence[ThreadId]:
     return [branch_id(str(Oid(raw=row.oid)), row.time, position) for position in range(size)]
 
 
-def fork_of(instance: Instance, branch: Head) -> Oid | None:
-    """Return the commit of the fork that a thread is a branch of, else None."""
-    found = instance.threads.fork_of(branch)
-    return found[0] if found is not None and instance.store.index_commit(found[0]).role == FORK else None
-
-
 def parents_of(instance: Instance, branch: Head) -> list[ThreadId]:
     """Return the active threads that wait for a branch: those that end with its fork."""
-    fork = fork_of(instance, branch)
-    return [] if fork is None else waiting_at(instance, fork)
+    fork = instance.threads.fork_of(branch)
+    return [] if fork is None else waiting_at(instance, fork[0])
 
 
 def waiting_at(instance: Instance, fork: Oid) -> list[ThreadId]:

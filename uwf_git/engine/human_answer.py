@@ -12,7 +12,7 @@ from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.form import fill
 from uwf_git.engine.kit.format import render_frontmatter
 from uwf_git.engine.status import outlook, persons_role, raise_if_stuck
-from uwf_git.engine.step import Outcome, approved, run_hooks_of, take_turn, tell_parents
+from uwf_git.engine.step import Outcome, approved, raise_if_joined, run_hooks_of, take_turn, tell_parents
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.instance import Instance
 from uwf_git.store.maintenance import maintain
@@ -35,9 +35,10 @@ def answer_role(
     RequirementUnmet for an approval that wouldn't count, Busy, HeadMoved, and Waiting for a used-up budget."""
     with instance.locks.hold(thread) as lock:
         at = instance.threads.position(instance.threads.active_head(thread))
+        raise_if_joined(instance, at.head)
         instance.renew_judging()
         found = outlook(instance, *at)
-        raise_if_stuck(found, thread)
+        raise_if_stuck(instance, found, at.head)
         name = persons_role(instance, at.head, found=found)
         if not name:
             raise Invalid(f"thread {thread} does not wait for a person", f"see: uwf thread show {thread}")

@@ -168,8 +168,11 @@ def answer(
         if other:
             raise Usage(f"a person's role in thread {thread} takes its own choices only", "leave out --other")
         return answer_role(instance, thread, fields, text, asked_by, passed_on)
+    from uwf_git.engine.step import raise_if_joined
+
     with instance.locks.hold(thread):
         head = instance.threads.active_head(thread)
+        raise_if_joined(instance, head)
         if not head.row.asks:
             raise Invalid(f"thread {thread} is not waiting for an answer", _instead_of_answer(instance, head))
         schema = persons_schema(instance, head)
@@ -288,7 +291,7 @@ def check_remarkable(instance: Instance, head: Head) -> None:
     if head.row.asks:
         raise Waiting(f"thread {thread} waits for an answer", f"uwf thread answer {thread} -m TEXT")
     found = outlook(instance, head)
-    raise_if_stuck(found, thread)
+    raise_if_stuck(instance, found, head)
     if found.next == FORK:
         raise Waiting(
             f"thread {thread} is about to fork", f"uwf thread step {thread}, then say it to a branch"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from uwf_git.base.errors import StoreDamaged
-from uwf_git.format.fan_out import parse_join
+from uwf_git.engine.forks import join_at
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.format.types import BRANCH_START, JOIN
@@ -78,8 +78,7 @@ class _Forks:
         if step is None or step.role != JOIN:
             return False
         try:
-            made = self._instance.store.get(step.node).payload
-            joined = parse_join(self._instance.store.get(made["output"]).payload)
+            joined = join_at(self._instance, step.node)
         except StoreDamaged:
             return False
         return index < len(joined) and joined[index].step == branch.node

@@ -19,7 +19,7 @@ from uwf_git.engine.next_turn import Outlook as Outlook
 from uwf_git.engine.pause import is_paused
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import BUNDLE, END, FORK, JOIN, USER
-from uwf_git.store.history import Head, History
+from uwf_git.store.history import Head, History, ancestry
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import DamagedThread
 
@@ -125,13 +125,23 @@ def _decided(history: History) -> Outlook:
     return Outlook(END, reason=decision.reason or None, failed=decision.failed)
 
 
-def raise_if_stuck(found: Outlook, thread: ThreadId) -> None:
+def raise_if_stuck(instance: Instance, found: Outlook, head: Head) -> None:
     if found.problem is not None:
-        raise NoTransition(
-            f"thread {thread} cannot continue: {found.problem}",
-            found.hint
-            or f"fork it before that step: uwf thread fork {thread} --at N; or end it: uwf thread kill {thread}",
-        )
+        hint = found.hint
+        if head.node not in instance.judging.stuck:
+            hint = f"{hint}; or {way_before(instance, head)}" if hint else way_before(instance, head)
+        raise NoTransition(f"thread {head.thread} cannot continue: {found.problem}", hint)
+
+
+def way_before(instance: Instance, head: Head) -> str:
+    """Return the hint for a thread that cannot go on from the recorded answer of its last role: the command that lets
+    the role answer again. No join waits for the fork of a branch, so a branch can only be ended."""
+    thread = head.thread
+    if instance.threads.fork_of(head) is None:
+        for row in ancestry(instance.store, head.commit):
+            if row.kind == "step" and row.role not in (USER, FORK, JOIN):
+                return f"let {row.role} answer again: uwf thread fork {thread} --from-role {row.role}"
+    return f"end it: uwf thread kill {thread}"
 
 
 def chosen(thread: ThreadId, options: Sequence[str], text: str) -> str:

@@ -79,7 +79,7 @@ from uwf_git.engine.status import (
     resting,
     standing_of,
 )
-from uwf_git.format.fan_out import JOINED_WITHOUT, PARENT_KILLED
+from uwf_git.format.fan_out import JOINED_WITHOUT, LEFT, PARENT_KILLED, parse_join
 from uwf_git.format.ids import Hash, ThreadId, fork_id
 from uwf_git.format.kinds import (
     ENDED_BY_USER,
@@ -265,6 +265,7 @@ def step_without_hooks(
             workflow=at.history.workflow.name,
             commit=at.head.commit,
         )
+        raise_if_joined(instance, at.head)
         if typed is None:
             raise_if_paused(instance, thread)
         instance.renew_judging()
@@ -277,10 +278,9 @@ def step_without_hooks(
             location=found.location,
             problem=found.problem,
         )
-        _raise_if_joined(instance, at)
         if found.next in (USER, None) and at_rest(instance, at.head):
             raise Waiting(f"in conversation {thread} it is your turn", f"uwf chat --resume {thread}")
-        raise_if_stuck(found, thread)
+        raise_if_stuck(instance, found, at.head)
         if found.next == USER:
             raise Waiting(
                 f"thread {thread} waits for an answer: {found.question}",
@@ -315,6 +315,7 @@ def take_turn(
     """Make the step of the next role, `found` at `at`, and end the thread at `$END`. The caller holds the `lock`.
     A person's answer is the user's if it `is_mine`. Moves and raises as `step`."""
     role, thread = None, at.head.thread
+    _end_left_out(instance, at)
     if found.next in (FORK, JOIN):
         return _fanned_out(instance, at, found)
     if (standing_here := _gate(instance, at, found, agent)) is not None:
@@ -359,14 +360,12 @@ def _fanned_out(instance: Instance, at: Position, found: Outlook) -> Outcome:
         return outcome_of(instance, at, outlook(instance, *at), FORK)
     fan_out.begin_branches(instance, at)  # those that a killed process did not begin
     node, made, tips = fan_out.join(instance, at)
-    left = fan_out.left_by(instance, made)
     at = append_step(instance, at, node, made, merged=tips)
+    _end_left_out(instance, at)
     advance(instance, at)
     found = outlook(instance, *at)
     if found.next == END:
         at = at._replace(head=_end(instance, at.head, *_ending(found)))
-    if left:
-        _end_left(instance, left)
     return outcome_of(instance, at, found, JOIN)
 
 
@@ -387,14 +386,14 @@ def outcome_at(instance: Instance, thread: ThreadId) -> Outcome:
     return outcome_of(instance, at, found, at.history.steps[-1].role)
 
 
-def _raise_if_joined(instance: Instance, at: Position) -> None:
-    """End a branch that its parent was joined without, and raise Killed."""
-    if at.history.start.branch is None:
+def raise_if_joined(instance: Instance, head: Head) -> None:
+    """End a branch that its parent was joined without, and raise Killed. The caller holds the lock."""
+    if branch_of(instance.store, head.row.start) is None:
         return
     from uwf_git.engine.fan_out import is_joined
 
-    if is_joined(instance, at.head):
-        head = _end(instance, at.head, KILLED, JOINED_WITHOUT)
+    if is_joined(instance, head):
+        head = _end(instance, head, KILLED, JOINED_WITHOUT)
         _end_branches(instance, head)
         raise Killed(
             f"branch {head.thread} ended, its fork is {JOINED_WITHOUT} it", instance.threads.way_on(head)
@@ -405,7 +404,7 @@ def _drop_branch(instance: Instance, thread: ThreadId, error: AgentFailed, joine
     """End a branch whose step failed, if its fork wants no other try."""
     with contextlib.suppress(UwfError):
         head = instance.threads.active_head(thread)
-        if head.row.start is None or branch_of(instance.store, head.row.start) is None:
+        if branch_of(instance.store, head.row.start) is None:
             return
         from uwf_git.engine.fan_out import ends_at_failure
 
@@ -419,7 +418,7 @@ def _drop_branch(instance: Instance, thread: ThreadId, error: AgentFailed, joine
 def tell_parents(instance: Instance, head: Head, joined: list[Outcome] | None = None) -> None:
     """Join the threads that waited for a branch that has ended, if it was the last that they need; add the outcomes to
     `joined`. No lock of theirs is held here."""
-    if head.row.start is None or branch_of(instance.store, head.row.start) is None:
+    if branch_of(instance.store, head.row.start) is None:
         return
     from uwf_git.engine.fan_out import is_joinable
     from uwf_git.engine.forks import parents_of
@@ -452,11 +451,16 @@ def _end_branches(instance: Instance, head: Head) -> None:
                 kill(instance, each.thread, PARENT_KILLED)
 
 
-def _end_left(instance: Instance, branches: Sequence[ThreadId]) -> None:
-    """End branches that a join left out. One that runs on another machine ends with its next step."""
-    for thread in branches:
-        with contextlib.suppress(UwfError):
-            kill(instance, thread, JOINED_WITHOUT)
+def _end_left_out(instance: Instance, at: Position) -> None:
+    """End the branches that a thread's last step, if it is a join, left out: also those that a killed process did not
+    end. One that runs on another machine ends with its next step."""
+    step = next((each for each in reversed(at.history.steps) if each.role != USER), None)
+    if step is None or step.role != JOIN:
+        return
+    for branch in parse_join(step.output):
+        if branch.status == LEFT and not instance.threads.has_ended(branch.thread):
+            with contextlib.suppress(UwfError):
+                kill(instance, branch.thread, JOINED_WITHOUT)
 
 
 def approved(

@@ -15,9 +15,9 @@ from uwf_git.base.errors import UwfError
 from uwf_git.config.known_agents import asks_no_model
 from uwf_git.engine import spending
 from uwf_git.engine.calls import is_call
-from uwf_git.engine.forks import branches_of
+from uwf_git.engine.forks import branches_of, join_at
 from uwf_git.engine.spending import DEEPEST, ModelUsage, Run, Tokens, Totals, together
-from uwf_git.format.fan_out import LEFT, JoinedBranch, parse_join
+from uwf_git.format.fan_out import LEFT
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import EXTRACT, SUBWORKFLOW, StepContext, TurnRecord, parse_start, parse_step
 from uwf_git.format.types import FORK, JOIN, USER, is_kind
@@ -196,7 +196,7 @@ def _nested(instance: Instance, head: Head | None, node: Hash, place: _Place, de
             role = place.role or step.role
             yield Run(hash_, at.thread, at.workflow, at.number, role, step.agent, time // 1000, spent)
         if step.role == JOIN:
-            joined = _joined_at(instance, hash_)
+            joined = join_at(instance, hash_)
             left = instance.threads.heads([each.thread for each in joined if each.status == LEFT])
             for each in joined:
                 last = left[each.thread].node if each.thread in left else each.step
@@ -293,7 +293,7 @@ def _missing_at(instance: Instance, joins: Iterable[Hash], deepest: int) -> list
     """Return what joins don't name: failed attempts of joined branches, and all of those that were left out."""
     joined, left = list[ThreadId](), list[ThreadId]()
     for join in joins:
-        for each in _joined_at(instance, join):
+        for each in join_at(instance, join):
             (left if each.status == LEFT else joined).append(each.thread)
     tips = instance.attempts.tips(joined) if joined else {}
     found = [_spent_on_attempts(instance, thread, tip) for thread, tip in tips.items()]
@@ -317,11 +317,6 @@ def _spent_by_each(
             parts.append(_spent_on_attempts(instance, thread, tips[thread]))
         found[thread] = head, together(parts)
     return found
-
-
-def _joined_at(instance: Instance, join: Hash) -> tuple[JoinedBranch, ...]:
-    output = parse_step(instance.store.get(join).payload).output
-    return parse_join(instance.store.get(output).payload)
 
 
 def spent_by_all(instance: Instance, heads: Iterable[Head]) -> dict[ThreadId, Totals]:
@@ -382,7 +377,7 @@ def _account_at(instance: Instance, node: Hash, depth: int) -> Account:
 
 def _spent_at_join(instance: Instance, join: Hash, depth: int) -> tuple[Totals, list[Hash]]:
     """Return what the steps of joined branches have spent, and the joins: this one and those within them."""
-    lasts = [each.step for each in _joined_at(instance, join) if each.step is not None]
+    lasts = [each.step for each in join_at(instance, join) if each.step is not None]
     accounts = [_account_at(instance, last, depth) for last in lasts]
     return together(each.spent for each in accounts), [join, *(at for each in accounts for at in each.joins)]
 

@@ -24,7 +24,7 @@ from uwf_git.format.kinds import (
     parse_workflow,
     split_remarks,
 )
-from uwf_git.format.types import CREW_WORKFLOW, is_kind
+from uwf_git.format.types import CREW_WORKFLOW, FORK, is_kind
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout
@@ -49,6 +49,11 @@ class Head(NamedTuple):
     def node(self) -> Hash:
         """The StepNode's hash, or the StartNode's before the first step."""
         return self.row.node
+
+    @property
+    def waits_for_join(self) -> bool:
+        """Whether the thread stands between a fork and its join."""
+        return self.archive is None and self.row.role == FORK
 
     @property
     def updated(self) -> int:

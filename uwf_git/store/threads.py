@@ -139,15 +139,14 @@ class Threads(Histories):
         """Return the commit of the fork that a thread is a branch of, and its index there. None for other threads, and
         for forks of branches, which no join waits for."""
         start = head.row.start
-        known = self._store.index.node(start) if start is not None else None
-        if start is None or known is None or known[0] != BRANCH_START:
+        if start is None or not _of_branch(self._store, start):
             return None
         for row in self._store.index.commits_of(start):
             if row.kind == "start" and row.merged is not None:
-                fork = Oid(raw=row.merged)
-                index = branch_index(str(fork), self._store.index_commit(fork).time, head.thread)
-                if index is not None:
-                    return fork, index
+                fork = self._store.index_commit(Oid(raw=row.merged))
+                index = branch_index(fork.oid.hex(), fork.time, head.thread)
+                if index is not None and fork.role == FORK:
+                    return Oid(raw=fork.oid), index
         return None
 
     def exists(self, thread: ThreadId) -> bool:
@@ -716,20 +715,19 @@ class Threads(Histories):
                 self._repository.delete_ref(ref, current)
 
 
-def branch_of(store: Store, start: Hash) -> Branch | None:
+def branch_of(store: Store, start: Hash | None) -> Branch | None:
     """Return the branch that a StartNode begins, None for a thread that is none."""
-    known = store.index.node(start)
-    if known is None or known[0] != BRANCH_START:
-        return None
-    return parse_start(store.get(start).payload).branch
+    return parse_start(store.get(start).payload).branch if start and _of_branch(store, start) else None
 
 
-def call_of(store: Store, start: Hash) -> Branch | None:
+def call_of(store: Store, start: Hash | None) -> Branch | None:
     """Return the call of code, or run of edited code, that a StartNode begins, None for another thread."""
+    return parse_start(store.get(start).payload).call if start and _of_branch(store, start) else None
+
+
+def _of_branch(store: Store, start: Hash) -> bool:
     known = store.index.node(start)
-    if known is None or known[0] != BRANCH_START:
-        return None
-    return parse_start(store.get(start).payload).call
+    return known is not None and known[0] == BRANCH_START
 
 
 def fork_hint(head: Head) -> str:

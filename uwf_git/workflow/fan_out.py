@@ -27,6 +27,7 @@ from uwf_git.format.fan_out import (
     ON_CONFLICT,
     REFUSE,
     Fork,
+    ForkedBranch,
     JoinedBranch,
     parse_fork,
     parse_join,
@@ -66,7 +67,11 @@ def items_of(fan_out: FanOut, history: Mapping[str, Any], where: str) -> tuple[A
         items = tuple(item.name if isinstance(item, FixedBranch) else item for item in fan_out.items)
     most = min(fan_out.most, MOST_BRANCHES)
     if len(items) > most:
-        hint = f"raise max, at most to {MOST_BRANCHES:,}" if most < MOST_BRANCHES else "make fewer of them"
+        hint = (
+            f"raise max for new threads, at most to {MOST_BRANCHES:,}"
+            if most < MOST_BRANCHES
+            else "make fewer of them"
+        )
         raise Invalid(f"{where}: each has {counted(len(items), 'item')}, more than max, {most:,}", hint)
     if len(json.dumps(items, ensure_ascii=False).encode("utf-8", "replace")) > MOST_BYTES:
         raise Invalid(
@@ -84,6 +89,31 @@ def needed(need: int | str, count: int) -> int:
         return min(1, count)
     share = -(-count * int(need[:-1]) // 100) if isinstance(need, str) else need  # rounded up
     return min(share, count)
+
+
+def planned(
+    source: str,
+    edge: int,
+    fan_out: FanOut,
+    items: Sequence[Any],
+    branches: Sequence[ForkedBranch],
+    budget: Mapping[str, float] = {},
+) -> Fork:
+    """Return the output of the fork of the edge at an index of `source`."""
+    return Fork(
+        source,
+        edge,
+        fan_out.name,
+        tuple(items),
+        tuple(branches),
+        fan_out.ends,
+        needed(fan_out.need, len(items)),
+        fan_out.need == ALL,
+        fan_out.on_failure,
+        fan_out.at_once,
+        fan_out.on_conflict,
+        budget,
+    )
 
 
 def default_prompt(task: str, name: str, item: Any) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
-    ALL,
     COMPLETED,
     FAILED,
     KILLED,
@@ -20,7 +19,7 @@ from uwf_git.format.fan_out import (
     JoinedBranch,
 )
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.workflow.fan_out import Joinable, judge_join, needed
+from uwf_git.workflow.fan_out import Joinable, judge_join, planned
 from uwf_git.workflow.moderator import ChosenEdge
 
 _THREAD = ThreadId("0" * 26)
@@ -55,19 +54,9 @@ class Endings:
 
 def fork_of(chosen: ChosenEdge, fan_out: FanOut, items: Sequence[Any]) -> Fork:
     """Return the output of the fork of an edge."""
-    branches = tuple(ForkedBranch(_NODE, each.role) for each in fan_out.fixed)
-    return Fork(
-        chosen.source,
-        chosen.position,
-        fan_out.name,
-        tuple(items),
-        branches or (ForkedBranch(_NODE, fan_out.role),),
-        fan_out.ends,
-        needed(fan_out.need, len(items)),
-        fan_out.need == ALL,
-        fan_out.on_failure,
-        fan_out.at_once,
-        fan_out.on_conflict,
+    branches = [ForkedBranch(_NODE, each.role) for each in fan_out.fixed]
+    return planned(
+        chosen.source, chosen.position, fan_out, items, branches or [ForkedBranch(_NODE, fan_out.role)]
     )
 
 

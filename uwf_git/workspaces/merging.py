@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from uwf_git.format.fan_out import Conflict
 from uwf_git.format.ids import Hash
 from uwf_git.format.quick_schema import OBJECT_ID
 from uwf_git.format.types import UWF
+from uwf_git.git.config import BOUNDS, Bounds
 from uwf_git.git.program import Git
 from uwf_git.store import layout
 from uwf_git.store.threads import MOST_PARENTS
@@ -34,6 +35,8 @@ _MOST_PATHS = 100  # of a conflict that are named
 _MOST_TEXT = 4_000  # characters of conflicting lines, a branch
 _MOST_BYTES = 1 << 20  # of conflicting files, a branch, in which lines are looked for
 _AROUND = 2  # lines shown before and after a conflict
+_MOST_OUTPUT = 256 << 20  # bytes that git may print at once
+_SECONDS = 60.0  # for one call of git
 _TIME = re.compile(rb"(?m)^committer .* (\d+) [+-]\d{4}$")
 _ALONE = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -49,6 +52,14 @@ class Merged(NamedTuple):
     commit: str
     tree: str
     conflicts: Mapping[int, Conflict]
+
+
+class Unmergeable(WorkspaceFailed):
+    """git cannot merge the commit of the branch at an index here, as it takes too much time or memory."""
+
+    def __init__(self, position: int, message: str, hint: str) -> None:
+        super().__init__(message, hint)
+        self.position = position
 
 
 class _Commit(NamedTuple):
@@ -103,7 +114,7 @@ def _folders(path: bytes) -> Iterator[bytes]:
 class Merging:
     """Merges of commits of one project."""
 
-    def __init__(self, project: Project, folder: Path, object_id: str) -> None:
+    def __init__(self, project: Project, folder: Path, object_id: str, bounds: Bounds) -> None:
         self._project = project
         self._objects = folder / "objects"
         self._new_hash = hashlib.sha1 if len(object_id) == 40 else hashlib.sha256
@@ -119,7 +130,7 @@ class Merging:
         if (shallow := project.common / "shallow").is_file():
             shutil.copy2(shallow, folder / "shallow")
         self._parents: list[str] = []
-        self._git = Git(folder, cwd=folder, variables=_ALONE)
+        self._git = Git(folder, cwd=folder, variables=_ALONE, bounds=bounds, seconds=_SECONDS)
 
     def missing(self, commits: Iterable[str]) -> list[str]:
         """Return those that are not commits of the project."""
@@ -131,7 +142,7 @@ class Merging:
         """Merge the commits of branches, in order of their indexes, each with what was merged before it; `base` is the
         commit at which all began, `fork` the StepNode of their fork. The result has it as first parent and the merged
         commits as others; over 499 of them, as many of such commits on each other. Raises WorkspaceFailed for commits
-        that are not here."""
+        that are not here, and Unmergeable for one that git cannot merge here."""
         commits = self._commits([base, *branches.values()])
         for commit in (base, *branches.values()):
             if commit not in commits:
@@ -139,7 +150,7 @@ class Merging:
                     f"project {self._project.common}: commit {commit} is not here", "fetch it"
                 )
         root, order = commits[base].tree, [position for position, _ in sorted(branches.items())]
-        changes = self._changes(root, [commits[branches[each]].tree for each in order])
+        changes = self._changes_of(root, {each: commits[branches[each]].tree for each in order})
         done, tree = _Changes(), root  # the tree is "" until it is needed
         merged: list[str] = []
         trees: dict[int, str] = {}  # after so many of them
@@ -151,12 +162,13 @@ class Merging:
                 done.add(change)
                 tree = tree if not change.entries else ""
             else:
-                tree = tree or self._tree(root, done)
-                found = self._three_way(root, tree, commits[commit].tree, position)
-                if isinstance(found, Conflict):
-                    conflicts[position] = found._replace(commit=commit)
-                    continue
-                tree, done = found, self._changes(root, [found])[found]
+                with _merging(position):
+                    tree = tree or self._tree(root, done)
+                    found = self._three_way(root, tree, commits[commit].tree, position)
+                    if isinstance(found, Conflict):
+                        conflicts[position] = found._replace(commit=commit)
+                        continue
+                    tree, done = found, self._changes(root, [found])[found]
             merged.append(commit)
             if len(merged) % MOST_PARENTS == 0:
                 trees[len(merged)] = tree = tree or self._tree(root, done)
@@ -183,6 +195,16 @@ class Merging:
             tree = trees[begin + len(others)]
             commit = self._write_commit(tree, (commit, *dict.fromkeys(others)), ident, text)
         return commit
+
+    def _changes_of(self, root: str, trees: Mapping[int, str]) -> dict[str, _Changes]:
+        """Return the changes of the trees of branches, by their indexes, against that of the base."""
+        with suppress(WorkspaceFailed):  # then single calls tell of which branch
+            return self._changes(root, trees.values())
+        found: dict[str, _Changes] = {}
+        for position, tree in trees.items():
+            with _merging(position):
+                found |= self._changes(root, [tree])
+        return found
 
     def _changes(self, root: str, trees: Iterable[str]) -> dict[str, _Changes]:
         """Return the changes of trees against that of the base."""
@@ -219,7 +241,7 @@ class Merging:
         for name, side in zip(names, (ours, theirs), strict=True):
             (self._refs / name).write_text(self._write_commit(side, (base,), ident, name) + "\n")
         words = (*_NO_ATTRIBUTES, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", *names)
-        done = self._git.run(*words, check=False)
+        done = self._git.run(*words, check=False, bounded=True)
         tree, *paths = done.out.removesuffix(b"\0").split(b"\0")
         if done.code not in (0, 1) or not _is_object_id(tree.decode("ascii", "replace")):
             lines = done.err.strip().splitlines()
@@ -286,16 +308,31 @@ class Merging:
 
     def _run(self, *args: str, stdin: bytes = b"") -> bytes:
         try:
-            return self._git.run(*args, stdin=stdin).out
+            found = self._git.run(*args, stdin=stdin, bounded=True, at_most=_MOST_OUTPUT).out
         except RemoteFailed as error:
             raise WorkspaceFailed(f"project {self._project.common}: {error.message}", error.hint) from None
+        if len(found) == _MOST_OUTPUT:
+            raise WorkspaceFailed(
+                f"project {self._project.common}: git {args[0]} lists more than {_MOST_OUTPUT >> 20} MiB",
+                "let branches change fewer files",
+            )
+        return found
 
 
 @contextmanager
-def merging(project: Project, object_id: str) -> Iterator[Merging]:
-    """Return merges of a project's commits, of which `object_id` is one."""
+def merging(project: Project, object_id: str, bounds: Bounds = BOUNDS) -> Iterator[Merging]:
+    """Return merges of a project's commits, of which `object_id` is one. `bounds` are those of git."""
     with tempfile.TemporaryDirectory(prefix="uwf-merge-", ignore_cleanup_errors=True) as folder:
-        yield Merging(project, Path(folder), object_id)
+        yield Merging(project, Path(folder), object_id, bounds)
+
+
+@contextmanager
+def _merging(position: int) -> Iterator[None]:
+    """Raise the errors of a block as Unmergeable."""
+    try:
+        yield
+    except (RemoteFailed, WorkspaceFailed) as error:
+        raise Unmergeable(position, error.message, error.hint) from None
 
 
 def _conflicting(text: str) -> Iterator[str]:

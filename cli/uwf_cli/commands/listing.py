@@ -20,8 +20,9 @@ from uwf_git.base.errors import Usage
 from uwf_git.format.types import role_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from uwf_git.api.listing import ListedThread
     from uwf_git.store.instance import Instance
 
 _NUMBERED = 20  # threads that a list gives as @N
@@ -43,7 +44,10 @@ SORTS = ("created", "updated", "cost", "steps")
     "--offset", type=click.IntRange(min=0), default=0, metavar="N", help="Skip the first N threads."
 )
 @click.option(
-    "--branches", "with_branches", is_flag=True, help="Also show branches that are idle or have ended."
+    "--branches",
+    "with_branches",
+    is_flag=True,
+    help="Also show branches and calls of code that are idle or have ended.",
 )
 @click.option("-l", "--wide", is_flag=True, help="Also show full ids, workflows, agents and authors.")
 def list_(
@@ -57,7 +61,8 @@ def list_(
 ) -> None:
     """List threads, newest first. Sub-workflow threads and branches are listed below their parent.
 
-    Branches that are idle or have ended are left out of the text, unless --branches or a --status asks for them.
+    Branches and calls of code that are idle or have ended are left out of the text, unless --branches or a --status
+    asks for them.
 
     Damaged threads have status corrupt, and the exit status is 7. If a price is missing, the cost is unknown.
     """
@@ -65,7 +70,6 @@ def list_(
     found = every = listed(invocation.instance, filters)
     if invocation.format == "text" and not with_branches and not filters.statuses:
         found = without_quiet_branches(invocation.instance, every)
-    left = len(every) - len(found)
     end = None if limit is None else offset + limit
     page = slice(offset, end)
     if sort == "created":
@@ -73,10 +77,8 @@ def list_(
     else:
         items = sorted(thread_items(invocation.instance, found), key=lambda each: _rank(each, sort))[page]
     invocation.emit(items, lambda value: _list_text(invocation.instance, value, wide))
-    if left:
-        invocation.note(
-            f"{left} more {'is a branch' if left == 1 else 'are branches'}; --branches lists them"
-        )
+    if len(found) < len(every):
+        invocation.note(f"{_left_out(invocation.instance, every, found)}; --branches lists them")
     failures = Failures(invocation)
     failures.damaged(any(each["status"] == "corrupt" for each in items))
     failures.missing()
@@ -140,6 +142,21 @@ def _row(
     if several:
         cells.append(each["name"])
     return (*cells, branches_mark(each) + origin_mark(each, names) + each["title"])
+
+
+def _left_out(instance: Instance, every: Sequence[ListedThread], found: Sequence[ListedThread]) -> str:
+    """Return how many threads were left out: `2 more are branches, 1 more is a call of code`."""
+    from uwf_git.engine.calls import is_call
+    from uwf_git.store.history import Head
+
+    shown = {each.thread for each in found}
+    heads = [each.head for each in every if each.thread not in shown]
+    calls = sum(isinstance(head, Head) and is_call(instance, head) for head in heads)
+    kinds = (
+        (len(heads) - calls, "is a branch", "are branches"),
+        (calls, "is a call of code", "are calls of code"),
+    )
+    return ", ".join(f"{number} more {one if number == 1 else many}" for number, one, many in kinds if number)
 
 
 def branches_mark(each: Mapping[str, Any]) -> str:

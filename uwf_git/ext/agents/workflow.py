@@ -28,7 +28,6 @@ from uwf_git.base.errors import (
     Waiting,
     WorkspaceFailed,
 )
-from uwf_git.engine.branch_states import waits_for_join
 from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.kit.arguments import read_options
 from uwf_git.engine.kit.candidate import with_all_fields
@@ -312,7 +311,7 @@ def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -
         question = f"{waiting.message}. Play it, then answer: {waiting.hint}"
         output = {"$status": SUSPEND, "question": question}
         reason = f"a person plays a role {where}"
-    elif waits_for_join(head):
+    elif head.waits_for_join:
         question = f"{waiting.message}. See to it, then answer: {waiting.hint}"
         output = {"$status": SUSPEND, "question": question}
         reason = f"a branch waits {where}"

@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
-from uwf_git.base.errors import Absent, AgentFailed, Invalid, Throttled, UwfError
+from uwf_git.base.errors import Absent, AgentFailed, Invalid, NotFound, Throttled, UwfError
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import counted, encodable, last_line, one_line
 from uwf_git.engine.budget import COST, Budgets, prices, use, waiting
@@ -37,7 +38,7 @@ from uwf_git.ext.code.asking import answer_of
 from uwf_git.ext.code.conversation import Question
 from uwf_git.ext.code.script import AGENT, is_script
 from uwf_git.format.cbor import normalise
-from uwf_git.format.ids import ThreadId
+from uwf_git.format.ids import ThreadId, name_problem
 from uwf_git.format.kinds import REHEARSE, Detail, TurnRecord, parse_detail, parse_turn
 from uwf_git.format.schema import check_schema
 from uwf_git.format.types import BUNDLE
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from uwf_git.store.history import Head, Position
     from uwf_git.store.instance import Instance
     from uwf_git.store.private import EngineOrder
+    from uwf_git.store.versions import Version
 
 AT_ONCE = 8
 """Calls in flight at once, twice as many for a script; the others wait."""
@@ -237,9 +239,21 @@ class Calls:
                 return name, name
         return None, AGENT
 
+    def _registered(self, name: str) -> Version:
+        instance = self._instance
+        try:
+            return instance.registry.current(name)
+        except NotFound as error:
+            from uwf_git.api.workflows import workflow_file
+
+            file = None if name_problem(name) else workflow_file(instance.location.root, name)
+            if file is not None:
+                error.hint = f"register it first: uwf workflow put {shlex.quote(str(file))}"
+            raise
+
     def _hand_out_script(self, number: int, name: Any) -> None:
         instance = self._instance
-        version = instance.registry.current(name if isinstance(name, str) else "")
+        version = self._registered(name if isinstance(name, str) else "")
         workflow = instance.registry.workflow(version.hash)
         source = instance.registry.code_of(version.hash) if workflow.code is not None else b""
         if (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,10 @@ def _bundle(invocation: Invocation, text: str) -> ResolvedWorkflow:
     if found.workflow.code is None:
         raise Usage(f"workflow {found.workflow.name!r} is not code, so there is nothing to trust")
     if found.commit is None:
-        raise Usage(f"{text} is a file, and is trusted once it is registered", f"uwf workflow put {text}")
+        file = found.compiled.source.path if found.compiled is not None else text
+        raise Usage(
+            f"{text} is a file, and is trusted once it is registered", f"uwf workflow put {shlex.quote(file)}"
+        )
     return found
 
 

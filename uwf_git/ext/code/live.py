@@ -182,10 +182,9 @@ class Live:
                     raise OutOfRounds("the code did not finish")
                 made.add(number)
                 self._idle = -1
-                if len(made) > MOST_CALLS * (1 + self.is_script):  # which counts its agents itself
-                    raise AgentFailed(
-                        f"the code made over {MOST_CALLS} calls in one step", "does it ever yield?"
-                    )
+                most = MOST_CALLS * (1 + self.is_script)  # a script counts its agents itself
+                if len(made) > most:
+                    raise AgentFailed(f"the code made over {most} calls in one step", "does it ever yield?")
                 asked += len(line)
                 if asked > MOST_ASKED:
                     raise AgentFailed(

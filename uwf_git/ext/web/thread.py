@@ -17,7 +17,6 @@ from uwf_cli.page.addresses import Page, PageRequest
 from uwf_git.api.progress import step_value
 from uwf_git.base.errors import UwfError
 from uwf_git.engine import budget
-from uwf_git.engine.branch_states import waits_for_join
 from uwf_git.engine.fan_out import branches_at
 from uwf_git.engine.human_turn import HumanTurn, human_turn
 from uwf_git.engine.lineage import RelatedThread, kin
@@ -262,7 +261,7 @@ class _Thread:
 
     def _progress(self) -> str:
         """Return how many branches of the last fork have ended, "" if it is joined."""
-        if not waits_for_join(self._head):
+        if not self._head.waits_for_join:
             return ""
         branches = branches_at(self._instance, self._head)
         return f"{branches.fork.size - len(branches.open)} of {branches.fork.size} done"
@@ -275,14 +274,14 @@ class _Thread:
             for each in at.below
             if each.how == "child"
         }
-        below = [each for each in tree.below if each.how != "branch" or not waits_for_join(self._head)]
+        below = [each for each in tree.below if each.how != "branch" or not self._head.waits_for_join]
         alone = not below and tree.head.thread == self._head.thread
         return {"parent": parent, "tree": None if alone else self._relative(tree), "left_out": left}
 
     def _relative(self, of: RelatedThread) -> RelatedRow:
         head = of.head
         below = of.below
-        if waits_for_join(self._head):  # which lists its branches itself
+        if self._head.waits_for_join:  # which lists its branches itself
             below = tuple(each for each in below if each.how != "branch")
         status = self._or(lambda: status_of(self._instance, head), CORRUPT)
         how = {

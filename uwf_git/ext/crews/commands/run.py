@@ -125,7 +125,7 @@ class Run:
             )
             return
         raise_if_paused(self._instance, self.thread)
-        raise_if_stuck(asked, self.thread)
+        raise_if_stuck(self._instance, asked, head)
         raise_if_used_up(self._instance, head)
 
     def answer(self, text: str) -> None:
