@@ -165,7 +165,8 @@ class Threads:
             past.version.compiled.hash, prompt, past.budget, self._rounds(thread, past)
         )
         node = intake.store.put(type_, payload, past.began)
-        commit = intake.threads.begin(past.version.commit, node, thread, stamp(past.began))
+        # It names no thread, so that threads with a past in common share its commits.
+        commit = intake.threads.begin(past.version.commit, node, None, stamp(past.began))
         head = Head(thread, commit, intake.store.index_commit(commit), None)
         return Run(intake, past.version, head, 0, self._child)
 
