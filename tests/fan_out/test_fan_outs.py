@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import EXAMPLES, REPOSITORY, Uwf
@@ -305,6 +306,20 @@ def test_a_dropped_branch_ends_as_failed_and_the_others_are_joined(world: World)
     joined = world.joined(thread)
     assert [each["status"] for each in joined] == [COMPLETED, FAILED, COMPLETED]
     assert "no luck" in joined[1]["reason"]
+
+
+def test_a_run_without_hooks_as_of_an_evaluation_drops_a_failed_branch_too(world: World) -> None:
+    world.put(audit(policy="onFailure: drop"))
+    thread = world.start()
+
+    def play(ctx: Context) -> Any:
+        if "Fix b" in ctx.history.start.prompt:
+            raise AgentFailed("no luck")
+        return {"text": "done"}
+
+    world.roles["fixer"] = play
+    assert world.run(thread)[-1] == COMPLETED
+    assert [each["status"] for each in world.joined(thread)] == [COMPLETED, FAILED, COMPLETED]
 
 
 def test_a_failed_branch_fails_the_thread_where_the_edge_says_so(world: World) -> None:

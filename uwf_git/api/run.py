@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base.errors import HeadMoved, Invalid, UwfError
+from uwf_git.base.errors import AgentFailed, HeadMoved, Invalid, UwfError
 from uwf_git.engine import step as engine
 from uwf_git.engine.retrying import FOREVER as FOREVER
 from uwf_git.engine.retrying import PATIENCE as PATIENCE
@@ -46,7 +46,11 @@ def step(instance: Instance, thread: ThreadId, options: Options) -> Outcome:
             instance, exchange.git, exchange.remote, thread, agent, cwd, on_stderr, files, patience
         )
     if not hooks:
-        return engine.step_without_hooks(instance, thread, agent, cwd, on_stderr, files)
+        try:
+            return engine.step_without_hooks(instance, thread, agent, cwd, on_stderr, files)
+        except AgentFailed as error:
+            engine.drop_branch(instance, thread, error)
+            raise
     return engine.step(instance, thread, agent, cwd, on_stderr, files, patience)
 
 

@@ -220,7 +220,7 @@ def step(
         except AgentFailed as error:
             wait = pause_before_retry(instance, thread, patience)
             if wait is None:
-                _drop_branch(instance, thread, error, joined)
+                drop_branch(instance, thread, error, joined)
                 run_outcome_hook(instance, thread, FAILED)
                 run_hooks_of(instance, joined)
                 raise
@@ -400,8 +400,10 @@ def raise_if_joined(instance: Instance, head: Head) -> None:
         )
 
 
-def _drop_branch(instance: Instance, thread: ThreadId, error: AgentFailed, joined: list[Outcome]) -> None:
-    """End a branch whose step failed, if its fork wants no other try."""
+def drop_branch(
+    instance: Instance, thread: ThreadId, error: AgentFailed, joined: list[Outcome] | None = None
+) -> None:
+    """End a branch whose step failed, if its fork wants no other try, and add to `joined` as `tell_parents`."""
     with contextlib.suppress(UwfError):
         head = instance.threads.active_head(thread)
         if branch_of(instance.store, head.row.start) is None:
