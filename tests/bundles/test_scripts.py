@@ -145,12 +145,22 @@ return [utc.format(new Date(args)), utc.format(args), utc.formatToParts(args)[4]
     assert result(uwf, started(uwf, body, 0)) == ["1/1/1970", "1/1/1970", "1970"]
 
 
-def test_a_plain_command_cannot_be_asked_and_the_script_is_told_so(
-    uwf: Uwf, config: Callable[[str], Path]
+@pytest.mark.parametrize(
+    ("configured", "said"),
+    [
+        ("defaultAgent: plain\nagents: {plain: {command: /bin/true}}\n", "'plain' is a command"),
+        ("defaultAgent: uwf-llm\n", "no model"),
+        ("defaultAgent: nobody\n", "nobody"),
+    ],
+)
+def test_a_step_whose_agent_cannot_be_asked_at_all_fails_rather_than_to_go_on_with_nulls(
+    uwf: Uwf, config: Callable[[str], Path], configured: str, said: str
 ) -> None:
-    config("defaultAgent: plain\nagents: {plain: {command: /bin/true}}\n")
-    error = uwf("thread", "step", started(uwf, "return await agent('x');"), check=6).error
-    assert "'plain' is a command" in error["message"]
+    config(configured)
+    thread = started(uwf, "return await parallel(['x', 'y'].map((each) => () => agent(each)));")
+    assert said in uwf("thread", "step", thread, check=6).error["message"]
+    config("defaultAgent: uwf-rehearse\n")
+    assert None not in result(uwf, thread)
 
 
 def test_no_run_asks_more_than_a_thousand_agents(uwf: Uwf, asked: Asked) -> None:
@@ -199,7 +209,7 @@ def test_an_agent_that_fails_is_null_and_is_asked_again_by_a_fork_that_asks_noth
 ) -> None:
     config = Path(os.environ["UWF_STORAGE_ROOT"]) / "config.yaml"
     works = config.read_text()
-    config.write_text(works.replace("args: [echo, other]", "args: [--, uwf-nowhere]"))
+    config.write_text(works.replace("args: [echo, other]", "args: [sleep, '60'], timeout: 1"))
     body = 'return await parallel([() => agent("one"), () => agent("two", { agentType: "other" })]);'
     thread = started(uwf, body)
     one, two = result(uwf, thread)

@@ -128,6 +128,10 @@ class AgentFailed(UwfError):
         return self
 
 
+class Unavailable(AgentFailed):
+    """An agent could not be asked at all, because of its configuration, or since its program is not installed."""
+
+
 class NoTransition(UwfError):
     """No edge applies to a role's output."""
 

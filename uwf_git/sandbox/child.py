@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed
+from uwf_git.base.errors import AgentFailed, Unavailable
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import duration
 from uwf_git.sandbox.descendants import Descendants, end_each
@@ -164,8 +164,8 @@ def start(
         program = shutil.which(argv[0], path=env.get("PATH"))
         if program is None:
             if "/" in argv[0]:
-                raise AgentFailed(f"command {argv[0]!r} is not a file that can be run", "correct its path")
-            raise AgentFailed(
+                raise Unavailable(f"command {argv[0]!r} is not a file that can be run", "correct its path")
+            raise Unavailable(
                 f"command {argv[0]!r} is not on PATH", "install it, or name it with its whole path"
             )
         process = spawn(

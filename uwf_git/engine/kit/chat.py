@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed, Invalid, Throttled
+from uwf_git.base.errors import AgentFailed, Invalid, Throttled, Unavailable
 from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import TimeExceeded, time_limit
 from uwf_git.config.settings import Rates
@@ -121,7 +121,7 @@ class Completion(NamedTuple):
 
 
 def model_alias(agent: str, config: Config, alias: str | None) -> str:
-    """Return the given alias of a model, else the configuration's. Raises AgentFailed if there is none,
+    """Return the given alias of a model, else the configuration's. Raises Unavailable if there is none,
     Invalid for an unknown alias in the configuration."""
     from uwf_git.config.resolve import resolve_model
 
@@ -131,7 +131,7 @@ def model_alias(agent: str, config: Config, alias: str | None) -> str:
     if model is None:
         one = "default" if "default" in config.models else next(iter(config.models), None)
         named = f"one of config.yaml's models has to be the default: uwf config set defaultModel {one}"
-        raise AgentFailed(f"{agent} has no model to ask", named if one else "set one up with: uwf setup")
+        raise Unavailable(f"{agent} has no model to ask", named if one else "set one up with: uwf setup")
     return model.alias
 
 

@@ -356,6 +356,8 @@ class Calls:
             failure = AgentFailed(answer["error"], answer["hint"])
             failure.throttled = Throttled(*answer["throttled"])
             raise failure
+        if answer.get("misconfigured"):
+            raise AgentFailed(answer["error"], answer["hint"])
         return {"value": None, **spent}
 
     def _used(self) -> int:

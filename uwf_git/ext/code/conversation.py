@@ -9,9 +9,10 @@ Requests are JSON lines from the descriptor, answers are lines on standard outpu
 
     {value, commit, agent, detail, turns}
                                       the answer's text, or the output; with the conversation so far
-    {error, hint, absent, thrown, throttled, …}
+    {error, hint, absent, thrown, misconfigured, throttled, …}
                                       instead; `absent` if it waits, as for a person, `thrown` if a script gets an
-                                      exception and not null, `throttled` at a rate limit or a used-up quota
+                                      exception and not null, `misconfigured` if no agent could be asked at all,
+                                      `throttled` at a rate limit or a used-up quota
 
 `call` is the Request as [content, count]. Before an agent's answer is told, it is committed in the call's thread, whose
 last commit is `commit`; null if no agent or model was asked.
@@ -32,8 +33,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base import lifetime
-from uwf_git.base.errors import AgentFailed, Invalid, UwfError, Waiting
+from uwf_git.base import errors, lifetime
+from uwf_git.base.errors import AgentFailed, Invalid, Unavailable, UwfError, Waiting
 from uwf_git.base.text import closest, one_line
 from uwf_git.engine.calls import Request
 from uwf_git.engine.kit.agent import Conversation, detail_of, read_output
@@ -97,7 +98,7 @@ class _OfCommand(Conversation):
 
         ctx, config = self.ctx, self._config
         if ctx.instruction is not None:
-            raise Invalid(
+            raise Unavailable(
                 f"agent {config.alias!r} is a command, which cannot be told a prompt of the code's own",
                 "leave the prompt out, or make it an agent with the kit and install it as a package",
             )
@@ -242,7 +243,10 @@ def _agent_of(instance: Instance, history: History, asks: Question) -> AgentConf
     from uwf_git.config.resolve import resolve_agent
 
     role = asks.plays or asks.role or BUNDLE
-    return resolve_agent(instance.config, history.workflow.name, role, _chosen(instance, asks))
+    try:
+        return resolve_agent(instance.config, history.workflow.name, role, _chosen(instance, asks))
+    except (Invalid, errors.Usage) as error:
+        raise Unavailable(error.message, error.hint) from None
 
 
 def _left(instance: Instance, thread: ThreadId, call: Head, agent: str, ctx: Context) -> Resume | None:
@@ -453,6 +457,7 @@ def main(argv: Sequence[str]) -> int:
         except UwfError as error:
             said = {"error": error.message, "hint": error.hint, "absent": isinstance(error, Waiting)}
             said["thrown"] = isinstance(error, ExtractionFailed | Invalid)
+            said["misconfigured"] = isinstance(error, Unavailable)
             throttled = error.throttled if isinstance(error, AgentFailed) else None
             said["throttled"] = list(throttled) if throttled is not None else None
         agent, detail, turns = calls.heard()

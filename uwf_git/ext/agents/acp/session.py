@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed
+from uwf_git.base.errors import AgentFailed, Unavailable
 from uwf_git.base.extras import install_hint
 from uwf_git.base.text import duration
 from uwf_git.config.policy import ToolPolicy
@@ -95,7 +95,7 @@ class Session:
         from importlib.util import find_spec
 
         if find_spec("acp") is None:
-            raise AgentFailed("uwf-acp needs the Python package agent-client-protocol", install_hint("acp"))
+            raise Unavailable("uwf-acp needs the Python package agent-client-protocol", install_hint("acp"))
         self.id = ""
         self._settings = settings
         self._name = Path(settings.argv[0]).name

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import AgentFailed
+from uwf_git.base.errors import AgentFailed, Unavailable
 from uwf_git.config.agent_cli import Row
 from uwf_git.config.policy import FETCH, WRITING, ToolPolicy
 from uwf_git.ext.agents.cli.rows import NESTED
@@ -122,11 +122,11 @@ def environment(row: Row, base: Mapping[str, str], extra: Mapping[str, str]) -> 
 
 
 def require(row: Row, env: Mapping[str, str]) -> str:
-    """Return the program's path. Raises AgentFailed."""
+    """Return the program's path. Raises Unavailable."""
     found = shutil.which(row.program, path=env.get("PATH"))
     if found is None:
         hint = f"install it: {row.install}" if row.install else "install it, or put it on PATH"
-        raise AgentFailed(f"{row.program} is not installed, or not on PATH", hint)
+        raise Unavailable(f"{row.program} is not installed, or not on PATH", hint)
     return found
 
 
