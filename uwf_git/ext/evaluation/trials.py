@@ -14,6 +14,7 @@ from uwf_git.base import log
 from uwf_git.base.errors import Busy, NotFound, StoreDamaged, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.engine.budget import limits as budget_limits
+from uwf_git.engine.status import FAILED as ENDED_AS_FAILED
 from uwf_git.engine.status import KILLED
 from uwf_git.ext.evaluation.fixtures import create_folder, discard, is_folder, remove_folder, store_final_tree
 from uwf_git.ext.evaluation.judges import ResolvedJudge, agents_of, called
@@ -368,12 +369,15 @@ def _trial(
     left = None
     if planned.case.fixture is not None and head.row.number > before:
         left = store_final_tree(instance, folders_of(instance) / thread, planned.case.fixture)
+    error = ended.error
+    if ended.status == COMPLETED and head.archive is not None and head.archive.status == ENDED_AS_FAILED:
+        error = "the thread ended as failed" + (f": {head.archive.reason}" if head.archive.reason else "")
     trial = Trial(
         UNKNOWN,
         planned.key,
         ended.status,
         head.node if head.row.number > before else None,
-        instance.redactor.text(one_line(ended.error, _LONGEST_ERROR))[0],
+        instance.redactor.text(one_line(error, _LONGEST_ERROR))[0],
         left.tree if left else None,
         head.row.number - before,
         spent.attempts,
