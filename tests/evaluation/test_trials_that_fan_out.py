@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 from conftest import Uwf
+from workflows import opened
 
 from uwf_git.base.errors import WorkflowFailed
+from uwf_git.engine.lineage import kin
+from uwf_git.format.ids import ThreadId
+from uwf_git.git.repository import Oid
+from uwf_git.store.history import ancestry
 
 COUNT = """\
 name: count
@@ -90,3 +95,18 @@ def test_without_judges_a_trial_whose_branch_failed_its_thread_does_not_pass(cou
     assert known.startswith("failed") and "the thread ended as failed: " in known
     assert "0 trials passed (no judge: each completed), 1 failed; score 0.00" in known
     counting.uwf("verify", "--all")
+
+
+def test_branches_stay_those_of_the_thread_that_forked_them(counting: Counting) -> None:
+    thread = counting.thread()
+    counting.uwf("eval", "add", f"{thread}@4", "--to", "s")
+    result = counting.result()
+    assert result["state"] == "passed" and result["thread"] < thread
+    assert counting.branches_of(thread) == ["completed", "completed"]
+    assert counting.branches_of(result["thread"]) == []
+    instance = opened()
+    trial = instance.threads.head(ThreadId(result["thread"]))
+    rows = [row for row in ancestry(instance.store, trial.commit) if row.kind in ("step", "start")]
+    _, tree, _ = kin(instance, trial, rows[::-1])
+    assert (tree.head.thread, [each.how for each in tree.below if each.head == trial]) == (thread, ["fork"])
+    assert {instance.threads.oldest_with(Oid(raw=row.oid)) for row in rows[1:]} == {thread}
