@@ -12,6 +12,8 @@ from workflows import opened
 
 from uwf_git.base.errors import WorkflowFailed
 from uwf_git.engine.lineage import kin
+from uwf_git.ext.evaluation.records import UNKNOWN, Case, identified
+from uwf_git.ext.evaluation.suite import Additions, Suites
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import ancestry
@@ -110,3 +112,43 @@ def test_branches_stay_those_of_the_thread_that_forked_them(counting: Counting) 
     _, tree, _ = kin(instance, trial, rows[::-1])
     assert (tree.head.thread, [each.how for each in tree.below if each.head == trial]) == (thread, ["fork"])
     assert {instance.threads.oldest_with(Oid(raw=row.oid)) for row in rows[1:]} == {thread}
+
+
+@pytest.mark.parametrize(("step", "named"), [(2, 1), (3, 4)])
+def test_a_fork_or_a_join_is_no_case_and_the_next_step_of_a_role_is_named(
+    counting: Counting, step: int, named: int
+) -> None:
+    thread = counting.thread()
+    refused = counting.uwf("eval", "add", f"{thread}@{step}", "--to", "s", check=1).error
+    assert "which the engine makes: there is no role to try" in refused["message"]
+    assert refused["hint"] == f"name a step of a role, such as {thread}@{named}"
+    counting.uwf("eval", "add", f"{thread}@{named}", "--to", "s")
+    assert counting.result()["state"] == "passed"
+
+
+def test_a_fork_that_is_a_case_from_before_is_not_tried(counting: Counting) -> None:
+    thread = counting.thread()
+    instance = opened()
+    rows = ancestry(instance.store, instance.threads.head(ThreadId(thread)).commit)
+    row = next(each for each in rows if each.role == "$FORK")
+    assert row.role is not None and row.start is not None
+    case = identified(Case(UNKNOWN, "fork", start=row.start, step=row.node, role=row.role))
+    Suites(instance.store).add("s", Additions([case], commits=[Oid(raw=row.oid)]))
+    before = counting.threads().keys()
+    result = counting.result()
+    assert (result["status"], result["error"]) == (
+        "inapplicable",
+        "the engine makes $FORK: there is no role to try",
+    )
+    assert counting.threads().keys() == before
+    counting.uwf("verify", "--all")
+
+
+def test_after_a_fan_out_another_version_is_not_applicable_and_the_reason_says_so(counting: Counting) -> None:
+    counting.uwf("eval", "add", f"{counting.thread()}@4", "--to", "s")
+    Path("other.yaml").write_text(COUNT.replace("POLICY", "").replace("Add them up.", "Sum them up."))
+    result = counting.result("--workflow", "other.yaml")
+    assert result["status"] == "inapplicable"
+    assert result["error"] == (
+        "step 2 is $FORK: after a fan-out, only the thread's own version of the workflow can be tried"
+    )
