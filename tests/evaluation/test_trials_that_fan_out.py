@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,29 @@ def test_a_fork_that_is_a_case_from_before_is_not_tried(counting: Counting) -> N
     )
     assert counting.threads().keys() == before
     counting.uwf("verify", "--all")
+
+
+def test_a_trial_that_a_limit_stopped_at_its_fork_goes_on_with_its_branches(counting: Counting) -> None:
+    counting.uwf("eval", "add", counting.thread(), "--to", "s")
+    limited = counting.result("--max-steps", "2")
+    assert (limited["status"], counting.branches_of(limited["thread"])) == ("limited", ["idle", "idle"])
+    result = counting.result()
+    assert (result["state"], result["thread"]) == ("passed", limited["thread"])
+    assert counting.branches_of(result["thread"]) == ["completed", "completed"]
+
+
+def test_the_branches_of_a_trial_that_is_given_up_end_with_it(counting: Counting, root: Path) -> None:
+    case = {"name": "one", "prompt": "Count", "files": {"a.txt": "a"}}
+    Path("cases.jsonl").write_text(json.dumps(case))
+    counting.uwf("eval", "import", "cases.jsonl", "--to", "s", "--workflow", "count")
+    limited = counting.result("--max-steps", "1")
+    counting.uwf("thread", "step", limited["thread"])  # so no run has recorded what its folder is now
+    assert counting.branches_of(limited["thread"]) == ["idle", "idle"]
+    shutil.rmtree(root / "evaluation" / limited["thread"])
+    result = counting.result()
+    assert result["state"] == "passed" and result["thread"] != limited["thread"]
+    assert counting.threads()[limited["thread"]]["status"] == "killed"
+    assert counting.branches_of(limited["thread"]) == ["killed", "killed"]
 
 
 def test_after_a_fan_out_another_version_is_not_applicable_and_the_reason_says_so(counting: Counting) -> None:

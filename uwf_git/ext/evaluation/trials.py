@@ -16,6 +16,7 @@ from uwf_git.base.text import one_line
 from uwf_git.engine.budget import limits as budget_limits
 from uwf_git.engine.status import FAILED as ENDED_AS_FAILED
 from uwf_git.engine.status import KILLED
+from uwf_git.engine.step import end_branches
 from uwf_git.ext.evaluation.fixtures import create_folder, discard, is_folder, remove_folder, store_final_tree
 from uwf_git.ext.evaluation.judges import ResolvedJudge, agents_of, called
 from uwf_git.ext.evaluation.judging import JUDGED, NoScore, Outcome, scored, why
@@ -54,11 +55,12 @@ from uwf_git.format.kinds import Start, Workflow, parse_start, parse_step
 from uwf_git.format.node import hash_of
 from uwf_git.format.types import USER
 from uwf_git.git.repository import Oid
-from uwf_git.store.history import ancestry
+from uwf_git.store.history import Head, ancestry
 from uwf_git.store.instance import Instance
 
 _NO_THREAD = ThreadId("0" * 26)
 _LONGEST_ERROR = 300
+_GIVEN_UP = "its folder is gone, so the case is tried anew"
 _HALF_MADE = 3600.0  # seconds after which no process is still making a folder
 
 
@@ -263,6 +265,7 @@ def start_thread(instance: Instance, planned: PlannedTrial) -> tuple[ThreadId, T
                     return thread, trial
                 if trial is None or trial.work is None:
                     log.info("6TW2Y9QA", "the folder is gone, so the case is tried anew", thread=thread)
+                    _give_up(instance, head)
                     continue
                 work = trial.work
         if not is_folder(folder):
@@ -270,6 +273,13 @@ def start_thread(instance: Instance, planned: PlannedTrial) -> tuple[ThreadId, T
         instance.folders.remember(thread, folder)
         return thread, None
     raise AssertionError("there is always another id")
+
+
+def _give_up(instance: Instance, head: Head) -> None:
+    """End a trial that waits for its branches, and these with it: no run goes on with them."""
+    if head.waits_for_join:
+        with suppress(UwfError), instance.locks.hold(head.thread):
+            end_branches(instance, instance.threads.archive(head, KILLED, _GIVEN_UP))
 
 
 def _begin(instance: Instance, planned: PlannedTrial, thread: ThreadId) -> None:
