@@ -168,6 +168,14 @@ def test_the_branches_of_a_trial_that_is_given_up_end_with_it(counting: Counting
     assert counting.branches_of(limited["thread"]) == ["killed", "killed"]
 
 
+def test_a_limit_reached_in_a_branch_is_what_ended_the_trial(counting: Counting) -> None:
+    case = {"name": "one", "prompt": "Count", "limits": {"maxSteps": 3}}
+    Path("cases.jsonl").write_text(json.dumps(case))
+    counting.uwf("eval", "import", "cases.jsonl", "--to", "s", "--workflow", "count")
+    result = counting.result()
+    assert (result["status"], result["error"]) == ("limited", "maxSteps is used up, 3 of 3 steps")
+
+
 def test_after_a_fan_out_another_version_is_not_applicable_and_the_reason_says_so(counting: Counting) -> None:
     counting.uwf("eval", "add", f"{counting.thread()}@4", "--to", "s")
     Path("other.yaml").write_text(COUNT.replace("POLICY", "").replace("Add them up.", "Sum them up."))

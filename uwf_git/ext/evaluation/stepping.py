@@ -157,6 +157,8 @@ class _Way:
         return None
 
     def again(self, error: UwfError) -> bool:
+        if isinstance(error, Waiting) and self.ended is not None:
+            return True  # it ended in a branch, at a limit, so the thread waits for the others
         if isinstance(error, Waiting):
             standing = budget.Budgets(self._instance).standing(self._head)
             is_over = standing is not None and standing.reached is not None
