@@ -229,6 +229,23 @@ def test_a_suite_judges_a_failed_thread_by_its_output(uwf: Uwf, gate: Path, herm
     assert (result["state"], result["score"]) == ("passed", 1.0)
 
 
+@pytest.mark.parametrize(("edge", "why"), [(ENDS[0][1], ": not ok: no tests"), ("{ end: failed }", "")])
+@pytest.mark.parametrize("step", ["", "@1"])
+def test_without_judges_a_thread_that_ended_as_failed_does_not_pass(
+    uwf: Uwf, gate: Path, edge: str, why: str, step: str
+) -> None:
+    gate.write_text(GATE % edge)
+    uwf("workflow", "put", gate)
+    uwf("eval", "add", f"{failed(uwf, gate)}{step}", "--to", "gates")
+    for _ in ("tried", "known"):
+        value = uwf("eval", "run", "gates", "--agent", FAILS).json
+        (result,) = value["results"]
+        assert (result["state"], result["score"], value["failed"]) == ("failed", 0.0, 1)
+        assert (result["status"], result["error"]) == ("completed", f"the thread ended as failed{why}")
+    judged = uwf("eval", "run", "gates", "--agent", FAILS, "--judge", "exact:ok", "--format", "text").out
+    assert judged.startswith("passed") and "ended as failed" not in judged
+
+
 def test_an_exported_failure_is_imported_as_one(uwf: Uwf, gate: Path, hermetic: Path) -> None:
     thread = failed(uwf, gate)
     uwf("export", thread, "--json-cas", hermetic / "back")

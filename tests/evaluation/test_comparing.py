@@ -179,7 +179,7 @@ def test_a_small_chance_is_not_shown_as_none(uwf: Uwf, instance: Instance) -> No
 
 def test_a_run_says_what_passed_means_and_whose_cost_is_unknown(uwf: Uwf, bench: Bench) -> None:
     bench.imports([{"name": "one", "prompt": "say a"}])
-    assert "1 trial passed (no judge: each came to its end); score 1.00" in bench.run("--format", "text").out
+    assert "1 trial passed (no judge: each completed); score 1.00" in bench.run("--format", "text").out
     judged = bench.run("--judge", "jsonata:0.75", "--format", "text").out
     assert "1 trial passed (each judge gave 0.5 or more); score 0.75" in judged
     unknown = {"unpriced": 5, "cost": None, "seconds": 1.0, "thresholds": [0.5, 0.8]}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import StoreDamaged
 from uwf_git.engine.forks import join_at
-from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.ids import Hash, ThreadId, by_age
 from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.format.types import BRANCH_START, JOIN
 from uwf_git.git.repository import Oid
@@ -33,7 +33,8 @@ def parents(instance: Instance, heads: Sequence[Head]) -> dict[ThreadId, ThreadI
 
 def parent_of_branch(instance: Instance, branch: Head) -> ThreadId | None:
     """Return the thread that has the commit of a branch's fork, None if none here has it. Of several it is one that
-    joined the branch's last step, else one that is not the other side of a divergence, else the oldest."""
+    joined the branch's last step, else one that is not an evaluation's, else one that is not the other side of a
+    divergence, else the oldest."""
     return _Forks(instance).parent(branch)
 
 
@@ -53,7 +54,7 @@ class _Forks:
             return None
         fork, index = found
         if fork not in self._threads:
-            self._threads[fork] = sorted(self._with(fork), key=lambda each: self._is_other_side(each[0]))
+            self._threads[fork] = sorted(self._with(fork), key=lambda each: self._rank(each[0]))
         having = self._threads[fork]
         if len(having) > 1:
             having = sorted(having, key=lambda each: not self._has_joined(each[1], index, head))
@@ -71,8 +72,9 @@ class _Forks:
                     break
                 after = each
 
-    def _is_other_side(self, head: Head) -> bool:
-        return parted_from(self._instance.store, head.thread) is not None
+    def _rank(self, head: Head) -> tuple[bool, bool]:
+        is_evaluated, _ = by_age(head.thread)
+        return is_evaluated, parted_from(self._instance.store, head.thread) is not None
 
     def _has_joined(self, step: CommitRow | None, index: int, branch: Head) -> bool:
         if step is None or step.role != JOIN:
@@ -87,7 +89,7 @@ class _Forks:
         if self._by_start is None:
             self._by_start = {}
             heads = (each for each in self._instance.threads.all(archived=True) if isinstance(each, Head))
-            for head in sorted(heads):
+            for head in sorted(heads, key=_by_age):
                 self._by_start.setdefault(head.row.start or head.row.node, []).append(head)
         return self._by_start.get(start, [])
 
@@ -143,8 +145,9 @@ def kin(
     heads = [each for each in instance.threads.all(archived=True) if isinstance(each, Head)]
     above = parents(instance, heads)
     children = sorted(each for each in heads if above.get(each.thread) == head.thread)
-    found = sorted(each for each in heads if each.row.start == head.row.start and each.thread != head.thread)
-    family = sorted([head, *found[: FAMILY - 1]])
+    found = [each for each in heads if each.row.start == head.row.start and each.thread != head.thread]
+    found.sort(key=_by_age)
+    family = sorted([head, *found[: FAMILY - 1]], key=_by_age)
     seen: dict[Hash, tuple[ThreadId, int]] = {}
     origin: dict[ThreadId, tuple[ThreadId, int]] = {}
     for each in family:
@@ -173,6 +176,10 @@ def kin(
             below.setdefault(link[0], []).insert(0, made._replace(how=how, at=link[1]))
     left = len(found) + 1 - len(family) + max(0, len(children) - FAMILY)
     return above.get(head.thread), made, left
+
+
+def _by_age(head: Head) -> tuple[bool, ThreadId]:
+    return by_age(head.thread)
 
 
 def _came(instance: Instance, head: Head, at: int) -> str:

@@ -394,7 +394,7 @@ def raise_if_joined(instance: Instance, head: Head) -> None:
 
     if is_joined(instance, head):
         head = _end(instance, head, KILLED, JOINED_WITHOUT)
-        _end_branches(instance, head)
+        end_branches(instance, head)
         raise Killed(
             f"branch {head.thread} ended, its fork is {JOINED_WITHOUT} it", instance.threads.way_on(head)
         )
@@ -440,7 +440,7 @@ def run_hooks_of(instance: Instance, outcomes: Sequence[Outcome]) -> None:
         run_outcome_hook(instance, each.thread, each.status, each.outlook)
 
 
-def _end_branches(instance: Instance, head: Head) -> None:
+def end_branches(instance: Instance, head: Head) -> None:
     """End the branches of a thread that was ended before their join, if no other thread waits for them."""
     if head.row.role != FORK:
         return
@@ -552,7 +552,7 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
             head = _end(instance, head, KILLED, reason)
     finally:
         instance.runs.clear_interrupt(thread)
-    _end_branches(instance, head)
+    end_branches(instance, head)
     joined: list[Outcome] = []
     if reason not in (JOINED_WITHOUT, PARENT_KILLED):
         tell_parents(instance, head, joined)

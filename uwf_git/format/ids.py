@@ -111,6 +111,16 @@ def fork_id(thread: ThreadId, first: Hash) -> ThreadId:
     return ThreadId(thread[:10] + derived_id(0, f"uwf fork {thread} {first}")[10:])
 
 
+EVALUATED_AT = 1_577_836_800_000
+"""The time in the ids of an evaluation's threads: 2020, so that none of them is taken for the newest thread."""
+_EVALUATED = "01DXF6DT00"  # in the digits of an id
+
+
+def by_age(thread: ThreadId) -> tuple[bool, ThreadId]:
+    """Return a sort key of thread ids: oldest first, then an evaluation's, whose ids don't tell their age."""
+    return thread.startswith(_EVALUATED), thread
+
+
 def derived_id(when: int, said: str) -> ThreadId:
     """Return a deterministic thread id: a time in Unix milliseconds, and 80 bits of a digest of `said`."""
     from hashlib import sha256

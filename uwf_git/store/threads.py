@@ -20,7 +20,16 @@ from typing import Any, NamedTuple
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.format.fan_out import Branch, branch_id, branch_index
-from uwf_git.format.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id, time_of
+from uwf_git.format.ids import (
+    Hash,
+    ThreadId,
+    by_age,
+    complete,
+    is_thread_id,
+    new_thread_id,
+    parse_thread_id,
+    time_of,
+)
 from uwf_git.format.kinds import SUBWORKFLOW, StepContext, parse_start, parse_step, parse_workflow, title_of
 from uwf_git.format.types import BRANCH_START, END, FORK, JOIN, USER, start_node
 from uwf_git.git.objects import Person, Stamp
@@ -314,11 +323,11 @@ class Threads(Histories):
         raise NotFound(f"no step {step} in any thread", "see the hashes with: uwf thread steps ID")
 
     def oldest_with(self, commit: Oid) -> ThreadId | None:
-        """Return the oldest thread with a commit in its history, else None."""
+        """Return the oldest thread with a commit in its history, an evaluation's last, else None."""
         wanted = self._store.index_commit(commit)
         start = wanted.start or wanted.node
         heads = (head for head in self.all(archived=True) if isinstance(head, Head))
-        for head in sorted(heads):
+        for head in sorted(heads, key=lambda each: by_age(each.thread)):
             if (head.row.start or head.row.node) == start:
                 own = takewhile(lambda row: row.number >= wanted.number, ancestry(self._store, head.commit))
                 if any(row.oid == commit.raw for row in own):

@@ -34,7 +34,7 @@ from uwf_git.format.ids import Hash, name_problem
 from uwf_git.format.kinds import HUMAN, parse_start, title_of
 from uwf_git.format.node import parse_json
 from uwf_git.format.schema import ValuePath
-from uwf_git.format.types import END, USER
+from uwf_git.format.types import END, FORK, JOIN, USER
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, ancestry
@@ -74,16 +74,35 @@ def of_thread(instance: Instance, head: Head) -> CaseDraft:
     return CaseDraft(Case(UNKNOWN, named_after(prompt), start=start, step=step), (head.commit,))
 
 
-def of_step(instance: Instance, row: CommitRow) -> CaseDraft:
-    """Return the case of a role's step. Raises Invalid for other steps."""
-    by_person = row.role == USER or row.agent == HUMAN
-    if row.kind != "step" or row.role in (None, END) or by_person or row.start is None:
+def of_step(instance: Instance, row: CommitRow, head: Head) -> CaseDraft:
+    """Return the case of a role's step in a thread. Raises Invalid for other steps."""
+    if row.role in (FORK, JOIN):
+        beside = _step_beside(instance, row, head)
+        raise Invalid(
+            f"step {row.number} of thread {head.thread} is {row.role}, which the engine makes: there is no role to try",
+            f"name a step of a role, such as {head.thread}@{beside}" if beside else "add the whole thread",
+        )
+    if not _is_of_role(row) or row.start is None:
+        by_person = row.role == USER or row.agent == HUMAN
         what = "a human's" if by_person else "no role's"
         raise Invalid(f"step {row.node} is {what}, so it cannot be done again", "name a step of a role")
     prompt = parse_start(instance.store.get(row.start).payload).prompt
     name = f"{named_after(prompt)}-{layout.slug(row.role or '')}-{row.number}"
     case = Case(UNKNOWN, name, start=row.start, step=row.node, role=row.role)
     return CaseDraft(case, (Oid(raw=row.oid),))
+
+
+def _is_of_role(row: CommitRow) -> bool:
+    return row.kind == "step" and row.role not in (None, END, USER, FORK, JOIN) and row.agent != HUMAN
+
+
+def _step_beside(instance: Instance, row: CommitRow, head: Head) -> int | None:
+    """Return the number of the role's step next to a fork or join: the one before a fork, the one after a join."""
+    numbers = [each.number for each in steps_of(instance, head) if _is_of_role(each)]
+    before = [number for number in numbers if number < row.number][-1:]
+    after = [number for number in numbers if number > row.number][:1]
+    found = after + before if row.role == JOIN else before + after
+    return found[0] if found else None
 
 
 def steps_of(instance: Instance, head: Head) -> list[CommitRow]:

@@ -152,7 +152,8 @@ class AgentSpending(NamedTuple):
 
 class Trial(NamedTuple):
     """An agent's result in a case. `last` is the thread's last StepNode or None; `work` the folder's final
-    git tree or None; `attempts` are failed ones. `time` is in Unix milliseconds."""
+    git tree or None; `attempts` are failed ones. `time` is in Unix milliseconds. A thread that ended as failed
+    is COMPLETED with an `error`: judges may judge it."""
 
     hash: Hash
     key: TrialKey
@@ -281,17 +282,21 @@ class Result(NamedTuple):
             return ERROR
         if self.trial.status != COMPLETED:
             return MISSED
+        if not self.scores:
+            return MISSED if self.trial.error else PASSED
         return PASSED if all(score.passed for score in self.scores) else MISSED
 
     @property
     def score(self) -> float | None:
-        """The judges' mean, 1 without judges, 0 if unfinished, None for an ERROR."""
+        """The judges' mean, 0 if unfinished, None for an ERROR. Without judges 1, or 0 if it ended as failed."""
         if self.state == ERROR:
             return None
         if self.trial.status != COMPLETED:
             return 0.0
         found = [score.score for score in self.scores]
-        return sum(found) / len(found) if found else 1.0
+        if not found:
+            return 0.0 if self.trial.error else 1.0
+        return sum(found) / len(found)
 
 
 _TYPES: Mapping[type, Hash] = {Case: CASE, Trial: TRIAL, Score: SCORE, SuiteRun: SUITE_RUN}

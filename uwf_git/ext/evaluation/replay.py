@@ -18,7 +18,9 @@ from uwf_git.format.types import (
     ANSWER,
     BUNDLE,
     END,
+    FORK,
     IMPORTED_DETAIL,
+    JOIN,
     QUESTION,
     REMARK,
     STEPNODE,
@@ -56,6 +58,8 @@ def start_of(start: Start, workflow: Hash, definition: Workflow, speaker: str = 
 def ground(instance: Instance, head: Hash, role: str, workflow: Hash, version: Oid) -> Oid:
     """Return the commit to repeat a role's step on, under a workflow version. Touches no ref. Raises
     Inapplicable."""
+    if role in (FORK, JOIN):
+        raise Inapplicable(f"the engine makes {role}: there is no role to try", "")
     threads = instance.threads
     there = threads.commit_of(head)
     history = threads.history_at(_NO_THREAD, head)
@@ -112,6 +116,12 @@ def _transplanted(
 def _as_step(instance: Instance, at: History, row: CommitRow, step: StepContext) -> Hash:
     store = instance.store
     made = parse_step(store.get(step.hash).payload)
+    if made.role in (FORK, JOIN):
+        raise Inapplicable(
+            f"step {row.number} is {made.role}: after a fan-out, only the thread's own version of the workflow can be "
+            "tried",
+            "",
+        )
     role = at.workflow.roles.get(made.role)
     output = store.get(made.output).type
     allowed = (ANSWER, REMARK) if made.role == USER else (role.schema if role else None, QUESTION)

@@ -27,7 +27,7 @@ from uwf_git.engine.status import KILLED
 from uwf_git.engine.thread_spending import account
 from uwf_git.ext.evaluation.fixtures import is_folder
 from uwf_git.ext.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WAITING, AgentSpending
-from uwf_git.format.ids import Hash, ThreadId, derived_id
+from uwf_git.format.ids import EVALUATED_AT, Hash, ThreadId, derived_id
 from uwf_git.format.kinds import Usage
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -38,7 +38,6 @@ MOST_STEPS = 50
 RETRIES = 2
 TRIAL, JUDGE = "trial", "judge"
 _NOBODY = ThreadId("0" * 26)
-_LONG_AGO = 1_577_836_800_000  # 2020
 _LONGEST_WAIT = 120.0  # seconds that a provider may ask for
 
 
@@ -67,7 +66,7 @@ def threads_for(
     if removed is None:
         removed = removed_here(instance)
     for number in count():
-        found = derived_id(_LONG_AGO, f"uwf {what} {key}" + (f" {number}" if number else ""))
+        found = derived_id(EVALUATED_AT, f"uwf {what} {key}" + (f" {number}" if number else ""))
         if found not in removed:
             yield found
 
@@ -158,6 +157,8 @@ class _Way:
         return None
 
     def again(self, error: UwfError) -> bool:
+        if isinstance(error, Waiting) and self.ended is not None:
+            return True  # it ended in a branch, at a limit, so the thread waits for the others
         if isinstance(error, Waiting):
             standing = budget.Budgets(self._instance).standing(self._head)
             is_over = standing is not None and standing.reached is not None

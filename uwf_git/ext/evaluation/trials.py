@@ -14,7 +14,9 @@ from uwf_git.base import log
 from uwf_git.base.errors import Busy, NotFound, StoreDamaged, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.engine.budget import limits as budget_limits
+from uwf_git.engine.status import FAILED as ENDED_AS_FAILED
 from uwf_git.engine.status import KILLED
+from uwf_git.engine.step import end_branches
 from uwf_git.ext.evaluation.fixtures import create_folder, discard, is_folder, remove_folder, store_final_tree
 from uwf_git.ext.evaluation.judges import ResolvedJudge, agents_of, called
 from uwf_git.ext.evaluation.judging import JUDGED, NoScore, Outcome, scored, why
@@ -53,11 +55,12 @@ from uwf_git.format.kinds import Start, Workflow, parse_start, parse_step
 from uwf_git.format.node import hash_of
 from uwf_git.format.types import USER
 from uwf_git.git.repository import Oid
-from uwf_git.store.history import ancestry
+from uwf_git.store.history import Head, ancestry
 from uwf_git.store.instance import Instance
 
 _NO_THREAD = ThreadId("0" * 26)
 _LONGEST_ERROR = 300
+_GIVEN_UP = "its folder is gone, so the case is tried anew"
 _HALF_MADE = 3600.0  # seconds after which no process is still making a folder
 
 
@@ -262,6 +265,7 @@ def start_thread(instance: Instance, planned: PlannedTrial) -> tuple[ThreadId, T
                     return thread, trial
                 if trial is None or trial.work is None:
                     log.info("6TW2Y9QA", "the folder is gone, so the case is tried anew", thread=thread)
+                    _give_up(instance, head)
                     continue
                 work = trial.work
         if not is_folder(folder):
@@ -269,6 +273,13 @@ def start_thread(instance: Instance, planned: PlannedTrial) -> tuple[ThreadId, T
         instance.folders.remember(thread, folder)
         return thread, None
     raise AssertionError("there is always another id")
+
+
+def _give_up(instance: Instance, head: Head) -> None:
+    """End a trial that waits for its branches, and these with it: no run goes on with them."""
+    if head.waits_for_join:
+        with suppress(UwfError), instance.locks.hold(head.thread):
+            end_branches(instance, instance.threads.archive(head, KILLED, _GIVEN_UP))
 
 
 def _begin(instance: Instance, planned: PlannedTrial, thread: ThreadId) -> None:
@@ -368,12 +379,15 @@ def _trial(
     left = None
     if planned.case.fixture is not None and head.row.number > before:
         left = store_final_tree(instance, folders_of(instance) / thread, planned.case.fixture)
+    error = ended.error
+    if ended.status == COMPLETED and head.archive is not None and head.archive.status == ENDED_AS_FAILED:
+        error = "the thread ended as failed" + (f": {head.archive.reason}" if head.archive.reason else "")
     trial = Trial(
         UNKNOWN,
         planned.key,
         ended.status,
         head.node if head.row.number > before else None,
-        instance.redactor.text(one_line(ended.error, _LONGEST_ERROR))[0],
+        instance.redactor.text(one_line(error, _LONGEST_ERROR))[0],
         left.tree if left else None,
         head.row.number - before,
         spent.attempts,

@@ -161,7 +161,8 @@ def why_of(value: Mapping[str, Any]) -> str:
     if value["status"] != "completed":
         return f"{value['status']}: {value['error']}" if value["error"] else str(value["status"])
     missed = [f"{each['judge']}: {each['reason'] or 'no'}" for each in value["scores"] if not each["passed"]]
-    return "; ".join([*value["errors"], *missed])
+    failed = [value["error"]] if value["error"] and not value["scores"] else []
+    return "; ".join([*value["errors"], *missed, *failed])
 
 
 def summary(value: Mapping[str, Any]) -> str:
@@ -190,6 +191,6 @@ def parts_of_run(value: Mapping[str, Any]) -> str:
 
 def _passing(thresholds: Sequence[float]) -> str:
     if not thresholds:
-        return "no judge: each came to its end"
+        return "no judge: each completed"
     least = f"{thresholds[0]:g}" if len(thresholds) == 1 else "its threshold"
     return f"each judge gave {least} or more"

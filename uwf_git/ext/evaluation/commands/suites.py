@@ -142,9 +142,9 @@ def _drafted(instance: Instance, text: str, role: str | None) -> list[CaseDraft]
         chosen = [row for row in rows if row.role == role]
         if not chosen:
             raise NotFound(f"thread {head.thread} has no step of {role!r}", f"uwf thread steps {head.thread}")
-        return [of_step(instance, row) for row in chosen]
+        return [of_step(instance, row, head) for row in chosen]
     assert step is not None
-    return [of_step(instance, _row(head, rows, step))]
+    return [of_step(instance, _row(head, rows, step), head)]
 
 
 def split_step(text: str) -> tuple[str, str | None]:
