@@ -83,6 +83,18 @@ def test_a_thread_that_ended_there_and_was_folded_is_not_sent(pair: Pair) -> Non
     pair.agree()
 
 
+def test_nothing_is_sent_of_a_thread_that_git_fetched_more_of(pair: Pair) -> None:
+    pair.works(pair.ada, "by ada")
+    pair.ada("push")
+    pair.git("fetch", "-q", "origin", at=pair.bob.store)
+    before = listed(pair.shared)
+    assert pair.bob("push", *TEXT).out == "nothing new for origin\n"
+    assert listed(pair.shared) == before
+    pair.works(pair.bob, "by bob")  # on top, since a step adopts what was fetched
+    assert pair.bob("push", *TEXT).out == f"pushed to origin: thread {pair.thread}, 1 step\n"
+    pair.agree()
+
+
 def test_steps_beside_an_end_are_refused_and_leave_no_second_ref_there(pair: Pair) -> None:
     pair.works(pair.ada, "by ada", "done")
     pair.ada("push")

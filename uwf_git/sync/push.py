@@ -149,7 +149,25 @@ def replan(
         return what
     known = tracked_refs(instance.store.repository, remote.name)
     listed = tracking.look(instance, git, remote)
-    return _without_ended(instance, plan(instance, remote, only, named, again), listed, known, seen)
+    what = plan(instance, remote, only, named, again)
+    return _without_ended(instance, _without_fetched(git, what, listed, known, seen), listed, known, seen)
+
+
+def _without_fetched(
+    git: Git, what: Plan, listed: Mapping[str, Oid], known: Mapping[str, Oid], seen: Seen
+) -> Plan:
+    """Leave out threads of which git has fetched more than was adopted here."""
+
+    def is_behind(name: str, oid: Oid) -> bool:
+        there = known.get(name)
+        if there is None or there != listed.get(name) or seen.get(name) != oid:
+            return False
+        return git.run("merge-base", "--is-ancestor", str(oid), str(there), check=False).code == 0
+
+    behind = {
+        name for name, oid in what.updates.items() if name.startswith(layout.THREADS) and is_behind(name, oid)
+    }
+    return what._replace(updates={name: oid for name, oid in what.updates.items() if name not in behind})
 
 
 def _without_ended(
