@@ -3,7 +3,7 @@ line per ref. Values are those of the JSON, escaped."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from uwf_cli import terminal
@@ -59,6 +59,12 @@ def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
     if verbose:
         lines += [f"pushed   {_short(ref)}" for ref in everything]
     lines += _held(remote, value.get("deletedThere", ()), verbose)
+    behind, nothing = _threads(value.get("endedThere", ())), f"nothing new for {remote}"
+    if behind and (lines or value["refused"]):
+        lines += _named(f"ended on {remote}", behind, verbose, f"; {_brings(remote, behind)}")
+    elif behind:
+        has = "has" if len(behind) == 1 else "have"
+        nothing += f", where {_some('thread', behind)[0]} {has} ended; {_brings(remote, behind)}"
     refused = [each for each in value["refused"] if by_name or not each["deletion"]]
     lines += [
         f"{terminal.style('refused', 'red')}  {_short(each['ref'])}: {each['reason']}" for each in refused
@@ -76,7 +82,11 @@ def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
     elif kept:
         counts = "they count as ended all the same"
         lines.append(f"left     {counted(len(kept), 'ref')} of what ended: {kept[0]['reason']}; {counts}")
-    return _listing(lines, f"nothing new for {remote}", verbose)
+    return _listing(lines, nothing, verbose)
+
+
+def _brings(remote: str, ended: Collection[str]) -> str:
+    return f"uwf pull {remote} brings {'its end' if len(ended) == 1 else 'their ends'}"
 
 
 def pulled(value: Any, verbose: bool = False) -> str:

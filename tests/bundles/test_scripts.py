@@ -320,6 +320,34 @@ return { one, person };
     uwf("verify", "--strict")
 
 
+def test_each_call_that_waits_for_a_person_is_shown_with_the_command_that_answers_it(
+    uwf: Uwf, asked: Asked
+) -> None:
+    schema = '{ type: "object", properties: { fine: { type: "boolean" } }, required: ["fine"] }'
+    body = f"""
+const schema = {schema};
+const ask = (prompt, more) => () => agent(prompt, {{ agentType: "person", ...more }});
+return parallel([ask("Is it fine?", {{ schema }}), ask("Which colour?", {{}})]);
+"""
+    thread = started(uwf, body)
+    uwf("thread", "run", thread, check=5)
+    shown = uwf("thread", "show", thread).json
+    waiting = shown["questions"]
+    assert {each["question"] for each in waiting} == {"Is it fine?", "Which colour?"}
+    assert [each["thread"] for each in waiting] == shown["calls"]
+    assert {each["command"] for each in waiting} == {each["command"] for each in uwf("inbox").json}
+    assert shown["command"] == waiting[0]["command"]
+    text = uwf("--format", "text", "thread", "show", thread).out
+    for each in waiting:
+        assert f"call {each['thread']}: {each['question']}" in text and each["command"] in text
+    first, second = (each["thread"] for each in waiting)
+    for each in waiting:
+        answer = ("-f", "fine=yes") if each["options"] else ("-m", "Blue")
+        uwf("thread", "answer", each["thread"], *answer)
+        text = uwf("--format", "text", "thread", "show", thread).out
+        assert first not in text and (second in text or each is waiting[1])
+
+
 def test_a_script_runs_another_to_its_result_but_none_within_that(uwf: Uwf, asked: Asked) -> None:
     inner = """export const meta = { name: "inner", description: "Inner." };
 const deeper = await workflow("inner").catch((error) => error.message);

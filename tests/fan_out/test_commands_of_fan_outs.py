@@ -87,6 +87,17 @@ def test_a_list_has_idle_and_ended_branches_only_as_numbers_of_their_parent(worl
     assert whole == {thread: None, **dict.fromkeys(branches, thread)}
 
 
+def test_a_list_leaves_out_killed_branches_of_a_fork_that_no_thread_has(world: World) -> None:
+    thread = world.start()
+    first, *others = world.forked(thread)
+    world.step(first)
+    control.kill(world.instance, thread)
+    remove(world.instance, thread)
+    every = listed(world.instance, Filters(ended=True))
+    assert {each.thread: each.status for each in every} == {first: COMPLETED, **dict.fromkeys(others, KILLED)}
+    assert [each.thread for each in without_quiet_branches(world.instance, every)] == [first]
+
+
 def test_the_newest_thread_is_no_branch(world: World) -> None:
     thread = world.start()
     branches = world.forked(thread)

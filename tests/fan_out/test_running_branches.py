@@ -114,6 +114,23 @@ def test_a_run_that_is_killed_leaves_its_branches_running_and_the_next_run_waits
     assert status_of(world.instance, world.head(thread)) == COMPLETED
 
 
+@pytest.mark.parametrize("reason", ["", "not needed any more"])
+def test_a_run_whose_thread_is_killed_at_its_branches_says_so_and_how_to_go_on(
+    world: World, processes: Processes, begin: Begin, uwf: Uwf, reason: str
+) -> None:
+    thread = world.start()
+    running = begin("--format", "text", "thread", "run", thread, *processes.options)
+    processes.fixers(2)
+    uwf("thread", "kill", thread, "--reason", reason)
+    _, err = running.communicate()
+    assert running.returncode == 1
+    why = f": {reason}" if reason else ""
+    begun = f"uwf thread fork {thread} --at 1"
+    said = f"uwf: thread {thread} was killed{why} — begin its branches anew with: {begun}"
+    assert err.splitlines()[-1] == said
+    uwf(*begun.split()[1:])
+
+
 def test_what_a_killed_process_did_not_finish_is_done_by_the_next_run_and_nothing_else(
     world: World, processes: Processes, begin: Begin, uwf: Uwf
 ) -> None:

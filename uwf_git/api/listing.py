@@ -157,7 +157,8 @@ def _require_known(instance: Instance, workflow: str) -> None:
 
 
 def without_quiet_branches(instance: Instance, found: list[ListedThread]) -> list[ListedThread]:
-    """Return threads without those branches of others among them, and calls of code, that are idle or have ended."""
+    """Return threads without those branches of others among them, and calls of code, that are idle or have ended, and
+    without killed branches of a fork that no thread has, such as one that lost a race."""
     from uwf_git.engine.calls import is_call
     from uwf_git.engine.lineage import parents
     from uwf_git.format.types import BRANCH_START
@@ -168,8 +169,15 @@ def without_quiet_branches(instance: Instance, found: list[ListedThread]) -> lis
     quiet = [each.head for each in found if isinstance(each.head, Head) and _is_quiet(each)]
     here = {each.thread for each in found}
     calls = {head.thread for head in quiet if is_call(instance, head)}
-    above = parents(instance, [head for head in quiet if instance.threads.fork_of(head) is not None])
-    return [each for each in found if each.thread not in calls and above.get(each.thread) not in here]
+    branches = [head for head in quiet if instance.threads.fork_of(head) is not None]
+    above = parents(instance, branches)
+    killed = {each.thread for each in found if each.status == "killed"}
+    left_out = calls | {
+        head.thread
+        for head in branches
+        if (above[head.thread] in here if head.thread in above else head.thread in killed)
+    }
+    return [each for each in found if each.thread not in left_out]
 
 
 def _is_quiet(each: ListedThread) -> bool:

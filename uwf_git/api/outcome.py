@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import Absent, OutOfRounds, Waiting, WorkflowFailed
+from uwf_git.base.errors import Absent, Killed, OutOfRounds, Waiting, WorkflowFailed
 from uwf_git.base.text import one_line
 from uwf_git.config.secrets import removal_note
 from uwf_git.engine.budget import COST, UNTOLD_HINT, waiting
@@ -15,6 +15,8 @@ from uwf_git.store.threads import fork_hint
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
     from uwf_git.store.instance import Instance
+
+_MAX_ROUNDS = "maxRounds: "  # begins the reason of a code workflow's end after its last round
 
 
 def warnings_of(outcome: Outcome) -> list[str]:
@@ -72,7 +74,7 @@ def code_left(instance: Instance, outcome: Outcome) -> str:
 
 def raise_if_ended_badly(outcome: Outcome) -> None:
     """Raise WorkflowFailed for a thread that ended at `$FAIL`, OutOfRounds for a code workflow stopped by its last
-    round."""
+    round, Killed for a thread that was killed meanwhile."""
     archive = outcome.position.head.archive
     if outcome.status == FAILED and archive is not None:
         head = outcome.position.head
@@ -82,6 +84,9 @@ def raise_if_ended_badly(outcome: Outcome) -> None:
             fork_hint(head) if head.row.role == JOIN else again,
         )
     if outcome.status == KILLED and archive is not None:
+        if not archive.reason.startswith(_MAX_ROUNDS):
+            why = f": {archive.reason}" if archive.reason else ""
+            raise Killed(f"thread {outcome.thread} was killed{why}", fork_hint(outcome.position.head))
         name = outcome.position.history.workflow.name
         raise OutOfRounds(
             f"thread {outcome.thread} has ended without a result, {archive.reason}",

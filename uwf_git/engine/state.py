@@ -79,11 +79,13 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
         if turn.standing is not None:
             value["approvals"] = turn.standing.as_json()
     elif status == WAITING and (calls := asking_calls(instance, head)) and not used_up(instance, head):
-        asked = outlook(instance, calls[0]).question or wordless(instance, calls[0])
+        questions = [_asked_by_call(instance, each) for each in calls]
+        first = questions[0]
         value["calls"] = [each.thread for each in calls]
-        value["question"] = f"call {calls[0].thread}: {asked}"
-        value["options"] = list(options_of(fields_wanted(instance, calls[0])))
-        value["command"] = command_of(instance, calls[0])
+        value["question"] = f"call {first['thread']}: {first['question']}"
+        value["options"] = first["options"]
+        value["command"] = first["command"]
+        value["questions"] = questions
     elif status == WAITING and following.next != USER:
         value["reason"] = budget_reached(instance, head)
     elif status == WAITING:
@@ -102,6 +104,16 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
     if following.problem is not None and not at_rest(instance, head):
         value["problem"] = following.problem
     return value
+
+
+def _asked_by_call(instance: Instance, call: Head) -> dict[str, Any]:
+    """Return what a call wants of a person, and the command that answers it."""
+    return {
+        "thread": call.thread,
+        "question": outlook(instance, call).question or wordless(instance, call),
+        "options": list(options_of(fields_wanted(instance, call))),
+        "command": command_of(instance, call),
+    }
 
 
 def _sides(instance: Instance, head: Head) -> dict[str, Any]:

@@ -30,24 +30,28 @@ from uwf_git.trust.ability import has_policy
 if TYPE_CHECKING:
     from uwf_git.sync.default_branch import DefaultBranch
 
+_ENDED_THERE = "the thread was ended there"
 _NOT_UPDATED = "failed to update ref"  # git's message for a ref that it cannot lock
 
 
 class Plan(NamedTuple):
     """What to push: `updates` with our objects, and `deletions` with the objects last seen. `replaced` are
     updates that don't continue what was last seen. `held` were deleted there, so they stay here. `seen`: some
-    may have been deleted since the last look."""
+    may have been deleted since the last look. Of threads that ended there, `ended` have nothing that the end
+    might lack, and `refused` may have."""
 
     updates: Mapping[str, Oid]
     deletions: Mapping[str, Oid]
     replaced: Mapping[str, Oid] = {}
     held: frozenset[str] = frozenset()
     seen: bool = False
+    ended: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
 
 
 class PushReport(NamedTuple):
     """The result of a push. `steps` is the number of new steps for the remote; `landing` the page made there,
-    `held` the refs not pushed because they were deleted there."""
+    `held` the refs not pushed because they were deleted there, `ended` because their threads ended there."""
 
     pushed: tuple[Pushed, ...]
     rejected: tuple[Rejected, ...]
@@ -55,6 +59,7 @@ class PushReport(NamedTuple):
     steps: int = 0
     landing: DefaultBranch | None = None
     held: frozenset[str] = frozenset()
+    ended: frozenset[str] = frozenset()
 
     def to_json(self, remote: str) -> dict[str, Any]:
         """Return the printed form; `remote` is the remote's name."""
@@ -75,6 +80,8 @@ class PushReport(NamedTuple):
             value["landing"] = self.landing._asdict()
         if self.held:
             value["deletedThere"] = sorted(self.held)
+        if self.ended:
+            value["endedThere"] = sorted(self.ended)
         return value
 
 
@@ -135,10 +142,57 @@ def replan(
     """As `plan`, after asking a remote that may have lost some of it. Touches what `tracking.note` does.
     Raises RemoteFailed."""
     what = plan(instance, remote, only, named, again)
-    if what.updates and not (what.seen or what.held or named or again):
+    seen = Seen(instance.store.repository.private, remote.name)
+    # The tracking ref of a thread that ended there is gone after the first look.
+    was_seen = any(name.startswith(layout.THREADS) and seen.get(name) for name in what.updates)
+    if what.updates and not (what.seen or was_seen or what.held or named or again):
         return what
-    tracking.look(instance, git, remote)
-    return plan(instance, remote, only, named, again)
+    known = tracked_refs(instance.store.repository, remote.name)
+    listed = tracking.look(instance, git, remote)
+    what = plan(instance, remote, only, named, again)
+    return _without_ended(instance, _without_fetched(git, what, listed, known, seen), listed, known, seen)
+
+
+def _without_fetched(
+    git: Git, what: Plan, listed: Mapping[str, Oid], known: Mapping[str, Oid], seen: Seen
+) -> Plan:
+    """Leave out threads of which git has fetched more than was adopted here."""
+
+    def is_behind(name: str, oid: Oid) -> bool:
+        there = known.get(name)
+        if there is None or there != listed.get(name) or seen.get(name) != oid:
+            return False
+        return git.run("merge-base", "--is-ancestor", str(oid), str(there), check=False).code == 0
+
+    behind = {
+        name for name, oid in what.updates.items() if name.startswith(layout.THREADS) and is_behind(name, oid)
+    }
+    return what._replace(updates={name: oid for name, oid in what.updates.items() if name not in behind})
+
+
+def _without_ended(
+    instance: Instance, what: Plan, listed: Mapping[str, Oid], known: Mapping[str, Oid], seen: Seen
+) -> Plan:
+    """Leave out what would give an ended thread an active ref, or a pause, beside its end on the remote."""
+    names = {
+        name
+        for name in what.updates
+        if name.startswith((layout.THREADS, layout.PAUSED)) and name not in listed
+    }
+    ended = (
+        tracking.ended_there(instance, listed, {layout.thread_of(name) for name in names}) if names else set()
+    )
+    left_out = {name for name in names if layout.thread_of(name) in ended}
+    moved = {
+        name
+        for name in left_out
+        if name.startswith(layout.THREADS) and what.updates[name] not in (known.get(name), seen.get(name))
+    }
+    updates = {name: oid for name, oid in what.updates.items() if name not in left_out}
+    replaced = {name: oid for name, oid in what.replaced.items() if name not in left_out}
+    return what._replace(
+        updates=updates, replaced=replaced, ended=frozenset(left_out - moved), refused=frozenset(moved)
+    )
 
 
 def refs_of(instance: Instance, threads: Iterable[ThreadId], branches: bool = True) -> set[str]:
@@ -196,15 +250,18 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> PushReport
     others = here.keys() - updates.keys()
     results = send(git, remote, updates, others, at_most(instance, git, remote, updates))
     results.update(replace(git, remote, {n: (old, what.updates[n]) for n, old in what.replaced.items()}))
+    refused = tuple(Rejected(name, _ENDED_THERE, lost=True) for name in sorted(what.refused))
     if not results and not what.deletions:
-        return PushReport((), (), outgoing.large, held=what.held)
+        return PushReport((), refused, outgoing.large, held=what.held, ended=what.ended)
     listed = list_refs(git, repository, remote, branches=not remote.code)
     gone = _kept_there(instance, git, listed, what.deletions)
     results.update(remove(git, remote, gone, at_most(instance, git, remote, gone)))
-    results.update(_ended_there(instance, listed, results))
+    ended = _ended_there(instance, listed, results)
+    remove(git, remote, {name: what.updates[name] for name in ended if _is_made(results[name])})
+    results.update(ended)
     taken = tuple(_listed(remote, listed, each) for each in results.values() if isinstance(each, Pushed))
     _remember(instance, remote, listed, taken)
-    rejected = tuple(each for each in results.values() if isinstance(each, Rejected))
+    rejected = refused + tuple(each for each in results.values() if isinstance(each, Rejected))
     # One that moved here meanwhile is the next push's.
     missing = {
         name for name in what.updates.keys() - results.keys() if repository.ref(name) == what.updates[name]
@@ -217,7 +274,11 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> PushReport
         from uwf_git.sync.default_branch import land
 
         landing = land(instance, git, remote)
-    return PushReport(taken, rejected, outgoing.large, steps, landing, what.held)
+    return PushReport(taken, rejected, outgoing.large, steps, landing, what.held, what.ended)
+
+
+def _is_made(result: Pushed | Rejected) -> bool:
+    return isinstance(result, Pushed) and result.made
 
 
 def _steps(instance: Instance, commits: Sequence[bytes], tips: Iterable[Oid | None], whole: bool) -> int:
@@ -400,26 +461,14 @@ def _remember(instance: Instance, remote: Remote, listed: RemoteListing, taken: 
 def _ended_there(
     instance: Instance, listed: RemoteListing, results: Mapping[str, object]
 ) -> dict[str, Rejected]:
-    found = {}
-    repository = instance.store.repository
-    pushed = [
-        name
+    """Return the active refs that arrived beside another end of their thread."""
+    pushed = {
+        layout.thread_of(name): name
         for name, result in results.items()
         if isinstance(result, Pushed) and result.object is not None and name.startswith(layout.THREADS)
-    ]
-    folds = [oid for name, oid in listed.refs.items() if name.startswith(layout.FOLDED)] if pushed else []
-    folded: frozenset[ThreadId] = frozenset()
-    if folds:
-        from uwf_git.store import archives
-
-        folded = folded.union(*(archives.names(repository, oid) for oid in folds if repository.has(oid)))
-    for name in pushed:
-        thread = layout.thread_of(name)
-        if instance.store.folded(thread) is None:
-            there = listed.refs.get(layout.ARCHIVE + thread)
-            if thread in folded or (there is not None and there != repository.ref(layout.ARCHIVE + thread)):
-                found[name] = Rejected(name, "the thread was ended there", lost=True)
-    return found
+    }
+    ended = tracking.ended_there(instance, listed.refs, pushed) if pushed else set()
+    return {pushed[thread]: Rejected(pushed[thread], _ENDED_THERE, lost=True) for thread in sorted(ended)}
 
 
 def refusal(remote: Remote, rejected: Sequence[Rejected]) -> RemoteFailed:

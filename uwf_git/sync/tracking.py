@@ -443,8 +443,8 @@ def _arriving(git: Git, repository: Repository) -> Iterator[None]:
 # Deletions on the remote
 
 
-def look(instance: Instance, git: Git, remote: Remote) -> None:
-    """List a remote and note deletions. Touches what `note` does. Raises RemoteFailed."""
+def look(instance: Instance, git: Git, remote: Remote) -> Mapping[str, Oid]:
+    """List a remote, note deletions, and return its refs. Touches what `note` does. Raises RemoteFailed."""
     repository = instance.store.repository
     known = tracked_refs(repository, remote.name)
     listed = list_refs(git, repository, remote).refs
@@ -457,6 +457,7 @@ def look(instance: Instance, git: Git, remote: Remote) -> None:
         if folds:
             bring(git, repository, remote.name, folds)
     note(instance, remote, listed, gone)
+    return listed
 
 
 def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Mapping[str, Oid]) -> list[str]:
@@ -515,6 +516,11 @@ class _There:
         refs = (layout.THREADS + thread, layout.ARCHIVE + thread)
         return any(name in self._listed for name in refs) or thread in self._folded
 
+    def has_ended(self, thread: ThreadId, ours: Oid | None) -> bool:
+        """Return whether a thread has ended there, and not with our end."""
+        archive = self._listed.get(layout.ARCHIVE + thread)
+        return thread in self._folded or (archive is not None and archive != ours)
+
     def accounts_for(self, name: str) -> bool:
         if not layout.is_thread_ref(name):
             return False
@@ -525,6 +531,17 @@ class _There:
     def _folded(self) -> frozenset[ThreadId]:
         folds = (oid for name, oid in self._listed.items() if name.startswith(layout.FOLDED))
         return frozenset[ThreadId]().union(*(_folded_in(self._repository, oid) for oid in folds))
+
+
+def ended_there(instance: Instance, listed: Mapping[str, Oid], threads: Iterable[ThreadId]) -> set[ThreadId]:
+    """Return which threads that have not ended here, or ended otherwise, have ended on a remote with these refs."""
+    repository, there = instance.store.repository, _There(instance.store.repository, listed)
+    return {
+        thread
+        for thread in threads
+        if instance.store.folded(thread) is None
+        and there.has_ended(thread, repository.ref(layout.ARCHIVE + thread))
+    }
 
 
 def _folded_in(repository: Repository, fold: Oid) -> frozenset[ThreadId]:

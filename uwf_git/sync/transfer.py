@@ -42,10 +42,11 @@ _SIZE_LIMIT = re.compile(
 
 
 class Pushed(NamedTuple):
-    """A ref that the remote took and lists. `object` is None if deleted."""
+    """A ref that the remote took and lists. `object` is None if deleted; `made`: it wasn't there before."""
 
     ref: str
     object: Oid | None
+    made: bool = False
 
 
 class Rejected(NamedTuple):
@@ -230,7 +231,7 @@ def results_of(done: CallResult, objects: Mapping[str, Oid]) -> Iterator[tuple[s
             lost = any(word in summary for word in _LOST) or _lost_at_once(name, done.err)
             yield name, Rejected(name, reason, lost, deletion=source in ("", "(delete)"))
         else:
-            yield name, Pushed(name, None if flag == "-" else there)
+            yield name, Pushed(name, None if flag == "-" else there, made=flag == "*")
 
 
 def _lost_at_once(ref: str, err: str) -> bool:

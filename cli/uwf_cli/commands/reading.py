@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -62,7 +63,6 @@ def _state_text(value: Any) -> str:
         if value["number"]
         else "not stepped yet"
     )
-    options = "\n".join(f"- {one_line(option, 100)}" for option in value.get("options", ()))
     pairs = [
         ("thread", terminal.style(value["thread"], "bold")),
         ("workflow", f"{value['name']}  {value['workflow']}"),
@@ -78,12 +78,12 @@ def _state_text(value: Any) -> str:
         ("updated", value["updated"]),
         *_running_text(value.get("running")),
         *_branches(value.get("branches")),
-        *((name, value.get(name) or "") for name in ("error", "problem", "asks", "question")),
-        ("options", options),
+        *((name, value.get(name) or "") for name in ("error", "problem", "asks")),
+        *_questions(value),
         ("fields", _fields(value.get("fields", ()))),
         ("for", value.get("assignee") or ""),
         *_approvals(value.get("approvals")),
-        ("answer", value.get("command") or ""),
+        ("answer", "" if len(value.get("questions", ())) > 1 else value.get("command") or ""),
         ("reason", value.get("reason") or ""),
         *_reached(value.get("state")),
     ]
@@ -104,6 +104,25 @@ def _state_text(value: Any) -> str:
     if not value["done"]:
         pairs.append(("next", next_name(value["next"] or "")))
     return terminal.fields(pairs)
+
+
+def _questions(value: Any) -> list[tuple[str, str]]:
+    """Return the question with its options; of several calls each question, with the command that answers it."""
+    if len(questions := value.get("questions", ())) < 2:
+        return [("question", value.get("question") or ""), ("options", _options(value.get("options", ())))]
+    shown = questions[:_LISTED]
+    pairs = []
+    for each in shown:
+        pairs.append(("question", f"call {each['thread']}: {each['question']}"))
+        pairs.append(("options", _options(each["options"])))
+        pairs.append(("answer", each["command"]))
+    if more := len(questions) - len(shown):
+        pairs.append(("question", f"and {more} more: uwf inbox"))
+    return pairs
+
+
+def _options(options: Sequence[str]) -> str:
+    return "\n".join(f"- {one_line(option, 100)}" for option in options)
 
 
 def _branches(branches: Any) -> list[tuple[str, str]]:
