@@ -172,7 +172,7 @@ def looking(folder: Path, size: Size) -> Iterator[Row]:
     labs[1].planned()
     labs[1].alone(size.shared)
     branches, plain = fastest(size.turns, *(_listing(lab) for lab in labs))
-    yield compared(f"uwf thread list of {size.shared} branches / threads", branches, plain, 1.5)
+    yield compared(f"uwf thread list of {size.shared} branches / threads", branches, plain, 7)
     head = labs[0].instance.threads.head(thread)
     [seconds] = fastest(size.turns, timed(lambda: account(_opened(labs[0]), head)))
     yield cost(f"what a thread with {size.shared} branches has spent", seconds, 0.05)

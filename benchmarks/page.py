@@ -28,6 +28,7 @@ ROOMS = {
     "throughput": "Sharing by workers",
     "worktrees": "Worktrees",
     "sessions": "Sessions of agent programs",
+    "fan_out": "Fan-outs",
     "fleet": "Fleets",
     "evaluation": "Evaluation",
 }

@@ -15,7 +15,7 @@ from uwf_git.base.text import counted, listed
 from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out_budget import share_of
 from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
-from uwf_git.engine.forks import branches_of, fork_at, is_branch_at, waiting_at
+from uwf_git.engine.forks import fork_at, is_branch_at, waiting_at
 from uwf_git.engine.status import way_before
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
@@ -32,6 +32,7 @@ from uwf_git.format.fan_out import (
     ForkedBranch,
     JoinedBranch,
     branch_id,
+    branch_index,
     join_payload,
 )
 from uwf_git.format.ids import Hash, ThreadId
@@ -125,10 +126,11 @@ def is_joinable(instance: Instance, head: Head, ended: ThreadId | None = None) -
     ended: those after it are looked at first, since most often one of them is what is waited for."""
     if head.row.role != FORK:
         return False
-    if ended is not None and _needs_all(fork_at(instance, head.node)):
-        branches = branches_of(instance, head)
-        at = branches.index(ended) + 1 if ended in branches else 0
-        if not all(map(instance.threads.has_ended, [*branches[at:], *branches[:at]])):
+    if ended is not None and _needs_all(fork := fork_at(instance, head.node)):
+        commit, when = str(head.commit), head.row.time
+        at = (branch_index(commit, when, ended) or 0) + 1
+        order = (branch_id(commit, when, place % fork.size) for place in range(at, at + fork.size))
+        if not all(map(instance.threads.has_ended, order)):
             return False
     return isinstance(branches_at(instance, head).verdict, Joinable)
 

@@ -63,10 +63,14 @@ def waiting_at(instance: Instance, fork: Oid) -> list[ThreadId]:
 
 
 def _known_at(instance: Instance, fork: Oid) -> list[ThreadId]:
-    names = [name for name in instance.store.index.heads_at(fork.raw) if name.startswith(layout.THREADS)]
-    at = instance.store.repository.refs_named(names)
-    found = sorted(layout.thread_of(name) for name in names if at.get(name) == fork)
-    return [thread for thread in found if not instance.threads.has_ended(thread)]
+    names = instance.store.index.heads_at(fork.raw)
+    folded = {layout.thread_of(name) for name in names if name.startswith(layout.FOLDED)}
+    found = {layout.thread_of(name) for name in names if name.startswith(layout.THREADS)} - folded
+    refs = (prefix + thread for thread in found for prefix in (layout.THREADS, layout.ARCHIVE))
+    at = instance.store.repository.refs_named(list(refs))
+    return sorted(
+        each for each in found if at.get(layout.THREADS + each) == fork and layout.ARCHIVE + each not in at
+    )
 
 
 def squatted(instance: Instance, thread: ThreadId, commit: Oid) -> tuple[Oid, int] | None:

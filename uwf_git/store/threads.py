@@ -97,6 +97,7 @@ class Threads(Histories):
         super().__init__(store)
         self._repository = store.repository
         self._workflow_files: dict[Oid, frozenset[Hash]] = {}
+        self._forks: dict[tuple[ThreadId, Hash], tuple[Oid, int]] = {}
 
     # Finding
 
@@ -150,12 +151,15 @@ class Threads(Histories):
         start = head.row.start
         if start is None or not _of_branch(self._store, start):
             return None
+        if (found := self._forks.get((head.thread, start))) is not None:
+            return found
         for row in self._store.index.commits_of(start):
             if row.kind == "start" and row.merged is not None:
                 fork = self._store.index_commit(Oid(raw=row.merged))
                 index = branch_index(fork.oid.hex(), fork.time, head.thread)
                 if index is not None and fork.role == FORK:
-                    return Oid(raw=fork.oid), index
+                    self._forks[head.thread, start] = Oid(raw=fork.oid), index
+                    return self._forks[head.thread, start]
         return None
 
     def exists(self, thread: ThreadId) -> bool:

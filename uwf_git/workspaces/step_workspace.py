@@ -439,9 +439,12 @@ def _parents(instance: Instance, at: Position) -> list[ThreadId]:
     """Return the threads that a branch was forked from and that wait for it; none for another thread."""
     if at.history.start.branch is None:
         return []
-    instance.store.sync()
     start = start_of(instance.store, at.head.commit)
-    names = instance.store.index.heads_at(start.merged) if start.merged is not None else ()
+    if start.merged is None:
+        return []
+    names = instance.store.index.heads_at(start.merged)
+    if not names and instance.store.sync():  # another program may have moved a ref
+        names = instance.store.index.heads_at(start.merged)
     return sorted({layout.thread_of(name) for name in names if name.startswith(layout.THREADS)})
 
 
