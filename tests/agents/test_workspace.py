@@ -280,4 +280,4 @@ def test_no_descriptor_is_left_open(project: Path) -> None:
     for path in ("src/a.py", "out/secret", "circle", "src/deep/../../x/y", "d/" * 300):
         code(workspace, path)
         write_code(workspace, path)
-    assert len(os.listdir("/dev/fd")) == before  # noqa: PTH208
+    assert len(os.listdir("/dev/fd")) <= before  # noqa: PTH208
