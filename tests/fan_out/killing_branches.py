@@ -169,11 +169,11 @@ def soak(folder: Path, branches: int, seed: int, between: float = 1.0, at_once: 
     first.call("pull")
     first.call("thread", "run", thread, "--agent", agent)
     first.call("push")
-    return _examined(first, thread, ids, log, kills, time.monotonic() - began)
+    return _examined(first, thread, ids, log, kills, at_once, time.monotonic() - began)
 
 
 def _examined(
-    machine: _Machine, thread: str, ids: list[str], log: Path, kills: int, seconds: float
+    machine: _Machine, thread: str, ids: list[str], log: Path, kills: int, at_once: int, seconds: float
 ) -> Soaked:
     store = machine.root / "store.git"
     head = git("--git-dir", store, "rev-parse", f"refs/uwf/archive/{thread}^{{commit}}")
@@ -189,7 +189,8 @@ def _examined(
     tips = [git("--git-dir", store, "rev-parse", f"refs/uwf/archive/{each}^{{commit}}") for each in ids]
     lost = [number for number, tip in enumerate(tips) if tip not in joined]
     # Each kill may waste the calls that were under way, and no others are made twice.
-    again = [int(task) for task, count in tasks.items() if count > 1 + kills]
+    wasted = sum(tasks.values()) - len(tasks)
+    again = [int(task) for task, count in tasks.items() if count > 1] if wasted > kills * at_once else []
     verified = machine.call("verify", check=False).returncode
     return Soaked(len(joins), lost, again, sum(tasks.values()), kills, verified, seconds)
 
