@@ -27,6 +27,14 @@ def refs_of(pair: Pair, thread: str) -> set[str]:
     return {name.split("/")[2] for name in names if name.endswith(thread)}
 
 
+def sends_nothing(pair: Pair) -> None:
+    before = listed(pair.shared)
+    for _ in range(2):
+        assert pair.bob("push").json["pushed"] == []
+    assert listed(pair.shared) == before
+    pair.agree()
+
+
 @pytest.mark.parametrize("also", [(), ("origin", "ID"), ("--all",)], ids=["all", "by-name", "again"])
 def test_nothing_is_sent_of_a_thread_that_ended_there_and_did_not_move_here(
     pair: Pair, also: tuple[str, ...]
@@ -52,11 +60,7 @@ def test_a_pause_of_before_the_end_is_not_sent_either(pair: Pair) -> None:
     pair.bob("pull")
     pair.ada("thread", "kill", pair.thread)
     pair.ada("push")
-    before = listed(pair.shared)
-    for _ in range(2):
-        assert pair.bob("push").json["pushed"] == []
-    assert listed(pair.shared) == before
-    pair.agree()
+    sends_nothing(pair)
 
 
 def test_what_is_new_here_is_sent_beside_a_thread_that_ended_there(pair: Pair) -> None:
@@ -76,11 +80,7 @@ def test_a_thread_that_ended_there_and_was_folded_is_not_sent(pair: Pair) -> Non
     pair.ada("push")
     pair.ada("gc", "--fold-before", "2100-01-01")
     pair.ada("push")
-    before = listed(pair.shared)
-    for _ in range(2):
-        assert pair.bob("push").json["pushed"] == []
-    assert listed(pair.shared) == before
-    pair.agree()
+    sends_nothing(pair)
 
 
 def test_nothing_is_sent_of_a_thread_that_git_fetched_more_of(pair: Pair) -> None:

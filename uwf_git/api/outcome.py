@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
     from uwf_git.store.instance import Instance
 
-_MAX_ROUNDS = "maxRounds: "  # begins the reason of a code workflow's end after its last round
-
 
 def warnings_of(outcome: Outcome) -> list[str]:
     """Return warnings of removed secrets, and of limits that don't count all of the step."""
@@ -84,7 +82,7 @@ def raise_if_ended_badly(outcome: Outcome) -> None:
             fork_hint(head) if head.row.role == JOIN else again,
         )
     if outcome.status == KILLED and archive is not None:
-        if not archive.reason.startswith(_MAX_ROUNDS):
+        if outcome.position.history.workflow.code is None:
             why = f": {archive.reason}" if archive.reason else ""
             raise Killed(f"thread {outcome.thread} was killed{why}", fork_hint(outcome.position.head))
         name = outcome.position.history.workflow.name

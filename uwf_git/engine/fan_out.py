@@ -242,9 +242,8 @@ def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
     """Begin the branches of the fork at `at`, its last step, that are not here. A branch that was removed is not begun
     again, unless the thread removed was another with its id. Makes `refs/uwf/threads/<id>` of each; returns the new
     ones. Raises NotFound for a workflow that is gone."""
-    from uwf_git.store.removed import (
-        was_squatter,  # which starts git, as whoever only looks at branches does not
-    )
+    # It loads what starts git, which is not needed to look at branches.
+    from uwf_git.store.removed import was_squatter
 
     branches = branches_at(instance, at.head)
     absent = [layout.REMOVED + each.thread for each in branches.each if each.head is None]

@@ -33,7 +33,7 @@ def parents(instance: Instance, heads: Sequence[Head]) -> dict[ThreadId, ThreadI
 
 def parent_of_branch(instance: Instance, branch: Head) -> ThreadId | None:
     """Return the thread that has the commit of a branch's fork, None if none here has it. Of several it is one that
-    joined the branch's last step, else one that is not an evaluation's, else one that is not the other side of a
+    joined the branch's last step, else one whose id tells its age, else one that is not the other side of a
     divergence, else the oldest."""
     return _Forks(instance).parent(branch)
 
@@ -73,8 +73,8 @@ class _Forks:
                 after = each
 
     def _rank(self, head: Head) -> tuple[bool, bool]:
-        is_evaluated, _ = by_age(head.thread)
-        return is_evaluated, parted_from(self._instance.store, head.thread) is not None
+        is_timeless, _ = by_age(head.thread)
+        return is_timeless, parted_from(self._instance.store, head.thread) is not None
 
     def _has_joined(self, step: CommitRow | None, index: int, branch: Head) -> bool:
         if step is None or step.role != JOIN:

@@ -111,14 +111,13 @@ def fork_id(thread: ThreadId, first: Hash) -> ThreadId:
     return ThreadId(thread[:10] + derived_id(0, f"uwf fork {thread} {first}")[10:])
 
 
-EVALUATED_AT = 1_577_836_800_000
-"""The time in the ids of an evaluation's threads: 2020, so that none of them is taken for the newest thread."""
-_EVALUATED = "01DXF6DT00"  # in the digits of an id
+NO_TIME = 1_577_836_800_000
+"""The time in ids that don't tell the age of their threads: 2020, so that none of them is taken for the newest."""
 
 
 def by_age(thread: ThreadId) -> tuple[bool, ThreadId]:
-    """Return a sort key of thread ids: oldest first, then an evaluation's, whose ids don't tell their age."""
-    return thread.startswith(_EVALUATED), thread
+    """Return a sort key of thread ids: oldest first, then those of NO_TIME."""
+    return milliseconds_of(thread) == NO_TIME, thread
 
 
 def derived_id(when: int, said: str) -> ThreadId:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import Invalid
@@ -398,28 +398,28 @@ def pin_message(node: Hash) -> str:
 
 def parse_message(text: str) -> Trailers | None:
     """Return the record declared in a message's last paragraph, None if the commit is not ours."""
-    last = text.rstrip("\n").rsplit("\n\n", 1)[-1]
-    for line in last.split("\n"):
-        match = _TRAILER.match(line)
-        if match and is_hash(match[2]) and (kind := ref_kinds.record_of(match[1])) is not None:
-            return Trailers(kind, Hash(match[2]))
+    for key, value in _trailers_in(text):
+        if is_hash(value) and (kind := ref_kinds.record_of(key)) is not None:
+            return Trailers(kind, Hash(value))
     return None
 
 
 def thread_named(text: str) -> ThreadId | None:
     """Return the thread that the message of a start names, None if it names none."""
-    last = text.rstrip("\n").rsplit("\n\n", 1)[-1]
-    for line in last.split("\n"):
-        match = _TRAILER.match(line)
-        if match and match[1] == THREAD_TRAILER and is_thread_id(match[2]):
-            return ThreadId(match[2])
-    return None
+    named = (value for key, value in _trailers_in(text) if key == THREAD_TRAILER and is_thread_id(value))
+    return next(map(ThreadId, named), None)
 
 
 def folded_month(text: str) -> str | None:
     """Return the month in a fold's message, None for other commits."""
-    last = text.rstrip("\n").rsplit("\n\n", 1)[-1]
-    match = _TRAILER.match(last.split("\n", 1)[0])
-    if match and match.group(1) == FOLD_TRAILER and _MONTH.fullmatch(match.group(2)):
-        return match.group(2)
+    match = _TRAILER.match(_trailers_of(text).split("\n", 1)[0])
+    if match and match[1] == FOLD_TRAILER and _MONTH.fullmatch(match[2]):
+        return match[2]
     return None
+
+
+def _trailers_in(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the trailers in a message's last paragraph."""
+    for line in _trailers_of(text).split("\n"):
+        if match := _TRAILER.match(line):
+            yield match[1], match[2]

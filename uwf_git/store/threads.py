@@ -327,7 +327,7 @@ class Threads(Histories):
         raise NotFound(f"no step {step} in any thread", "see the hashes with: uwf thread steps ID")
 
     def oldest_with(self, commit: Oid) -> ThreadId | None:
-        """Return the oldest thread with a commit in its history, an evaluation's last, else None."""
+        """Return the oldest thread with a commit in its history, as `by_age` has it, else None."""
         wanted = self._store.index_commit(commit)
         start = wanted.start or wanted.node
         heads = (head for head in self.all(archived=True) if isinstance(head, Head))

@@ -27,7 +27,7 @@ from uwf_git.engine.status import KILLED
 from uwf_git.engine.thread_spending import account
 from uwf_git.ext.evaluation.fixtures import is_folder
 from uwf_git.ext.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WAITING, AgentSpending
-from uwf_git.format.ids import EVALUATED_AT, Hash, ThreadId, derived_id
+from uwf_git.format.ids import NO_TIME, Hash, ThreadId, derived_id
 from uwf_git.format.kinds import Usage
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -66,7 +66,7 @@ def threads_for(
     if removed is None:
         removed = removed_here(instance)
     for number in count():
-        found = derived_id(EVALUATED_AT, f"uwf {what} {key}" + (f" {number}" if number else ""))
+        found = derived_id(NO_TIME, f"uwf {what} {key}" + (f" {number}" if number else ""))
         if found not in removed:
             yield found
 
