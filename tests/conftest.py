@@ -18,6 +18,7 @@ from commands import begin as in_background
 from fault_report import pytest_terminal_summary as pytest_terminal_summary
 from hypothesis import HealthCheck, settings
 from model_server import ModelServer, serving
+from programs import need
 from run_report import RunReport, mark_long_tests, time_given
 from warm import WarmUwf
 
@@ -86,6 +87,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.parent in EXTENDED_FOLDERS or EXTENDED_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.extended)
     items.sort(key=time_given, reverse=True)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test, or fail it in CI, if a program that its marks name is missing."""
+    need(*(name for mark in item.iter_markers("needs") for name in mark.args))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import subprocess
 import sys
 import threading
@@ -272,7 +271,7 @@ def todays(root: Path) -> Path:
     return folder / f"{datetime.datetime.now(datetime.UTC).date()}.jsonl"
 
 
-@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare (Debian package util-linux)")
+@pytest.mark.needs("unshare")
 def test_a_full_disk_fails_nothing(uwf: Uwf, root: Path, thread: str) -> None:
     file = todays(root)
     program = f"""

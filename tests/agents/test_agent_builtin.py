@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
-import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -344,10 +342,7 @@ def test_a_model_without_a_key_or_a_name_says_what_to_do(
             parse_args(bad)
 
 
-@pytest.mark.skipif(
-    shutil.which("bwrap") is None and not os.environ.get("CI"),
-    reason="needs bwrap (Debian package bubblewrap)",
-)
+@pytest.mark.needs("bwrap")
 def test_what_a_model_runs_is_confined(
     instance: Instance, model: ModelServer, config: Callable[[str], Path], hermetic: Path
 ) -> None:

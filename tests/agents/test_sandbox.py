@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import need
 
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.ext.builtin.environment import standard_tools
@@ -28,16 +29,6 @@ from uwf_git.sandbox.quota import Quota
 Json = dict[str, Any]
 KEY = "sk-test-0123456789abcdef"
 ALLOWED = ToolPolicy(run_command=True)
-
-
-@pytest.fixture
-def bubblewrap() -> None:
-    """Needs a bubblewrap that works; without it the test is skipped, or fails where CI is set."""
-    tried = sandbox.find_sandbox(os.environ, network=False)
-    if tried.program is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(
-            f"{tried.reason}: it comes with the Debian package {sandbox.PACKAGE}"
-        )
 
 
 @pytest.fixture
@@ -57,7 +48,8 @@ def project(tmp_path: Path, hermetic: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def box(bubblewrap: None, project: Path) -> Iterator[Toolbox]:
+def box(project: Path) -> Iterator[Toolbox]:
+    need("bwrap")
     with standard_tools(project, ALLOWED, hidden=[project / "root"]) as tools:
         yield tools
 
@@ -114,7 +106,8 @@ def test_a_command_believes_to_be_where_it_is(
         assert said[0] == said[1], said
 
 
-def test_network_is_there_only_where_the_policy_says_so(bubblewrap: None, project: Path) -> None:
+@pytest.mark.needs("bwrap")
+def test_network_is_there_only_where_the_policy_says_so(project: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         connect = f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected"
@@ -136,7 +129,8 @@ def test_what_a_command_leaves_running_ends_with_it(box: Toolbox, project: Path)
     assert not (project / "survived").exists()
 
 
-def test_a_command_does_not_outlive_the_engine(bubblewrap: None, project: Path) -> None:
+@pytest.mark.needs("bwrap")
+def test_a_command_does_not_outlive_the_engine(project: Path) -> None:
     long = _unlike_any_other()
     code = (
         "import sys; from pathlib import Path; from uwf_git.config.policy import ToolPolicy\n"
@@ -217,9 +211,8 @@ def test_without_a_sandbox_a_command_needs_leave_and_says_that_it_is_unconfined(
     sandbox._tried.cache_clear()
 
 
-def test_a_project_that_holds_the_home_folder_is_not_given_to_commands(
-    bubblewrap: None, hermetic: Path
-) -> None:
+@pytest.mark.needs("bwrap")
+def test_a_project_that_holds_the_home_folder_is_not_given_to_commands(hermetic: Path) -> None:
     for folder in (hermetic, hermetic.parent, Path("/")):
         with standard_tools(folder, ALLOWED) as box:
             assert box.call("run_command", {"command": "true"}).value["error"]["code"] == "denied"
@@ -272,8 +265,9 @@ CATCHES = (
         ("cpu", "python3 -c 'while True: pass'"),
     ],
 )
+@pytest.mark.needs("bwrap")
 def test_a_limit_is_named_also_if_the_command_went_on_after_it(
-    limit: str, command: str, bubblewrap: None, project: Path, monkeypatch: pytest.MonkeyPatch
+    limit: str, command: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_SOONEST", "_LATEST"):  # nobody looks meanwhile
         monkeypatch.setattr(limits, name, 60.0)

@@ -19,7 +19,6 @@ import pytest
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.ext.builtin.environment import standard_tools
 from uwf_git.ext.builtin.tools.tool import Toolbox
-from uwf_git.sandbox import bubblewrap as sandbox
 from uwf_git.sandbox.bubblewrap import toolchains
 from uwf_git.sandbox.repositories import RepositoriesBefore
 
@@ -28,11 +27,7 @@ ALLOWED = ToolPolicy(run_command=True)
 STORE = "mkdir -p {0}/uwf {0}/hooks {0}/objects {0}/refs; echo ref: refs/heads/x > {0}/HEAD; echo 1 > {0}/uwf/format"
 
 
-@pytest.fixture(autouse=True)
-def bubblewrap() -> None:
-    tried = sandbox.find_sandbox(os.environ, network=False)
-    if tried.program is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(tried.reason)
+pytestmark = pytest.mark.needs("bwrap")
 
 
 @pytest.fixture

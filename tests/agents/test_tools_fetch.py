@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.server
-import os
-import shutil
 import socket
 import ssl
 import subprocess
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import need
 
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.ext.builtin.environment import standard_tools
@@ -210,10 +209,7 @@ def test_a_name_is_resolved_once_and_that_address_is_asked(monkeypatch: pytest.M
 def test_a_certificate_has_to_be_of_the_name_that_was_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if shutil.which("openssl") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(
-            "openssl is missing: the Debian package openssl"
-        )
+    need("openssl")
     for name, expected in (("localhost", True), ("other.example", False)):
         certificate = tmp_path / f"{name}.pem"
         words = f"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN={name}"

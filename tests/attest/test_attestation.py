@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from evidence import ADA, Evidence, altered, check_file, cloned, configure, ende
 from in_toto.models.metadata import Metadata
 from jsonschema import Draft202012Validator
 from old_stores import ACTIVE, ENDED, reviewed
+from programs import need
 from referencing import Registry, Resource
 from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError
@@ -211,8 +211,7 @@ def test_a_key_with_a_passphrase_that_no_agent_has_is_an_error(
 @pytest.fixture
 def key_agent(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A key agent of the test's own."""
-    if shutil.which("ssh-agent") is None:
-        pytest.skip("ssh-agent is not installed (Debian package openssh-client)")
+    need("ssh-agent")
     where = str(tmp_path_factory.mktemp("a") / "s")
     said = subprocess.run(["ssh-agent", "-s", "-a", where], capture_output=True, text=True, check=True).stdout
     monkeypatch.setenv("SSH_AUTH_SOCK", where)
@@ -245,8 +244,7 @@ def test_a_gpg_key_signs_and_gpg_and_the_script_verify_it(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if shutil.which("gpg") is None:
-        pytest.skip("gpg is not installed (Debian package gnupg)")
+    need("gpg")
     home = tmp_path_factory.mktemp("g")
     home.chmod(0o700)
     monkeypatch.setenv("GNUPGHOME", str(home))
@@ -378,6 +376,7 @@ def test_a_step_of_a_sub_workflow_has_the_steps_that_did_it(uwf: Uwf, root: Path
     assert names == ["1/output", "1/1/output"]
 
 
+@pytest.mark.needs("node")
 def test_an_imported_thread_and_one_of_a_code_workflow_are_attested(
     uwf: Uwf, root: Path, tmp_path: Path
 ) -> None:

@@ -16,6 +16,8 @@ from cli_samples import write
 from conftest import Uwf
 from model_server import ModelServer, says
 
+pytestmark = pytest.mark.needs("bwrap", "node")
+
 FAN = """\
 import asyncio
 

@@ -29,6 +29,8 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.threads import Task
 from uwf_git.sync.admission import Admission
 
+pytestmark = pytest.mark.needs("bwrap", "node")
+
 FAN = """\
 import asyncio
 SAID = {"type": "object", "properties": {"said": {"type": "string"}}, "required": ["said"]}

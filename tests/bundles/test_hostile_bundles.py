@@ -18,7 +18,7 @@ from conftest import Uwf
 from uwf_git.ext.code.describe import HARNESSES, NODE_FLAGS
 from uwf_git.ext.code.live import CHANNEL
 
-pytestmark = pytest.mark.extended
+pytestmark = [pytest.mark.extended, pytest.mark.needs("bwrap", "node")]
 
 STEP = 'yield { role: "a", content: "done", meta: { n: 1 } };'
 

@@ -10,6 +10,8 @@ from bundle_files import COUNTDOWN, DUET
 from cli_samples import write
 from conftest import Uwf
 
+pytestmark = pytest.mark.needs("bwrap")
+
 
 def test_roles_and_a_moderator_are_a_bundle_without_a_descriptor(uwf: Uwf) -> None:
     put = uwf("workflow", "put", write("duet.py", DUET)).json

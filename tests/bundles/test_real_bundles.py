@@ -17,7 +17,7 @@ from conftest import REPOSITORY, Uwf
 from model_server import Asked, ModelServer, Say, Turn, by_prompt, serving
 from two_machines import Machine
 
-pytestmark = pytest.mark.extended
+pytestmark = [pytest.mark.extended, pytest.mark.needs("bwrap", "node")]
 
 TEMPLATES = REPOSITORY / "examples" / "templates"
 PROJECT = Path(__file__).parent / "typescript"

@@ -17,7 +17,7 @@ from model_script import Asked, Call, Hang, Say, Turn
 from model_server import ModelServer, serving
 from process_tree import killed
 
-pytestmark = [pytest.mark.extended, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(300), pytest.mark.needs("bwrap", "node")]
 
 SCRIPT = """\
 export const meta = { name: "look", description: "Looks at files, doubts what it sees, and changes one of them." };

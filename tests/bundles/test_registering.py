@@ -17,6 +17,8 @@ from conftest import Uwf
 from uwf_git.base.extras import install_hint
 from uwf_git.format.ids import crockford13
 
+pytestmark = pytest.mark.needs("bwrap", "node")
+
 
 def known_as(text: str) -> str:
     """What a file with that text is known by, made without the code under test's own function."""

@@ -22,6 +22,8 @@ from uwf_git.engine.step import step
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
 
+pytestmark = pytest.mark.needs("bwrap", "node")
+
 
 @pytest.fixture
 def turns(uwf: Uwf) -> str:

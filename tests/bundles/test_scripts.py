@@ -18,6 +18,8 @@ from model_server import ModelServer, Say
 from noting_agent import Asked, noting
 from process_tree import killed
 
+pytestmark = pytest.mark.needs("bwrap", "node")
+
 META = 'export const meta = { name: "script", description: "A script." };\n'
 AGENTS = "  other: {command: uwf-exec, args: [echo, other]}\n  person: {command: uwf-human}\ndefaultAgent: scripted\n"
 

@@ -13,6 +13,8 @@ from conftest import Uwf
 from forged import Forger
 from two_machines import Machine
 
+pytestmark = pytest.mark.needs("bwrap", "node")
+
 SHORTER = DEBATE.replace("round < 4", "round < 2")
 
 

@@ -14,6 +14,8 @@ from cli_samples import on_terminal, write
 from conftest import Uwf
 from two_machines import Machine
 
+pytestmark = pytest.mark.needs("bwrap", "node")
+
 
 @pytest.fixture
 def ada(uwf: Uwf, hermetic: Path) -> Machine:

@@ -18,6 +18,8 @@ from uwf_git.format.types import CODE, RESULT
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
 
+pytestmark = pytest.mark.needs("bwrap", "node")
+
 VERSION = "refs/uwf/workflows/debate"
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import agent_programs
-import git_servers
 import jsonschema
 import pytest
 import yaml
@@ -20,6 +19,7 @@ from cli_samples import PAIR, REJECTS_ONCE, scripted, write
 from commands import git
 from conftest import EXAMPLES, Uwf
 from forge_jobs import Forge
+from programs import need
 
 from uwf_git.base.version import VERSION
 from uwf_git.ext.ci.job import FORGES
@@ -154,7 +154,7 @@ def test_actionlint_finds_nothing(tmp_path: Path, hermetic: Path, name: str) -> 
 
 @pytest.mark.extended
 def test_gitlab_ci_local_runs_the_job_of_a_published_thread(uwf: Uwf, tmp_path: Path) -> None:
-    git_servers.program("rsync", "rsync")  # it copies the checkout
+    need("rsync")  # it copies the checkout
     forge = Forge(tmp_path / "forge")
     uwf("workflow", "put", write("pair.yaml", PAIR))
     uwf("remote", "add", "origin", forge.remote)

@@ -390,6 +390,7 @@ return (await parallel([1, 2].map((each) => () => agent(`Vote ${each}`)))).lengt
 """
 
 
+@pytest.mark.needs("bwrap", "node")
 def test_a_script_that_a_client_writes_runs_once_the_user_trusts_it_and_no_sooner(
     config: Callable[[str], Path], uwf: Uwf
 ) -> None:

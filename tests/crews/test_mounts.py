@@ -24,7 +24,6 @@ from uwf_git.ext.crews.mounts import Mounts, collect, materialise
 from uwf_git.ext.crews.state import reached
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import BLOB_MODE, TREE, Entry
-from uwf_git.sandbox.bubblewrap import find_sandbox
 from uwf_git.store.instance import Instance
 
 SKETCHED = "---\nsummary: A week.\n---\n\nThat is it.\n"
@@ -54,13 +53,6 @@ def mounts_of(instance: Instance, thread: ThreadId) -> Mounts:
     at = instance.threads.position(instance.threads.active_head(thread))
     role = at.history.workflow.roles["sketch" if not at.history.steps else "check"]
     return Mounts(instance.store.repository, at.head, at.history, role, Path.cwd())
-
-
-@pytest.fixture
-def bubblewrap() -> None:
-    tried = find_sandbox(os.environ, network=False)
-    if tried.program is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(tried.reason)
 
 
 @pytest.fixture
@@ -161,9 +153,8 @@ def test_nothing_is_written_but_the_project_and_the_document_of_the_run(
     assert {path.name for path in places.state.iterdir()} == {"workflow.md", "output"}
 
 
-def test_where_the_machine_keeps_things_is_told_in_no_result(
-    mounts: Mounts, instance: Instance, bubblewrap: None
-) -> None:
+@pytest.mark.needs("bwrap")
+def test_where_the_machine_keeps_things_is_told_in_no_result(mounts: Mounts, instance: Instance) -> None:
     Path("d").mkdir()
     Path("d/to-pkg").symlink_to(mounts.prepare().package)
     Path("d/within").symlink_to(Path.cwd() / "d")

@@ -19,6 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from programs import IN_CI
+
 if TYPE_CHECKING:
     import pytest
     from model_server import ModelServer
@@ -27,7 +29,6 @@ _HERE = Path(__file__).parent
 PINS = _HERE / "agent-programs"
 # Read when the module is, since the tests' environment is emptied.
 ROOT = Path(os.environ.get("UWF_TEST_PROGRAMS") or _HERE.parents[1] / ".agents").absolute()
-_IN_CI = bool(os.environ.get("CI"))
 SLOW_WANTED = os.environ.get("UWF_TEST_AGENTS") == "slow"
 
 # Node itself: what the package puts beside python is a program in Python that starts it.
@@ -79,7 +80,7 @@ def program(name: str) -> Path:
         pytest.skip(f"{name} is of the slow tier: {_INSTALL['slow']}")
     if not path.exists():
         missing = f"{name} is not installed in {ROOT}: {_INSTALL[row.tier]}"
-        pytest.fail(missing) if _IN_CI else pytest.skip(missing)
+        pytest.fail(missing) if IN_CI else pytest.skip(missing)
     return path
 
 

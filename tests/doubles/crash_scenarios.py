@@ -15,8 +15,8 @@ from cli_samples import ONE, PAIR
 from commands import UWF, git
 from conftest import Result, Uwf
 from disk_states import CHANGING, paths_in, trace
-from git_servers import program
 from power import whole_lines
+from programs import program
 
 
 class World(NamedTuple):
@@ -368,7 +368,7 @@ class Run:
     def again(self, *strace: str) -> subprocess.CompletedProcess[str]:
         """Runs the command once more in the world as it was, under strace with these options."""
         self._as_before()
-        traced = [program("strace", "strace"), "-f", "-qq", "-o", os.devnull, *strace]
+        traced = [program("strace"), "-f", "-qq", "-o", os.devnull, *strace]
         return subprocess.run(
             [*traced, *self._command], capture_output=True, text=True, check=False, timeout=120
         )

@@ -17,8 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from git_servers import program
 from power import whole_lines
+from programs import program
 
 BLOCK = 4096
 CHANGING = (
@@ -52,7 +52,7 @@ def trace(command: Sequence[str], folder: Path, log: Path) -> list[Call]:
     """Runs a command and returns what it did below a folder, its children included."""
     traced = f"trace={CHANGING},lseek"
     strace = [
-        program("strace", "strace"),
+        program("strace"),
         "-f",
         "-y",
         "-xx",

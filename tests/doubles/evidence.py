@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from commands import git
+from programs import need
 
 if TYPE_CHECKING:
     from conftest import Uwf
@@ -57,8 +57,7 @@ def configure(key: str, value: str | Path) -> None:
 
 def make_key(folder: Path, *kind: str, passphrase: str = "") -> Path:
     """A new SSH key that signs commits, and is Ada's by the file of allowed signers; its private half."""
-    if shutil.which("ssh-keygen") is None:
-        pytest.skip("ssh-keygen is not installed (Debian package openssh-client)")
+    need("ssh-keygen")
     folder.mkdir(mode=0o700, exist_ok=True)
     key = folder / "id"
     words = ["ssh-keygen", "-q", "-t", *(kind or ("ed25519",)), "-N", passphrase, "-C", "ada", "-f", str(key)]
@@ -115,6 +114,7 @@ def cloned(store: Path, folder: Path) -> Path:
 
 def check_file(file: Path, clone: Path, *options: str | Path) -> subprocess.CompletedProcess[str]:
     """Run verify.py without the packages and the configuration of this environment."""
+    need("openssl")
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
     environment |= {name: os.environ[name] for name in ("GNUPGHOME",) if name in os.environ}
     words = [sys.executable, "-I", "-S", str(SCRIPT), str(file), str(clone), *map(str, options)]

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import pytest
+from programs import need
 
 DRIVER = """
 import os, signal, sys
@@ -48,8 +49,7 @@ def obeying_modes() -> list[str]:
     """A prefix that makes root obey file modes, as every other user does."""
     if os.geteuid() != 0:
         return []
-    if not shutil.which("setpriv"):
-        pytest.skip("root needs setpriv (Debian package util-linux) to be refused anything")
+    need("setpriv")  # so that root is refused anything
     return ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"]
 
 

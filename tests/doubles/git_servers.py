@@ -4,8 +4,7 @@ Each is a context manager that gives a `Server`: a folder of bare repositories, 
 what the user's .gitconfig has to say for it. A server has a home, keys and ports of its own, is ready when it
 has taken a connection, and is gone with its whole process group afterwards.
 
-A program that is missing skips the test and names its Debian package. Where CI is set it fails the test. The benchmarks
-start these servers too, without pytest.
+The benchmarks start these servers too, without pytest.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,9 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-# The hermetic fixture takes these out of the environment before a test runs.
-_CI = bool(os.environ.get("CI"))
-_PATH = os.environ.get("PATH", os.defpath)
+from programs import program
 
 USER, PASSWORD = "ada", "correct horse"
 STARTS = 5
@@ -143,28 +139,10 @@ def refs(repository: Path | str, *patterns: str) -> dict[str, str]:
 # Programs
 
 
-def program(name: str, package: str) -> str:
-    """The path of a program. Without it the test is skipped, or fails where CI is set."""
-    found = shutil.which(name, path=f"{_PATH}:/usr/sbin:/sbin:/usr/local/sbin")
-    if found is None:
-        import pytest
-
-        missing = f"{name} is missing: it comes with the Debian package {package}"
-        if _CI:
-            pytest.fail(missing)
-        pytest.skip(missing)
-    return found
-
-
-def in_ci() -> bool:
-    """Whether nothing may be missing."""
-    return _CI
-
-
 def git_program(name: str) -> str:
-    """The path of a program that git brings along. Skipped or failed as `program` is."""
+    """The path of a program that git brings along. Skips or fails the test as `program` does."""
     path = Path(git("--exec-path")) / name
-    return str(path) if path.exists() else program(name, "git")
+    return str(path) if path.exists() else program(name)
 
 
 # Servers
@@ -259,7 +237,7 @@ def nginx(home: Path, http: str) -> Sequence[str]:
     user = f"user {pwd.getpwuid(0).pw_name};" if os.getuid() == 0 else ""
     (home / "nginx.conf").write_text(_NGINX.format(home=home, user=user, http=http))
     return (
-        program("nginx", "nginx"),
+        program("nginx"),
         "-p",
         str(home),
         "-e",
@@ -273,7 +251,7 @@ def nginx(home: Path, http: str) -> Sequence[str]:
 def by_http(home: Path) -> Iterator[Server]:
     """`git http-backend` by fcgiwrap behind nginx with basic authentication. The password comes from a
     credential helper, which writes into the log what it was asked for."""
-    wrap = program("fcgiwrap", "fcgiwrap")
+    wrap = program("fcgiwrap")
     backend = git_program("git-http-backend")
     (home / "passwords").write_text(f"{USER}:{{PLAIN}}{PASSWORD}\n")
     log = home / "credentials.log"
@@ -335,8 +313,8 @@ Host forge
 def by_ssh(home: Path) -> Iterator[Server]:
     """OpenSSH with throw-away keys, run as whoever runs the tests. The host is called `forge`, a name
     that stands in the ssh configuration only."""
-    sshd, keygen = program("sshd", "openssh-server"), program("ssh-keygen", "openssh-client")
-    program("ssh", "openssh-client")
+    sshd, keygen = program("sshd"), program("ssh-keygen")
+    program("ssh")
     if os.getuid() == 0:
         # As root, sshd insists on its empty folder, which the system makes when it starts it.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
@@ -368,7 +346,7 @@ def running(command: Sequence[str], home: Path) -> Iterator[subprocess.Popen[byt
     """Runs a command in a process group of its own, and ends the group with it. It sees nothing of the
     user's world; what it says goes to the file `stderr` in its home."""
     environment = {
-        "PATH": _PATH,
+        "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(home),
         "LC_ALL": "C.UTF-8",
         "GIT_CONFIG_NOSYSTEM": "1",

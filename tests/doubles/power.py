@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from git_servers import program
+from programs import program
 
 # Sizes are the least that each makes, options what keeps it from writing back by itself during a test.
 FILE_SYSTEMS = {
@@ -78,7 +78,7 @@ def unsynced_installs(command: list[str], store: Path, log: Path) -> list[str]:
     """Runs a command under strace and returns what it did in the wrong order: a ref or packed-refs put in its place
     while the file itself, or objects that were written before, had not been synced."""
     traced = [
-        program("strace", "strace"),
+        program("strace"),
         "-f",
         "-y",
         "-qq",

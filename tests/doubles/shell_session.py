@@ -2,7 +2,8 @@
 
 A fenced block marked `console` is a session: `$ ` begins a command, `> ` carries it on, every other line
 is what is expected next, on standard output or standard error. All blocks of a document run in one shell,
-in order. A fenced block with `file=NAME` after its language is written to that file first.
+in order. A fenced block with `file=NAME` after its language is written to that file first. One with
+`needs=NAME,NAME` is left out if one of these programs is missing; then the test of the document is skipped at its end.
 
     …            anything within the line
     ...          alone on a line: any lines, or none
@@ -23,11 +24,12 @@ import re
 import struct
 import subprocess
 import termios
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, NamedTuple
 
 import pyte
+from programs import need, path_of
 
 _CROCKFORD = "[0-9A-HJKMNP-TV-Z]"
 # The letters of hexadecimal are all in Crockford's alphabet too, but ours is upper case, git's lower.
@@ -59,6 +61,7 @@ class Example(NamedTuple):
     line: int
     command: str
     expected: tuple[str, ...]
+    needs: tuple[str, ...] = ()
 
 
 class File(NamedTuple):
@@ -78,7 +81,8 @@ def parse(document: str) -> list[Example | File]:
     found: list[Example | File] = []
     for line, language, rest, body in _blocks(document):
         if language == "console":
-            found += _examples(line, body)
+            needs = tuple(rest.removeprefix("needs=").split(",")) if rest else ()
+            found += [example._replace(needs=needs) for example in _examples(line, body)]
         elif rest.startswith("file="):
             found.append(File(line, rest.removeprefix("file="), "".join(each + "\n" for each in body)))
     return found
@@ -120,6 +124,7 @@ class Session:
 
     def __init__(self, folder: Path, environment: Mapping[str, str], terminal: bool = False) -> None:
         self._ids: dict[str, str] = {}
+        self._missing: dict[str, None] = {}
         self._folder = folder
         self._terminal = terminal
         outer, inner = pty.openpty() if terminal else os.pipe()
@@ -147,9 +152,9 @@ class Session:
 
     def play(self, document: str) -> int:
         """Runs a whole document; returns how many commands it had. Raises Mismatch."""
-        steps = parse(document)
+        steps = [step for step in parse(document) if isinstance(step, File) or self._has(step.needs)]
         commands = 0
-        for step, following in zip(steps, [*steps[1:], None], strict=True):
+        for step, following in zip(steps, [*steps, None][1:], strict=True):
             if isinstance(step, File):
                 (self._folder / step.name).parent.mkdir(parents=True, exist_ok=True)
                 (self._folder / step.name).write_text(step.text, encoding="utf-8")
@@ -164,6 +169,15 @@ class Session:
                     f"doesn't say; it printed:\n{printed}"
                 )
         return commands
+
+    def _has(self, needs: Iterable[str]) -> bool:
+        missing = [name for name in needs if path_of(name) is None]
+        self._missing.update(dict.fromkeys(missing))
+        return not missing
+
+    def need_all(self) -> None:
+        """Skip the test if an example was left out; fail it in CI."""
+        need(*self._missing)
 
     def run(self, command: str) -> tuple[str, int]:
         """What a command prints, and its exit status."""

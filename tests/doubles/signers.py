@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
+from programs import need
 from two_machines import Machine
 
 
@@ -15,8 +14,7 @@ class Signer:
     """A person with a key. `config` is the file of their git configuration."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        if shutil.which("ssh-keygen") is None:
-            pytest.skip("ssh-keygen is not installed (Debian package openssh-client)")
+        need("ssh-keygen")
         self.name = name
         self.key = folder / "keys" / name
         self.key.parent.mkdir(exist_ok=True, parents=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
 import pytest
+from programs import program
 
 if TYPE_CHECKING:
     from conftest import Uwf
@@ -77,10 +77,8 @@ def entered(serving: Serving) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="session")
 def browser_type_launch_args() -> dict[str, Any]:
     """Debian's Chromium, or whichever is installed."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
-        pytest.skip("needs chromium (Debian package chromium)")
-    return {"executable_path": found, "args": ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]}
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    return {"executable_path": program("chromium"), "args": flags}
 
 
 # As the plugin has these, but for a module: while Playwright runs, no other test can run an event loop of its own.

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from git_servers import in_ci, listening, nginx, program, running
+from git_servers import listening, nginx, running
+from programs import IN_CI, program
 
-CGIT = Path("/usr/lib/cgit/cgit.cgi")
 CGIT_FILES = Path("/usr/share/cgit")
 
 _KLAUS = """\
@@ -74,7 +74,7 @@ class Browser:
     """Headless Chromium with one page."""
 
     def __init__(self, profile: Path) -> None:
-        browser = program("chromium", "chromium")
+        browser = program("chromium")
         to_browser, ours = os.pipe()
         theirs, from_browser = os.pipe()
         flags = [
@@ -222,7 +222,7 @@ def klaus(repository: Path) -> Iterator[str]:
     for name in ("klaus", "markdown"):
         if importlib.util.find_spec(name) is None:
             missing = f"{name} is missing: pip install {name}"
-            pytest.fail(missing) if in_ci() else pytest.skip(missing)
+            pytest.fail(missing) if IN_CI else pytest.skip(missing)
     with _home() as home:
 
         def command(port: int) -> Sequence[str]:
@@ -235,8 +235,8 @@ def klaus(repository: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def cgit(repository: Path) -> Iterator[str]:
     """cgit with one repository, by fcgiwrap behind nginx; gives the repository's address."""
-    wrap = program("fcgiwrap", "fcgiwrap")
-    cgi = program(str(CGIT), "cgit")
+    wrap = program("fcgiwrap")
+    cgi = program("cgit")
     with _home() as home:
         # git serves nobody a repository of somebody else's unless that is meant.
         (home / ".gitconfig").write_text("[safe]\n\tdirectory = *\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -155,7 +154,7 @@ def _asking(kind: str, folder: Path, answers: list[str]) -> str:
     return f"uwf-rehearse --script {folder}/script.yaml"
 
 
-@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
+@pytest.mark.needs("strace")
 @pytest.mark.parametrize(
     ("kind", "answers"),
     [
@@ -207,7 +206,7 @@ def _killed_with(answers: int, root: Path, thread: str, command: str) -> None:
     assert answer.is_file() and answer.stat().st_size < 1 << 20, done.stderr
 
 
-@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
+@pytest.mark.needs("strace")
 @pytest.mark.parametrize(
     ("kind", "answers", "agent"),
     [("a CLI", [WRONG, VALID], "uwf-cli/says"), ("a command", [VALID], "uwf-exec")],
@@ -247,7 +246,7 @@ def test_gc_drops_what_a_run_has_left_of_a_thread_that_ended(uwf: Uwf, root: Pat
     assert len(list(runs.iterdir())) == 4
 
 
-@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
+@pytest.mark.needs("strace")
 @pytest.mark.parametrize("what", ["a huge file", "a folder"])
 def test_what_is_no_answer_goes_out_of_the_way_of_one(
     uwf: Uwf, root: Path, thread: str, hermetic: Path, what: str
@@ -268,7 +267,7 @@ def test_what_is_no_answer_goes_out_of_the_way_of_one(
     assert [path.is_dir() for path in answer.parent.iterdir()] == [True] * (what == "a folder")
 
 
-@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
+@pytest.mark.needs("strace")
 @pytest.mark.parametrize("answer", ["n: 7", "m: 7"], ids=["a valid one", "a wrong one"])
 def test_an_answer_outlives_a_kill_the_moment_after_it_was_kept(
     uwf: Uwf, root: Path, thread: str, hermetic: Path, answer: str

@@ -14,7 +14,7 @@ import pytest
 from conftest import Uwf
 from crash_scenarios import SCENARIOS, Run
 from disk_states import cut, killed
-from git_servers import program
+from programs import program
 
 ALL = os.environ.get("UWF_TEST_FAULTS") == "all"
 SAMPLE = 2  # of the instants of a command, where not all are tried
@@ -28,7 +28,7 @@ _runs: dict[str, Run] = {}
 @pytest.fixture
 def run(request: pytest.FixtureRequest, uwf: Uwf, tmp_path: Path) -> Run:
     """The traced run of a scenario, which its tests share."""
-    program("strace", "strace")
+    program("strace")
     name = request.param
     if name not in _runs:
         run = Run(SCENARIOS[name], tmp_path, uwf)

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from conftest import Uwf
 from crash_scenarios import SCENARIOS, Run
-from git_servers import program
+from programs import program
 
 ALL = os.environ.get("UWF_TEST_FAULTS") == "all"
 SAMPLE = 2
@@ -28,7 +28,7 @@ _NOT_OF_DESCRIPTORS = ("EACCES",)
 def test_a_step_whose_file_call_fails_says_so_in_a_line_and_is_done_by_the_next(
     error: str, uwf: Uwf, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    program("strace", "strace")
+    program("strace")
     run = Run(SCENARIOS["thread step"], tmp_path, uwf)
     every = [each for each in run.numbered() if _can(each[0], error)]
     chosen = every if ALL else Random(error).sample(every, SAMPLE)

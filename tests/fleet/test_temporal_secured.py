@@ -14,7 +14,8 @@ from cli_samples import write
 from complete import examine
 from conftest import Uwf
 from fleets import FIVE, STEPS
-from git_servers import listening, nginx, program
+from git_servers import listening, nginx
+from programs import program
 
 from uwf_git.ext.fleet.server import Server
 
@@ -62,7 +63,7 @@ class Secured(NamedTuple):
 
 def certificates(home: Path) -> None:
     """Those of the server and of a client, which one authority has signed."""
-    openssl = program("openssl", "openssl")
+    openssl = program("openssl")
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     subject = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
 

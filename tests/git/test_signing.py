@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from cli_samples import ONE
 from conftest import Uwf
+from programs import need
 from workflows import opened
 
 from uwf_git.git.repository import Oid
@@ -42,8 +42,7 @@ def workflow(hermetic: Path) -> Path:
 @pytest.fixture
 def ssh_key(hermetic: Path) -> Path:
     """A key without a passphrase, which the file of allowed signers says is Ada's."""
-    if shutil.which("ssh-keygen") is None:
-        pytest.skip("ssh-keygen is not installed (Debian package openssh-client)")
+    need("ssh-keygen")
     key = hermetic / ".ssh" / "id"
     key.parent.mkdir(mode=0o700)
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ada", "-f", str(key))
@@ -66,8 +65,7 @@ def signing_gpg(
     hermetic: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
     """A GPG key of Ada's in a home of its own. Its agent is ended afterwards."""
-    if shutil.which("gpg") is None:
-        pytest.skip("gpg is not installed (Debian package gnupg)")
+    need("gpg")
     home = tmp_path_factory.mktemp("g")  # the name of a socket in it must stay short
     home.chmod(0o700)
     monkeypatch.setenv("GNUPGHOME", str(home))
@@ -171,8 +169,7 @@ def test_a_key_that_is_named_by_its_public_half_is_taken_from_the_agent(
     prefix: str, uwf: Uwf, root: Path, workflow: Path, ssh_key: Path, monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:  # fmt: skip
-    if shutil.which("ssh-agent") is None:
-        pytest.skip("ssh-agent is not installed (Debian package openssh-client)")
+    need("ssh-agent")
     socket = tmp_path_factory.mktemp("a") / "s"
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
     try:

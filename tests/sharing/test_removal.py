@@ -9,7 +9,7 @@ import commands
 import pytest
 from commands import loose
 from conftest import Uwf
-from git_servers import program
+from programs import program
 from two_machines import Machine, begun
 
 from uwf_git.base.errors import Busy
@@ -338,7 +338,7 @@ def test_a_torn_bundle_goes_with_the_removal_that_was_broken_off(team: Team) -> 
 
 
 def test_a_removal_that_is_killed_half_way_is_told_and_restoring_takes_no_step_back(team: Team) -> None:
-    program("strace", "strace")
+    program("strace")
     ours = team.ada.starts("to be removed, or not")
     team.ada.steps(ours)
     ref = team.ada.store / layout.THREADS / ours

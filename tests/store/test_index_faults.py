@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from uwf_git.format.builtin import META
 
 pytestmark = pytest.mark.extended
 
-traced = pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
+traced = pytest.mark.needs("strace")
 
 
 @pytest.fixture

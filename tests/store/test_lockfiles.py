@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from conftest import Uwf
 from uwf_git.git.lockfiles import Lockfiles
 
 HOUR = 3600
-traced = pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
+traced = pytest.mark.needs("strace")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from cli_samples import ONE
+from programs import need
 from two_machines import Machine
 
 from uwf_git.store import layout
@@ -27,8 +27,7 @@ def run(*command: str | Path, input: str = "") -> str:
 @pytest.fixture
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home for GnuPG, whose agent is ended afterwards."""
-    if shutil.which("gpg") is None or shutil.which("gpgsm") is None or shutil.which("openssl") is None:
-        pytest.skip("gpg, gpgsm or openssl is not installed (Debian packages gnupg, gpgsm, openssl)")
+    need("gpg", "gpgsm", "openssl")
     folder = tmp_path_factory.mktemp("g")  # the name of a socket in it must stay short
     folder.chmod(0o700)
     monkeypatch.setenv("GNUPGHOME", str(folder))

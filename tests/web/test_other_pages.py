@@ -107,6 +107,7 @@ def test_a_workflow_shows_its_versions_what_changed_and_which_ways_are_taken(
     expect(browser_page.get_by_text("completed")).to_have_count(2)
 
 
+@pytest.mark.needs("bwrap", "node")
 def test_a_bundle_is_text_and_says_whether_it_is_trusted(client: httpx.Client, uwf: Uwf) -> None:
     uwf("workflow", "put", write("code.esm.js", DEBATE + "\n// <script>alert(1)</script>\n"))
     name = uwf("workflow", "list").json[0]["name"]

@@ -2,7 +2,7 @@
 
     allow: [read_file, "mcp/*"]   globs over tool names; absent: every tool that isn't off by default
     deny: [fetch_url]             globs; wins over allow
-    runCommand: true              run_command is off by default
+    runCommand: true              run_command is off by default; if unset, UWF_BUILTIN_ALLOW_SHELL=1 permits it
     network: true                 network inside run_command's sandbox
     allowUnconfined: true         run_command without a sandbox
     allowHosts: [docs.python.org] hosts of fetch_url; absent: every public one
@@ -34,6 +34,7 @@ from uwf_git.sandbox.quota import Quota
 READING = ("read_file", "list_dir", "glob", "grep")
 WRITING = ("write_file", "edit_file", "apply_patch")
 RUN, FETCH = "run_command", "fetch_url"
+SHELL_VARIABLE = "UWF_BUILTIN_ALLOW_SHELL"
 STANDARD = (*READING, *WRITING, RUN, FETCH)
 EXTRACT = "extract"
 """A tool that asks a model; it is there where one is configured for it."""
@@ -258,6 +259,14 @@ def _of_persona(value: Mapping[str, Any], problems: list[str]) -> ToolPolicy:
         max_read=_size(value, "maxReadBytes", problems),
         max_write=_size(value, "maxWriteBytes", problems),
     )
+
+
+def permit_shell(local: ToolPolicy, environ: Mapping[str, str]) -> ToolPolicy:
+    """Return the configuration's policy for all agents, with run_command if the user's environment permits it and
+    the configuration has no `runCommand`."""
+    if local.run_command is None and environ.get(SHELL_VARIABLE) == "1":
+        return local._replace(run_command=True)
+    return local
 
 
 def tighten(local: ToolPolicy, agent: ToolPolicy | None = None, *narrower: ToolPolicy | None) -> ToolPolicy:

@@ -153,9 +153,11 @@ class Instance:
     @cached_property
     def config(self) -> Config:
         """The user's config.yaml. Raises Invalid."""
+        from uwf_git.config.policy import permit_shell
         from uwf_git.config.read import load_config
 
         config = load_config(self.location.root)
+        config = config._replace(tools=permit_shell(config.tools, self.environ))
         for provider in config.providers.values():
             if provider.api_key:
                 self.warn(f"config.yaml holds the key of provider {provider.name}: {provider.advice}")

@@ -1,0 +1,91 @@
+"""Programs that a machine may lack. A test, or a block of a document, names the programs that it needs. If one is
+missing it is skipped with that reason, which names the Debian package; where CI is set it fails.
+
+    pytestmark = pytest.mark.needs("bwrap", "node")     a module; likewise a test or a parameter
+    need("ssh-keygen")                                  within a test, a fixture or a double
+    ```console needs=ssh-keygen                         in a document
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from functools import cache
+
+from uwf_git.sandbox.bubblewrap import find_sandbox
+
+# Read when the module is, since the tests' environment is emptied.
+IN_CI = bool(os.environ.get("CI"))
+_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin:/usr/local/sbin"
+
+PACKAGES = {
+    "bwrap": "bubblewrap",
+    "cgit": "cgit",
+    "chromium": "chromium",
+    "fcgiwrap": "fcgiwrap",
+    "git-http-backend": "git",
+    "gpg": "gnupg",
+    "gpgsm": "gpgsm",
+    "lsof": "lsof",
+    "nginx": "nginx",
+    "node": "nodejs",
+    "openssl": "openssl",
+    "rsync": "rsync",
+    "setpriv": "util-linux",
+    "ssh": "openssh-client",
+    "ssh-agent": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "sshd": "openssh-server",
+    "strace": "strace",
+    "unshare": "util-linux",
+}
+_PLACES = {"cgit": "/usr/lib/cgit/cgit.cgi"}
+_NAMES = {"chromium": ("chromium", "chromium-browser", "google-chrome")}
+_OLDEST_NODE = 20
+
+
+@cache
+def path_of(name: str) -> str | None:
+    """Return a program's path, or None if it is missing or does not work."""
+    for alias in _NAMES.get(name, (name,)):
+        if path := shutil.which(_PLACES.get(alias, alias), path=_PATH):
+            return path if _WORKS.get(name, lambda _path: True)(path) else None
+    return None
+
+
+def _sandbox_works(_path: str) -> bool:
+    return find_sandbox({"PATH": _PATH}, network=False).program is not None
+
+
+def _node_is_new_enough(path: str) -> bool:
+    """Whether the harness of code runs on it: distributions may have an older one."""
+    printed = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    major = printed.removeprefix("v").partition(".")[0]
+    return major.isdecimal() and int(major) >= _OLDEST_NODE
+
+
+_WORKS = {"bwrap": _sandbox_works, "node": _node_is_new_enough}
+
+
+def reasons(names: Iterable[str]) -> list[str]:
+    """Return a line for each program that is missing."""
+    missing = [name for name in names if path_of(name) is None]
+    return [f"needs {name} (Debian package {PACKAGES[name]})" for name in missing]
+
+
+def need(*names: str) -> None:
+    """Skip the test if a program is missing; fail it in CI."""
+    import pytest  # the benchmarks start servers without it
+
+    if missing := reasons(names):
+        (pytest.fail if IN_CI else pytest.skip)("; ".join(missing))
+
+
+def program(name: str) -> str:
+    """Return a program's path. Skips or fails the test as `need` does."""
+    need(name)
+    path = path_of(name)
+    assert path is not None
+    return path
