@@ -354,3 +354,28 @@ def test_what_a_model_runs_is_confined(
     result = detail(instance, thread)[1][1]["result"]
     assert (result["exitCode"], result["confined"]) == (0, True)
     assert "No such file" in result["output"]  # of the home outside there is nothing inside
+
+
+@pytest.mark.needs("bwrap")
+@pytest.mark.parametrize(
+    ("settings", "variable", "granted"),
+    [("", "1", True), ("", "0", False), ("tools: {runCommand: false}\n", "1", False)],
+)
+def test_a_variable_grants_commands_where_the_configuration_leaves_them_open(
+    settings: str,
+    variable: str,
+    granted: bool,
+    root: Path,
+    instance: Instance,
+    model: ModelServer,
+    config: Callable[[str], Path],
+    hermetic: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("UWF_BUILTIN_ALLOW_SHELL", variable)
+    configure(config, model, settings)
+    (hermetic / "project").mkdir()
+    model.play([Call("run_command", {"command": "true"}), Say(DONE)])
+    thread = begin(instance)
+    step(instance, thread, "uwf-builtin", cwd=hermetic / "project")
+    assert detail(instance, thread)[1][1]["result"]["ok"] is granted

@@ -13,6 +13,7 @@ import xxhash
 from bundle_files import DEBATE
 from cli_samples import write
 from conftest import Uwf
+from programs import program
 
 from uwf_git.base.extras import install_hint
 from uwf_git.format.ids import crockford13
@@ -170,6 +171,19 @@ def test_without_the_parser_one_line_says_what_to_install(uwf: Uwf, monkeypatch:
     assert result.err.splitlines()[-1] == (
         f"uwf: code in JavaScript needs the package tree-sitter — {install_hint('code')}"
     )
+
+
+def test_without_a_sandbox_one_line_has_both_ways_out_and_each_works(uwf: Uwf, tmp_path: Path) -> None:
+    write("debate.esm.js", DEBATE)
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    (bare / "node").symlink_to(program("node"))
+    refused = uwf("workflow", "put", "debate.esm.js", check=6, env={"PATH": str(bare)}).error
+    assert refused["message"] == "the code cannot be confined: bwrap is not installed"
+    install, _, unconfined = refused["hint"].partition("; or go without a sandbox: uwf ")
+    assert install == "install it, as with: apt-get install bubblewrap"
+    uwf(*unconfined.split())
+    uwf("workflow", "put", "debate.esm.js", env={"PATH": str(bare)})
 
 
 def test_without_a_node_one_line_says_so(uwf: Uwf, tmp_path: Path) -> None:

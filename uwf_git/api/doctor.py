@@ -70,7 +70,6 @@ MANY_LOOSE = 20_000
 MANY_ENDED = 5_000  # refs that every push has to hear of
 MB = 1_000_000
 FIX = "uwf doctor --fix"
-_SANDBOX = "see that bubblewrap is installed and works"
 SYNCING_GIT = (2, 36)  # the first that knows core.fsync
 
 
@@ -190,16 +189,16 @@ class Doctor:
             yield Check("limits", OK, f"what commands use is {enforcement()}")
         for network in sorted({bool(policy.network) for policy in allowed}):
             some = [policy for policy in allowed if bool(policy.network) == network]
-            reason = find_sandbox(os.environ, network=network).reason
-            if not reason:
+            sandbox = find_sandbox(os.environ, network=network)
+            if sandbox.program is not None:
                 with_ = "with" if network else "without"
                 yield Check("sandbox", OK, f"commands are allowed, and confined {with_} network")
             elif all(policy.allow_unconfined for policy in some):
-                message = f"commands run without a sandbox and reach whatever you can: {reason}"
-                yield Check("sandbox", WARNING, message, _SANDBOX)
+                message = f"commands run without a sandbox and reach whatever you can: {sandbox.reason}"
+                yield Check("sandbox", WARNING, message, sandbox.remedy)
             else:
-                message = f"commands are allowed, but none will run: {reason}"
-                yield Check("sandbox", WARNING, message, f"{_SANDBOX}, or set tools.allowUnconfined: true")
+                message = f"commands are allowed, but none will run: {sandbox.reason}"
+                yield Check("sandbox", WARNING, message, sandbox.ways_out)
 
     def _names(self, instance: Instance) -> Iterator[Check]:
         root = self._location.root

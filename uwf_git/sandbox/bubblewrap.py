@@ -87,10 +87,16 @@ _PASSED_WITH_NETWORK = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "
 
 
 class Sandbox(NamedTuple):
-    """bubblewrap's path, or None and why it isn't available."""
+    """bubblewrap's path, or None, why it isn't available, and what to do about it."""
 
     program: str | None
     reason: str = ""
+    remedy: str = "see: bwrap --ro-bind / / true"
+
+    @property
+    def ways_out(self) -> str:
+        """How to get a sandbox, and how to do without."""
+        return f"{self.remedy}; or go without a sandbox: uwf config set tools.allowUnconfined true"
 
 
 def find_sandbox(environ: Mapping[str, str], *, network: bool, project: Path | None = None) -> Sandbox:
@@ -110,7 +116,7 @@ def find_sandbox(environ: Mapping[str, str], *, network: bool, project: Path | N
 @lru_cache(maxsize=8)
 def _tried(program: str | None, network: bool) -> Sandbox:
     if program is None:
-        return Sandbox(None, f"bwrap is not installed (Debian package {PACKAGE})")
+        return Sandbox(None, "bwrap is not installed", f"install it, as with: apt-get install {PACKAGE}")
     argv = [program, *enclosure(network), "--", "/bin/sh", "-c", ":"]
     try:
         done = run_command(argv, cwd=Path("/"), env={"PATH": os.defpath}, timeout=_TRIAL)

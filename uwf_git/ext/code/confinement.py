@@ -89,7 +89,7 @@ def confine(
             if not config.tools.allow_unconfined:
                 raise AgentFailed(
                     f"the code cannot be confined: {sandbox.reason}",
-                    "without that, config.yaml must say tools: {allowUnconfined: true}",
+                    sandbox.ways_out,
                 )
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="uwf-bundle-")))
             env = clean_environment(environ, str(folder), str(folder), grants.network)

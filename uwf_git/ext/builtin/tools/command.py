@@ -148,11 +148,7 @@ def _checked(command: str, context: ToolContext) -> str | None:
         check_project(project)
     sandbox = find_sandbox(context.environ, network=bool(context.policy.network), project=project)
     if sandbox.program is None and not context.policy.allow_unconfined:
-        raise ToolFailure(
-            "unconfined",
-            f"commands cannot be confined: {sandbox.reason}; without that, config.yaml must say "
-            "tools: {allowUnconfined: true}",
-        )
+        raise ToolFailure("unconfined", f"commands cannot be confined: {sandbox.reason} — {sandbox.ways_out}")
     return sandbox.program
 
 
