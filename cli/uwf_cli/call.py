@@ -40,7 +40,6 @@ class Call(Invocation):
         self.format_option = "json"
         self.location = location
         self.value: Any = None
-        self.warnings: list[str] = []
 
     def begin_log(self) -> None:
         """The server has its own log."""

@@ -144,12 +144,13 @@ def print_error(
     """Print an error as one line, as JSON if results are. With several threads, name the one it is about,
     with `label` before the text."""
     from uwf_cli import output, terminal
+    from uwf_cli.invocation import with_warnings
 
     if _format(invocation, arguments) == "json":
         found = failure_value(failure)
         if thread is not None:
             found["thread"] = thread
-        text = output.as_json({"error": found}, compact=True)
+        text = output.as_json(with_warnings({"error": found}, invocation.warnings), compact=True)
     else:
         hint = f" — {_one_line(failure.hint)}" if failure.hint else ""
         lines = [f"uwf: {_one_line(failure.message)}{hint}"]

@@ -30,7 +30,8 @@ def itself(form: str | None, *arguments: str) -> list[str]:
 
 class Invocation:
     """A call. `format_option` and `root_option` are None if not given. `going_on` is the command to continue
-    after Ctrl-C; `exit_status` maps an error's code and status for commands with their own statuses."""
+    after Ctrl-C; `exit_status` maps an error's code and status for commands with their own statuses. `warnings` are
+    those that no printed value has yet."""
 
     def __init__(self) -> None:
         self.format_option: str | None = None
@@ -38,6 +39,7 @@ class Invocation:
         self.debug_option = False
         self.going_on = ""
         self.exit_status: Callable[[str, int], int] = lambda _code, status: status
+        self.warnings: list[str] = []
         self._after: list[Callable[[], None]] = []
 
     # Location
@@ -163,7 +165,9 @@ class Invocation:
         compact: bool = False,
     ) -> None:
         """Print a result. `text` formats it for people from `shown` or the escaped value; the default is
-        YAML."""
+        YAML. An object for machines has the warnings that came before it."""
+        if self.format != "text" and isinstance(value, dict):
+            value = with_warnings(value, self.warnings)
         if self.format == "json":
             self.write_parts(output.json_parts(value, compact=compact), "")
         elif self.format == "yaml":
@@ -206,9 +210,21 @@ class Invocation:
             sys.stderr.write(f"uwf: {terminal.escape(text)}\n")
 
     def warn(self, text: str) -> None:
-        """Print a warning on standard error."""
+        """Print a warning on standard error, and keep it for the next value."""
+        self.warnings.append(text)
         sys.stderr.write(f"uwf: {terminal.escape(text)}\n")
         sys.stderr.flush()
+
+
+def with_warnings(value: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
+    """Return an object with these warnings under `warnings`, and empty their list. Findings that stand there already
+    are objects with a message."""
+    texts, warnings[:] = warnings[:], []
+    if not texts:
+        return value
+    if present := value.get("warnings"):
+        return {**value, "warnings": [*present, *({"message": text} for text in texts)]}
+    return {**value, "warnings": texts}
 
 
 def _without_keys(arguments: Sequence[str]) -> list[str]:
