@@ -204,9 +204,10 @@ def test_an_approval_counts_for_its_own_turn_alone(uwf: Uwf, people: dict[str, C
 
 def test_agents_and_mcp_do_not_approve(uwf: Uwf, people: dict[str, Colleague]) -> None:
     thread = at_gate(uwf)
-    for name in ("UWF_NO_APPROVALS", "UWF_NONCE"):
+    says = {"UWF_NO_APPROVALS": "an agent cannot approve", "UWF_NONCE": "this command runs within a step"}
+    for name, beginning in says.items():
         refused = people["ann"].approves(thread, env={name: "1"}, check=14).error
-        assert refused["message"].startswith("an agent cannot approve")
+        assert refused["message"].startswith(beginning)
     before = people["ann"]("thread", "start", "release", "-p", "2").json["thread"]
     inner = f"uwf thread answer {thread} -m ship"
     people["ann"]("thread", "step", before, "--agent", f"uwf-exec sh -c '{inner} >ran 2>&1'", check=None)

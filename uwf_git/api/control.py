@@ -58,6 +58,7 @@ def revoke(instance: Instance, thread: ThreadId, reason: str = "") -> dict[str, 
 
 def say(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     """Add a remark. Moves and raises as `engine.inbox.remark`."""
+    instance.require_person(f"remarks on thread {thread}")
     outcome = inbox.remark(instance, thread, text)
     _notify(instance, thread)
     return outcome
@@ -68,6 +69,7 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
     `engine.pause.pause`."""
     from uwf_git.engine.hooks import run_hook
 
+    instance.require_person(f"pauses thread {thread}")
     was_paused = pauses.is_paused(instance, thread)
     pause = pauses.pause(instance, thread, instance.without_secrets(reason, "the reason"), now)
     _pause_branches(instance, thread, now)
@@ -110,6 +112,7 @@ def resume(instance: Instance, thread: ThreadId, text: str | None = None) -> Res
 
 def resume_one(instance: Instance, thread: ThreadId, text: str | None) -> Resumed:
     """As `resume`, for a caller that tells extensions about several threads at once."""
+    instance.require_person(f"resumes thread {thread}")
     head = instance.threads.head(thread)
     if head.archive is not None:
         outcome = inbox.continue_finished(instance, thread, text or "")
@@ -155,6 +158,7 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
     """Kill a thread, its running agent, and the branches that it waits for. Moves and raises as `engine.step.kill`."""
     from uwf_git.engine.step import kill
 
+    instance.require_person(f"kills thread {thread}")
     return kill(instance, thread, instance.without_secrets(reason, "the reason"))
 
 
@@ -163,6 +167,7 @@ def raise_budget(instance: Instance, thread: ThreadId, given: Mapping[str, str])
     them. Raises Usage for a limit that the thread doesn't have or that isn't raised."""
     from uwf_git.engine.budget import FORK, OPTIONS, Budgets, amount, parse_option, raise_limits
 
+    instance.require_person(f"raises the budget of thread {thread}")
     standing = Budgets(instance).standing(instance.threads.active_head(thread))
     held = standing.limits if standing else {}
     raised: dict[str, float] = {}

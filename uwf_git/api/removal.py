@@ -12,7 +12,6 @@ from uwf_git.sync import removal
 from uwf_git.sync.removal import find_removed as find_removed
 from uwf_git.sync.removal import prune as prune
 from uwf_git.sync.removal import remotes_with as remotes_with
-from uwf_git.sync.removal import remove as remove
 
 if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange
@@ -41,6 +40,13 @@ def left_behind(instance: Instance, thread: ThreadId) -> str:
     if not here:
         return ""
     return f"its branches stay, such as {here[0].thread}; to end them with it, kill it before: uwf thread kill {thread}"
+
+
+def remove(instance: Instance, thread: ThreadId) -> None:
+    """Remove a thread in the user's name. Moves refs and raises as `sync.removal.remove`, and RequirementUnmet within
+    a step."""
+    instance.require_person(f"removes thread {thread}")
+    removal.remove(instance, thread)
 
 
 def delete_there(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]) -> None:

@@ -62,6 +62,7 @@ def log(instance: Instance) -> list[dict[str, Any]]:
 def change(instance: Instance, text: bytes, name: str, accept_existing: bool = False) -> dict[str, Any]:
     """Make a trust file the policy; with `accept_existing` also all records here that don't meet it are accepted.
     Moves and raises as `trust.policies.write`; Usage if the file accepts some already."""
+    instance.require_person("changes the trust policy")
     if accept_existing:
         text = _accepting(instance, text, name)
     before = policies.current(instance)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import NotFound, StoreDamaged, UwfError
+from uwf_git.base.errors import NotFound, RequirementUnmet, StoreDamaged, UwfError
 from uwf_git.base.text import counted, iso
 
 if TYPE_CHECKING:
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 
 
 def put(instance: Instance, compiled: Compiled) -> dict[str, Any]:
-    """Register a compiled workflow, trust its code, and return the version as JSON. Moves
+    """Register a compiled workflow, trust its code unless a step registers it, and return the version as JSON. Moves
     `refs/uwf/workflows/<name>`."""
     from uwf_git.engine.trust import trust
 
     version = instance.registry.put(compiled)
-    trust(instance, compiled.workflow)
+    try:
+        trust(instance, compiled.workflow)
+    except RequirementUnmet as error:
+        instance.warn(f"{error.message}: uwf workflow trust {compiled.workflow.name}")
     return {**version_value(version), **bundle_of(compiled.workflow, instance, version.commit)}
 
 

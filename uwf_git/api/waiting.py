@@ -108,6 +108,7 @@ def stop(instance: Instance, thread: ThreadId) -> dict[str, Any]:
     status as JSON. An interrupted step becomes an attempt. Raises NotFound, and Busy if the process does not end,
     or if another program makes a single step."""
     instance.threads.head(thread)
+    instance.require_person(f"stops thread {thread}")
     stopped = instance.locks.stop(thread)
     if not stopped and instance.locks.is_held(thread):
         raise Busy(

@@ -32,7 +32,7 @@ from uwf_git.format.types import APPROVAL, STEPNODE, USER
 from uwf_git.git.repository import Oid
 from uwf_git.store.approvals import ApprovalRecord, Approvals, authors_of, now
 from uwf_git.store.history import Head, History, Position
-from uwf_git.store.private import NO_APPROVALS_VARIABLE, NONCE_VARIABLE
+from uwf_git.store.private import NO_APPROVALS_VARIABLE
 from uwf_git.trust.approvals import COUNTS, Gate, JudgedApproval, Tally, authors_among, must_sign, tally
 from uwf_git.trust.people import People
 
@@ -203,11 +203,12 @@ def me(instance: Instance) -> Identity:
 def check_approver(instance: Instance, standing: Standing, thread: ThreadId) -> None:
     """Raise RequirementUnmet if whoever uses this machine may not answer."""
     role, by = standing.role, me(instance)
-    if any(instance.environ.get(name) for name in (NO_APPROVALS_VARIABLE, NONCE_VARIABLE)):
+    if instance.environ.get(NO_APPROVALS_VARIABLE):
         raise RequirementUnmet(
             f"an agent cannot approve, and role {role.name} of thread {thread} has approvers",
             f"a person answers, outside of agents and MCP: uwf thread answer {thread}",
         )
+    instance.require_person(f"approves as {role.name} of thread {thread}")
     people = standing.people
     person = people.person(by)
     may = ", ".join(people.listed(role.approvers))
@@ -268,6 +269,7 @@ def take_back(instance: Instance, at: Position, standing: Standing | None, reaso
     """Take the user's approval at a gate back, and return how it stands then. The caller holds the lock. Moves
     `refs/uwf/approvals/<ULID>`. Raises Invalid if the user has none there, RequirementUnmet if it wouldn't count."""
     thread, by = at.head.thread, me(instance)
+    instance.require_person(f"takes an approval of thread {thread} back")
     mine = [each for each in standing.given if _is_mine(standing, each, by)] if standing else []
     if standing is None or not mine:
         raise Invalid(

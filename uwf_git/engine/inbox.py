@@ -162,7 +162,10 @@ def answer(
     role, as in `answer_role`. Moves `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Usage for an answer
     outside the options or fields, Invalid if nothing is asked or another step asks."""
     head = instance.threads.active_head(thread)
-    if human_turn(instance, head) is not None:
+    turn = human_turn(instance, head)
+    if not passed_on and (turn is None or turn.standing is None):  # of an approval `check_approver` says it
+        instance.require_person(f"answers thread {thread}")
+    if turn is not None:
         from uwf_git.engine.human_answer import answer_role
 
         if other:

@@ -38,10 +38,11 @@ def require_trusted(instance: Instance, workflow: Workflow) -> None:
 
 
 def trust(instance: Instance, workflow: Workflow) -> bool:
-    """Trust a workflow's code. Return whether it was untrusted before."""
+    """Trust a workflow's code. Return whether it was untrusted before. Raises RequirementUnmet within a step."""
     if is_trusted(instance, workflow):
         return False
     assert workflow.code is not None
+    instance.require_person(f"trusts the code of workflow {workflow.name}")
     instance.trusted.add(*_identity(workflow.code, workflow))
     return True
 

@@ -28,6 +28,7 @@ from typing import NamedTuple
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed
 from uwf_git.sandbox.child import run_command
+from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE, WITHHELD
 from uwf_git.sandbox.mounts import PROJECT
 from uwf_git.sandbox.programs import find_program, reaches_into
 from uwf_git.sandbox.results import ToolFailure
@@ -389,6 +390,7 @@ def clean_environment(environ: Mapping[str, str], home: str, temporary: str, net
         "GIT_TERMINAL_PROMPT": "0",
         # Git's own folder can't be written in the sandbox; this keeps `git status` from trying.
         "GIT_OPTIONAL_LOCKS": "0",
+        NONCE_VARIABLE: WITHHELD,
     }
 
 

@@ -58,6 +58,32 @@ def processes(wanted: Iterable[int]) -> Iterator[Process]:
             continue
 
 
+def parents_of(pid: int) -> list[int]:
+    """Return a process's parent, that one's parent, and so on; of `ps` if there is no /proc."""
+    found: list[int] = []
+    parents = _parents_by_ps() if not has_table() else None
+    while True:
+        if parents is not None:
+            pid = parents.get(pid, 0)
+        else:
+            pid = next((each.parent for each in processes((pid,))), 0)
+        if pid <= 0 or pid in found:
+            return found
+        found.append(pid)
+
+
+def _parents_by_ps() -> dict[int, int]:
+    import subprocess
+
+    from uwf_git.sandbox.programs import find_program
+
+    if (program := find_program("ps")) is None:
+        return {}
+    done = subprocess.run([program, "-A", "-o", "pid=,ppid="], capture_output=True, check=False)
+    lines = (line.split() for line in done.stdout.splitlines())
+    return {int(line[0]): int(line[1]) for line in lines if len(line) == 2}
+
+
 def started_by(pid: int) -> list[Process]:
     children: dict[int, list[Process]] = {}
     for each in processes(numbers()):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from uwf_git.base.errors import Invalid, NotFound
 from uwf_git.git.fsync import ASIDE
 from uwf_git.git.repository import PRIVATE, Repository
+from uwf_git.sandbox.enclosing_step import claim_root
 from uwf_git.store.private import write_private
 
 ROOT_VARIABLES = ("UWF_STORAGE_ROOT", "UNCAGED_WORKFLOW_STORAGE_ROOT", "WORKFLOW_STORAGE_ROOT")
@@ -112,6 +113,8 @@ def check_format(git_dir: Path) -> None:
 
 def init(location: Location) -> Repository:
     """Create and mark the store's repository if needed."""
+    if not location.here:
+        claim_root(location.root)
     repository = Repository(location.git_dir) if location.here else Repository.create(location.git_dir)
     check_format(location.git_dir)
     enable(repository)

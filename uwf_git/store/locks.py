@@ -25,6 +25,7 @@ from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.fsync import share
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.git.writers import Writers
+from uwf_git.sandbox.process_table import parents_of
 from uwf_git.sandbox.programs import find_program
 
 # Asking whether a lock is held takes it for an instant, which must not fail a step.
@@ -129,7 +130,7 @@ class Locks:
             if waits is None:
                 raise
             holders = self._holders(name)
-            if not _ancestors().isdisjoint(holders):
+            if not set(parents_of(os.getpid())).isdisjoint(holders):
                 raise Busy(
                     f"this is run within what is working on {what}", "run it when that is done"
                 ) from None
@@ -362,15 +363,6 @@ def _parent(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return 1
-
-
-def _ancestors() -> set[int]:
-    found: set[int] = set()
-    pid = os.getppid()
-    while pid > 1 and pid not in found:
-        found.add(pid)
-        pid = _parent(pid)
-    return found
 
 
 def _signal(pid: int, number: int) -> None:

@@ -44,8 +44,8 @@ from uwf_git.format.kinds import Usage as TokenUsage
 from uwf_git.git.fsync import make_folders, reserve, share, sync
 from uwf_git.git.refs import read_file
 from uwf_git.git.repository import StoreUnwritable
+from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE as NONCE_VARIABLE
 
-NONCE_VARIABLE = "UWF_NONCE"
 NO_APPROVALS_VARIABLE = "UWF_NO_APPROVALS"
 """Set for agents, and by whatever acts for one: nobody approves there."""
 _MINE = 0o600  # streams are readable by their user alone, or by those who share the repository

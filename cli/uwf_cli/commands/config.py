@@ -16,6 +16,7 @@ from uwf_cli.output import as_yaml
 from uwf_cli.resolve import sources_of
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import counted
+from uwf_git.sandbox.enclosing_step import require_person
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -115,6 +116,7 @@ def edit(invocation: Invocation) -> None:
     from uwf_git.base.errors import Invalid, UwfError
 
     path = invocation.location.root / FILE
+    require_person("changes the configuration", path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     before = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the editor's; not ignored by the child
     try:

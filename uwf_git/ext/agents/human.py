@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Absent, AgentFailed, Invalid, Usage, UwfError
+from uwf_git.base.errors import Absent, AgentFailed, Invalid, RequirementUnmet, Usage, UwfError
 from uwf_git.base.terminal import undisturbed
 from uwf_git.base.text import one_line
 from uwf_git.engine.human_turn import human_turn
@@ -80,7 +80,7 @@ class Terminal:
 
     @classmethod
     def of_stdin(cls, ctx: Context) -> Terminal:
-        """Return the terminal of standard input. Raises Absent."""
+        """Return the terminal of standard input. Raises Absent, also within a step: no person is at its terminal."""
         try:
             if not sys.stdin.isatty():
                 raise OSError
@@ -97,6 +97,11 @@ class Terminal:
             raise Absent(
                 f"thread {ctx.thread} waits for a person to play role {ctx.role.name!r}{asks}", _way_back(ctx)
             ) from None
+        try:
+            ctx.instance.require_person(f"plays role {ctx.role.name!r} of thread {ctx.thread}")
+        except RequirementUnmet as error:
+            os.close(descriptor)
+            raise Absent(error.message, _way_back(ctx)) from None
         return cls(descriptor, ctx)
 
     def __enter__(self) -> Terminal:

@@ -29,6 +29,7 @@ from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed
 from uwf_git.base.extras import install_hint
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext
+from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE, WITHHELD
 from uwf_git.sandbox.results import SHOWN, ToolFailure, shown
 
 if TYPE_CHECKING:
@@ -294,7 +295,7 @@ class _Connection:
                     "put it into .env or the environment",
                 )
             environ[name] = self._environ[variable.group(1)] if variable else value
-        return environ
+        return {**environ, NONCE_VARIABLE: WITHHELD}
 
     async def _list(self, client: Client) -> list[mcp_types.Tool]:
         found: list[mcp_types.Tool] = []

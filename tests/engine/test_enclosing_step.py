@@ -1,0 +1,158 @@
+"""A command that runs within a step does nothing in the user's name."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from cli_samples import write
+from conftest import Uwf
+
+GATED = """\
+name: gated
+description: A person decides.
+roles:
+  maker: {description: Makes., systemPrompt: Make., outputSchema: {type: object}}
+  gate:
+    description: Decides.
+    human: true
+    outputSchema: {type: object, properties: {decision: {enum: [ship, stop]}}, required: [decision]}
+graph:
+  $START: [{role: maker}]
+  maker: [{role: gate, prompt: Ship?}]
+  gate: [{role: $END}]
+"""
+MAKES = "uwf-exec echo '{}'"
+
+
+@pytest.fixture
+def waiting(uwf: Uwf) -> str:
+    """A thread at a person's role."""
+    write("gated.yaml", GATED)
+    uwf("workflow", "put", "gated.yaml")
+    thread = str(uwf("thread", "start", "gated", "-p", "Do").json["thread"])
+    uwf("thread", "step", thread, "--agent", MAKES)
+    return thread
+
+
+def within(uwf: Uwf, commands: str, shell: str = "sh") -> str:
+    """Run commands as the agent of a step of another thread, and return what they print, each with its status."""
+    Path("commands").write_text(commands)
+    other = uwf("thread", "start", "gated", "-p", "Other").json["thread"]
+    uwf(
+        "thread",
+        "step",
+        other,
+        "--agent",
+        f"uwf-exec sh -c '{shell} commands >printed 2>&1; echo {{}}'",
+        check=None,
+    )
+    return Path("printed").read_text()
+
+
+def kept(*names: str) -> str:
+    return " ".join(f'{name}="${name}"' for name in ("PATH", "HOME", "UWF_STORAGE_ROOT", *names))
+
+
+PYTHON = """\
+import os, subprocess
+names = ("PATH", "HOME", "UWF_STORAGE_ROOT")
+env = {{name: os.environ[name] for name in names}}
+subprocess.run({words!r}, env=env, start_new_session=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "{answer}",
+        "env -u UWF_NONCE -u UWF_NO_APPROVALS -u UWF_THREAD {answer}",
+        f"env -i {kept()} {{answer}}",
+        f"exec env -i {kept()} {{answer}}",
+        f"exec 0</dev/null 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; env -i {kept()} {{answer}}",
+        f"(setsid env -i {kept()} {{answer}} >later 2>&1 &); sleep 2; cat later",
+    ],
+)
+def test_no_answer_comes_from_within_a_step_however_it_is_started(uwf: Uwf, waiting: str, way: str) -> None:
+    printed = within(uwf, way.format(answer=f"uwf thread answer {waiting} -m ship"))
+    assert f"only a person answers thread {waiting}" in printed
+    assert uwf("thread", "show", waiting).json["status"] == "waiting"
+    assert uwf("thread", "answer", waiting, "-m", "ship").json["status"] == "completed"
+
+
+def test_nor_from_a_program_that_starts_it_with_an_environment_of_its_own(uwf: Uwf, waiting: str) -> None:
+    words = ["uwf", "thread", "answer", waiting, "-m", "ship"]
+    printed = within(uwf, PYTHON.format(words=words), shell=sys.executable)
+    assert f"only a person answers thread {waiting}" in printed
+
+
+def test_nor_from_a_terminal_that_a_step_opens(uwf: Uwf, waiting: str) -> None:
+    words = ["uwf", "thread", "step", waiting]
+    printed = within(uwf, f"import pty\npty.spawn({words!r})\n", shell=sys.executable)
+    assert f"only a person plays role 'gate' of thread {waiting}" in printed
+    assert uwf("thread", "show", waiting).json["status"] == "waiting"
+    assert not uwf("thread", "attempts", waiting).json
+
+
+def test_nor_by_the_python_api(uwf: Uwf, waiting: str) -> None:
+    code = f"import uwf_git as uwf\nuwf.open().thread({waiting!r}).answer('ship')\n"
+    assert f"only a person answers thread {waiting}" in within(uwf, code, shell=sys.executable)
+
+
+def test_nor_to_a_question_of_an_agent(uwf: Uwf) -> None:
+    write("gated.yaml", GATED)
+    uwf("workflow", "put", "gated.yaml")
+    asking = uwf("thread", "start", "gated", "-p", "Do").json["thread"]
+    question = """uwf-exec echo '{"$status": "suspended", "question": "Which?"}'"""
+    uwf("thread", "step", asking, "--agent", question)
+    if uwf("thread", "show", asking).json["status"] != "waiting":
+        pytest.fail("nothing was asked")
+    assert f"only a person answers thread {asking}" in within(uwf, f"uwf thread answer {asking} -m This")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        "uwf thread kill {thread} --yes",
+        "uwf thread pause {thread}",
+        "uwf thread resume {thread}",
+        "uwf thread stop {thread}",
+        "uwf thread rm {thread} --yes",
+        "uwf config set defaultAgent uwf-codex",
+        "uwf config unset defaultAgent",
+        "uwf setup --agent uwf-codex",
+        "EDITOR=true uwf config edit",
+    ],
+)
+def test_nothing_else_is_done_in_the_users_name(uwf: Uwf, waiting: str, act: str) -> None:
+    uwf("config", "set", "defaultAgent", "uwf-rehearse")
+    printed = within(uwf, act.format(thread=waiting))
+    assert "this command runs within a step of thread" in printed and "only a person" in printed
+    assert uwf("thread", "show", waiting).json["status"] == "waiting"
+    assert uwf("config", "get", "defaultAgent").json == "uwf-rehearse"
+
+
+def test_a_step_does_all_of_that_in_a_store_of_its_own(uwf: Uwf, waiting: str) -> None:
+    commands = f"""\
+export UWF_STORAGE_ROOT="$PWD/own"
+unset UWF_STORE UWF_NO_APPROVALS
+uwf config set defaultAgent {shlex.quote(MAKES)} && uwf config set agents.x.command true
+uwf workflow put gated.yaml && uwf run gated -p Do
+uwf thread answer @ -m ship && echo answered
+uwf remote add origin "$PWD/elsewhere.git"
+uwf run gated -p Again
+uwf thread answer @ -m ship || echo refused
+"""
+    printed = within(uwf, commands)
+    assert "answered" in printed and "refused" in printed
+
+
+def test_a_hook_answers_since_it_is_the_users(uwf: Uwf, waiting: str, root: Path) -> None:
+    Path("hook").write_text("#!/bin/sh\nuwf thread answer $UWF_THREAD -m ship >>heard 2>&1\n")
+    Path("hook").chmod(0o755)
+    (root / "config.yaml").write_text(f"hooks:\n  waiting: {Path('hook').absolute()}\n")
+    thread = uwf("thread", "start", "gated", "-p", "Do").json["thread"]
+    uwf("thread", "run", thread, "--agent", MAKES, check=None)
+    assert uwf("thread", "show", thread).json["status"] == "completed"
