@@ -6,20 +6,24 @@ import hashlib
 import json
 import os
 import signal
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 import pytest
 from approvers import APPROVERS, BUILDS, Colleague, at_gate, release
-from cli_samples import PAIR, on_terminal, write
+from cli_samples import GATE, PAIR, on_terminal, write
 from conftest import Uwf
+from workflows import opened
 
 import uwf_git
 from uwf_git.api.states import Waiting
 from uwf_git.base.errors import RequirementUnmet
 from uwf_git.format.approvals import canonical, decision, shown
+from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import Revision
+from uwf_git.store.private import EngineOrder
 
 
 def approvals(uwf: Uwf, thread: str) -> dict[str, Any]:
@@ -377,3 +381,45 @@ def test_the_digest_is_that_of_the_rule_in_the_format() -> None:
 )
 def test_an_output_is_canonical_as_rfc_8785_has_it(value: Any, text: str) -> None:
     assert canonical(value).decode() == text
+
+
+def _answering(uwf: Uwf, person: Colleague, thread: str, **more: Any) -> Any:
+    """What somebody's approval comes to that begins while another process holds the thread."""
+    instance = opened()
+    with ThreadPoolExecutor(1) as pool, instance.locks.hold(ThreadId(thread)):
+        answer = pool.submit(person.approves, thread, **more)
+        wait([answer], timeout=3.0)
+        if more:
+            return answer.result()
+    return answer.result()
+
+
+def test_an_approval_waits_while_another_is_recorded(uwf: Uwf, people: dict[str, Colleague]) -> None:
+    thread = at_gate(uwf)
+    assert _answering(uwf, people["ann"], thread).json["approvals"]["missing"] == 1
+    assert people["bob"].approves(thread).json["status"] == "completed"
+
+
+def test_an_approval_waits_for_no_agent_at_work(uwf: Uwf, people: dict[str, Colleague]) -> None:
+    thread = at_gate(uwf)
+    head = uwf("thread", "show", thread).json["head"]
+    opened().runs.order(ThreadId(thread), EngineOrder(head, "gate", "a", None, None, command=("uwf-exec",)))
+    error = _answering(uwf, people["ann"], thread, check=4).error
+    assert error["code"] == "busy" and "is running" in error["message"]
+
+
+def test_an_answer_from_standard_input_that_is_not_recorded_is_kept(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("gated.yaml", GATE))
+    thread = uwf("thread", "start", "gated", "-p", "x").json["thread"]
+    uwf("thread", "step", thread, "--agent", BUILDS)
+    opened().runs.order(ThreadId(thread), EngineOrder(thread, "gate", "a", None, None, command=("uwf-exec",)))
+    words = "A reason that took long to type.\n" * 20
+    with opened().locks.hold(ThreadId(thread)):
+        answer = ("thread", "answer", thread, "-f", "decision=send", "-m", "-")
+        error = uwf(*answer, input=words, check=4).error
+    assert "not recorded" in error["hint"]
+    uwf("thread", "show", thread)
+    opened().runs.clear(ThreadId(thread))
+    subprocess.run(error["hint"].partition("to repeat it: ")[2], shell=True, check=True)
+    step = uwf("thread", "steps", thread).json[-1]
+    assert step["output"]["decision"] == "send" and step["output"]["note"] == words

@@ -194,7 +194,9 @@ def test_a_thread_without_a_note_finds_its_code_in_another_threads_project(uwf: 
     Notes(instance.store.repository.private).forget(ThreadId(one))
     assert uwf("thread", "step-details", f"{one}@1", "--json").json["code"]["here"] is True
     Notes(instance.store.repository.private).forget(ThreadId(other))
-    assert uwf("thread", "step-details", f"{one}@1", "--json").json["code"]["here"] is False
+    assert uwf("thread", "step-details", f"{one}@1", "--json").json["code"]["here"] is True
+    elsewhere = project.parent
+    assert uwf("thread", "step-details", f"{one}@1", "--json", cwd=elsewhere).json["code"]["here"] is False
 
 
 @pytest.mark.parametrize("name", ["main", "HEAD", "--output=told", "0" * 40, "0" * 7, ""])

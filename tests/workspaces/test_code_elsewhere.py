@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -73,10 +74,27 @@ def test_code_that_is_not_here_is_named_and_no_agent_works_on_another(site: Site
     commit = git("-C", site.clones[site.here], "rev-parse", f"uwf/work/{thread}")
     assert f"commit {commit[:12]} of the repository {site.project}" in error["message"]
     error = site.there("continue", thread, "--agent", WRITES, cwd=site.clones[site.there], check=3).error
-    assert commit[:12] in error["message"] and "git -C" in error["hint"]
-    site.here("config", "set", "workspace.remote", "origin")
-    site.here("push")
+    assert f"{commit[:12]}, is not in project" in error["message"]
+    assert "not on its remote origin" in error["message"]
+    push = error["hint"].removeprefix("on the machine that made it: ").removesuffix("; then repeat this")
+    subprocess.run(push, shell=True, check=True, cwd=site.clones[site.here])
     site.there("continue", thread, "--agent", WRITES, cwd=site.clones[site.there])
+
+
+def test_code_is_found_in_the_clone_of_the_current_folder(site: Site, tmp_path: Path) -> None:
+    thread = site.starts()
+    site.here("push")
+    git("-C", site.clones[site.here], "push", "-q", "origin", f"uwf/work/{thread}:main")
+    site.there("pull")
+
+    def shown(folder: Path) -> str:
+        return str(site.there("thread", "show", thread, "--format", "text", cwd=folder).out)
+
+    clone = site.clones[site.there]
+    assert "is not on this machine" in shown(clone)
+    git("-C", clone, "pull", "-q")
+    assert "1 file changed" in shown(clone)
+    assert "is not on this machine" in shown(tmp_path)
 
 
 def test_both_sides_of_a_divergence_keep_their_code(site: Site) -> None:

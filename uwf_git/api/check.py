@@ -90,8 +90,9 @@ def check(
     """Verify some threads with their folds and code, what was last fetched from a remote, or the whole store,
     without cached results. With `fetches`, the branches that uwf published on the remote are listed, fetched and
     verified too. Raises NotFound, NothingToVerify."""
-    from uwf_git.verify.code import check_code, check_diffs, projects_of
+    from uwf_git.verify.code import check_code, check_diffs
     from uwf_git.verify.whole import verify_refs
+    from uwf_git.workspaces.clones import clones
 
     repository = instance.store.repository
     refs = _refs(instance, threads) if remote is None else _refs_of_remote(instance, remote)
@@ -99,8 +100,9 @@ def check(
     if remote is not None:
         report = Report(refs, verified, [*verified.findings, *_rewritten(instance, remote, refs, verified)])
         return _with_branches(instance, remote, report, on_commit) if fetches else _something(report, remote)
-    code = check_code(verified.code, projects_of(instance, verified.code))
-    diffs = check_diffs(verified.diffs, projects_of(instance, verified.code))
+    threads_with_code = [each.thread for each in verified.code]
+    code = check_code(verified.code, clones(instance, threads_with_code))
+    diffs = check_diffs(verified.diffs, clones(instance, threads_with_code))
     missing = missing_refs(instance.store, threads)
     verified = verified._replace(notes=(*verified.notes, *code.notes))
     rewritten = [] if threads else _rewritten_in_a_mirror(instance, refs, verified)

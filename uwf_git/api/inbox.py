@@ -8,6 +8,7 @@ from uwf_git.engine.inbox import BUDGET as BUDGET
 from uwf_git.engine.inbox import Waits
 from uwf_git.engine.inbox import check_remarkable as check_remarkable
 from uwf_git.engine.inbox import waiting_for_people as waiting_for_people
+from uwf_git.engine.persons_answer import keeping as keeping
 from uwf_git.engine.status import NO_QUESTION, Outlook, outlook
 from uwf_git.engine.status import chosen as chosen
 from uwf_git.format.ids import Hash, ThreadId

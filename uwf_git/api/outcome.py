@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import Absent, Killed, OutOfRounds, Waiting, WorkflowFailed
+from uwf_git.base.errors import Absent, Killed, OutOfRounds, UwfError, Waiting, WorkflowFailed
 from uwf_git.base.text import one_line
 from uwf_git.config.secrets import removal_note
 from uwf_git.engine.budget import COST, UNTOLD_HINT, waiting
@@ -57,7 +57,8 @@ def waiting_for(outcome: Outcome, is_shown: bool) -> Waiting | None:
 
 
 def code_left(instance: Instance, outcome: Outcome) -> str:
-    """Return a line on the code that an ended thread left, "" if it left none, or as a branch whose join has it."""
+    """Return a line on the code that an ended thread left, "" if it left none, or as a branch whose join has it. It
+    advises a merge only if the work was certainly accepted."""
     from uwf_git.workspaces.notes import Notes
 
     if not outcome.done or not Notes(instance.store.repository.private).has(outcome.thread):
@@ -66,8 +67,33 @@ def code_left(instance: Instance, outcome: Outcome) -> str:
         return ""
     from uwf_git.workspaces.sharing import branch_left
 
-    branch = branch_left(instance, outcome.thread)
-    return f"its code is on branch {branch}: git merge {branch}" if branch else ""
+    if not (branch := branch_left(instance, outcome.thread)):
+        return ""
+    advice = (
+        f": git merge {branch}" if outcome.status == COMPLETED and _is_accepted(instance, outcome) else ""
+    )
+    return f"its code is on branch {branch}{advice}"
+
+
+def _is_accepted(instance: Instance, outcome: Outcome) -> bool:
+    from uwf_git.base.timelimit import BudgetExceeded
+    from uwf_git.workflow.last_decision import is_accepted
+    from uwf_git.workspaces.changes import step_code
+
+    history = outcome.position.history
+    codes = [step_code(instance, step.detail) for step in history.steps]
+    changing = [place for place, code in enumerate(codes) if code is not None and code.commit != code.base]
+    try:
+        with instance.judging.budget.spend():
+            return is_accepted(
+                history.workflow,
+                history.start,
+                history.steps,
+                changing,
+                lambda node: instance.store.schema(node).payload,
+            )
+    except (UwfError, BudgetExceeded):  # the conditions take too long, or a schema can't be read
+        return False
 
 
 def raise_if_ended_badly(outcome: Outcome) -> None:

@@ -11,6 +11,7 @@ from uwf_git.engine.human_turn import moved_on
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.form import fill
 from uwf_git.engine.kit.format import render_frontmatter
+from uwf_git.engine.persons_answer import hold_for_person
 from uwf_git.engine.status import outlook, persons_role, raise_if_stuck
 from uwf_git.engine.step import Outcome, approved, raise_if_joined, run_hooks_of, take_turn, tell_parents
 from uwf_git.format.ids import Hash, ThreadId
@@ -33,7 +34,7 @@ def answer_role(
     step once a quorum agrees. Moves `refs/uwf/threads/<ULID>` or `refs/uwf/approvals/<ULID>`. Raises Usage for an
     answer that the role's schema refuses, Invalid if no person's role is next or after another step,
     RequirementUnmet for an approval that wouldn't count, Busy, HeadMoved, and Waiting for a used-up budget."""
-    with instance.locks.hold(thread) as lock:
+    with hold_for_person(instance, thread) as lock:
         at = instance.threads.position(instance.threads.active_head(thread))
         raise_if_joined(instance, at.head)
         instance.renew_judging()
@@ -63,7 +64,7 @@ def answer_role(
 def revoke(instance: Instance, thread: ThreadId, reason: str = "") -> Standing:
     """Take the user's approval of a thread back. Moves `refs/uwf/approvals/<ULID>`. Raises Invalid if the user has
     none there, or the step is made, RequirementUnmet if it wouldn't count, Busy."""
-    with instance.locks.hold(thread):
+    with hold_for_person(instance, thread):
         at = instance.threads.position(instance.threads.active_head(thread))
         found = outlook(instance, *at)
         return take_back(instance, at, standing_at(instance, at, found), reason)

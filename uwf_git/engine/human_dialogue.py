@@ -3,19 +3,18 @@ answer from elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Busy, Invalid, NotFound, RequirementUnmet, UwfError
-from uwf_git.base.text import one_line
+from uwf_git.base.errors import Invalid, RequirementUnmet, UwfError
 from uwf_git.engine.human_roles import HumanRoles, gate_role
 from uwf_git.engine.kit.agent import Agent, create_agent
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.record import Recorder
 from uwf_git.engine.pause import raise_if_paused
 from uwf_git.engine.performer import called, performer_of
+from uwf_git.engine.persons_answer import is_stepped, keeping
 from uwf_git.engine.status import outlook, used_up
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import HUMAN
@@ -24,26 +23,21 @@ from uwf_git.store.private import EngineOrder
 
 
 class TypedAnswer(NamedTuple):
-    """What a person typed at a thread's `head`; `agent` gives it. `output` is that of a gate's role, and `words` what
-    was said besides."""
+    """What a person typed at a thread's `head`: an `output`, and the `words` besides. `agent` gives it, unless it is
+    for a gate."""
 
     head: Hash
-    text: str
     agent: Agent
-    output: Any = None
-    words: str = ""
+    output: Any
+    words: str
+    is_approval: bool
 
+    def keeping(self, instance: Instance, thread: ThreadId) -> AbstractContextManager[None]:
+        """Keep it if the block raises an error."""
+        from uwf_git.engine.kit.form import texts_of
 
-@contextmanager
-def telling_loss(typed: TypedAnswer | None) -> Iterator[None]:
-    """Add to an error that keeps an answer from being recorded what was typed."""
-    try:
-        yield
-    except (Busy, Invalid, NotFound) as error:
-        if typed is not None:
-            lost = f"not recorded: {one_line(typed.text, 400)}"
-            error.hint = f"{error.hint}; {lost}" if error.hint else lost
-        raise
+        fields = {name: texts_of(value) for name, value in self.output.items()}
+        return keeping(instance, thread, self.words, fields)
 
 
 def typed_answer(instance: Instance, thread: ThreadId, agent: str | Agent | None) -> TypedAnswer | None:
@@ -64,7 +58,7 @@ def typed_answer(instance: Instance, thread: ThreadId, agent: str | Agent | None
         config, playing = performer_of(instance, at, found.next, agent)
     except UwfError:  # the step raises it
         return None
-    if config.command != HUMAN or playing is None or instance.locks.is_held(thread):
+    if config.command != HUMAN or playing is None or is_stepped(instance, thread):
         return None
     name = called(playing, config)
     gate = None
@@ -95,16 +89,19 @@ def typed_answer(instance: Instance, thread: ThreadId, agent: str | Agent | None
     context = playing.context(instance, at, order, config.args, Path(order.folder), recorder)
     with closing(playing.converse(context)) as conversation:
         reply: Reply = conversation.begin()
-    if gate is None:
-        return TypedAnswer(head.node, reply.text, giving(reply))
-    from uwf_git.engine.kit.extract import ExpectedOutput, judge
     from uwf_git.workflow.template import body_of
+
+    if gate is None:
+        fields = reply.output if isinstance(reply.output, dict) else {}
+        words = body_of(reply.text) if fields else reply.text
+        return TypedAnswer(head.node, giving(reply), fields, words, False)
+    from uwf_git.engine.kit.extract import ExpectedOutput, judge
 
     role = at.history.workflow.roles[found.next]
     verdict = judge(reply, ExpectedOutput(role, instance.store.schema(role.schema)))
     if verdict.problems:
         raise Invalid(f"role {role.name}: {verdict.problems[0]}", f"uwf thread answer {thread}")
-    return TypedAnswer(head.node, reply.text, giving(reply), verdict.output, body_of(reply.text))
+    return TypedAnswer(head.node, giving(reply), verdict.output, body_of(reply.text), True)
 
 
 def giving(reply: Reply) -> Agent:

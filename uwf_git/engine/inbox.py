@@ -17,6 +17,7 @@ from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import human_turn, moved_on
 from uwf_git.engine.kit.form import FormField, options_of
 from uwf_git.engine.pause import paused_threads
+from uwf_git.engine.persons_answer import hold_for_person
 from uwf_git.engine.status import (
     Outlook,
     at_rest,
@@ -173,7 +174,7 @@ def answer(
         return answer_role(instance, thread, fields, text, asked_by, passed_on)
     from uwf_git.engine.step import raise_if_joined
 
-    with instance.locks.hold(thread):
+    with hold_for_person(instance, thread):
         head = instance.threads.active_head(thread)
         raise_if_joined(instance, head)
         if not head.row.asks:
@@ -255,7 +256,7 @@ def say(instance: Instance, thread: ThreadId, text: str, chosen: bool = False) -
     """
     if not text.strip():
         raise Usage(f"the message to thread {thread} is empty", "say something")
-    with instance.locks.hold(thread):
+    with hold_for_person(instance, thread):
         at = instance.threads.position(instance.threads.active_head(thread))
         if not is_conversation(at.history.workflow):
             raise Invalid(f"thread {thread} is not a conversation", f"uwf thread answer {thread} -m TEXT")
@@ -272,7 +273,7 @@ def remark(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     if not text.strip():
         raise Usage(f"the remark to thread {thread} is empty", "give one with -m TEXT")
     check_remarkable(instance, instance.threads.head(thread))
-    with instance.locks.hold(thread):
+    with hold_for_person(instance, thread):
         head = instance.threads.head(thread)
         check_remarkable(instance, head)
         record_leftovers(instance, head, INTERRUPTED)

@@ -40,7 +40,7 @@ from uwf_git.config.known_agents import asks_no_model
 from uwf_git.engine import budget, calls
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.budget import METERED, BudgetState
-from uwf_git.engine.human_dialogue import telling_loss, typed_answer
+from uwf_git.engine.human_dialogue import typed_answer
 from uwf_git.engine.human_roles import HumanRoles, gate_role
 from uwf_git.engine.human_turn import HumanTurn, human_turn, moved_on
 from uwf_git.engine.pause import end_step, pause_of, raise_if_paused, refusal
@@ -53,6 +53,7 @@ from uwf_git.engine.performer import (
     reported,
     run_command_of,
 )
+from uwf_git.engine.persons_answer import hold_for_person
 from uwf_git.engine.reservations import reserved
 from uwf_git.engine.retrying import (
     PATIENCE,
@@ -250,13 +251,16 @@ def step_without_hooks(
     `joined`."""
     typed = None if joining else typed_answer(instance, thread, agent)
     with log.about(thread=thread, role=None), contextlib.ExitStack() as stack:
-        with telling_loss(typed):
+        if typed is not None:
+            stack.enter_context(typed.keeping(instance, thread))
+            lock = stack.enter_context(hold_for_person(instance, thread))
+        else:
             lock = stack.enter_context(instance.locks.hold(thread, wait=wait))
-            at = instance.threads.position(instance.threads.active_head(thread))
-            if joining and at.head.row.role != FORK:
-                raise HeadMoved(f"thread {thread} is joined already")
-            if typed is not None and typed.head != at.head.node:
-                raise moved_on(thread, at.head.node, typed.head)
+        at = instance.threads.position(instance.threads.active_head(thread))
+        if joining and at.head.row.role != FORK:
+            raise HeadMoved(f"thread {thread} is joined already")
+        if typed is not None and typed.head != at.head.node:
+            raise moved_on(thread, at.head.node, typed.head)
         log.debug(
             "ANQE03T0",
             "is at {head} after {steps} steps of {workflow}",
@@ -286,7 +290,7 @@ def step_without_hooks(
                 f"thread {thread} waits for an answer: {found.question}",
                 f"uwf thread answer {thread} -m TEXT",
             )
-        if typed is not None and typed.output is not None:
+        if typed is not None and typed.is_approval:
             from uwf_git.engine.approving import standing_at
 
             standing = standing_at(instance, at, found)

@@ -44,13 +44,15 @@ class Locks:
         self._writers = Writers(private)
 
     @contextlib.contextmanager
-    def hold(self, thread: ThreadId, wait: float = PROBE_SECONDS) -> Iterator[int]:
+    def hold(
+        self, thread: ThreadId, wait: float = PROBE_SECONDS, gives_up: Callable[[], bool] | None = None
+    ) -> Iterator[int]:
         """Hold a thread's lock for the block; yields the file descriptor, which children may inherit. Raises
-        Busy if it is still held after `wait` seconds."""
+        Busy if it is still held after `wait` seconds, or after PROBE_SECONDS if `gives_up`."""
         busy = Busy(
             f"thread {thread} is running", f"wait for it, or end its step: uwf thread pause {thread} --now"
         )
-        descriptor = self._acquire(thread, wait, busy)
+        descriptor = self._acquire(thread, wait, busy, gives_up)
         try:
             # A deletion waits for no thread, and none starts before it is done.
             with self._writers.writing():
@@ -290,8 +292,9 @@ class Locks:
             finally:
                 os.close(descriptor)
 
-    def _acquire(self, name: str, wait: float, busy: Busy) -> int:
-        deadline = time.monotonic() + wait
+    def _acquire(self, name: str, wait: float, busy: Busy, gives_up: Callable[[], bool] | None = None) -> int:
+        begun = time.monotonic()
+        deadline = begun + wait
         path = self._folder / name
         pause = 0.005
         while True:
@@ -310,7 +313,8 @@ class Locks:
                 os.close(descriptor)  # its holder removed the file meanwhile
             except OSError:
                 os.close(descriptor)
-                if time.monotonic() >= deadline:
+                now = time.monotonic()
+                if now >= deadline or (gives_up and now >= begun + PROBE_SECONDS and gives_up()):
                     log.info(
                         "8T45G07H", "the lock {lock} is held by others for {waited} s", lock=name, waited=wait
                     )

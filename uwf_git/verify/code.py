@@ -23,14 +23,11 @@ from uwf_git.format.fan_out import COMPLETED, parse_join
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
 from uwf_git.format.quick_schema import OBJECT_ID
-from uwf_git.store.instance import Instance
 from uwf_git.trust.approvals import STALE
 from uwf_git.verify.approvals import ApprovedDiff
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.verified import Record
 from uwf_git.workspaces.changes import RAW_BYTES
-from uwf_git.workspaces.notes import Notes
-from uwf_git.workspaces.options import WORKTREE
 
 _is_object_id = re.compile(OBJECT_ID).search
 # A partial clone must not fetch. git knows the first since 2.44; without it, the second makes the fetch fail.
@@ -181,19 +178,6 @@ def _diff_digest(place: Path, base: str, commit: str) -> str:
     except (UwfError, OSError):
         return ""
     return sha256(found).hexdigest() if len(found) <= RAW_BYTES else ""
-
-
-def projects_of(instance: Instance, records: Iterable[RecordedCode]) -> Iterator[Path]:
-    """Yield the git directories of the projects on this machine, those of the records' threads first. Notes
-    are read when they are needed."""
-    notes, seen = Notes(instance.store.repository.private), set()
-    threads = dict.fromkeys(each.thread for each in records)
-    for note in chain(map(notes.read, threads), (note for _, note in notes.all())):
-        if note is not None and note.kind == WORKTREE and note.project not in seen:
-            seen.add(note.project)
-            yield Path(note.project)
-    if instance.location.here and str(instance.location.git_dir) not in seen:
-        yield instance.location.git_dir
 
 
 def _malformed(code: Revision) -> str:

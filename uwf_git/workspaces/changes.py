@@ -10,14 +10,13 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import RemoteFailed
 from uwf_git.format.approvals import DIFF
 from uwf_git.format.kinds import parse_detail
 from uwf_git.format.types import USER, is_kind
-from uwf_git.workspaces.notes import Notes
+from uwf_git.workspaces.clones import clones
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import Hash, ThreadId
@@ -89,8 +88,7 @@ class Changes(NamedTuple):
 
 
 def changes(instance: Instance, thread: ThreadId | None, code: Revision, with_patch: bool = False) -> Changes:
-    """Return the changes from `code.base` to `code.commit`. They are looked for in the project of the thread,
-    then in those of other threads, then in the store's own repository."""
+    """Return the changes from `code.base` to `code.commit`. They are looked for in each of `clones`."""
     from uwf_git.base.errors import WorkspaceFailed
 
     for project in projects_with(instance, thread, code):
@@ -105,8 +103,10 @@ def changes(instance: Instance, thread: ThreadId | None, code: Revision, with_pa
 def projects_with(instance: Instance, thread: ThreadId | None, code: Revision) -> Iterator[Project]:
     """Yield the projects on this machine that have the commits of a Revision, the thread's own first."""
     from uwf_git.base.errors import WorkspaceFailed
+    from uwf_git.workspaces.project import Project
 
-    for project in _projects(instance, thread):
+    for place in clones(instance, [thread] if thread is not None else ()):
+        project = Project(place)
         with suppress(WorkspaceFailed, RemoteFailed):
             if _has(project, code.commit, code.base):
                 yield project
@@ -153,20 +153,6 @@ def thread_code(instance: Instance, node: Hash) -> Revision | None:
         if (first := step_code(instance, detail)) is not None:
             return newest._replace(base=first.base)
     return newest
-
-
-def _projects(instance: Instance, thread: ThreadId | None) -> Iterator[Project]:
-    from uwf_git.workspaces.project import Project
-
-    notes = Notes(instance.store.repository.private)
-    own = notes.read(thread) if thread is not None else None
-    seen = {""}
-    for note in (own, *(note for _, note in notes.all())):
-        if note is not None and note.project not in seen:
-            seen.add(note.project)
-            if Path(note.project).is_dir():
-                yield Project(Path(note.project))
-    yield Project(instance.location.git_dir)
 
 
 def _has(project: Project, *commits: str) -> bool:

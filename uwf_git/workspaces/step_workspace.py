@@ -11,6 +11,7 @@ A worktree stands at the code of the thread's last step. Where it doesn't, the d
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
@@ -32,7 +33,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.private import EngineOrder
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE
-from uwf_git.workspaces.project import Project, checkout_around
+from uwf_git.workspaces.project import Project, branch_of, checkout_around
 from uwf_git.workspaces.removal import make_room
 from uwf_git.workspaces.setup import set_up
 from uwf_git.workspaces.worktree import AGAIN, remote_of, worktree_of
@@ -183,9 +184,17 @@ class StepWorkspace:
         if remote and project.fetch_commit(remote, ThreadId(self.note.owner), commit):
             return
         where = self.note.checkout or self.note.project
+        code = f"the code of thread {self._thread}, commit {commit[:12]}, is not in project {where}"
+        branch = branch_of(self.note.owner)
+        if remote:
+            raise NotFound(
+                f"{code}, and not on its remote {remote}",
+                f"on the machine that made it: git push {remote} {commit[:12]}:{branch}; then repeat this",
+            )
         raise NotFound(
-            f"the code of thread {self._thread}, commit {commit[:12]}, is not in project {where}",
-            f"fetch it: git -C {where} fetch REMOTE uwf/work/{self.note.owner}",
+            code,
+            f"on the machine that made it: git push REMOTE {commit[:12]}:{branch}; then here: "
+            f"git -C {shlex.quote(where)} fetch REMOTE {branch}",
         )
 
     def _make(self, expected: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -138,7 +139,7 @@ def answer(
     --revoke takes yours back.
     """
     from uwf_git.api.control import answer as give
-    from uwf_git.api.inbox import asking, is_persons_turn, newest_or_step
+    from uwf_git.api.inbox import asking, is_persons_turn, keeping, newest_or_step
     from uwf_git.api.outcome import raise_if_ended_badly
 
     instance = invocation.instance
@@ -148,7 +149,7 @@ def answer(
         return
     step_asking = newest_or_step(instance, found, asked_by) if asked_by else None
     fields = _fields(given)
-    persons = is_persons_turn(instance, found)
+    persons, is_typed = is_persons_turn(instance, found), True
     if message is None and persons and not fields:
         if terminal.is_terminal(sys.stdin):
             _play(invocation, found, step_asking)
@@ -163,7 +164,10 @@ def answer(
         step_asking = step_asking or (head.node if head else None)
     elif message == resolve.STDIN:
         message = resolve.read_stdin("answer")
-    outcome = give(instance, found, message, step_asking, other, fields)
+    else:
+        is_typed = False  # the shell has the command
+    with keeping(instance, found, message, fields) if is_typed and message.strip() else nullcontext():
+        outcome = give(instance, found, message, step_asking, other, fields)
     emit_outcome(invocation, outcome)
     raise_if_ended_badly(outcome)
 

@@ -23,7 +23,7 @@ _THREADS = click.argument("threads", metavar="ID...", nargs=-1, required=True, s
 @command(
     "uwf thread wait 01JK7M",
     "uwf thread wait @ @2 @3 --timeout 3600",
-    "uwf thread wait 01JK7M && git merge uwf/work/01JK7M",
+    "uwf thread wait 01JK7M && git diff main...uwf/work/01JK7M",
 )
 @_THREADS
 @click.option(

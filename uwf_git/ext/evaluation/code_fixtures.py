@@ -10,8 +10,7 @@ from uwf_git.ext.evaluation.cases import CaseDraft
 from uwf_git.ext.evaluation.fixtures import store_folder
 from uwf_git.format.kinds import Revision, parse_step
 from uwf_git.store.instance import Instance
-from uwf_git.workspaces.notes import Notes
-from uwf_git.workspaces.options import WORKTREE
+from uwf_git.workspaces.clones import clones
 from uwf_git.workspaces.project import Project
 from uwf_git.workspaces.step_workspace import code_left
 
@@ -23,12 +22,12 @@ def with_code(instance: Instance, draft: CaseDraft) -> CaseDraft:
     if code is None:
         return draft
     name = draft.case.name
-    for _, note in Notes(instance.store.repository.private).all():
-        if note.kind == WORKTREE and Project(Path(note.project)).commit(code.base):
+    for project in map(Project, clones(instance)):
+        if project.commit(code.base):
             with tempfile.TemporaryDirectory() as folder:
                 try:
                     place = Path(folder, "files")
-                    Project(Path(note.project)).lay_out(code.base, place, Path(folder, "index"))
+                    project.lay_out(code.base, place, Path(folder, "index"))
                     return draft._replace(case=draft.case._replace(fixture=store_folder(instance, place)))
                 except UwfError as error:
                     instance.warn(f"case {name} has no files of its code: {error.message}; give --fixture")

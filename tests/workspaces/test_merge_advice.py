@@ -1,0 +1,105 @@
+"""At its end a thread names the branch with its code, and advises a merge only if its work was accepted for certain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_samples import write
+from commands import git
+from conftest import Uwf
+
+WRITES = """uwf-exec sh -c 'echo made >> made.txt; echo "{\\"text\\": \\"first\\", \\"approved\\": false}"'"""
+DECISION = "{ type: object, properties: { decision: { enum: [yes, no, more] } }, required: [decision] }"
+TEXT = "{ type: object, properties: { text: { type: string } }, required: [text] }"
+APPROVED = "{ type: object, properties: { approved: { type: boolean } }, required: [approved] }"
+
+
+CONDITIONS = {
+    "yes": 'steps[-1].output.decision = "yes"',
+    "no": 'steps[-1].output.decision = "no"',
+    "worn": "$count(steps) > 1",
+}
+ANNOUNCER = f"""
+  announcer: {{ description: a, systemPrompt: a, outputSchema: {TEXT} }}"""
+
+
+def workflow(schema: str, ways: str, human: str = "true") -> str:
+    """A writer, then a judge with these edges, and an announcer if they lead there."""
+    used = {name: text for name, text in CONDITIONS.items() if f"condition: {name}" in ways}
+    conditions = "".join(
+        f"  {name}: {{ description: c, expression: '{text}' }}\n" for name, text in used.items()
+    )
+    return f"""\
+name: judged
+description: Judged.
+roles:
+  writer: {{ description: w, systemPrompt: w, outputSchema: {TEXT} }}
+  judge: {{ description: Judges., systemPrompt: j, human: {human}, outputSchema: {schema} }}\
+{ANNOUNCER if "announcer" in ways else ""}
+{"conditions:" if used else ""}
+{conditions}
+graph:
+  $START: [{{ role: writer }}]
+  writer: [{{ role: judge }}]
+  judge: {ways}
+  {"announcer: [{ role: $END }]" if "announcer" in ways else ""}
+"""
+
+
+def start(uwf: Uwf, project: Path, text: str) -> str:
+    """A thread of a workflow after its writer's step."""
+    where = ("--workspace", "worktree", "--cwd", project)
+    thread = str(uwf("thread", "start", write("judged.yaml", text), "-p", "x", *where).json["thread"])
+    uwf("thread", "step", thread, "--agent", WRITES)
+    return thread
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    git("init", "-q", "-b", "main", path)
+    (path / "one.txt").write_text("one")
+    git("-C", path, "add", ".")
+    git("-C", path, "commit", "-q", "-m", "one")
+    return path
+
+
+BACK = "{ role: writer }"
+END = "{ role: $END }"
+FAILS = "{ end: failed, condition: no, reason: dropped }"
+
+
+@pytest.mark.parametrize(
+    ("schema", "ways", "answer", "advised"),
+    [
+        (DECISION, f"[{{ role: $END, condition: yes }}, {FAILS}, {BACK}]", "yes", True),
+        (DECISION, f"[{{ role: $END, condition: yes }}, {FAILS}, {BACK}]", "no", False),
+        (DECISION, f"[{END}]", "no", False),
+        (DECISION, f"[{END}]", "yes", False),  # the graph doesn't tell it from no
+        (DECISION, "[{ role: $END, condition: no }, { role: announcer }]", "no", False),
+        (TEXT, f"[{END}]", "Drop it", False),
+    ],
+)
+def test_a_merge_is_advised_if_no_other_decision_would_have_ended_the_thread(
+    uwf: Uwf, project: Path, schema: str, ways: str, answer: str, advised: bool
+) -> None:
+    thread = start(uwf, project, workflow(schema, ways))
+    done = uwf("thread", "answer", thread, "-m", answer, "--format", "text", check=None)
+    assert uwf("thread", "show", thread).json["done"]
+    assert f"its code is on branch uwf/work/{thread}" in done.err
+    assert ("git merge" in done.err) is advised
+
+
+@pytest.mark.parametrize("ways", [f"[{{ role: $END, condition: worn }}, {BACK}]", f"[{END}]"])
+def test_a_rejection_of_an_agent_is_not_advised_to_merge(uwf: Uwf, project: Path, ways: str) -> None:
+    thread = start(uwf, project, workflow(APPROVED, ways, "false"))
+    done = uwf("thread", "step", thread, "--agent", WRITES, "--format", "text")
+    assert "completed" in done.out
+    assert f"its code is on branch uwf/work/{thread}" in done.err and "git merge" not in done.err
+
+
+def test_a_killed_thread_advises_no_merge(uwf: Uwf, project: Path) -> None:
+    thread = start(uwf, project, workflow(TEXT, f"[{END}]"))
+    done = uwf("thread", "kill", thread, "--format", "text")
+    assert "merge" not in done.out + done.err
