@@ -4,6 +4,9 @@ missing it is skipped with that reason, which names the Debian package; where CI
     pytestmark = pytest.mark.needs("bwrap", "node")     a module; likewise a test or a parameter
     need("ssh-keygen")                                  within a test, a fixture or a double
     ```console needs=ssh-keygen                         in a document
+
+`python tests/doubles/programs.py FOLDER` fills a folder with links to all programs on PATH but these. As the whole of
+PATH it is a machine that lacks them.
 """
 
 from __future__ import annotations
@@ -11,8 +14,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 
 from uwf_git.sandbox.bubblewrap import find_sandbox
 
@@ -89,3 +94,18 @@ def program(name: str) -> str:
     path = path_of(name)
     assert path is not None
     return path
+
+
+def hide(folder: Path) -> None:
+    """Fill a folder with links to the programs on PATH that every machine has."""
+    hidden = {*PACKAGES, *(alias for names in _NAMES.values() for alias in names), "ssh-add", "nodejs", "npm", "npx"}
+    folder.mkdir(parents=True)
+    for place in map(Path, dict.fromkeys(_PATH.split(os.pathsep))):
+        for path in sorted(place.iterdir()) if place.is_dir() else ():
+            link = folder / path.name
+            if path.name not in hidden and os.access(path, os.X_OK) and not link.is_symlink():
+                link.symlink_to(path)
+
+
+if __name__ == "__main__":
+    hide(Path(sys.argv[1]))

@@ -1,6 +1,7 @@
 """Progress of a test run: how far it is, what failed, and at the end what was skipped and how to have it.
 
-It replaces pytest's dots in a quiet run. With UWF_TEST_FAILED the ids of failed tests go into that file, a line each.
+It replaces pytest's dots in a quiet run. With UWF_TEST_FAILED the ids of failed tests go into that file, a line each;
+with UWF_TEST_SKIPPED those of skipped ones.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +44,7 @@ class RunReport:
         self._began = self._last_line = time.monotonic()
         self._total = self._total_long = self._workers = 0
         self._failures: dict[str, None] = {}
+        self._skips: dict[str, None] = {}
         self._done = {False: 0, True: 0}  # long tests: True
         self._seconds = {False: 0.0, True: 0.0}
 
@@ -72,6 +75,8 @@ class RunReport:
         if report.failed:
             self._failures[report.nodeid] = None
             self._say(f"FAILED {report.nodeid}", red=True)
+        if report.skipped:
+            self._skips[report.nodeid] = None
         long = dict(report.user_properties).get("long tests", 0)
         self._total_long = self._total_long or long
         self._done[bool(long)] += report.when == "teardown"
@@ -95,10 +100,10 @@ class RunReport:
         return seconds / max(1, self._workers)
 
     def pytest_sessionfinish(self) -> None:
-        """Write the ids of failed tests."""
-        if path := os.environ.get("UWF_TEST_FAILED"):
-            with open(path, "w", encoding="utf-8") as file:
-                file.writelines(f"{each}\n" for each in self._failures)
+        """Write the ids of failed tests, and of skipped ones."""
+        for variable, ids in (("UWF_TEST_FAILED", self._failures), ("UWF_TEST_SKIPPED", self._skips)):
+            if path := os.environ.get(variable):
+                Path(path).write_text("".join(f"{nodeid}\n" for nodeid in ids), encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print each reason for skipped tests once, and the command that installs the packages they need."""
