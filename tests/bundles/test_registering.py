@@ -198,5 +198,5 @@ def test_without_a_node_one_line_says_so(uwf: Uwf, tmp_path: Path) -> None:
     old.chmod(0o755)
     uwf("config", "set", "node", str(old))
     assert "this is Node 18.1.0" in uwf("workflow", "put", "debate.esm.js", check=1).error["message"]
-    uwf("config", "set", "node", os.fspath(Path("/usr/bin/node")))
+    uwf("config", "set", "node", program("node"))
     uwf("workflow", "put", "debate.esm.js", env={"PATH": str(bare)})

@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from programs import program
+
 WRITER = Path(__file__).with_name("json_cas_store.mjs")
 EPOCH = 1_747_641_600_000  # 2025-05-19, in Unix milliseconds
 
@@ -181,7 +183,7 @@ class OldStore:
         text = json.dumps({"layout": layout, "nodes": self._nodes, "known": self.hashes})
         folder = self.root / inside if inside else self.root
         done = subprocess.run(
-            ["node", str(WRITER), "write", str(folder)],
+            [program("node"), str(WRITER), "write", str(folder)],
             input=text,
             capture_output=True,
             text=True,

@@ -98,7 +98,14 @@ def program(name: str) -> str:
 
 def hide(folder: Path) -> None:
     """Fill a folder with links to the programs on PATH that every machine has."""
-    hidden = {*PACKAGES, *(alias for names in _NAMES.values() for alias in names), "ssh-add", "nodejs", "npm", "npx"}
+    hidden = {
+        *PACKAGES,
+        *(alias for names in _NAMES.values() for alias in names),
+        "ssh-add",
+        "nodejs",
+        "npm",
+        "npx",
+    }
     folder.mkdir(parents=True)
     for place in map(Path, dict.fromkeys(_PATH.split(os.pathsep))):
         for path in sorted(place.iterdir()) if place.is_dir() else ():

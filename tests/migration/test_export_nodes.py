@@ -8,6 +8,7 @@ from pathlib import Path
 
 from conftest import Uwf
 from doubles.old_stores import ENDED, WRITER, reviewed
+from programs import program
 
 
 def listed(root: Path) -> dict[str, list[str]]:
@@ -61,7 +62,7 @@ def test_every_file_that_is_written_has_the_hash_that_its_name_says(
     uwf("thread", "run", thread)
     uwf("export", "--json-cas", tmp_path / "out")
     done = subprocess.run(
-        ["node", str(WRITER), "verify", str(tmp_path / "out" / "cas")],
+        [program("node"), str(WRITER), "verify", str(tmp_path / "out" / "cas")],
         capture_output=True,
         text=True,
         check=True,

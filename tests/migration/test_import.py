@@ -19,13 +19,18 @@ import pytest
 from conftest import EXAMPLES, Uwf
 from doubles.commands import UWF, begin, git
 from doubles.old_stores import ACTIVE, BEGUN, ENDED, EPOCH, WRITER, OldStore, ref, reviewed, schema
+from programs import program
 
 VECTORS = Path(__file__).parents[1] / "values" / "vectors.json"
 
 
 def test_the_writer_of_old_stores_agrees_with_the_reference_implementation() -> None:
     done = subprocess.run(
-        ["node", str(WRITER), "check"], stdin=VECTORS.open(), capture_output=True, text=True, check=True
+        [program("node"), str(WRITER), "check"],
+        stdin=VECTORS.open(),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     vectors = json.loads(VECTORS.read_text(encoding="utf-8"))["vectors"]
     assert json.loads(done.stdout) == {"met": len(vectors), "wrong": []}

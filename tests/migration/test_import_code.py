@@ -11,6 +11,7 @@ import pytest
 from conftest import Uwf
 from doubles.commands import git
 from doubles.old_stores import ACTIVE, ENDED, EPOCH, WRITER
+from programs import program
 
 BUNDLE = """\
 export const descriptor = {
@@ -34,7 +35,7 @@ roles:
 
 def bundle(root: Path, text: str, descriptor: str = DESCRIPTOR, name: str = "") -> str:
     done = subprocess.run(
-        ["node", str(WRITER), "name"], input=text.encode(), stdout=subprocess.PIPE, check=True
+        [program("node"), str(WRITER), "name"], input=text.encode(), stdout=subprocess.PIPE, check=True
     )
     id_ = name or json.loads(done.stdout)
     (root / "bundles").mkdir(parents=True, exist_ok=True)

@@ -106,6 +106,7 @@ def test_no_command_starts_a_program_of_the_project(uwf: Uwf, project: Path, tmp
     assert ran(project / ".venv/bin") == []
 
 
+@pytest.mark.needs("bwrap", "node", "ssh-keygen")
 def test_a_step_of_code_and_a_signature_start_no_program_of_the_project(
     uwf: Uwf, project: Path, hermetic: Path
 ) -> None:
