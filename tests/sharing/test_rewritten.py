@@ -11,6 +11,7 @@ from pathlib import Path
 import commands
 import pytest
 from conftest import Uwf
+from programs import program
 from test_pull_cases import LOOP, Pair
 from two_machines import Machine
 
@@ -102,7 +103,8 @@ def ended(pair: Pair) -> str:
 def signs(machine: Machine, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets every process from now on sign with a key of its own."""
     key = folder / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    words = [program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", key]
+    subprocess.run(words, check=True)
     config = folder / "signing.gitconfig"
     config.write_text(
         f"[include]\n\tpath = {os.environ['GIT_CONFIG_GLOBAL']}\n[gpg]\n\tformat = ssh\n"
