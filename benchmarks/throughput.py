@@ -67,7 +67,7 @@ def _among(folder: Path, size: Size, server: git_servers.Server, way: str) -> It
 def _configured(path: Path, config: str) -> Iterator[None]:
     """What the user's git is told meanwhile."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"[uwf]\n\tlanding = false\n{config}")
+    path.write_text(config)
     before = os.environ.get("GIT_CONFIG_GLOBAL")
     os.environ["GIT_CONFIG_GLOBAL"] = str(path)
     try:

@@ -1,5 +1,5 @@
-"""Common parts of commands: `--root`, `--format`, `--json` and `--debug` in any position, help that begins
-with examples, did-you-mean, lazy subcommands."""
+"""Common parts of commands: `--root`, `--format`, `--json`, `--all-projects` and `--debug` in any position, help that
+begins with examples, did-you-mean, lazy subcommands."""
 
 from __future__ import annotations
 
@@ -61,6 +61,15 @@ def _shared_options() -> list[click.Parameter]:
             is_eager=True,
             callback=_keep("root_option"),
             help="Storage root. Default: UWF_STORAGE_ROOT, or the store of this folder.",
+        ),
+        click.Option(
+            ["--all-projects"],
+            is_flag=True,
+            default=None,
+            expose_value=False,
+            is_eager=True,
+            callback=_keep("all_projects"),
+            help="Mean the threads of all projects, not of this one.",
         ),
         click.Option(
             ["--debug"],

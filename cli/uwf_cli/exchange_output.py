@@ -85,6 +85,30 @@ def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
     return _listing(lines, nothing, verbose)
 
 
+def would_push(value: Any, verbose: bool = False) -> str:
+    """Format a dry run."""
+    to = f"would push to {value['remote']} ({value['url']})"
+    lines = [f"{to}: {counts(value['wouldPush'], value['steps'])}"] if value["wouldPush"] else []
+    if verbose:
+        lines += [f"would push   {_short(ref)}" for ref in value["wouldPush"]]
+        lines += [f"would delete {_short(ref)}" for ref in value["wouldDelete"]]
+    elif value["wouldDelete"]:
+        lines.append(f"would delete there: {counts(value['wouldDelete'], 0)}")
+    return _listing(lines, f"nothing new for {value['remote']}", verbose)
+
+
+def counts(refs: Sequence[str], steps: int) -> str:
+    """Count what refs are of: `workflow solve-issue, 2 threads, 14 steps`."""
+    return _counted(refs, {}, steps)
+
+
+def left_out_line(value: Any) -> str:
+    """Return the line about what a push leaves out."""
+    parts = [counted(value["threads"], "thread")] if value["threads"] else []
+    parts += [counts(value["others"], 0)] if value["others"] else []
+    return f"{' and '.join(parts)} of other projects left out; --all-projects includes them"
+
+
 def _brings(remote: str, ended: Collection[str]) -> str:
     return f"uwf pull {remote} brings {'its end' if len(ended) == 1 else 'their ends'}"
 

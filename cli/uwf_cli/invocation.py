@@ -37,6 +37,7 @@ class Invocation:
         self.format_option: str | None = None
         self.root_option: str | None = None
         self.debug_option = False
+        self.all_projects = False
         self.going_on = ""
         self.exit_status: Callable[[str, int], int] = lambda _code, status: status
         self.warnings: list[str] = []
@@ -48,11 +49,14 @@ class Invocation:
     def location(self) -> Location:
         from uwf_git.store.location import locate
 
+        return locate(self.root_option, os.environ, self._folder)
+
+    @property
+    def _folder(self) -> Path:
         try:
-            here = Path.cwd()
+            return Path.cwd()
         except OSError:  # it was deleted; the command that needs it reports that
-            here = Path("/")
-        return locate(self.root_option, os.environ, here)
+            return Path("/")
 
     @cached_property
     def instance(self) -> Instance:
@@ -64,6 +68,10 @@ class Invocation:
         guard(instance)
         instance.warn = instance.store.repository.lockfiles.told = self.warn
         instance.after = self._after.append
+        if not (self.all_projects or self.location.here):
+            from uwf_git.store.projects import repository_at
+
+            instance.threads.projects.here = repository_at(self._folder)
         return instance
 
     def instance_for_writing(self) -> Instance:
@@ -208,6 +216,11 @@ class Invocation:
         """Print a note on standard error, except for JSON."""
         if self.format == "text":
             sys.stderr.write(f"uwf: {terminal.escape(text)}\n")
+
+    def say(self, text: str) -> None:
+        """Print a line on standard error, in every format."""
+        sys.stderr.write(f"uwf: {terminal.escape(text)}\n")
+        sys.stderr.flush()
 
     def warn(self, text: str) -> None:
         """Print a warning on standard error, and keep it for the next value."""

@@ -24,12 +24,6 @@ from uwf_git.store.instance import Instance
 pytestmark = pytest.mark.extended
 
 
-@pytest.fixture(autouse=True)
-def no_landing(hermetic: Path) -> None:
-    """The page that a first push makes would be one more."""
-    git_servers.git("config", "--global", "uwf.landing", "false")
-
-
 @pytest.fixture
 def many_threads(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[str]]:
     """So many threads with ids of one millisecond: what groups of refs there are then follows from their number."""

@@ -47,7 +47,7 @@ def test_a_plain_clone_gets_a_page_on_the_branch_that_head_names_and_its_command
         branch = "master" if transport == "ssh" else "trunk"
         git("--git-dir", remote, "symbolic-ref", "HEAD", f"refs/heads/{branch}")
         ada = machine("ada", server.url(remote))
-        landing = ada("push").json["landing"]
+        landing = ada("push", "--default-branch").json["landing"]
         assert branches(remote) == {f"refs/heads/{branch}": landing["commit"]} and landing["branch"] == branch
         clone = subprocess.run(
             ["git", "clone", server.url(remote), "plain"], capture_output=True, text=True, check=True
@@ -60,7 +60,7 @@ def test_a_plain_clone_gets_a_page_on_the_branch_that_head_names_and_its_command
         for command in commands:
             words = shlex.split(command.replace("ID", thread), comments=True)
             assert git("-C", "plain", "--no-pager", *words[1:]) or words[1] == "fetch"
-        # Whoever pulls, or clones with uwf, sees nothing of it; and it is made once.
+        # Whoever pulls, or clones with uwf, sees nothing of it; and it is made if it is asked for.
         assert ada("pull").json == {"remote": "origin", "adopted": [], "refused": []}
         assert ada("clone", server.url(remote), "--root", hermetic / "bob").json["refused"] == []
         git("--git-dir", remote, "update-ref", "-d", f"refs/heads/{branch}")
@@ -75,47 +75,65 @@ def test_two_that_push_first_make_the_same_commit_wherever_they_are(
     remotes = [git_servers.bare(hermetic / f"{name}.git") for name in ("one", "two")]
     for remote, zone in zip(remotes, ("Asia/Tokyo", "America/Lima"), strict=True):
         each = machine(remote.stem, remote)
-        each("push", env={"TZ": zone, "GIT_COMMITTER_NAME": zone, "GIT_AUTHOR_NAME": zone})
+        each(
+            "push", "--default-branch", env={"TZ": zone, "GIT_COMMITTER_NAME": zone, "GIT_AUTHOR_NAME": zone}
+        )
     assert branches(remotes[0]) == branches(remotes[1]) != {}
 
 
-@pytest.mark.parametrize("why", ["code", "published", "unwanted", "refused", "empty project"])
-def test_none_is_made_where_there_is_a_branch_or_nobody_wants_it(
-    machine: Callable[[str, Path | str], Machine],
-    uwf: Uwf,
-    hermetic: Path,
-    why: str,
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("why", ["code", "published"])
+def test_none_is_made_where_there_is_a_branch(
+    machine: Callable[[str, Path | str], Machine], hermetic: Path, why: str
 ) -> None:
     remote = git_servers.bare(hermetic / "remote.git")
-    if why == "empty project":  # whose own first push must not find a branch in its way
-        git(*git_servers.INIT, hermetic / "project")
-        monkeypatch.chdir(hermetic / "project")
-        monkeypatch.delenv("UWF_STORAGE_ROOT")
-        git("remote", "add", "origin", remote)
-        git("commit", "-q", "--allow-empty", "-m", "Code")
-        uwf("init", "--here")
-        uwf("remote", "add", "origin")
-        uwf("workflow", "put", machine("ada", remote).root.with_name("ada.yaml"))
-        uwf("push")
-        git("push", "-q", "origin", "HEAD:main")
-        assert list(branches(remote)) == ["refs/heads/main"]
-        return
     ada = machine("ada", remote)
     (thread,) = ada.heads()
     if why == "code":
         tree = git("--git-dir", remote, "mktree")
         commit = git("--git-dir", remote, "commit-tree", tree, "-m", "Code")
         git("--git-dir", remote, "update-ref", "refs/heads/other", commit)
-    elif why == "published":
-        ada("publish", "thread", thread)
-    elif why == "unwanted":
-        git("--git-dir", ada.store, "config", "uwf.landing", "false")
     else:
-        hook = remote / "hooks" / "update"
-        hook.write_text('#!/bin/sh\ncase "$1" in refs/heads/*) echo no branches here; exit 1;; esac\n')
-        hook.chmod(0o755)
+        ada("publish", "thread", thread)
     before = branches(remote)
-    pushed = ada("push")
-    assert branches(remote) == before and "landing" not in pushed.json and pushed.err == ""
-    assert pushed.json["refused"] == []
+    pushed = ada("push", "--default-branch")
+    assert branches(remote) == before and "landing" not in pushed.json and pushed.json["refused"] == []
+
+
+def test_a_server_that_refuses_the_branch_is_named_after_the_threads_arrived(
+    machine: Callable[[str, Path | str], Machine], hermetic: Path
+) -> None:
+    remote = git_servers.bare(hermetic / "remote.git")
+    hook = remote / "hooks" / "update"
+    hook.write_text('#!/bin/sh\ncase "$1" in refs/heads/*) echo no branches here; exit 1;; esac\n')
+    hook.chmod(0o755)
+    ada = machine("ada", remote)
+    failed = ada("push", "--default-branch", check=8)
+    assert "origin refuses main: hook declined" in failed.err
+    assert git("--git-dir", remote, "for-each-ref", "refs/uwf/threads") and branches(remote) == {}
+
+
+@pytest.mark.parametrize("store", ["per user", "here"])
+def test_a_push_takes_no_branch_of_a_project_whose_remote_is_empty(
+    uwf: Uwf,
+    machine: Callable[[str, Path | str], Machine],
+    hermetic: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    store: str,
+) -> None:
+    remote = git_servers.bare(hermetic / "remote.git")
+    git(*git_servers.INIT, hermetic / "project")
+    monkeypatch.chdir(hermetic / "project")
+    git("remote", "add", "origin", remote)
+    git("commit", "-q", "--allow-empty", "-m", "Code")
+    if store == "here":
+        monkeypatch.delenv("UWF_STORAGE_ROOT")
+        uwf("init", "--here")
+        uwf("remote", "add", "origin")
+        uwf("workflow", "put", machine("ada", remote).root.with_name("ada.yaml"))
+        assert "holds the project" in uwf("push", "--default-branch", check=2).err
+        uwf("push")
+    else:
+        machine("ada", remote)("push")
+    assert git("--git-dir", remote, "for-each-ref", "refs/uwf") and branches(remote) == {}
+    git("push", "-q", "origin", "HEAD:main")
+    assert list(branches(remote)) == ["refs/heads/main"]

@@ -18,6 +18,7 @@ from uwf_git.store.instance import Instance
 if TYPE_CHECKING:
     from uwf_git.store.location import Location
     from uwf_git.store.remotes import Remote as Remote
+    from uwf_git.sync.default_branch import DefaultBranch
     from uwf_git.sync.pull import Pulled
     from uwf_git.sync.push import LargeBlob as LargeBlob
     from uwf_git.sync.push import PushReport
@@ -31,10 +32,34 @@ class Exchange(NamedTuple):
 
 
 class Refs(NamedTuple):
-    """What to push: the refs `meant`, None for all; `called` are those named explicitly."""
+    """What to push: the refs `meant`, None for all; `called` are those named explicitly. With `again` also those that
+    were deleted on the remote."""
 
     meant: set[str] | None = None
     called: Collection[str] = ()
+    again: bool = False
+
+
+class Census(NamedTuple):
+    """What a push would send: refs, deletions, and the number of new steps."""
+
+    remote: Remote
+    updates: Collection[str]
+    deletions: Collection[str]
+    steps: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the printed form of a dry run."""
+        url = remote_value(self.remote)
+        return {
+            "remote": self.remote.name,
+            "url": url.get("pushUrl", url["url"]),
+            "dryRun": True,
+            "pushed": [],
+            "wouldPush": sorted(self.updates),
+            "wouldDelete": sorted(self.deletions),
+            "steps": self.steps,
+        }
 
 
 def git_for(instance: Instance, heard: Callable[[str], None] | None = None) -> Git:
@@ -200,15 +225,59 @@ def push(instance: Instance, exchange: Exchange, threads: Collection[ThreadId] =
     raise_if_rejected(instance, exchange, report)
 
 
-def send(instance: Instance, exchange: Exchange, refs: Refs, again: bool = False) -> PushReport:
-    """Push refs and return the report; `again` also those deleted there. Moves and raises as
-    `sync.push.push`."""
+def refs_of_project(instance: Instance, remote: Remote) -> Refs:
+    """Return the refs of the project's threads and what they need, with those of calls; all without a project."""
+    from uwf_git.sync.push import refs_of_project
+
+    if instance.threads.projects.here is None:
+        return Refs()
+    return Refs(refs_of_project(instance, remote))
+
+
+def is_new(instance: Instance, remote: Remote) -> bool:
+    """Return whether nothing is known of a remote yet."""
+    return not instance.store.repository.ref_names(f"{layout.REMOTES}{remote.name}/")
+
+
+def census(instance: Instance, exchange: Exchange, refs: Refs) -> Census:
+    """Return what a push of these refs would send. May ask the remote what it has; moves what `sync.tracking.note`
+    does. Raises as `sync.push.push` does before it sends anything."""
+    from uwf_git.sync.push import look_through, replan
+
+    remote, git = exchange
+    with instance.locks.exchange(remote.name):
+        what = replan(instance, git, remote, *refs)
+        commits = look_through(instance, git, remote, what.updates.values()).commits
+    instance.store.sync()
+    return Census(remote, [*what.updates], [*what.deletions], instance.store.index.steps_among(commits))
+
+
+def left_out(instance: Instance, remote: Remote, refs: Refs) -> dict[str, Any]:
+    """Return as JSON what a remote lacks of other projects: the number of threads, and further refs."""
+    from uwf_git.sync.push import plan
+
+    names = set() if refs.meant is None else plan(instance, remote).updates.keys() - refs.meant
+    threads = {layout.thread_of(name) for name in names if layout.is_thread_ref(name)}
+    others = sorted(name for name in names if not layout.is_thread_ref(name))
+    return {"leftOut": {"threads": len(threads), "others": others}} if names else {}
+
+
+def send(instance: Instance, exchange: Exchange, refs: Refs) -> PushReport:
+    """Push refs and return the report. Moves and raises as `sync.push.push`."""
     from uwf_git.sync.push import push, replan
 
     remote, git = exchange
     push_code_of(instance, refs)
     with instance.locks.exchange(remote.name):
-        return push(instance, git, remote, replan(instance, git, remote, refs.meant, refs.called, again))
+        return push(instance, git, remote, replan(instance, git, remote, *refs))
+
+
+def make_default_branch(instance: Instance, exchange: Exchange) -> DefaultBranch | None:
+    """Make a default branch with a page on a remote, None if that has branches. Moves a ref of the remote. Raises
+    RemoteFailed."""
+    from uwf_git.sync.default_branch import make
+
+    return make(instance, exchange.git, exchange.remote)
 
 
 def push_code_of(instance: Instance, refs: Refs) -> None:
@@ -220,9 +289,8 @@ def push_code_of(instance: Instance, refs: Refs) -> None:
         return
     from uwf_git.workspaces.sharing import push_code, unshared
 
-    threads = (
-        None if refs.meant is None else {layout.thread_of(ref) for ref in refs.meant if "/threads/" in ref}
-    )
+    meant = refs.meant
+    threads = None if meant is None else {layout.thread_of(ref) for ref in meant if layout.is_thread_ref(ref)}
     push_code(instance, threads)
     if stays := unshared(instance, threads):
         instance.warn(
@@ -324,10 +392,13 @@ def remote_and_ids(
     instance: Instance, words: Sequence[str], may_be_unknown: bool = False
 ) -> tuple[Remote, list[str]]:
     """Split words into a remote (by default `origin` or the only one) and thread ids. A first word that is no
-    thread here is a remote, unless `may_be_unknown`. Raises NotFound, Usage."""
+    thread here is a remote, unless `may_be_unknown`. In a project's own repository, its remote becomes one of the
+    store's by being named. Raises NotFound, Usage."""
     from uwf_git.store.remotes import named
 
     remotes = instance.remotes.all()
+    if words and (own := instance.remotes.of_project(words[0])) is not None:
+        return instance.remotes.add(own.name, None), list(words[1:])
     if words and words[0] in {remote.name for remote in remotes}:
         return named(words[0], remotes), list(words[1:])
     if words:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound
-from uwf_git.base.text import iso, nearest
+from uwf_git.base.text import counted, iso, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
+    from uwf_git.store.projects import Project
     from uwf_git.store.threads import DamagedThread
 
 
@@ -60,8 +61,24 @@ class ListedThread(NamedTuple):
 
 
 def listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
-    """Return matching threads, newest first: active and damaged ones, unless `ended` or a status asks for
-    others. Raises NotFound for an unknown workflow."""
+    """Return matching threads of the project, newest first: active and damaged ones, unless `ended` or a status asks
+    for others. Raises NotFound for an unknown workflow."""
+    return listed_and_left_out(instance, wanted)[0]
+
+
+def listed_and_left_out(instance: Instance, wanted: Filters) -> tuple[list[ListedThread], int]:
+    """The same, and the number of those that are not of the project."""
+    every = _listed(instance, wanted)
+    meant = [each for each in every if instance.threads.is_meant(each.head)]
+    return meant, len(every) - len(meant)
+
+
+def left_out_line(number: int) -> str:
+    """Return the line about threads that are not of the project."""
+    return f"{counted(number, 'thread')} of other projects left out; --all-projects includes them"
+
+
+def _listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
     from uwf_git.engine.budget import Budgets
     from uwf_git.engine.human_roles import HumanRoles
     from uwf_git.engine.pause import paused_threads
@@ -217,7 +234,7 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
     for each in found:
         head = each.head
         if not isinstance(head, Head):
-            ending = {"updated": None, "parent": None, "problem": head.problem}
+            ending = {"updated": None, "parent": None, "problem": head.problem, **project_value(None)}
             items.append({**nothing, "thread": head.thread, **ending})
             continue
         row = head.row
@@ -240,6 +257,7 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
                 "unpriced": unpriced,
                 "updated": iso(head.updated),
                 "parent": above.get(head.thread),
+                **project_value(instance.threads.projects.of(head)),
                 **({"run": True} if head.thread in runs else {}),
                 **origins.get(head.thread, {}),
                 **_branches(instance, head),
@@ -248,6 +266,14 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
             }
         )
     return items
+
+
+def project_value(project: Project | None) -> dict[str, Any]:
+    """Return a thread's project as JSON."""
+    return {
+        "project": None if project is None else project.name,
+        "projectId": None if project is None else project.id,
+    }
 
 
 def _branches(instance: Instance, head: Head) -> dict[str, Any]:

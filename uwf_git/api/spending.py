@@ -43,7 +43,7 @@ def _heads(instance: Instance, threads: Collection[ThreadId], damaged: list[dict
 
     if threads:
         return [instance.threads.head(each) for each in threads]
-    found = instance.threads.all(archived=True)
+    found = instance.threads.meant(archived=True)
     damaged += [each._asdict() for each in found if not isinstance(each, Head)]
     return [each for each in found if isinstance(each, Head)]
 

@@ -82,6 +82,9 @@ def start(instance: Instance, version: Version, what: Start) -> Started:
         what.persona,
         what.data,
         what.origin,
+        ""
+        if what.origin is not None
+        else instance.threads.projects.label_at(what.cwd or what.place or Path.cwd()),
     )
     warn_of_unknown_costs(instance, version.workflow, what)
     _warn_of_broken_json(instance, version.workflow, prompt)
@@ -224,7 +227,12 @@ def start_all(
     choices = {
         folder: _chosen(instance, version.workflow, what._replace(cwd=folder)) for folder in set(folders)
     }
-    threads = instance.threads.start_all(version.commit, version.node, tasks)
+    labels = {
+        folder: instance.threads.projects.label_at(folder or what.place or Path.cwd()) for folder in choices
+    }
+    threads = instance.threads.start_all(
+        version.commit, version.node, tasks, [labels[folder] for folder in folders]
+    )
     limited = {key: value for task in tasks for key, value in task.budget.items()}
     warn_of_unknown_costs(instance, version.workflow, Start("", limited, persona=tasks[0].persona))
     for folder, choice in choices.items():

@@ -81,13 +81,13 @@ class Waits(NamedTuple):
 
 
 def waiting_for_people(instance: Instance) -> list[Waits]:
-    """Return all waiting threads, oldest first, without running, paused and unreadable ones. A sub-workflow's
-    question appears once, with the parent thread."""
+    """Return all waiting threads of the project, oldest first, without running, paused and unreadable ones. A
+    sub-workflow's question appears once, with the parent thread."""
     busy = paused_threads(instance) | set(instance.locks.held())
     budgets = Budgets(instance)
     people = HumanRoles(instance)
     found: list[Waits] = []
-    for head in instance.threads.all():
+    for head in instance.threads.meant():
         if not isinstance(head, Head) or head.thread in busy:
             continue
         try:

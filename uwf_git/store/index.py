@@ -34,7 +34,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.git.sqlite_cache import SqliteCache
 from uwf_git.store import layout
 
-VERSION = 14
+VERSION = 15
 _VARIABLES = 900  # variables that every SQLite accepts in one statement
 
 _TABLES = """
@@ -44,7 +44,7 @@ CREATE TABLE commits (
     oid BLOB PRIMARY KEY, kind TEXT NOT NULL, node TEXT NOT NULL, parent BLOB, start TEXT, workflow TEXT,
     name TEXT, title TEXT, author TEXT, role TEXT, agent TEXT, number INTEGER NOT NULL,
     rehearsed INTEGER NOT NULL, asks INTEGER NOT NULL, time INTEGER NOT NULL, merged BLOB, nested BLOB,
-    resumed BLOB
+    resumed BLOB, project TEXT
 ) WITHOUT ROWID;
 CREATE INDEX commits_by_node ON commits (node);
 CREATE INDEX joins ON commits (parent) WHERE role = '$JOIN';
@@ -82,6 +82,7 @@ class CommitRow(NamedTuple):
                 conversation or run before it, or the fork that it is a branch of
     nested      the last step with a sub-workflow up to here
     resumed     the commit of the end that the thread was last resumed from
+    project     the project of the thread, as `Project.label`, else None
 
     For a version of a workflow or crew, only `node` and `name` are set.
     """
@@ -104,6 +105,7 @@ class CommitRow(NamedTuple):
     merged: bytes | None = None
     nested: bytes | None = None
     resumed: bytes | None = None
+    project: str | None = None
 
 
 def commit_row(oid: Oid, kind: str, node: Hash, parents: Sequence[Oid], time: int) -> CommitRow:
@@ -114,10 +116,14 @@ def commit_row(oid: Oid, kind: str, node: Hash, parents: Sequence[Oid], time: in
     return CommitRow(oid.raw, kind, node, parent, *nothing, 0, 0, False, time, merged)
 
 
-def start_row(row: CommitRow, start: Start, name: str, author: str) -> CommitRow:
-    """Return the row of a commit that starts a thread."""
-    title = title_of(start.prompt)
-    return row._replace(start=row.node, workflow=start.workflow, name=name, title=title, author=author)
+def start_row(
+    row: CommitRow, start: Start, name: str, author: str, project: str = "", origin: CommitRow | None = None
+) -> CommitRow:
+    """Return the row of a commit that starts a thread, in the project that it names, else in that of its `origin`."""
+    title, of = title_of(start.prompt), project or (origin.project if origin is not None else None)
+    return row._replace(
+        start=row.node, workflow=start.workflow, name=name, title=title, author=author, project=of
+    )
 
 
 def is_generated(agent: str, children: Iterable[CommitRow | None]) -> bool:
@@ -150,6 +156,7 @@ def step_row(
         name=before.name,
         title=title_after(before, step.role, output),
         author=before.author,
+        project=before.project,
         role=step.role,
         agent=step.agent,
         number=before.number + 1,

@@ -16,7 +16,7 @@ from uwf_git.base import log
 from uwf_git.base.errors import HeadMoved, NotFound, StoreDamaged, UwfError
 from uwf_git.format.builtin import BUILTIN
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import parse_attempt, parse_start, parse_step
+from uwf_git.format.kinds import Start, parse_attempt, parse_start, parse_step
 from uwf_git.git.objects import Stamp, Tag, parse_tag
 from uwf_git.git.repository import COMMIT, TAG, Commit, Oid, Repository, StoreUnwritable
 from uwf_git.store import layout, ref_kinds
@@ -37,6 +37,8 @@ class Store(NodeStore):
         self.before_record: Callable[[str, str, str], None] = lambda kind, name, record: None
         """Is told of a record that is about to be made: its kind of version, or `threads`, the name of that or of the
         thread's workflow, and `starts` or `ends`; what it raises prevents it."""
+        self.registers: Callable[[str], None] = lambda ref: None
+        """Is told of the ref of a definition that somebody registers, also if it has this version already."""
         self._taking_in = False
         self._made_anew = False
         if self._follows_refs:
@@ -336,14 +338,14 @@ class Store(NodeStore):
         return row
 
     def record_start(
-        self, oid: Oid, node: Hash, parents: tuple[Oid, ...], when: int, author: str
+        self, oid: Oid, node: Hash, parents: tuple[Oid, ...], when: int, author: str, project: str = ""
     ) -> CommitRow:
         """Index the commit of a StartNode just made on indexed commits, without reading its tree."""
         if self.index.has_lost:
             return self.index_commit(oid)
         start = parse_start(self.get(node).payload)
         name = self.get(start.workflow).payload["name"]
-        row = start_row(commit_row(oid, "start", node, parents, when), start, name, author)
+        row = self._start_row(commit_row(oid, "start", node, parents, when), start, name, author, project)
         self.index.add_commit(row)
         return row
 
@@ -409,7 +411,8 @@ class Store(NodeStore):
         row = commit_row(oid, kind, node, parents, when)
         if kind == "start":
             start = parse_start(payload)
-            return start_row(row, start, self.get(start.workflow).payload["name"], author)
+            name = self.get(start.workflow).payload["name"]
+            return self._start_row(row, start, name, author, layout.project_named(message))
         if kind == "step":
             before = self.index.commit(row.parent) if row.parent else None
             if before is None:
@@ -427,6 +430,11 @@ class Store(NodeStore):
             row = row._replace(workflow=node)
         refs = ref_kinds.kind_of_record(kind)
         return row._replace(name=payload[refs.name_field]) if refs is not None and refs.name_field else row
+
+    def _start_row(self, row: CommitRow, start: Start, name: str, author: str, project: str) -> CommitRow:
+        return start_row(
+            row, start, name, author, project, self.index.commit(row.merged) if row.merged else None
+        )
 
     def _approval_row(self, row: CommitRow, payload: Any) -> CommitRow:
         approval = payload if "start" in payload else self.get(payload["approval"]).payload

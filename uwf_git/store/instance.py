@@ -87,6 +87,7 @@ class Instance:
         self._named: Person | None = None  # the user, once no secret was found in the name
         private = self.store.repository.private
         self.threads = Threads(self.store)
+        self.store.registers = self.threads.projects.note_definition
         self.locks = Locks(private)
         self.runs = Runs(private, self.environ.get(NONCE_VARIABLE, ""))
         self.folders = Folders(private)

@@ -277,13 +277,18 @@ def crew_definition(crew: str, workflow: str) -> bytes:
 
 
 THREAD_TRAILER = "Uwf-Thread"
+PROJECT_TRAILER = "Uwf-Project"
 
 
-def start_message(workflow: str, prompt: str, node: Hash, thread: ThreadId | None = None) -> str:
+def start_message(
+    workflow: str, prompt: str, node: Hash, thread: ThreadId | None = None, project: str = ""
+) -> str:
     """Return the message of a thread's start: workflow and first line of the prompt. It names the thread, so that no
-    two begin with the same commit unless one is a fork of the other; starts of earlier versions name none."""
+    two begin with the same commit unless one is a fork of the other, and its project, as `Project.label`; starts of
+    earlier versions name none."""
     first = next((line for line in prompt.splitlines() if line.strip()), "start")
-    return message(f"start {workflow}: {first}", {"Uwf-Start": node, THREAD_TRAILER: thread or ""})
+    trailers = {"Uwf-Start": node, THREAD_TRAILER: thread or "", PROJECT_TRAILER: project}
+    return message(f"start {workflow}: {first}", trailers)
 
 
 def step_message(
@@ -408,6 +413,11 @@ def thread_named(text: str) -> ThreadId | None:
     """Return the thread that the message of a start names, None if it names none."""
     named = (value for key, value in _trailers_in(text) if key == THREAD_TRAILER and is_thread_id(value))
     return next(map(ThreadId, named), None)
+
+
+def project_named(text: str) -> str:
+    """Return the project that the message of a start names, "" if it names none."""
+    return next((value for key, value in _trailers_in(text) if key == PROJECT_TRAILER), "")
 
 
 def folded_month(text: str) -> str | None:

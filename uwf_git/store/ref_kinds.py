@@ -147,7 +147,7 @@ _CORE = (
 _TRAILERS = {"Uwf-Start": "start", "Uwf-Step": "step", "Uwf-Part": "part"}
 """The trailers of records that several kinds of refs lead to."""
 _OF_HEADS = frozenset({*_TRAILERS.values(), "other"})
-_SAID = frozenset({"Uwf-Role", "Uwf-Agent", "Uwf-Extraction", "Uwf-Fold"})
+_SAID = frozenset({"Uwf-Role", "Uwf-Agent", "Uwf-Extraction", "Uwf-Fold", "Uwf-Thread", "Uwf-Project"})
 """The trailers that name no record."""
 
 

@@ -60,6 +60,12 @@ class Remotes:
         """Return a remote, by default `origin` or the only one. Raises NotFound, Usage."""
         return named(name, self.all())
 
+    def of_project(self, name: str) -> Remote | None:
+        """Return a remote of the project whose repository the store is, if threads aren't shared with it yet."""
+        settings = self._settings()
+        is_new = self._here and settings.get(name, {}).get("url") and settings[name].get("uwf") != ["true"]
+        return self._remote(name, settings) if is_new else None
+
     def add(self, name: str, url: str | None) -> Remote:
         """Add a remote, or share threads with the project's remote of that name. Repeating it adds missing
         refspecs. Raises Usage for another URL under an existing name, Invalid for an invalid name or URL."""

@@ -40,6 +40,7 @@ from uwf_git.store.index import ArchiveRow, CommitRow, is_generated, title_after
 from uwf_git.store.indexing import Store
 from uwf_git.store.nodes import UnionSet
 from uwf_git.store.private import Sessions
+from uwf_git.store.projects import Projects
 
 MOST_PARENTS = 499
 """The branches that a commit may join, besides its first parent."""
@@ -73,13 +74,14 @@ class UnreferencedStep(NamedTuple):
 
 
 class _Beginning(NamedTuple):
-    """A StartNode's commit without a ref. `author` is a name and an address."""
+    """A StartNode's commit without a ref. `author` is a name and an address, `project` a label or ""."""
 
     commit: Oid
     node: Hash
     parents: tuple[Oid, ...]
     when: int
     author: str
+    project: str
 
 
 class ConcurrentCommit(HeadMoved):
@@ -96,6 +98,7 @@ class Threads(Histories):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self._repository = store.repository
+        self.projects = Projects(self._repository.private)
         self._workflow_files: dict[Oid, frozenset[Hash]] = {}
         self._forks: dict[tuple[ThreadId, Hash], tuple[Oid, int]] = {}
 
@@ -131,12 +134,18 @@ class Threads(Histories):
         for count, thread in enumerate(self.newest(), 1):
             if count == int(number[:9]):
                 return thread
-        raise NotFound(f"no thread {text}: there are {count}", "see: uwf thread list --all")
+        of, hint = "", "see: uwf thread list --all"
+        if (here := self.projects.here) is not None:
+            of, hint = f" of project {here.name}", f"{hint}; --all-projects counts all"
+        raise NotFound(f"no thread {text}: there are {count}{of}", hint)
 
     def newest(self) -> Iterator[ThreadId]:
-        """Yield the threads of `@`, `@2` and so on: those that no other thread began."""
+        """Yield the threads of `@`, `@2` and so on: those of the project that no other thread began."""
         sessions = Sessions(self._repository.private)
-        for thread in sorted(self.ids(), reverse=True):
+        here = (
+            self.ids() if self.projects.here is None else (head.thread for head in self.meant(archived=True))
+        )
+        for thread in sorted(here, reverse=True):
             if not sessions.owner(SUBWORKFLOW, thread) and not self._is_branch(thread):
                 yield thread
 
@@ -271,6 +280,14 @@ class Threads(Histories):
         wanted = [h for h in found.values() if archived or isinstance(h, DamagedThread) or h.archive is None]
         return sorted(wanted, key=lambda head: head.thread, reverse=True)
 
+    def meant(self, archived: bool = False) -> list[Head | DamagedThread]:
+        """As `all`, without threads of other projects."""
+        return [head for head in self.all(archived) if self.is_meant(head)]
+
+    def is_meant(self, head: Head | DamagedThread) -> bool:
+        """Return whether a thread is of the project. A damaged one is, since its project isn't known."""
+        return isinstance(head, DamagedThread) or self.projects.is_here(head)
+
     def _forked(self, thread: ThreadId, row: CommitRow, archive: ArchiveRow | None) -> int:
         """Return the `forked` of a head. Only a thread younger than its last step can be a fork without own
         steps."""
@@ -350,19 +367,22 @@ class Threads(Histories):
         persona: str = "",
         data: Mapping[str, Any] | None = None,
         origin: Oid | None = None,
+        project: str = "",
     ) -> ThreadId:
         """Start a thread of a workflow version. `max_rounds` is for code workflows, `persona` and `data` for
-        crews. `origin` is the head of the conversation or run that it follows. Makes `refs/uwf/threads/<new
-        ULID>`."""
+        crews. `origin` is the head of the conversation or run that it follows, `project` a label. Makes
+        `refs/uwf/threads/<new ULID>`."""
         self._store.before_record("threads", self._name_of(workflow), "starts")
         with self._store.together():
             node = self._store.put(*start_node(workflow, prompt, budget, max_rounds, persona, data))
             thread = new_thread_id()
-            return self._at(thread, self.begin(version, node, thread, origin=origin))
+            return self._at(thread, self.begin(version, node, thread, origin=origin, project=project))
 
-    def start_all(self, version: Oid, workflow: Hash, tasks: Sequence[Task]) -> list[ThreadId]:
-        """Start one thread per task with one write; return their ids in order. Makes `refs/uwf/threads/<new
-        ULID>` for each."""
+    def start_all(
+        self, version: Oid, workflow: Hash, tasks: Sequence[Task], projects: Sequence[str] = ()
+    ) -> list[ThreadId]:
+        """Start one thread per task with one write; return their ids in order. `projects` are their labels. Makes
+        `refs/uwf/threads/<new ULID>` for each."""
         self._store.before_record("threads", self._name_of(workflow), "starts")
         threads = sorted(new_thread_id() for _ in tasks)
         with self._store.together():
@@ -373,8 +393,8 @@ class Threads(Histories):
                 for each in tasks
             ]
             made = {
-                thread: self._begin(version, node, thread)
-                for thread, node in zip(threads, nodes, strict=True)
+                thread: self._begin(version, node, thread, project=project)
+                for thread, node, project in zip(threads, nodes, projects or [""] * len(threads), strict=True)
             }
             self._create(made)
         log.info("V8M3TQ5H", "begins {count} threads", count=len(threads), first=threads[:1])
@@ -390,10 +410,11 @@ class Threads(Histories):
         thread: ThreadId | None,
         stamp: Stamp | None = None,
         origin: Oid | None = None,
+        project: str = "",
     ) -> Oid:
-        """Return the commit of a StartNode, which names the thread that it begins; `origin` becomes its second parent.
-        Touches no ref."""
-        commit = self._begin(version, node, thread, stamp, origin).commit
+        """Return the commit of a StartNode, which names the thread that it begins, and its project; `origin` becomes
+        its second parent. Touches no ref."""
+        commit = self._begin(version, node, thread, stamp, origin, project).commit
         self._store.index_commit(commit)
         return commit
 
@@ -418,6 +439,7 @@ class Threads(Histories):
         thread: ThreadId | None,
         stamp: Stamp | None = None,
         origin: Oid | None = None,
+        project: str = "",
     ) -> _Beginning:
         from uwf_git.store import pages
 
@@ -434,14 +456,14 @@ class Threads(Histories):
         tree = self._repository.with_entries(
             tree, Entry(BLOB_MODE, "README.md", readme), Entry(TREE_MODE, "start", inside)
         )
-        text = layout.start_message(row.name or "", prompt, node, thread)
+        text = layout.start_message(row.name or "", prompt, node, thread, project)
         known = self._store.index.node(node)
         if origin is not None and known is not None and known[0] == BRANCH_START:
             stamp = stamp or self._stamp_after((origin,))
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
         parents = (version, origin) if origin else (version,)
         commit = self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
-        return _Beginning(commit, node, parents, when, by.ident)
+        return _Beginning(commit, node, parents, when, by.ident, project)
 
     def begin_branches(
         self, fork: Oid, versions: Mapping[int, Oid], nodes: Mapping[int, tuple[Hash, Any]]

@@ -214,6 +214,7 @@ class Versions(ABC, Generic[Defined]):
         """Register a definition under its name; unchanged content creates no version. Moves its ref. Raises
         HeadMoved if it keeps moving."""
         name = self.name_of(definition)
+        self._store.registers(self.prefix + name)
         for last_try in (False, False, True):
             old = self._repository.ref(self.prefix + name)
             if old is not None and self.holds(old, definition):

@@ -1,26 +1,24 @@
-"""A default branch for repositories of threads, so that a plain clone or a forge shows a page. The first push
-to a remote without branches makes the branch that its HEAD names.
+"""A default branch for repositories of threads, so that a plain clone or a forge shows a page. It is made if it is
+asked for, on a remote without branches, under the name that its HEAD has: a remote may be that of a project, whose
+branches are the project's.
 
     refs/heads/<HEAD's branch>      a commit without parents, with a README.md
 
-The commit is always the same, so concurrent pushes agree. It is made once, never moved, and not made again if
-deleted; `git config uwf.landing false` disables it.
+The commit is always the same, so concurrent pushes agree. It is never moved.
 """
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.base.errors import RemoteFailed
 from uwf_git.git.libgit2 import reference_is_valid_name
 from uwf_git.git.program import Git
-from uwf_git.git.repository import Oid, Repository, StoreUnwritable
+from uwf_git.git.repository import Oid, Repository
 from uwf_git.store.instance import Instance
-from uwf_git.store.private import write_private
 from uwf_git.store.remotes import Remote
-from uwf_git.sync.tracking import listed_lines
+from uwf_git.sync.tracking import list_refs, listed_lines
 from uwf_git.sync.transfer import Pushed, Rejected, deletions, transfer
 
 HEADS = "refs/heads/"
@@ -73,29 +71,25 @@ class DefaultBranch(NamedTuple):
     commit: str
 
 
-def land(instance: Instance, git: Git, remote: Remote) -> DefaultBranch | None:
-    """Make the page on a remote without branches. Moves a ref of the remote, none here. None if it is
-    disabled, was tried before, or is refused."""
+def make(instance: Instance, git: Git, remote: Remote) -> DefaultBranch | None:
+    """Make the page on a remote, None if that has branches. Moves a ref of the remote, none here. Raises RemoteFailed
+    if it refuses."""
     repository = instance.store.repository
-    if remote.code or repository.config.flag("uwf.landing") is False:
+    if list_refs(git, repository, remote, branches=True).branches:
         return None
-    tried = repository.private / "landed" / remote.name
-    mark = hashlib.sha256(remote.push_url.encode("utf-8", "surrogateescape")).hexdigest().encode()
-    try:
-        if tried.is_file() and tried.read_bytes() == mark:
-            return None
-        write_private(tried, mark)
-        commit = page(repository)
-        told = _branch(git, remote)
-        for branch in [told] if told else USUAL:
-            if not isinstance(_push(git, remote, HEADS + branch, [f"{commit}:{HEADS}{branch}"]), Pushed):
-                return None
-            if told or _leads_somewhere(git, remote):
-                return DefaultBranch(branch, str(commit))
-            _push(git, remote, HEADS + branch, deletions({HEADS + branch: commit}))
-    except (RemoteFailed, StoreUnwritable, OSError):
-        pass
-    return None
+    commit = page(repository)
+    told = _branch(git, remote)
+    for branch in [told] if told else USUAL:
+        result = _push(git, remote, HEADS + branch, [f"{commit}:{HEADS}{branch}"])
+        if not isinstance(result, Pushed):
+            raise RemoteFailed(
+                f"{remote.name} refuses {branch}: {result.reason if result else 'no answer'}",
+                "make a default branch there by hand",
+            )
+        if told or _leads_somewhere(git, remote):
+            return DefaultBranch(branch, str(commit))
+        _push(git, remote, HEADS + branch, deletions({HEADS + branch: commit}))
+    raise RemoteFailed(f"the HEAD of {remote.name} names another branch", "make it there by hand")
 
 
 def _push(git: Git, remote: Remote, ref: str, arguments: list[str]) -> Pushed | Rejected | None:

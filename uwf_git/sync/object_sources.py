@@ -283,8 +283,9 @@ class RegeneratedObjects(ObjectSource):
             versions_of(store, row.kind).remake(Oid(raw=row.oid), row.node, [parent] if parent else [])
         elif row.kind == "start" and parent:
             origin = Oid(raw=row.merged) if row.merged else None
-            for thread in (None, *threads):  # None as earlier versions
-                Threads(store).begin(parent, row.node, thread, origin=origin)
+            for project in {"", row.project or ""}:
+                for thread in (None, *threads):  # None as earlier versions
+                    Threads(store).begin(parent, row.node, thread, origin=origin, project=project)
         elif row.kind == "step" and row.parent and (before := store.index.commit(row.parent)):
             _step(store, Head(_NOBODY, Oid(raw=row.parent), before, None), row.node)
 

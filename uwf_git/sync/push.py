@@ -7,7 +7,7 @@ deletions nothing is lost, since an archive overrides an active ref.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged
 from uwf_git.base.text import nearest
@@ -26,9 +26,6 @@ from uwf_git.sync.seen import Seen
 from uwf_git.sync.tracking import RemoteListing, list_refs, tracked_among, tracked_refs
 from uwf_git.sync.transfer import FEW, MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
 from uwf_git.trust.ability import has_policy
-
-if TYPE_CHECKING:
-    from uwf_git.sync.default_branch import DefaultBranch
 
 _ENDED_THERE = "the thread was ended there"
 _NOT_UPDATED = "failed to update ref"  # git's message for a ref that it cannot lock
@@ -50,14 +47,13 @@ class Plan(NamedTuple):
 
 
 class PushReport(NamedTuple):
-    """The result of a push. `steps` is the number of new steps for the remote; `landing` the page made there,
-    `held` the refs not pushed because they were deleted there, `ended` because their threads ended there."""
+    """The result of a push. `steps` is the number of new steps for the remote; `held` the refs not pushed because
+    they were deleted there, `ended` because their threads ended there."""
 
     pushed: tuple[Pushed, ...]
     rejected: tuple[Rejected, ...]
     large: tuple[LargeBlob, ...] = ()
     steps: int = 0
-    landing: DefaultBranch | None = None
     held: frozenset[str] = frozenset()
     ended: frozenset[str] = frozenset()
 
@@ -76,8 +72,6 @@ class PushReport(NamedTuple):
         }
         if self.steps:
             value["steps"] = self.steps
-        if self.landing:
-            value["landing"] = self.landing._asdict()
         if self.held:
             value["deletedThere"] = sorted(self.held)
         if self.ended:
@@ -107,6 +101,9 @@ def plan(
         here = repository.refs(without=layout.REMOTES)
         refs = {name: oid for name, oid in here.items() if layout.is_shared_ref(name)}
         known = tracked_refs(repository, remote.name)
+    elif len(only) > FEW:
+        refs = {name: oid for name, oid in repository.refs(without=layout.REMOTES).items() if name in only}
+        known = {n: oid for n, oid in tracked_refs(repository, remote.name).items() if n in only}
     else:
         refs = {name: oid for name in only if (oid := repository.ref(name)) is not None}
         known = tracked_among(repository, remote.name, only)
@@ -207,7 +204,7 @@ def refs_of(instance: Instance, threads: Iterable[ThreadId], branches: bool = Tr
 
 
 def refs_of_workflow(instance: Instance, name: str) -> set[str]:
-    """Return the refs of a workflow or its package, and those of its threads. Raises NotFound."""
+    """Return the refs of a workflow or its package, and those of its threads in the project. Raises NotFound."""
     if "/" in name:
         packages = definitions.packages_with(instance.store, name)
         ref = packages.prefix + packages.offer(name).version.name
@@ -217,7 +214,7 @@ def refs_of_workflow(instance: Instance, name: str) -> set[str]:
 
 
 def refs_of_kind(instance: Instance, record: str, name: str) -> set[str]:
-    """Return the refs of a definition, those that go along with it, and those of its threads. Raises
+    """Return the refs of a definition, those that go along with it, and those of its threads in the project. Raises
     NotFound."""
     kind = ref_kinds.kind_of_record(record)
     assert kind is not None, record
@@ -229,8 +226,37 @@ def refs_of_kind(instance: Instance, record: str, name: str) -> set[str]:
     return refs | _refs_of_threads(instance, lambda of: of.startswith(f"{name}/")) if kind.versions else refs
 
 
+def refs_of_project(instance: Instance, remote: Remote) -> set[str]:
+    """Return the refs of the project's threads, and those that a push of them takes along: the trust policy, the
+    definitions that they use, that were registered in the project or that the remote has already, and the folds of no
+    other threads."""
+    from uwf_git.store import archives
+
+    heads = [head for head in instance.threads.meant(archived=True) if isinstance(head, Head)]
+    threads = {head.thread for head in heads}
+    # Branches of earlier versions don't name their project.
+    wanted = refs_of(instance, (head.thread for head in heads if not head.row.project))
+    wanted |= layout.refs_of_threads(threads).keys()
+    names = {head.row.name for head in heads if head.row.name}
+    wanted |= {layout.POLICY, *(layout.WORKFLOWS + name for name in names if "/" not in name)}
+    for name in (name for name in names if "/" in name):
+        if (package := definitions.package_at(instance.store, name)) is not None:
+            wanted.add(package.prefix + name.partition("/")[0])
+    repository, known = instance.store.repository, tracked_refs(instance.store.repository, remote.name)
+    for name, oid in repository.refs(without=layout.REMOTES).items():
+        if name.startswith(layout.FOLDED):
+            belongs = archives.names(repository, oid) <= threads
+        else:
+            belongs = not layout.is_thread_ref(name) and (
+                name in known or instance.threads.projects.has_definition(name)
+            )
+        if belongs:
+            wanted.add(name)
+    return wanted
+
+
 def _refs_of_threads(instance: Instance, fits: Callable[[str], bool]) -> set[str]:
-    heads = instance.threads.all(archived=True)
+    heads = instance.threads.meant(archived=True)
     return refs_of(
         instance, [head.thread for head in heads if isinstance(head, Head) and fits(head.row.name or "")]
     )
@@ -253,7 +279,7 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> PushReport
     refused = tuple(Rejected(name, _ENDED_THERE, lost=True) for name in sorted(what.refused))
     if not results and not what.deletions:
         return PushReport((), refused, outgoing.large, held=what.held, ended=what.ended)
-    listed = list_refs(git, repository, remote, branches=not remote.code)
+    listed = list_refs(git, repository, remote)
     gone = _kept_there(instance, git, listed, what.deletions)
     results.update(remove(git, remote, gone, at_most(instance, git, remote, gone)))
     ended = _ended_there(instance, listed, results)
@@ -269,12 +295,7 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> PushReport
     rejected += tuple(Rejected(name, "the connection was lost before it") for name in sorted(missing))
     arrived = (_target(instance, each.ref, each.object) for each in taken if each.object is not None)
     steps = _steps(instance, outgoing.commits, arrived, whole=not rejected)
-    landing = None
-    if not listed.branches and any(each.object for each in taken):
-        from uwf_git.sync.default_branch import land
-
-        landing = land(instance, git, remote)
-    return PushReport(taken, rejected, outgoing.large, steps, landing, what.held, what.ended)
+    return PushReport(taken, rejected, outgoing.large, steps, what.held, what.ended)
 
 
 def _is_made(result: Pushed | Rejected) -> bool:

@@ -159,10 +159,11 @@ class Records:
         top, title = files_of(self._known.objects, commit.tree), title_of(payload.prompt)
         self._known.page(top, "", report, lambda: pages.first_thread_page(title, name))
         self._known.page(files, "start/", report, lambda: pages.start_readme(payload.prompt))
-        thread = layout.thread_named(commit.message)
-        self._known.message(commit, report, (layout.start_message(name, payload.prompt, node, thread),))
+        thread, project = layout.thread_named(commit.message), layout.project_named(commit.message)
+        text = layout.start_message(name, payload.prompt, node, thread, project)
+        self._known.message(commit, report, (text,))
         self._known.starts[node] = payload
-        row = start_row(_row(commit, "start", node), payload, name, commit.author)
+        row = start_row(_row(commit, "start", node), payload, name, commit.author, project)
         return Record(row, commit.tree)
 
     def _check_origin(self, commit: CommitObject, version: Record, report: Report) -> None:

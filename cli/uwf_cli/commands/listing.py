@@ -15,7 +15,15 @@ from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, dollars
 from uwf_cli.selection import filters, short_ids
-from uwf_git.api.listing import ENDED, Filters, listed, thread_items, without_quiet_branches
+from uwf_git.api.listing import (
+    ENDED,
+    Filters,
+    left_out_line,
+    listed,
+    listed_and_left_out,
+    thread_items,
+    without_quiet_branches,
+)
 from uwf_git.base.errors import Usage
 from uwf_git.format.types import role_name
 
@@ -59,7 +67,7 @@ def list_(
     with_branches: bool,
     wide: bool,
 ) -> None:
-    """List threads, newest first. Sub-workflow threads and branches are listed below their parent.
+    """List the project's threads, newest first. Sub-workflow threads and branches are listed below their parent.
 
     Branches and calls of code that are idle or have ended are left out of the text, unless --branches or a --status
     asks for them.
@@ -67,7 +75,8 @@ def list_(
     Damaged threads have status corrupt, and the exit status is 7. If a price is missing, the cost is unknown.
     """
     adopt_news(invocation)
-    found = every = listed(invocation.instance, filters)
+    every, left_out = listed_and_left_out(invocation.instance, filters)
+    found = every
     if invocation.format == "text" and not with_branches and not filters.statuses:
         found = without_quiet_branches(invocation.instance, every)
     end = None if limit is None else offset + limit
@@ -79,6 +88,8 @@ def list_(
     invocation.emit(items, lambda value: _list_text(invocation.instance, value, wide))
     if len(found) < len(every):
         invocation.note(f"{_left_out(invocation.instance, every, found)}; --branches lists them")
+    if left_out:
+        invocation.note(left_out_line(left_out))
     failures = Failures(invocation)
     failures.damaged(any(each["status"] == "corrupt" for each in items))
     failures.missing()
@@ -94,14 +105,15 @@ def _rank(item: dict[str, Any], sort: str) -> tuple[bool, Any]:
 
 def _list_text(instance: Instance, value: Any, wide: bool) -> str:
     if not value:
-        if not instance.threads.ids():
+        if not instance.threads.meant(archived=True):
             return "there are no threads yet; uwf thread start WORKFLOW -p TASK begins one"
         return "no such threads; uwf thread list --all shows every one"
     names = short_ids(instance, wide)
     several = wide or len({each["name"] for each in value if each["name"]}) > 1
+    projects = len({each["projectId"] for each in value}) > 1
     now = time.time()
     rows = [
-        _row(each, "  " * depth + names(each["thread"]), wide, several, now, names)
+        _row(each, "  " * depth + names(each["thread"]), wide, several, projects, now, names)
         for depth, each in _nested(value)
     ]
     header = ["thread", "status", "updated", "last step", "cost", "task"]
@@ -115,6 +127,8 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
         header.insert(0, "")
     if wide:
         header[-2:-2] = ["agent", "author"]
+    if projects:
+        header.insert(-1, "project")
     if several:
         header.insert(-1, "workflow")
     problems = [f"{each['thread']}: {each['problem']}" for each in value if each.get("problem")]
@@ -126,12 +140,13 @@ def _row(
     name: str,
     wide: bool,
     several: bool,
+    projects: bool,
     now: float,
     names: Callable[[str], str],
 ) -> tuple[str, ...]:
     status = terminal.status(each["status"])
     if each["status"] == "corrupt":
-        return (name, status, *[""] * (4 + 2 * wide + several))
+        return (name, status, *[""] * (4 + 2 * wide + several + projects))
     if each.get("run") and each["status"] != "running":
         status += " (run)"
     cells = [name, status, ago(_seconds(each["updated"]), now)]
@@ -139,6 +154,8 @@ def _row(
     if wide:
         cells += [each["agent"] or "", each["author"] or ""]
     cells.append(_cost(each))
+    if projects:
+        cells.append(each["project"] or "")
     if several:
         cells.append(each["name"])
     return (*cells, branches_mark(each) + origin_mark(each, names) + each["title"])

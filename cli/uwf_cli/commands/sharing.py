@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,22 +12,27 @@ import click
 from uwf_cli import exchange, resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_crew, complete_name, complete_remote, complete_thread
-from uwf_cli.exchange_output import pulled, pushed
+from uwf_cli.exchange_output import counts, left_out_line, pulled, pushed, would_push
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_git.api import exchange as api
-from uwf_git.base.errors import Usage
+from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import counted
+from uwf_git.store.remotes import DEFAULT
 
 if TYPE_CHECKING:
-    from uwf_git.api.exchange import Remote
+    from collections.abc import Mapping
+
+    from uwf_git.api.exchange import Census, Remote
     from uwf_git.format.ids import ThreadId
 
 _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Print one line per ref.")
 
 
 @command(
-    "uwf push                                all that origin hasn't",
+    "uwf push                                the project's threads that origin hasn't",
+    "uwf push --dry-run                      what that would send",
+    "uwf push --all-projects                 … of all projects of this store",
     "uwf push origin 01JK7M 01JK9Q           two threads",
     "uwf push backup --workflow solve-issue  a workflow and its threads",
     "uwf push backup --crew trip             a crew and its workflows' threads",
@@ -49,6 +55,13 @@ _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Print one line pe
     shell_complete=complete_crew,
 )
 @click.option("--suite", metavar="S", help="Push this suite and its baseline.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
+@click.option(
+    "--default-branch",
+    "default_branch",
+    is_flag=True,
+    help="Also make a default branch with a page. Only for a remote without branches that holds no code.",
+)
 @_VERBOSE
 def push(
     invocation: Invocation,
@@ -58,37 +71,95 @@ def push(
     workflow: str | None,
     crew: str | None,
     suite: str | None,
+    dry_run: bool,
+    default_branch: bool,
     verbose: bool,
 ) -> None:
     """Push threads, workflows, crews and suites to a remote. Sends only what is missing; never forces.
+
+    Within a repository these are the threads that were started in it, and what they need; elsewhere all. The first push
+    to a remote says what it sends, and asks on a terminal.
 
     Threads that ended here end on the remote too. Exit 4 if a thread has new steps there: run uwf pull, which
     keeps both versions. Exit 8 if the remote cannot be reached or refuses.
     """
     instance = invocation.instance
-    remote, ids = api.remote_and_ids(instance, words)
+    remote, ids = api.remote_and_ids(instance, words or _asked_for_origin(invocation))
     if sum(map(bool, (ids, again, workflow, crew, suite))) > 1:
         raise Usage("ids, --all, --workflow, --crew and --suite exclude each other", "give one of them")
     if deletes and not ids:
         raise Usage("--delete needs the ids of the threads", f"uwf push {remote.name} ID --delete")
+    if default_branch and remote.code:
+        raise Usage(f"{remote.name} holds the project, whose branches are its own", "omit --default-branch")
     there = api.Exchange(remote, exchange.git_for(instance))
     threads = [instance.threads.find(each) for each in ids]
     named = {"workflow": workflow, "crew": crew, "suite": suite}
+    others: dict[str, Any] = {}
     if deletes:
+        if dry_run:
+            raise Usage("--delete has no --dry-run", f"uwf pull {remote.name} shows what is there")
         report = api.delete(instance, there, threads)
     else:
-        refs = next(
-            (
-                api.refs_of_definition(instance, kind, name)
-                for kind, name in named.items()
-                if name is not None
-            ),
-            None,
-        )
-        report = api.send(instance, there, refs or api.refs_of_threads(instance, threads), again)
+        of = [
+            api.refs_of_definition(instance, kind, name) for kind, name in named.items() if name is not None
+        ]
+        if threads:
+            of = [api.refs_of_threads(instance, threads)]
+        refs = of[0] if of else api.refs_of_project(instance, remote)._replace(again=again)
+        others = {} if of else api.left_out(instance, remote, refs)
+        if dry_run or api.is_new(instance, remote):
+            census = api.census(instance, there, refs)
+            if dry_run:
+                invocation.emit({**census.to_json(), **others}, partial(would_push, verbose=verbose))
+                _note_left_out(invocation, others)
+                return
+            _announce(invocation, census)
+        report = api.send(instance, there, refs)
     exchange.warn_of_large_blobs(invocation, report.large)
-    invocation.emit(report.to_json(remote.name), partial(pushed, verbose=verbose, by_name=deletes))
+    value = {**report.to_json(remote.name), **others}
+    if default_branch:
+        if (made := api.make_default_branch(instance, there)) is None:
+            invocation.note(f"{remote.name} has branches, so none was made")
+        else:
+            value["landing"] = made._asdict()
+    invocation.emit(value, partial(pushed, verbose=verbose, by_name=deletes))
+    _note_left_out(invocation, others)
     api.raise_if_rejected(instance, there, report, deletes)
+
+
+def _note_left_out(invocation: Invocation, others: Mapping[str, Any]) -> None:
+    if others:
+        invocation.note(left_out_line(others["leftOut"]))
+
+
+def _announce(invocation: Invocation, census: Census) -> None:
+    """Say what the first push to a remote sends, and ask on a terminal. Raises Usage if it isn't wanted."""
+    value = census.to_json()
+    if not value["wouldPush"]:
+        return
+    what = counts(value["wouldPush"], value["steps"])
+    invocation.say(f"first push to {value['remote']} ({value['url']}): {what}")
+    if not _confirmed("Send it?"):
+        raise Usage("nothing was pushed", "uwf push --dry-run -v shows what would be")
+
+
+def _asked_for_origin(invocation: Invocation) -> tuple[str, ...]:
+    """Return the origin of a project whose repository is the store, if it is to be used from now on."""
+    remotes = invocation.instance.remotes
+    if remotes.all() or (origin := remotes.of_project(DEFAULT)) is None:
+        return ()
+    if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
+        raise NotFound("no remote is configured", f"to use the project's own: uwf push {origin.name}")
+    if not _confirmed(f"Share the threads with {origin.name} ({api.remote_value(origin)['url']})?"):
+        raise Usage("nothing was pushed", "add another: uwf remote add NAME URL")
+    return (origin.name,)
+
+
+def _confirmed(question: str) -> bool:
+    """Ask on a terminal; elsewhere nobody is asked, and it counts as a yes."""
+    if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
+        return True
+    return click.confirm(question, default=True, err=True)
 
 
 @command(

@@ -131,7 +131,8 @@ def _start(ctx: Context) -> ThreadId:
     except (NotFound, Invalid) as error:
         raise AgentFailed(f"uwf-workflow: {error.message}", error.hint) from None
     task = instance.redactor.text(_task(ctx))[0]
-    child = instance.threads.start(version, workflow, task, persona=persona)
+    project = instance.threads.projects.label_of(instance.threads.head(ctx.thread))
+    child = instance.threads.start(version, workflow, task, persona=persona, project=project)
     instance.folders.remember(child, ctx.cwd)
     share(instance, ctx.thread, child)
     ctx.in_session(child)

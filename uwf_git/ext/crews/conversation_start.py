@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import NotFound
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 def begin_conversation(instance: Instance, origin: Oid | None = None) -> ThreadId:
     """Start a conversation. `origin` is the head of the run before it. Makes `refs/uwf/threads/<new ULID>`."""
     version, workflow = _plain(instance)
-    return instance.threads.start(version, workflow, "A conversation.", origin=origin)
+    project = "" if origin is not None else instance.threads.projects.label_at(Path.cwd())
+    return instance.threads.start(version, workflow, "A conversation.", origin=origin, project=project)
 
 
 def begin_conversation_with(
@@ -40,7 +42,8 @@ def begin_conversation_with(
         workflow = put_definition(instance.store, payload, {REPLY: REPLY_SCHEMA})
     commit = crews.workflow_version(Oid(hex=version.commit), workflow)
     task = f"A conversation with {persona.name}."
-    return instance.threads.start(commit, workflow, task, persona=persona.id, origin=origin)
+    project = "" if origin is not None else instance.threads.projects.label_at(Path.cwd())
+    return instance.threads.start(commit, workflow, task, persona=persona.id, origin=origin, project=project)
 
 
 def _plain(instance: Instance) -> tuple[Oid, Hash]:

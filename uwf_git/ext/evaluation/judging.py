@@ -300,7 +300,8 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
                 task = instance.redactor.text(_task(outcome))[0]
                 node = instance.store.put(*start_node(judge.version, task))
                 version = instance.registry.commit_for(judge.version)
-                begin(instance, thread, threads.begin(version, node, thread))
+                project = threads.projects.label_at(Path.cwd())
+                begin(instance, thread, threads.begin(version, node, thread, project=project))
         folder = folders / thread
         if not (is_folder(folder) or threads.has_ended(thread)):
             _lay_out(instance, outcome.trial, folder)

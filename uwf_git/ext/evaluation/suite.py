@@ -187,6 +187,7 @@ class Suites:
                     return new
                 try:
                     self._repository.put_ref(SUITES.prefix + name, old, new)
+                    self._store.registers(SUITES.prefix + name)
                 except HeadMoved:
                     continue
                 self._store.index_commit(new)

@@ -288,7 +288,8 @@ def _begin(instance: Instance, planned: PlannedTrial, thread: ThreadId) -> None:
     with instance.store.together():
         if planned.start is not None:
             node = instance.store.put(*planned.start)
-            commit = instance.threads.begin(planned.version.commit, node, thread)
+            project = instance.threads.projects.label_at(Path.cwd())
+            commit = instance.threads.begin(planned.version.commit, node, thread, project=project)
         else:
             key = planned.key
             assert key.role is not None

@@ -324,7 +324,7 @@ def _resume(invocation: Invocation, entry: Entry, routed: Routing) -> ThreadId:
 
     instance = invocation.instance
     addresses = {f"{entry.crew.name}/{each.id}" for each in entry.crew.workflows}
-    for head in instance.threads.all():
+    for head in instance.threads.meant():
         if isinstance(head, Head) and head.row.name in addresses:
             lifted = is_paused(instance, head.thread) and resume(instance, head.thread)
             value = {"workflow": head.row.workflow, "thread": head.thread, "resumed": lifted}

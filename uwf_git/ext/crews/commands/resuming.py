@@ -45,7 +45,7 @@ def _newest(instance: Instance, who: str) -> Head:
     from uwf_git.store.history import Head
 
     crew, _, persona = who.partition("/")
-    for head in instance.threads.all():
+    for head in instance.threads.meant():
         if not isinstance(head, Head) or not in_conversation(instance, head):
             continue
         if crew and head.row.name != f"{crew}/{TALK}":

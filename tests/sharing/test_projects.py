@@ -1,0 +1,268 @@
+"""A thread belongs to the repository in which it was started, and what names no thread means that repository's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import git_servers
+import pytest
+from conftest import Uwf
+
+git = git_servers.git
+FLOW = """
+name: {name}
+description: One step.
+roles:
+  doer:
+    description: Does it.
+    systemPrompt: Do it.
+    outputSchema: {{type: object, properties: {{note: {{type: string}}}}, required: [note]}}
+graph:
+  $START: [{{role: doer}}]
+  doer: [{{role: $END}}]
+"""
+
+
+class Site:
+    """A user's folder with repositories; one store for all."""
+
+    def __init__(self, uwf: Uwf, folder: Path) -> None:
+        self.uwf, self.folder = uwf, folder
+        self.flow("w")
+
+    def flow(self, name: str) -> Path:
+        file = self.folder / f"{name}.yaml"
+        file.write_text(FLOW.format(name=name))
+        return file
+
+    def repository(self, name: str, when: int = 1_700_000_000) -> Path:
+        """Begin a repository at a time: those of one time have the same first commit."""
+        place = self.folder / name
+        git(*git_servers.INIT, place)
+        git("-C", place, "commit", "-q", "--allow-empty", "-m", "Begin", env=_at(when))
+        return place
+
+    def starts(self, place: Path, prompt: str = "Do it", flow: str = "w") -> str:
+        os.chdir(place)
+        started = self.uwf("thread", "start", self.folder / f"{flow}.yaml", "-p", prompt).json
+        return str(started["thread"])
+
+    def lists(self, place: Path, *options: str) -> list[str]:
+        os.chdir(place)
+        return [each["thread"] for each in self.uwf("thread", "list", *options).json]
+
+
+def _at(when: int) -> dict[str, str]:
+    stamp = f"{when} +0000"
+    return {**os.environ, "GIT_AUTHOR_DATE": stamp, "GIT_COMMITTER_DATE": stamp}
+
+
+@pytest.fixture
+def site(uwf: Uwf, hermetic: Path) -> Site:
+    (hermetic / "site").mkdir()
+    return Site(uwf, hermetic / "site")
+
+
+@pytest.fixture
+def two(site: Site) -> tuple[Path, Path, str, str]:
+    """Two repositories, and a thread in each."""
+    one, other = site.repository("one", 1_700_000_000), site.repository("other", 1_700_000_001)
+    return one, other, site.starts(one, "SECRET"), site.starts(other, "public")
+
+
+def remote_of(site: Site, place: Path, name: str = "remote.git") -> Path:
+    remote = git_servers.bare(site.folder / name)
+    os.chdir(place)
+    site.uwf("remote", "add", "origin", remote)
+    return remote
+
+
+def refs(remote: Path) -> set[str]:
+    return set(git("--git-dir", remote, "for-each-ref", "--format=%(refname)").split())
+
+
+def test_each_command_without_an_id_means_the_project_and_an_id_means_its_thread(
+    site: Site, two: tuple[Path, Path, str, str], uwf: Uwf
+) -> None:
+    one, other, secret, public = two
+    assert site.lists(one) == [secret] and site.lists(other) == [public]
+    assert site.lists(one, "--all-projects") == site.lists(site.folder) == [public, secret]
+    os.chdir(one)
+    assert uwf("thread", "show", "@").json["thread"] == secret
+    assert uwf("thread", "show", "@", "--all-projects").json["thread"] == public
+    assert uwf("thread", "show", public).json["thread"] == public
+    assert "there are 1 of project one" in uwf("thread", "show", "@2", check=3).err
+    uwf("thread", "run", "--all", "--agent", "uwf-human", check=None)
+    assert [each["thread"] for each in uwf("inbox").json] in ([], [secret])
+    uwf("thread", "kill", "--status", "idle,waiting", "--yes")
+    assert site.lists(other, "--all-projects") == [public]
+    text = uwf("thread", "list", "--all", "--all-projects", "--format", "text").out
+    assert "project" in text and " one " in text and " other " in text
+    left = uwf("thread", "list", "--all", "--format", "text")
+    assert "1 thread of other projects left out; --all-projects includes them" in left.err
+    items = {each["thread"]: each for each in uwf("thread", "list", "--all", "--all-projects").json}
+    assert (items[secret]["project"], items[public]["project"]) == ("one", "other")
+
+
+def test_a_thread_outside_of_any_repository_belongs_to_none(site: Site, uwf: Uwf) -> None:
+    one = site.repository("one")
+    thread = site.starts(site.folder)
+    assert site.lists(one) == [] and site.lists(site.folder) == [thread]
+    assert uwf("thread", "list").json[0]["project"] is None
+
+
+def test_a_push_in_a_project_sends_its_threads_and_what_they_need(
+    site: Site, two: tuple[Path, Path, str, str], uwf: Uwf
+) -> None:
+    one, other, secret, public = two
+    os.chdir(one)
+    uwf("workflow", "put", site.flow("of-one"))
+    os.chdir(other)
+    uwf("workflow", "put", site.flow("of-other"))
+    remote = remote_of(site, other)
+    dry = uwf("push", "--dry-run").json
+    assert dry["wouldPush"] == [f"refs/uwf/threads/{public}", "refs/uwf/workflows/of-other"]
+    assert dry["leftOut"] == {"threads": 1, "others": ["refs/uwf/workflows/of-one"]}
+    assert refs(remote) == set()
+    pushed = uwf("push", "--format", "text")
+    assert (
+        "first push to origin" in pushed.err
+        and "1 thread and workflow of-one of other projects" in pushed.err
+    )
+    assert refs(remote) == {*dry["wouldPush"]}
+    assert "first push" not in uwf("push", "--format", "text").err
+    uwf("push", "--workflow", "w", check=None)
+    assert f"refs/uwf/threads/{secret}" not in refs(remote)
+    uwf("push", "--all-projects")
+    assert {f"refs/uwf/threads/{secret}", "refs/uwf/workflows/of-one"} <= refs(remote)
+
+
+def test_a_thread_that_is_named_is_pushed_from_anywhere(
+    site: Site, two: tuple[Path, Path, str, str], uwf: Uwf
+) -> None:
+    _, other, secret, _ = two
+    remote = remote_of(site, other)
+    uwf("push", "origin", secret)
+    assert f"refs/uwf/threads/{secret}" in refs(remote)
+
+
+def test_the_identity_survives_a_move_a_clone_and_another_first_commit(site: Site, uwf: Uwf) -> None:
+    one = site.repository("one")
+    thread = site.starts(one)
+    clone = site.folder / "clone"
+    git("clone", "-q", one, clone)
+    assert site.lists(clone) == [thread]
+    os.chdir(site.folder)
+    moved = one.rename(site.folder / "moved")
+    assert site.lists(moved) == site.lists(clone) == [thread]
+    git("-C", moved, "commit", "-q", "--allow-empty", "--amend", "-m", "Begin again")
+    later = site.starts(moved)
+    assert site.lists(moved) == [later, thread]
+    git("-C", moved, "worktree", "add", "-q", "--detach", site.folder / "tree")
+    assert site.lists(site.folder / "tree") == [later, thread]
+
+
+def test_a_repository_without_commits_keeps_its_threads_when_it_has_one(site: Site, uwf: Uwf) -> None:
+    one, other = site.folder / "one", site.folder / "other"
+    for place in (one, other):
+        git(*git_servers.INIT, place)
+    thread, foreign = site.starts(one), site.starts(other)
+    assert site.lists(one) == [thread] and site.lists(other) == [foreign]
+    git("-C", one, "commit", "-q", "--allow-empty", "-m", "Begin")
+    assert site.lists(one) == [thread]
+    later = site.starts(one)
+    assert site.lists(one) == [later, thread]
+
+
+def test_copies_of_a_template_are_two_projects_until_one_has_the_other_as_its_remote(
+    site: Site, uwf: Uwf
+) -> None:
+    one, other = site.repository("one"), site.repository("other")
+    assert git("-C", one, "rev-parse", "HEAD") == git("-C", other, "rev-parse", "HEAD")
+    thread, foreign = site.starts(one), site.starts(other)
+    assert site.lists(one) == [thread] and site.lists(other) == [foreign]
+    for place in (one, other):
+        git("-C", place, "remote", "add", "template", "https://example.org/team/template.git")
+        git("-C", place, "remote", "add", "origin", f"https://example.org/team/{place.name}.git")
+    assert site.lists(one) == [thread]
+    git("-C", other, "remote", "set-url", "template", "git@example.org:team/one")
+    assert site.lists(one) == site.lists(other) == [foreign, thread]
+
+
+def test_another_machine_knows_the_project_by_its_first_commit(
+    site: Site, two: tuple[Path, Path, str, str], uwf: Uwf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _, secret, public = two
+    remote = remote_of(site, one)
+    uwf("push", "--all-projects")
+    git("clone", "-q", one, site.folder / "there")
+    monkeypatch.setenv("UWF_STORAGE_ROOT", str(site.folder / "root"))
+    os.chdir(site.folder / "there")
+    uwf("clone", remote)
+    assert site.lists(Path.cwd()) == [secret] and site.lists(Path.cwd(), "--all-projects") == [public, secret]
+    assert uwf("verify").json["findings"] == []
+
+
+def test_forks_belong_to_the_project_of_their_thread(
+    site: Site, two: tuple[Path, Path, str, str], uwf: Uwf
+) -> None:
+    one, other, secret, _ = two
+    os.chdir(other)
+    fork = uwf("thread", "fork", secret).json["thread"]
+    assert fork in site.lists(one) and fork not in site.lists(other)
+
+
+def test_threads_of_earlier_versions_belong_where_the_notes_say(
+    site: Site, two: tuple[Path, Path, str, str], uwf: Uwf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _, _, _ = two
+    monkeypatch.setattr("uwf_git.store.layout.PROJECT_TRAILER", "")
+    from uwf_git.api.start import Start, Version, start
+    from uwf_git.git.repository import Oid
+    from uwf_git.store.instance import Instance
+
+    instance = Instance.open()
+    uwf("workflow", "put", site.folder / "w.yaml")
+    found = instance.registry.current("w")
+    version = Version(Oid(hex=found.commit), found.hash, instance.registry.workflow(found.hash))
+    monkeypatch.setattr("uwf_git.store.layout.start_message", _without_project)
+    noted = start(instance, version, Start("Do it", cwd=one)).thread
+    os.chdir(site.folder)
+    unknown = start(instance, version, Start("Do it")).thread
+    assert noted in site.lists(one) and unknown not in site.lists(one)
+    assert {noted, unknown} <= set(site.lists(site.folder))
+
+
+def _without_project(workflow: str, prompt: str, node: str, thread: str, project: str) -> str:
+    return f"start {workflow}: {prompt}\n\nUwf-Start: {node}\nUwf-Thread: {thread}\n"
+
+
+def test_a_fold_with_threads_of_other_projects_stays_here(
+    site: Site, two: tuple[Path, Path, str, str], uwf: Uwf
+) -> None:
+    _, other, secret, public = two
+    for thread in (secret, public):
+        uwf("thread", "kill", thread)
+    uwf("gc", "--fold-before", "2999-01-01")
+    remote = remote_of(site, other)
+    left = uwf("push").json["leftOut"]["others"]
+    assert len(left) == 1 and left[0].startswith("refs/uwf/folded/") and not refs(remote)
+    uwf("push", "--all-projects")
+    assert refs(remote) == {*left}
+
+
+def test_a_store_in_the_project_shares_with_origin_once_it_is_named(
+    site: Site, uwf: Uwf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = site.repository("one")
+    remote = git_servers.bare(site.folder / "remote.git")
+    git("-C", one, "remote", "add", "origin", remote)
+    monkeypatch.delenv("UWF_STORAGE_ROOT")
+    os.chdir(one)
+    uwf("init", "--here")
+    thread = site.starts(one)
+    assert "uwf push origin" in uwf("push", check=3).error["hint"]
+    uwf("push", "origin")
+    assert refs(remote) == {f"refs/uwf/threads/{thread}"}
+    assert "nothing new" in uwf("push", "--format", "text").out
