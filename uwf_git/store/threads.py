@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import cached_property
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -98,9 +99,13 @@ class Threads(Histories):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self._repository = store.repository
-        self.projects = Projects(self._repository.private)
         self._workflow_files: dict[Oid, frozenset[Hash]] = {}
         self._forks: dict[tuple[ThreadId, Hash], tuple[Oid, int]] = {}
+
+    @cached_property
+    def projects(self) -> Projects:
+        """The projects of the threads, and the one that is meant if no thread is named."""
+        return Projects(self._repository.private)
 
     # Finding
 
