@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -66,12 +67,39 @@ def test_a_thread_goes_on_elsewhere_with_the_code_that_its_steps_left(site: Site
     assert site.here("verify").json["findings"] == []
 
 
+def test_the_advised_setting_is_of_this_project_and_pushes_its_code(site: Site) -> None:
+    thread, clone = site.starts(), site.clones[site.here]
+    said = site.here("push").err
+    advice = f"uwf config set 'workspace.projects.\"{clone}\".remote' origin"
+    assert advice in said
+    site.here(*shlex.split(advice)[1:])
+    assert "stays here" not in site.here("push").err
+    work = f"uwf/work/{thread}"
+    assert git("-C", site.project, "rev-parse", work) == git("-C", clone, "rev-parse", work)
+
+
+def test_a_remote_that_is_set_for_all_projects_has_no_effect_without_one_of_that_name(
+    site: Site, tmp_path: Path
+) -> None:
+    clone = site.clones[site.here]
+    git("-C", clone, "remote", "rename", "origin", "upstream")
+    site.here("config", "set", "workspace.remote", "origin")
+    thread = site.starts()
+    assert [each["steps"] for each in site.here("thread", "list").json if each["thread"] == thread] == [1]
+    own = f'workspace.projects."{clone}".remote'
+    site.here("config", "set", own, "missing")
+    place = ("--workspace", "worktree", "--cwd", clone)
+    error = site.here("thread", "start", "relay", "-p", "Do it", *place, check=3).error
+    assert "has no remote missing" in error["message"] and "remote add missing URL" in error["hint"]
+
+
 def test_code_that_is_not_here_is_named_and_no_agent_works_on_another(site: Site, tmp_path: Path) -> None:
     thread = site.starts()
     said = site.here("push").err
-    assert "the code of 1 thread stays here" in said and "uwf config set workspace.remote origin" in said
+    clone = site.clones[site.here]
+    assert "the code of 1 thread stays here" in said
     error = site.there("continue", thread, "--agent", WRITES, cwd=tmp_path, check=3).error
-    commit = git("-C", site.clones[site.here], "rev-parse", f"uwf/work/{thread}")
+    commit = git("-C", clone, "rev-parse", f"uwf/work/{thread}")
     assert f"commit {commit[:12]} of the repository {site.project}" in error["message"]
     error = site.there("continue", thread, "--agent", WRITES, cwd=site.clones[site.there], check=3).error
     assert f"{commit[:12]}, is not in project" in error["message"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -292,10 +293,11 @@ def push_code_of(instance: Instance, refs: Refs) -> None:
     meant = refs.meant
     threads = None if meant is None else {layout.thread_of(ref) for ref in meant if layout.is_thread_ref(ref)}
     push_code(instance, threads)
-    if stays := unshared(instance, threads):
+    for (checkout, remote), stays in unshared(instance, threads).items():
+        key = shlex.quote(f'workspace.projects."{checkout}".remote')
         instance.warn(
             f"the code of {counted(len(stays), 'thread')} stays here; to push it too:"
-            " uwf config set workspace.remote origin"
+            f" uwf config set {key} {shlex.quote(remote)}"
         )
 
 

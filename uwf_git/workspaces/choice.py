@@ -4,6 +4,7 @@ if the folder is in a git checkout and a role's agent may change files, else the
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE, WorkspaceOption
 from uwf_git.workspaces.project import BRANCHES, NO_REPOSITORY, Project, checkout_around
+from uwf_git.workspaces.worktree import configured_remote
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
@@ -110,12 +112,11 @@ def _worktree(instance: Instance, where: Path, option: WorkspaceOption, is_defau
     if not base:
         problem = "no commits yet" if revision == "HEAD" else f"no commit {revision}"
         raise NotFound(f"project {checkout.top or checkout.common} has {problem}", "commit something first")
-    settings = instance.config.workspace.of(checkout.top)
-    remote = option.remote or settings.remote
-    if remote and not project.url(remote):
+    remote = option.remote or configured_remote(instance, project, checkout.top)
+    if remote and not project.has_remote(remote):
         raise NotFound(
             f"project {checkout.top or checkout.common} has no remote {remote}",
-            f"git -C {checkout.top or checkout.common} remote -v",
+            f"git -C {shlex.quote(str(checkout.top or checkout.common))} remote add {shlex.quote(remote)} URL",
         )
     project.filters_off(base)
     called = revision

@@ -135,6 +135,14 @@ class Project:
         url = without_password(named.get(remote or "origin", "" if remote else only))
         return url if _URL.fullmatch(url) else ""
 
+    def usual_remote(self) -> str:
+        """Return `origin` or the only remote, "" if there is none of them."""
+        names = self.line("remote").splitlines()
+        return "origin" if "origin" in names else names[0] if len(names) == 1 else ""
+
+    def has_remote(self, name: str) -> bool:
+        return bool(name and self.line("config", "--get", f"remote.{name}.url"))
+
     def is_ancestor(self, one: str, other: str) -> bool:
         return self.run("merge-base", "--is-ancestor", one, other, check=False).code == 0
 

@@ -85,15 +85,19 @@ def _refuse_secrets(instance: Instance, project: Project, thread: ThreadId) -> N
         )
 
 
-def unshared(instance: Instance, threads: Collection[ThreadId] | None = None) -> list[ThreadId]:
-    """Return the threads, of these or of all, whose code stays here although their project has a remote."""
-    found = _changed(instance, threads)
-    return [
-        thread
-        for (project, remote), own in found.items()
-        if not remote and Project(Path(project)).url()
-        for thread in own
-    ]
+def unshared(
+    instance: Instance, threads: Collection[ThreadId] | None = None
+) -> dict[tuple[str, str], list[ThreadId]]:
+    """Return the threads, of these or of all, whose code stays here although their project has a remote, by the
+    project's checkout and that remote."""
+    notes = Notes(instance.store.repository.private)
+    found: dict[tuple[str, str], list[ThreadId]] = defaultdict(list)
+    for (project, remote), own in _changed(instance, threads).items():
+        if not remote and (name := Project(Path(project)).usual_remote()):
+            for thread in own:
+                note = notes.read(thread)
+                found[(note.checkout if note is not None else "") or project, name].append(thread)
+    return found
 
 
 def branch_left(instance: Instance, thread: ThreadId) -> str:

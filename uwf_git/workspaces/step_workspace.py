@@ -36,7 +36,7 @@ from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE
 from uwf_git.workspaces.project import Project, branch_of, checkout_around
 from uwf_git.workspaces.removal import make_room
 from uwf_git.workspaces.setup import set_up
-from uwf_git.workspaces.worktree import AGAIN, remote_of, worktree_of
+from uwf_git.workspaces.worktree import AGAIN, configured_remote, remote_of, worktree_of
 
 LOGS_TRAILER = "Agent-Logs-Url"
 _LONGEST_URL = 200  # characters; a trailer that is cut leads nowhere
@@ -414,7 +414,7 @@ def _inherited(instance: Instance, notes: Notes, at: Position, cwd: Path | None)
     checkout = checkout_around(here)
     if checkout is not None:
         project = Project(checkout.common)
-        remote = instance.config.workspace.of(checkout.top).remote
+        remote = configured_remote(instance, project, checkout.top)
         if _is_same(project, code, remote):
             inside = str(here.absolute().relative_to(checkout.top)) if checkout.top else ""
             return Note(

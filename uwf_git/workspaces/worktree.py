@@ -564,7 +564,17 @@ def worktree_of(instance: Instance, note: Note, thread: ThreadId) -> Worktree:
 def remote_of(instance: Instance, note: Note) -> str:
     """Return the project's remote for a thread's branch, "" for none."""
     checkout = Path(note.checkout) if note.checkout else None
-    return note.remote or instance.config.workspace.of(checkout).remote
+    return note.remote or configured_remote(instance, Project(Path(note.project)), checkout)
+
+
+def configured_remote(instance: Instance, project: Project, checkout: Path | None) -> str:
+    """Return the remote that config.yaml names for a project, "" for none. One that it names for all projects has no
+    effect in those without a remote of that name."""
+    settings = instance.config.workspace
+    remote, is_own = settings.of(checkout).remote, checkout is not None and checkout in settings.projects
+    if is_own and "remote" in settings.projects[checkout or Path()]:
+        return remote
+    return remote if project.has_remote(remote) else ""
 
 
 def _make_removable(remove: object, path: str, error: object) -> None:
