@@ -100,6 +100,11 @@ def test_what_a_provider_says_of_its_reset_is_believed(instance: Instance, slept
     (first, *_) = instance.attempts.all(thread)
     assert first.cause == "throttled" and first.resets_at is not None
     assert 80 < first.resets_at - time.time() < 100
+    # Sooner than the role would try again.
+    soon = start_thread(instance, workflow("retry: {times: 1, backoff: 60s}"))
+    with pytest.raises(AgentFailed):
+        step(instance, soon, failing("HTTP 429 Too Many Requests, Retry-After: 4"))
+    assert len(slept) == 4 and 2 < slept.pop() <= 5
     # Longer than a step waits, so it is left to who runs it.
     other = start_thread(instance, workflow("retry: {times: 3, backoff: 1s}"))
     with pytest.raises(AgentFailed):

@@ -243,7 +243,7 @@ def test_worktrees_beyond_the_limit_give_way_and_come_back(uwf: Uwf, root: Path,
     (root / "workspaces" / one / "hand.txt").write_text("by hand")
     done = uwf("thread", "step", two, "--agent", WRITES)
     assert [path.name for path in (root / "workspaces").iterdir()] == [two]
-    (kept,) = git("-C", project, "for-each-ref", "--format=%(refname)", "refs/uwf/local").split()
+    (kept,) = git("-C", project, "for-each-ref", "--format=%(refname)", "refs/uwf/local/work").split()
     assert kept in done.err and git("-C", project, "show", f"{kept}:hand.txt") == "by hand"
     agent = WRITES.replace("echo made > made.txt", "cat made.txt || exit 9")
     uwf("thread", "step", one, "--agent", agent)

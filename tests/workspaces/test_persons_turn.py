@@ -68,7 +68,8 @@ def test_a_worktree_that_cannot_be_used_keeps_nobody_from_answering(
     uwf: Uwf, coded: str, project: Path
 ) -> None:
     folder = Path(uwf("workspace", "path", coded).out.strip())
-    (folder / ".git").write_text("gitdir: /nowhere\n")
+    (folder / ".git").unlink()
+    git("init", "-q", folder)
     answered = uwf("thread", "answer", coded, "-m", "change")
     assert answered.json["role"] == "gate" and "the worktree is left as it is" in answered.err
 

@@ -65,33 +65,17 @@ def test_a_worktree_whose_folder_is_gone_is_made_again_by_a_step(
     assert checks(uwf) == []
 
 
-def test_what_git_lists_of_an_ended_threads_worktree_is_pruned(
+def test_what_is_left_of_an_ended_threads_worktree_is_removed(
     uwf: Uwf, root: Path, project: Path, thread: ThreadId
 ) -> None:
-    admin = project / ".git/worktrees" / thread
+    admin = project / ".git/uwf-worktrees" / thread
     shutil.copytree(admin, kept := project.with_name("kept"))
     uwf("thread", "kill", thread)
-    admin.parent.mkdir(exist_ok=True)
     kept.rename(admin)
     (check,) = checks(uwf)
-    assert "git still lists it" in check["message"]
-    subprocess.run(shlex.split(check["hint"]), check=True)
+    assert "of an ended thread is gone, and something of it is left" in check["message"]
+    uwf(*check["hint"].split()[1:])
     assert not admin.exists() and checks(uwf) == []
-
-
-def test_a_worktree_that_git_moved_is_moved_back(
-    uwf: Uwf, root: Path, project: Path, thread: ThreadId, tmp_path: Path
-) -> None:
-    folder, place = root / "workspaces" / thread, tmp_path / "elsewhere"
-    (folder / "mine.txt").write_text("by hand")
-    git("-C", project, "worktree", "move", folder, place)
-    (check,) = checks(uwf)
-    assert check["message"] == f"worktree {folder} was moved to {place}"
-    subprocess.run(shlex.split(check["hint"]), check=True)
-    assert (folder / "mine.txt").read_text() == "by hand"
-    assert [each["status"] for each in checks(uwf)] == ["ok"]
-    uwf("thread", "step", thread, "--agent", WRITES)
-    assert "mine.txt" in git("-C", project, "ls-tree", "--name-only", f"uwf/work/{thread}")
 
 
 def test_a_folder_that_git_knows_no_longer_is_told_before_a_step_empties_it(
@@ -99,7 +83,7 @@ def test_a_folder_that_git_knows_no_longer_is_told_before_a_step_empties_it(
 ) -> None:
     folder = root / "workspaces" / thread
     (folder / "mine.txt").write_text("by hand")
-    shutil.rmtree(project / ".git/worktrees" / thread)
+    shutil.rmtree(project / ".git/uwf-worktrees" / thread)
     (check,) = checks(uwf)
     assert (check["status"], f"no longer a worktree of {project}" in check["message"]) == ("warning", True)
     subprocess.run(shlex.split(check["hint"].partition(": ")[2]), check=True)
@@ -114,7 +98,7 @@ def test_a_thread_whose_project_is_gone_goes_on_in_the_folder_itself(
     project.rename(tmp_path / "away")
     (check,) = checks(uwf)
     assert check["message"] == f"thread {thread} works on project {project}, which is gone"
-    uwf(*shlex.split(check["hint"])[1:], "--agent", WRITES)
+    uwf(*shlex.split(check["hint"].rpartition(": ")[2])[1:], "--agent", WRITES)
 
 
 def test_a_note_that_cannot_be_read_is_told_and_written_again(

@@ -38,19 +38,19 @@ def test_worktrees_of_ended_and_removed_threads_are_told_and_removed(
     # As if their worktrees could not be removed when they ended.
     for thread in (ended, removed):
         shutil.copytree(root / "workspaces" / thread, tmp_path / thread, symlinks=True)
-        shutil.copytree(project / ".git/worktrees" / thread, tmp_path / f"{thread}.git", symlinks=True)
+        shutil.copytree(project / ".git/uwf-worktrees" / thread, tmp_path / f"{thread}.git", symlinks=True)
     uwf("thread", "kill", ended)
     uwf("thread", "rm", removed, "--yes")
     assert [path.name for path in (root / "workspaces").iterdir()] == [stays]
     for thread in (ended, removed):
         (tmp_path / thread).rename(root / "workspaces" / thread)
-        (project / ".git/worktrees").mkdir(exist_ok=True)
-        (tmp_path / f"{thread}.git").rename(project / ".git/worktrees" / thread)
+        (project / ".git/uwf-worktrees").mkdir(exist_ok=True)
+        (tmp_path / f"{thread}.git").rename(project / ".git/uwf-worktrees" / thread)
         (root / "workspaces" / thread / "more.txt").write_text("more")
     assert checks()[0][0] == "warning" and "2 worktrees of ended threads" in checks()[0][1]
     uwf("gc")
     assert [path.name for path in (root / "workspaces").iterdir()] == [stays]
-    kept = git("-C", project, "for-each-ref", "--format=%(refname)", "refs/uwf/local").split()
+    kept = git("-C", project, "for-each-ref", "--format=%(refname)", "refs/uwf/local/work").split()
     assert [git("-C", project, "show", f"{each}:more.txt") for each in kept] == ["more", "more"]
     project.rename(tmp_path / "away")
     assert ("warning", f"thread {stays} works on project {project}, which is gone") in checks()
@@ -69,7 +69,7 @@ def test_a_worktree_that_git_has_forgotten_is_moved_aside_with_what_is_in_it(
     folder = root / "workspaces" / thread
     (folder / "hand.txt").write_text("hand")
     folder.rename(tmp_path / "away")
-    git("-C", project, "worktree", "prune")
+    shutil.rmtree(project / ".git/uwf-worktrees")
     (tmp_path / "away").rename(folder)
     step(instance, thread, WRITES)
     (aside,) = (root / "workspaces").iterdir()

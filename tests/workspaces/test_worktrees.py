@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -146,7 +147,7 @@ def test_a_git_that_was_killed_in_a_worktree_keeps_no_step_of_its_thread_from_be
     instance: Instance, project: Path
 ) -> None:
     thread = begun(instance, project)
-    own = project / ".git/worktrees" / thread
+    own = project / ".git/uwf-worktrees" / thread
     locks = f"{own}/index.lock {own}/HEAD.lock {project}/.git/refs/heads/{branch(thread)}.lock"
     work(instance, thread, f"echo new > made.txt; touch {locks}")
     assert at(project, "show", f"{branch(thread)}:made.txt") == "new"
@@ -391,7 +392,7 @@ def test_git_passes_by_a_repository_in_a_folder_that_it_ignores(
     shutil.move(tmp_path / "bad/vendor/elsewhere/.git", tmp_path / "elsewhere")
     (tmp_path / "bad/vendor/elsewhere/.git").write_text(f"gitdir: {tmp_path}/elsewhere\n")
     ran.unlink(missing_ok=True)
-    index = f"git --git-dir {project}/.git/worktrees/{thread} update-index"
+    index = f"git --git-dir {project}/.git/uwf-worktrees/{thread} update-index"
     commit = git("-C", tmp_path / "bad/vendor/src/x", "rev-parse", "HEAD")
     monkeypatch.setenv("GIT_TRACE", str(trace))
     # As a submodule in the index of the worktree, git would enter it, ignored or not.
@@ -429,10 +430,7 @@ def test_a_worktree_whose_own_git_file_was_replaced_is_not_touched(instance: Ins
     thread = begun(instance, project)
     with pytest.raises(WorkspaceFailed, match=r"its \.git has changed") as refused:
         step(instance, thread, agent("echo new > new.txt; rm .git; git init -q ."))
-    folder = instance.location.root / "workspaces" / thread
-    repair = refused.value.hint.partition(", and git ")[2].partition(";")[0]
-    shutil.rmtree(folder / ".git")
-    git(*shlex.split(repair))
+    subprocess.run(shlex.split(refused.value.hint.partition(";")[0]), check=True)
     step(instance, thread, "uwf-exec false")
     assert at(project, "show", f"{branch(thread)}:new.txt") == "new"
 

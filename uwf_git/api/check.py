@@ -93,6 +93,7 @@ def check(
     from uwf_git.verify.code import check_code, check_diffs
     from uwf_git.verify.whole import verify_refs
     from uwf_git.workspaces.clones import clones
+    from uwf_git.workspaces.notes import Notes
 
     repository = instance.store.repository
     refs = _refs(instance, threads) if remote is None else _refs_of_remote(instance, remote)
@@ -101,7 +102,8 @@ def check(
         report = Report(refs, verified, [*verified.findings, *_rewritten(instance, remote, refs, verified)])
         return _with_branches(instance, remote, report, on_commit) if fetches else _something(report, remote)
     threads_with_code = [each.thread for each in verified.code]
-    code = check_code(verified.code, clones(instance, threads_with_code))
+    made_here = Notes(repository.private).recorded
+    code = check_code(verified.code, clones(instance, threads_with_code), made_here)
     diffs = check_diffs(verified.diffs, clones(instance, threads_with_code))
     missing = missing_refs(instance.store, threads)
     verified = verified._replace(notes=(*verified.notes, *code.notes))

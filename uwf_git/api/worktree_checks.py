@@ -36,7 +36,9 @@ def worktree_checks(instance: Instance, fix: bool) -> Iterator[Check]:
         elif not tree.project.common.is_dir():
             if is_active:
                 message = f"thread {thread} works on project {note.checkout or note.project}, which is gone"
-                yield Check(NAME, WARNING, message, f"uwf thread step {thread} --workspace shared")
+                step = f"uwf thread step {thread}"
+                hint = f"if it was moved: {step} --cwd FOLDER; else: {step} --workspace shared"
+                yield Check(NAME, WARNING, message, hint)
         else:
             yield from _half_of_one(tree, note, is_active)
     yield from _broken_notes(instance)
@@ -57,29 +59,16 @@ def worktree_checks(instance: Instance, fix: bool) -> Iterator[Check]:
 def _half_of_one(tree: Worktree, note: Note, is_active: bool) -> Iterator[Check]:
     """Check a worktree of which the folder or git's part is missing."""
     project = note.checkout or note.project
-    if tree.admin.is_dir() and not tree.folder.is_dir():
-        place = _place(tree)
-        if place is not None and place != tree.folder:
-            message = f"worktree {tree.folder} was moved to {place}"
-            yield Check(NAME, WARNING, message, f"git -C {project} worktree move {place} {tree.folder}")
-        elif not is_active:
-            message = f"worktree {tree.folder} of an ended thread is gone, and git still lists it"
-            yield Check(NAME, WARNING, message, f"git -C {project} worktree prune")
+    if tree.is_half:
+        if not is_active:
+            message = f"worktree {tree.folder} of an ended thread is gone, and something of it is left"
+            yield Check(NAME, WARNING, message, "uwf gc")
         else:
             message = f"worktree {tree.folder} is gone; if it was moved, move it back"
             yield Check(NAME, WARNING, message, f"to have it made again: uwf thread step {tree.thread}")
     elif tree.folder.is_dir() and not tree.admin.is_dir():
         message = f"{tree.folder} is no longer a worktree of {project}; a step of the thread empties it"
         yield Check(NAME, WARNING, message, f"keep what is in it: mv {tree.folder} {tree.folder}.old")
-
-
-def _place(tree: Worktree) -> Path | None:
-    """Return the folder that git knows a worktree by, if it is there."""
-    with contextlib.suppress(OSError, ValueError):
-        with (tree.admin / "gitdir").open(encoding="utf-8", errors="surrogateescape") as file:
-            place = Path(file.read(8192).strip()).parent
-        return place if (place / ".git").is_file() else None
-    return None
 
 
 def _broken_notes(instance: Instance) -> Iterator[Check]:

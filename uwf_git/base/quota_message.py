@@ -13,28 +13,35 @@ _LONGEST_MESSAGE = 8000  # characters that are searched
 _THROTTLED = re.compile(
     r"\b(?:HTTP|status|error|code)\b[^0-9\n]{0,20}(?:429|529)\b|\b(?:429|529) (?:too many|slow)"
     r"|rate[ _-]?limit|too many requests|(?:is|currently) overloaded|overloaded_error"
+    r"|overloaded\W{1,4}529\b|\b529\W{1,4}overloaded|(?:^|error\W{1,4})overloaded\b"
+    r"|retry[ _-]after(?:[ _-]ms)?\W{1,4}\d"
     r"|(?:usage|session|weekly|5-hour|opus|request|message) limit (?:reached|exceeded)"
     r"|(?:hit|reached) your [\w -]{0,20}limit"
     r"|quota (?:exceeded|exhausted)|exceeded your (?:current )?quota|RESOURCE_EXHAUSTED|insufficient_quota"
     r"|out of (?:credits|quota)|capacity (?:on this model|exhausted)",
-    re.IGNORECASE,
+    re.IGNORECASE | re.MULTILINE,
 )
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _UNIT = r"(?:d(?:ays?)?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)"
 _SPAN = rf"(?:\d+(?:\.\d+)?\s?{_UNIT}(?![a-z]),?\s?(?:and\s)?)+"
 _IN = re.compile(
-    rf"(?:again|retry|resets?|reset after|available|wait)\W{{0,3}}(?:in|after|for)?\W{{0,3}}({_SPAN})", re.I
+    rf"\b(?:again|retry|resets?|available|wait|delay|back)\b[^0-9\n]{{0,30}}?(?<![\d.:])({_SPAN})", re.I
 )
-_MILLISECONDS = re.compile(r"(?:again|retry)\W{0,3}(?:in|after)?\W{0,3}(\d{1,7})\s*ms\b", re.I)
+_MILLISECONDS = re.compile(
+    r"(?:again|retry)\W{0,3}(?:in|after)?\W{0,3}(\d{1,7})\s*ms\b|retry[ _-]after[ _-]ms\W{1,4}(\d{1,9})\b",
+    re.I,
+)
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([dhms])", re.I)
+_DATE = re.compile(r"retry[ _-]?after\W{1,4}(\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT)", re.I)
 _HEADER = re.compile(r"retry[ _-]?after\W{0,4}(\d{1,7}(?:\.\d+)?)\b(?!\s*(?:ms|[dhm]))", re.I)
 _DELAY = re.compile(r"retryDelay\W{1,4}(\d{1,7}(?:\.\d+)?)s", re.I)
 _EPOCH = re.compile(
     r"(?:limit reached\W|resets?_?at\W{1,4}|resets?\W{1,4})(1[5-9]\d{8}|2\d{9})(?:\d{3})?\b", re.I
 )
 _CLOCK = re.compile(
-    r"(?:resets?|again|available|until)(?: at| on)?\W{0,2}(?:([A-Z][a-z]{2})[a-z]*\.? (\d{1,2})(?:st|nd|rd|th)?,?"
-    r"(?: (20\d\d))?,?(?: at)? )?(\d{1,2})(?::(\d{2}))? ?([ap])\.?m?\.?\b(?: ?\(?(UTC|GMT|[A-Z]\w+/[\w/+-]+)\)?)?",
+    r"\b(?:resets?|again|available|until|at)(?: at| on)?\W{0,2}(?:([A-Z][a-z]{2})[a-z]*\.? (\d{1,2})(?:st|nd|rd|th)?,?"
+    r"(?: (20\d\d))?,?(?: at)? )?(\d{1,2})(?::(\d{2}))?"
+    r"(?: ?([ap])\.?m?\.?\b(?: ?\(?(UTC|GMT|[A-Z]\w+/[\w/+-]+)\)?)?|(?::\d\d)? ?\(?(UTC|GMT|[A-Z]\w+/[\w/+-]+)\)?)",
     re.I,
 )
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
@@ -56,20 +63,27 @@ def seconds_until_reset(words: str, now: float | None = None) -> float | None:
     """Return the seconds from `now` (Unix time) after which a message says that the provider answers again,
     None if it doesn't say. A time of day is the next one, in its time zone, by default this machine's."""
     now, words = time.time() if now is None else now, words[-_LONGEST_MESSAGE:]
-    for found in (_header(words), _in(words), _epoch(words, now), _iso(words, now), _clock(words, now)):
+    for found in (_header(words, now), _in(words), _epoch(words, now), _iso(words, now), _clock(words, now)):
         if found is not None and found <= LONGEST:
             return max(found, 0.0)
     return None
 
 
-def _header(words: str) -> float | None:
+def _header(words: str, now: float) -> float | None:
+    if at := _DATE.search(words):
+        from email.utils import parsedate_to_datetime
+
+        try:
+            return parsedate_to_datetime(at[1]).timestamp() - now
+        except ValueError:
+            return None
     found = _HEADER.search(words) or _DELAY.search(words)
     return float(found[1]) if found else None
 
 
 def _in(words: str) -> float | None:
     if found := _MILLISECONDS.search(words):
-        return float(found[1]) / 1000
+        return float(found[1] or found[2]) / 1000
     found = _IN.search(words)
     if found is None:
         return None
@@ -93,12 +107,12 @@ def _clock(words: str, now: float) -> float | None:
     found = _CLOCK.search(words)
     if found is None:
         return None
-    month, day, year, hour, minute, half, zone = found.groups()
-    if not 1 <= int(hour) <= 12 or int(minute or 0) > 59:
+    month, day, year, hour, minute, half, zone, other = found.groups()
+    if not (1 <= int(hour) <= 12 if half else minute and int(hour) < 24) or int(minute or 0) > 59:
         return None
-    here = datetime.fromtimestamp(now, UTC).astimezone(_zone(zone))
+    here = datetime.fromtimestamp(now, UTC).astimezone(_zone(zone or other))
     at = here.replace(
-        hour=int(hour) % 12 + (12 if half.lower() == "p" else 0),
+        hour=int(hour) % 12 + (12 if half.lower() == "p" else 0) if half else int(hour),
         minute=int(minute or 0),
         second=0,
         microsecond=0,

@@ -54,8 +54,9 @@ def pause_before_retry(instance: Instance, thread: ThreadId, patience: float = P
     wait: float | None = None
     retry, resets = role.retry, _until_reset(last)
     if retry is not None and last.cause in retry.on and len(made) <= retry.times:
-        wait = min(retry.backoff * 2.0 ** (len(made) - 1), _LONGEST_BACKOFF)
-        wait = max(wait, *(_until_reset(each) or 0.0 for each in made))
+        backoff = min(retry.backoff * 2.0 ** (len(made) - 1), _LONGEST_BACKOFF)
+        is_promised = last.cause == THROTTLED and resets is not None
+        wait = max(0.0 if is_promised else backoff, *(_until_reset(each) or 0.0 for each in made))
     elif patience == FOREVER and last.cause == THROTTLED:
         wait = resets if resets is not None else min(_FIRST_PAUSE * 2.0 ** (len(made) - 1), _LONGEST_PAUSE)
     return wait if wait is not None and wait <= patience else None

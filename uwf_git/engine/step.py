@@ -966,7 +966,7 @@ class _Run:
                     work.prepare(self._order, lambda: False, self._files)
                     self._workspace = work
                     return work.folder(self._found.location), work.base
-            except WorkspaceFailed as error:
+            except (NotFound, WorkspaceFailed) as error:
                 self._instance.warn(f"the worktree is left as it is: {error.message}")
         return self._instance.location.root, ""
 

@@ -32,7 +32,7 @@ from uwf_git.base.text import one_line
 from uwf_git.git.config import BOUNDS, Bounds
 from uwf_git.git.lockfiles import lockfiles_of
 from uwf_git.sandbox.child import spawn, stop
-from uwf_git.sandbox.programs import find_program, trusted_path
+from uwf_git.sandbox.programs import elsewhere, find_program, trusted_path
 
 PATIENCE = 180.0
 """Seconds for a remote to do one thing, where nobody is there to end it."""
@@ -44,12 +44,6 @@ _BLOCK = 1 << 16  # size of a pipe's buffer
 _PIPE = 1 << 12  # minimum size of a pipe's buffer
 _LONGEST = 1 << 20  # bytes of a line
 
-# `git rev-parse --local-env-vars`: set inside hooks and aliases, they would lead to another repository.
-_LOCAL = re.compile(
-    r"GIT_(ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|CONFIG|DIR|GRAFT_FILE|IMPLICIT_WORK_TREE|INDEX_FILE"
-    r"|INTERNAL_SUPER_PREFIX|NAMESPACE|OBJECT_DIRECTORY|PREFIX|QUARANTINE_PATH|REPLACE_REF_BASE|SHALLOW_FILE"
-    r"|WORK_TREE)"
-)
 SETTINGS = tuple(
     word
     for setting in (
@@ -83,6 +77,37 @@ _OVER = (
         "what came takes too much memory to unpack",
         "uwf.maxMemory 4g",
     ),
+)
+# A call of the system that failed, as the C library words it.
+_SYSTEM_FAULT = re.compile(
+    r"No space left on device|Disk quota exceeded|Read-only file system|Input/output error|Too many open files"
+    r"|File name too long|Permission denied|Operation not permitted|Cannot allocate memory|Text file busy"
+)
+_HOOK_HINT = "do as it says, and repeat; git config core.hooksPath and hooks/pre-push name the hook"
+# The causes of failures and their ways out; the first that matches counts.
+_HINTS = tuple(
+    (re.compile(sign), hint)
+    for sign, hint in (
+        (
+            r"File exists[^\n]*lock|lock[^\n]*File exists",
+            "another git is at work there, or was killed: uwf doctor says which",
+        ),
+        (
+            r"could not read (?:Username|Password)|Authentication failed",
+            "log in with git first: a credential helper, or a token in it",
+        ),
+        (r"Permission denied \(publickey|Host key verification failed", "try it with: ssh -T HOST"),
+        (r"No space left|Disk quota exceeded", "make room, then repeat: what is here is kept"),
+        (
+            r"Read-only file system|Permission denied|Operation not permitted",
+            "let this user write there, then repeat",
+        ),
+        (
+            r"'refs/heads/uwf(?:/work)?' exists; cannot create",
+            "rename the branch that is in the way, such as: git branch -m uwf OTHER",
+        ),
+        (r"does not appear to be a git repository|not found|does not exist", CHECK_ADDRESS),
+    )
 )
 
 
@@ -283,8 +308,7 @@ def settings_of(args: Sequence[str]) -> tuple[str, ...]:
 
 def environment(folder: Path | None = None) -> dict[str, str]:
     """Return git's environment: English messages, which are parsed, and a trusted PATH."""
-    environ = os.environ.items()
-    kept = {name: value for name, value in environ if not _LOCAL.fullmatch(name) and name != "LANGUAGE"}
+    kept = {name: value for name, value in elsewhere(os.environ).items() if name != "LANGUAGE"}
     kept["PATH"] = trusted_path(folder)
     return {**kept, "LC_ALL": "C.UTF-8", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull}
 
@@ -299,34 +323,43 @@ def failure(args: Sequence[str], done: CallResult) -> RemoteFailed:
             )
     if done.code < 0:
         reason = f"it was ended by {signal.Signals(-done.code).name}"
+    elif command == "push" and _is_refused_by_hook(done):
+        return RemoteFailed(
+            f"git push failed: its pre-push hook refused: {telling_line(done.err)}", _HOOK_HINT
+        )
     else:
         reason = telling_line(done.err) or f"it exited with {done.code}"
-    return RemoteFailed(f"git {command} failed: {reason}", _hint(done.err))
+    return RemoteFailed(f"git {command} failed: {reason}", hint_for(done.err, command))
+
+
+def _is_refused_by_hook(done: CallResult) -> bool:
+    """Return whether a push ended before it had reached a remote: no other program speaks then than the hook."""
+    has_rows = re.search(rb"^[!*=+-]\t", done.out, re.MULTILINE)
+    is_gits = re.search(
+        r"^(?:fatal|ssh|remote): |Permission denied|^error: (?!failed to push)", done.err, re.MULTILINE
+    )
+    return "error: failed to push some refs" in done.err and not has_rows and not is_gits
 
 
 def telling_line(err: str) -> str:
-    """Return the first error line of git's output; the rest are consequences."""
+    """Return the line of git's output that has the cause: one that names a fault of the system, else its first error;
+    the rest are consequences."""
     lines = [one_line(line, 300) for line in err.splitlines() if line.strip()]
     telling = [line for line in lines if not _EMPTY_TALK.match(line)]
+    causes = [line for line in telling if _SYSTEM_FAULT.search(line)]
     for begin in ("fatal: ", "error: ", "ssh: ", "remote: "):
-        for line in telling:
-            if line.startswith(begin):
-                return line.removeprefix("fatal: ").removeprefix("error: ")
-    return (telling or lines or [""])[-1].removeprefix("fatal: ").removeprefix("error: ")
+        causes += [line for line in telling if line.startswith(begin)]
+    return (causes or [(telling or lines or [""])[-1]])[0].removeprefix("fatal: ").removeprefix("error: ")
 
 
-def _hint(err: str) -> str:
-    if "File exists" in err and "lock" in err:
-        return "another git is at work there, or was killed: uwf doctor says which"
-    if "could not read Username" in err or "could not read Password" in err or "Authentication failed" in err:
-        return "log in with git first: a credential helper, or a token in it"
-    if "Permission denied (publickey" in err or "Host key verification failed" in err:
-        return "try it with: ssh -T HOST"
-    if "does not appear to be a git repository" in err or "not found" in err or "does not exist" in err:
-        return CHECK_ADDRESS
-    if "No space left" in err:
-        return "make room, then repeat: what arrived is kept"
-    return "repeat when the remote can be reached; nothing was lost"
+def hint_for(err: str, command: str = "") -> str:
+    """Return a way out for git's output, that of its cause. `command` is git's, "" for one that meets no remote."""
+    for sign, hint in _HINTS:
+        if sign.search(err):
+            return hint
+    if command in _REMOTE:
+        return "repeat when the remote can be reached; nothing was lost"
+    return "see whether git works there, then repeat; nothing was lost"
 
 
 def _feed(pipe: IO[bytes], data: bytes) -> None:

@@ -24,6 +24,7 @@ from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import duration
 from uwf_git.sandbox.descendants import Descendants, end_each
 from uwf_git.sandbox.process_table import started_by
+from uwf_git.sandbox.programs import elsewhere
 
 if TYPE_CHECKING:
     import asyncio
@@ -201,7 +202,8 @@ def spawn(
     limits: Mapping[str, int] = MappingProxyType({}),
 ) -> subprocess.Popen[bytes]:
     """Start a program as leader of its own session and group, unless it needs the terminal's session; with
-    pipes unless given files. `PWD` is set to its folder, which some programs trust. `limits` are `ulimit`
+    pipes unless given files. `PWD` is set to its folder, which some programs trust; in a session of its own it
+    gets no variables of a surrounding git. `limits` are `ulimit`
     options for it and each child. Raises OSError, ValueError."""
     child = subprocess.Popen(
         [*_limited(limits), *argv],
@@ -209,7 +211,7 @@ def spawn(
         stdout=stdout,
         stderr=stderr,
         cwd=cwd,
-        env=working_in(cwd, env),
+        env=working_in(cwd, elsewhere(env) if own_session else env),
         pass_fds=pass_fds,
         start_new_session=own_session,
     )

@@ -8,6 +8,7 @@ the user's choice."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -15,8 +16,19 @@ from pathlib import Path
 _STARTED_BY_GIT = ("git", "ssh", "ssh-keygen", "gpg", "gpgsm", "sh")
 _MOST_LINKS = 40  # as many as Linux follows
 _LONGEST_POINTER = 8 * 1024
+# `git rev-parse --local-env-vars`: set inside hooks and aliases, they would lead to another repository.
+_LOCAL = re.compile(
+    r"GIT_(ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|CONFIG|DIR|GRAFT_FILE|IMPLICIT_WORK_TREE|INDEX_FILE"
+    r"|INTERNAL_SUPER_PREFIX|NAMESPACE|OBJECT_DIRECTORY|PREFIX|QUARANTINE_PATH|REPLACE_REF_BASE|SHALLOW_FILE"
+    r"|WORK_TREE|ATTR_SOURCE|(?:LITERAL|GLOB|NOGLOB|ICASE)_PATHSPECS)"
+)
 _folders: set[Path] = set()
 _sources: dict[Path, Callable[[], Iterable[Path]]] = {}
+
+
+def elsewhere(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without the variables that lead git to the repository of a surrounding hook or command."""
+    return {name: value for name, value in environ.items() if not _LOCAL.fullmatch(name)}
 
 
 def avoid(folder: Path) -> None:
@@ -147,7 +159,8 @@ def _main(pointer: str) -> str | None:
         common = os.path.realpath(os.path.join(folder, _line(f"{folder}/commondir") or "."))
     except ValueError:  # no path
         return None
-    return common.removesuffix("/.git") or None
+    within, _, name = common.rpartition("/uwf-worktrees/")  # the git directory of a thread's worktree
+    return (within if name and "/" not in name else common).removesuffix("/.git") or None
 
 
 def _line(path: str) -> str:

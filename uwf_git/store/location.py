@@ -17,12 +17,14 @@ from typing import NamedTuple
 from uwf_git.base.errors import Invalid, NotFound
 from uwf_git.git.fsync import ASIDE
 from uwf_git.git.repository import PRIVATE, Repository
+from uwf_git.git.worktree import project_of
 from uwf_git.sandbox.enclosing_step import claim_root
 from uwf_git.store.private import write_private
 
 ROOT_VARIABLES = ("UWF_STORAGE_ROOT", "UNCAGED_WORKFLOW_STORAGE_ROOT", "WORKFLOW_STORAGE_ROOT")
 STORE_VARIABLE = "UWF_STORE"
 FORMAT = "1"
+CEILINGS = "GIT_CEILING_DIRECTORIES"
 
 
 class Location(NamedTuple):
@@ -56,9 +58,15 @@ def locate(root: str | None, environ: Mapping[str, str], cwd: Path) -> Location:
     return Location(chosen, chosen / "store.git")
 
 
+def ceilings(root: Path) -> str:
+    """Return GIT_CEILING_DIRECTORIES for agents: one that has removed the .git of its worktree reaches no repository
+    above."""
+    return os.pathsep.join(filter(None, (os.environ.get(CEILINGS, ""), str(root / "workspaces"))))
+
+
 def searched_folders(folder: Path) -> Iterator[Path]:
     """Yield a folder and its parents up to GIT_CEILING_DIRECTORIES, as git searches for a repository."""
-    named = os.environ.get("GIT_CEILING_DIRECTORIES", "").split(os.pathsep)
+    named = os.environ.get(CEILINGS, "").split(os.pathsep)
     ceilings = {path for each in named if each for path in (Path(each), Path(each).resolve())}
     yield folder
     for parent in folder.parents:
@@ -81,7 +89,9 @@ def enclosing_repository(folder: Path) -> Path | None:
             if text.startswith("gitdir:"):
                 git_dir = (parent / text.removeprefix("gitdir:").strip()).resolve()
                 common = git_dir / "commondir"
-                return (git_dir / common.read_text().strip()).resolve() if common.is_file() else git_dir
+                if not common.is_file():
+                    return project_of(git_dir)
+                return (git_dir / common.read_text().strip()).resolve()
     return None
 
 

@@ -58,7 +58,8 @@ class Removal(NamedTuple):
 def remove(instance: Instance, thread: ThreadId) -> None:
     """Remove a thread with its failed attempts: write a bundle, make `refs/uwf/removed/<ULID>`, then delete
     its refs; its fold begins anew unless a remote has it. Raises Busy if it runs or its refs are locked,
-    HeadMoved if it moves; then nothing is removed. Its worktree is removed as well, its branch stays."""
+    HeadMoved if it moves; then nothing is removed. What it has in its project is removed as well, as by
+    `workspaces.discarding.discard`."""
     from uwf_git.engine.budget import forget
 
     repository = instance.store.repository
@@ -89,9 +90,9 @@ def remove(instance: Instance, thread: ThreadId) -> None:
         instance.sessions.forget(lambda owner: owner != thread)
         forget(instance, thread)
         if Notes(repository.private).has(thread):
-            from uwf_git.workspaces.removal import leave
+            from uwf_git.workspaces.discarding import discard
 
-            leave(instance, thread)
+            discard(instance, thread)
 
 
 def _bury(instance: Instance, thread: ThreadId, refs: dict[str, Oid], is_squatter: bool) -> None:

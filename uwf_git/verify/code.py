@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
@@ -105,9 +105,13 @@ _Objects = Mapping[str, _Object]
 """A project's objects, by the names that git was asked for."""
 
 
-def check_code(records: Sequence[RecordedCode], projects: Iterable[Path]) -> CodeResult:
+def check_code(
+    records: Sequence[RecordedCode],
+    projects: Iterable[Path],
+    made_here: Callable[[], Collection[str]] = tuple,
+) -> CodeResult:
     """Check code against projects, given by their git directories, until all was found. Those that git cannot
-    read have none."""
+    read have none. `made_here` returns the commits that must be there, since uwf made them there."""
     findings: list[Finding] = []
     waiting: list[RecordedCode] = []
     unknown: list[RecordedCode] = []
@@ -131,6 +135,12 @@ def check_code(records: Sequence[RecordedCode], projects: Iterable[Path]) -> Cod
         waiting = elsewhere
         if not waiting:
             break
+    known = made_here() if waiting else ()
+    for each in [each for each in waiting if each.code.commit in known]:
+        waiting.remove(each)
+        message = f"{each.kind} {each.node} left commit {each.code.commit}, which is gone from its project"
+        step = each.node if each.kind == "step" else None
+        findings.append(Finding("lost-code", each.thread, step, each.object, message, each.ref))
     return CodeResult(findings, [*_notes(waiting), *map(_not_merged, unknown)])
 
 

@@ -7,12 +7,10 @@ to the same commit, and nothing is written to the project until it is wanted.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,7 +25,7 @@ from uwf_git.git.config import BOUNDS, Bounds
 from uwf_git.git.program import Git
 from uwf_git.store import layout
 from uwf_git.store.threads import MOST_PARENTS
-from uwf_git.workspaces.project import Project
+from uwf_git.workspaces.project import Project, write_commit
 
 FORK_TRAILER = "Uwf-Fork"
 _is_object_id = re.compile(OBJECT_ID).search
@@ -117,7 +115,6 @@ class Merging:
     def __init__(self, project: Project, folder: Path, object_id: str, bounds: Bounds) -> None:
         self._project = project
         self._objects = folder / "objects"
-        self._new_hash = hashlib.sha1 if len(object_id) == 40 else hashlib.sha256
         self._refs = folder / "refs/heads"
         for each in (self._objects / "info", self._refs):
             each.mkdir(parents=True)
@@ -292,19 +289,8 @@ class Merging:
         return found
 
     def _write_commit(self, tree: str, parents: Sequence[str], ident: str, text: str) -> str:
-        lines = [
-            f"tree {tree}",
-            *(f"parent {each}" for each in parents),
-            f"author {ident}",
-            f"committer {ident}",
-        ]
-        body = "\n".join((*lines, "", text)).encode()
-        data = b"commit %d\0%b" % (len(body), body)
-        name = self._new_hash(data).hexdigest()
-        path = self._objects / name[:2] / name[2:]
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(zlib.compress(data, 1))
-        return name
+        path = write_commit(self._objects, tree, parents, (ident, ident), text)
+        return path.parent.name + path.name
 
     def _run(self, *args: str, stdin: bytes = b"") -> bytes:
         try:

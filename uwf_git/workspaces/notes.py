@@ -1,4 +1,5 @@
-"""What this machine knows of threads' workspaces: `<private folder>/workspaces/<ULID>`, a JSON file each."""
+"""What this machine knows of threads' workspaces: `<private folder>/workspaces/<ULID>`, a JSON file each, and the
+commits of the steps that were recorded here, a line each of `<ULID>.code`."""
 
 from __future__ import annotations
 
@@ -69,6 +70,24 @@ class Notes:
             return any(is_thread_id(path.name) for path in self._folder.iterdir())
         return False
 
+    def record(self, thread: ThreadId, commit: str) -> None:
+        """Note that a step's commit was made here. Best effort: it only lets `uwf verify` miss the commit."""
+        with contextlib.suppress(OSError), self._code(thread).open("a", encoding="ascii") as file:
+            file.write(f"{commit}\n")
+
+    def recorded(self) -> frozenset[str]:
+        """Return the commits of the steps that were made here, in projects that are here."""
+        commits: set[str] = set()
+        for thread, note in self.all():
+            if note.owner == thread and Path(note.project).is_dir():
+                with contextlib.suppress(OSError, ValueError):
+                    commits.update(self._code(thread).read_text(encoding="ascii").split())
+        return frozenset(commits)
+
+    def _code(self, thread: ThreadId) -> Path:
+        return self._folder / f"{thread}.code"
+
     def forget(self, thread: ThreadId) -> None:
         with contextlib.suppress(OSError):
+            self._code(thread).unlink(missing_ok=True)
             (self._folder / thread).unlink(missing_ok=True)

@@ -1,8 +1,10 @@
 """A project's repository, which is the user's. Only these change in it:
 
     refs/heads/uwf/work/<ULID>         a thread's branch
-    refs/uwf/local/work/<ULID>/<n>     what failed attempts and steps that don't count left
-    worktrees/<ULID>                   git's folder of a thread's worktree
+    refs/uwf/local/code/<ULID>         the newest code of a thread, whatever becomes of its branch
+    refs/uwf/local/work/<ULID>/<n>     older code that is no part of that; what failed attempts and steps that
+                                       don't count left
+    uwf-worktrees/<ULID>               the git directory of a thread's worktree
 
 The user's branches, index, stash and files are read at most. No hooks of the repository run. Filters run if
 the user's own configuration defines them, or if they are Git LFS; those of the repository's configuration may
@@ -11,22 +13,31 @@ be programs in a worktree, so projects that use them are refused.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Collection, Mapping
+import time
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, UwfError, WorkspaceFailed
+from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, WorkspaceFailed
 from uwf_git.format.ids import ThreadId
+from uwf_git.git.fsync import sync
 from uwf_git.git.objects import Person
 from uwf_git.git.program import PATIENCE, CallResult, Git, failure
+from uwf_git.git.worktree import project_of
 from uwf_git.store.location import searched_folders
 from uwf_git.store.remotes import without_password
 
 BRANCHES = "refs/heads/uwf/work/"
 KEPT = "refs/uwf/local/work/"
+CODE = "refs/uwf/local/code/"
+MOVED = "in the folder where it is now: uwf thread step ID"
 NO_REPOSITORY = "uwf run … --workspace shared works in the folder itself"
 _LFS = re.compile(r"git-lfs (?:(?:clean|smudge(?: --skip)?)(?: -- %f)?|filter-process(?: --skip)?)")
 _URL = re.compile(r"[!-~]{1,1000}")
@@ -38,6 +49,8 @@ _QUIET = tuple(
         "maintenance.auto=false",
         "core.fsyncMethod=batch",
         "core.splitIndex=false",
+        "core.safecrlf=false",  # files are read as they are; how their lines end is for core.autocrlf
+        "add.ignoreErrors=false",
         "submodule.recurse=false",  # git would run in the folders of submodules
         "log.showSignature=false",  # and the program that the configuration names
     )
@@ -68,7 +81,7 @@ def checkout_around(folder: Path) -> Checkout | None:
             text = _line(pointer)
             if text.startswith("gitdir:"):
                 git_dir = (parent / text.removeprefix("gitdir:").strip()).resolve()
-                common = (git_dir / _line(git_dir / "commondir")).resolve()
+                common = project_of((git_dir / _line(git_dir / "commondir")).resolve())
                 return Checkout(parent, git_dir, common) if (common / "HEAD").is_file() else None
         if (parent / "HEAD").is_file() and (parent / "objects").is_dir() and (parent / "refs").is_dir():
             return Checkout(None, parent, parent)
@@ -81,6 +94,11 @@ def _line(path: Path) -> str:
             return os.fsdecode(file.read(8192)).strip()
     except OSError:
         return ""
+
+
+def _id_in(path: Path) -> str:
+    text = _line(path)
+    return text if len(text) in (40, 64) and not text.strip("0123456789abcdef") else ""
 
 
 def branch_of(thread: str) -> str:
@@ -102,10 +120,12 @@ class Project:
         return Git(git_dir or self.common, cwd=cwd, patience=PATIENCE, variables=variables)
 
     def run(self, *args: str, stdin: bytes = b"", check: bool = True, git: Git | None = None) -> CallResult:
+        if not self.common.is_dir():
+            raise WorkspaceFailed(f"project {self.common} was moved or removed", MOVED)
         try:
             return (git or self.git()).run(*_QUIET, *args, stdin=stdin, check=check)
         except RemoteFailed as error:
-            raise WorkspaceFailed(f"project {self.common}: {error.message}", _hint(error)) from None
+            raise WorkspaceFailed(f"project {self.common}: {error.message}", error.hint) from None
 
     def line(self, *args: str, git: Git | None = None) -> str:
         """Return the output of a call that may fail, "" then."""
@@ -149,6 +169,65 @@ class Project:
     def set_ref(self, name: str, commit: str) -> None:
         self.run("update-ref", "--create-reflog", name, commit)
 
+    def ref(self, name: str) -> str:
+        """Return the object of a ref, "" if there is none."""
+        return _id_in(self.common / name) or self.line("rev-parse", "--verify", "-q", name)
+
+    def is_checked_out(self, branch: str) -> bool:
+        """Return whether a checkout of the user is on a branch."""
+        heads = (self.common / "HEAD", *self.common.glob("worktrees/*/HEAD"))
+        return any(_line(head) == f"ref: {branch}" for head in heads)
+
+    def publish(self, thread: ThreadId, commit: str) -> str:
+        """Move `refs/heads/uwf/work/<ULID>` and `refs/uwf/local/code/<ULID>` to a commit. What they lead to and
+        is no part of that is kept. Return why the branch stays where it is, "" if it was moved."""
+        branch, head = branch_of(thread), f"{CODE}{thread}"
+        before = {name: self.ref(name) for name in (branch, head)}
+        lines, why = "", ""
+        for old in dict.fromkeys(before.values()):
+            if old not in ("", commit, *self._parents_of(commit)) and not self.is_ancestor(old, commit):
+                lines += f"update {KEPT}{thread}/{old[:12]} {old}\n"
+        if before[head] != commit:
+            lines += f"update {head} {commit}\n"
+        if before[branch] not in ("", commit) and self.is_checked_out(branch):
+            name = branch.removeprefix("refs/heads/")
+            why = (
+                f"branch {name} is checked out in {self.common}, and stays as it is; the code of thread {thread} is"
+                f" {commit[:12]}: git merge {commit[:12]}"
+            )
+        elif before[branch] != commit:
+            lines += f"update {branch} {commit}\n"
+        if lines:
+            self.run("update-ref", "--create-reflog", "--stdin", stdin=lines.encode("ascii"))
+        return why
+
+    def _parents_of(self, commit: str) -> list[str]:
+        """Return the parents of a commit that is a loose object, none if it isn't."""
+        return [line[7:] for line in self.header(commit) if line.startswith("parent ")]
+
+    def header(self, commit: str) -> list[str]:
+        """Return the lines of the header of a commit that is a loose object, none if it isn't."""
+        with contextlib.suppress(OSError, zlib.error):
+            data = zlib.decompress((self.common / "objects" / commit[:2] / commit[2:]).read_bytes())
+            return data.partition(b"\0")[2].partition(b"\n\n")[0].decode("utf-8", "replace").splitlines()
+        return []
+
+    def kept(self, thread: ThreadId) -> dict[str, str]:
+        """Return all refs of a thread, its branch included."""
+        names = branch_of(thread), f"{CODE}{thread}", f"{KEPT}{thread}/"
+        listed = self.line("for-each-ref", "--format=%(refname) %(objectname)", *names)
+        return dict(line.split(" ", 1) for line in listed.splitlines())
+
+    def only_in(self, refs: Iterable[str], commit: str) -> int:
+        """Return the number of commits up to a commit that nothing but these refs leads to."""
+        excluded = (f"--exclude={name}" for name in refs)
+        return int(self.line("rev-list", "--count", commit, "--not", *excluded, "--all") or 0)
+
+    def drop(self, refs: Mapping[str, str]) -> None:
+        """Delete refs that are still where they were."""
+        lines = "".join(f"delete {name} {oid}\n" for name, oid in refs.items())
+        self.run("update-ref", "--stdin", stdin=lines.encode("ascii"))
+
     def keep(self, thread: ThreadId, commit: str) -> str:
         """Keep a commit under a ref of the thread; return the ref."""
         name = f"{KEPT}{thread}/{commit[:12]}"
@@ -159,11 +238,13 @@ class Project:
         self, tree: str, parent: str, message: str, author: Person, committer: Person, synced: bool = True
     ) -> str:
         """Return a new commit. Touches no ref."""
-        git = self.git(variables=committed_by(author, committer))
-        off = () if synced else ("-c", "core.fsync=none")
-        words = ("commit-tree", "--no-gpg-sign", "-p", parent, "-F", "-", tree)
-        done = self.run(*off, *words, stdin=message.encode("utf-8", "replace"), git=git)
-        return done.out.decode("ascii").strip()
+        now = int(time.time())
+        path = write_commit(
+            self.common / "objects", tree, (parent,), (author.at(now), committer.at(now)), message
+        )
+        if synced:
+            sync(path)
+        return path.parent.name + path.name
 
     # Filters
 
@@ -270,16 +351,23 @@ class Project:
         return next((name for name in names if url and self.url(name) == url), "")
 
 
-def committed_by(author: Person, committer: Person) -> dict[str, str]:
-    """Return the variables that name a commit's author and committer, now."""
-    return {
-        "GIT_AUTHOR_NAME": author.name,
-        "GIT_AUTHOR_EMAIL": author.email,
-        "GIT_AUTHOR_DATE": "",
-        "GIT_COMMITTER_NAME": committer.name,
-        "GIT_COMMITTER_EMAIL": committer.email,
-        "GIT_COMMITTER_DATE": "",
-    }
+def write_commit(
+    objects: Path, tree: str, parents: Sequence[str], idents: tuple[str, str], message: str
+) -> Path:
+    """Write a commit as a loose object; return its file. `idents` are those of author and committer, with times."""
+    lines = [f"tree {tree}", *(f"parent {each}" for each in parents)]
+    lines += [f"{who} {ident}" for who, ident in zip(("author", "committer"), idents, strict=True)]
+    body = "\n".join((*lines, "", message.replace("\0", ""))).encode("utf-8", "replace")
+    data = b"commit %d\0%b" % (len(body), body)
+    name = (hashlib.sha1 if len(tree) == 40 else hashlib.sha256)(data).hexdigest()
+    path = objects / name[:2] / name[2:]
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        new = path.with_name(f"tmp_obj_{secrets.token_hex(6)}")
+        new.write_bytes(zlib.compress(data, 1))
+        new.chmod(0o444)
+        new.replace(path)
+    return path
 
 
 def tracking(remote: str, thread: ThreadId) -> str:
@@ -292,9 +380,3 @@ def project_at(place: Path) -> tuple[Project, Checkout]:
     if found is None:
         raise NotFound(f"{place} is not a git repository", f"git init {place}; {NO_REPOSITORY}")
     return Project(found.common), found
-
-
-def _hint(error: UwfError) -> str:
-    if "No space left" in error.message:
-        return "make room, then step again: the agent's work is kept"
-    return "see whether git works there, then step again"

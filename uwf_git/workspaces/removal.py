@@ -64,7 +64,7 @@ def _workspace(instance: Instance, thread: ThreadId, note: Note) -> Workspace | 
 def leave(instance: Instance, thread: ThreadId) -> None:
     """Remove the worktree of a thread that has ended or was removed; a failure is a warning. The caller holds
     the thread's lock."""
-    tree = _own(instance, thread)
+    tree = own_worktree(instance, thread)
     if tree is None or not tree.exists:
         return
     try:
@@ -86,13 +86,21 @@ def tidy(instance: Instance) -> list[ThreadId]:
         is_gone = not threads.exists(thread)
         if not is_gone and not threads.has_ended(thread):
             continue
-        tree = _own(instance, thread)
+        tree = own_worktree(instance, thread)
         if tree is not None and tree.exists:
             with suppress(Busy), instance.locks.hold(thread, wait=0):
                 leave(instance, thread)
                 if not tree.exists:
                     left.append(thread)
+        elif tree is not None and tree.is_half:
+            with suppress(UwfError, OSError), instance.locks.hold(thread, wait=0):
+                tree.remove()
         if is_gone and thread not in restorable and (tree is None or not tree.exists):
+            if tree is not None and tree.project.common.is_dir():
+                with suppress(UwfError):
+                    refs = tree.project.kept(thread)
+                    tree.project.drop({ref: refs[ref] for ref in refs if ref != tree.branch})
+                    tree.forget()
             notes.forget(thread)
     return left
 
@@ -104,7 +112,7 @@ def remove(instance: Instance, thread: ThreadId) -> Workspace:
     found = find_workspace(instance, thread)
     if found.kind == FOLDER:
         raise Invalid(f"workspace {found.path} is a folder, which has no history", f"rm -r {found.path}")
-    tree = _own(instance, thread)
+    tree = own_worktree(instance, thread)
     if tree is None:
         raise Invalid(f"thread {thread} works in the worktree of another", f"it is branch {found.branch}")
     with instance.locks.hold(thread):
@@ -138,7 +146,8 @@ def make_room(instance: Instance, most: int) -> None:
             )
 
 
-def _own(instance: Instance, thread: ThreadId) -> Worktree | None:
+def own_worktree(instance: Instance, thread: ThreadId) -> Worktree | None:
+    """Return a thread's own worktree, whether it exists or not; None if it has none."""
     note = Notes(instance.store.repository.private).read(thread)
     if note is None or note.kind != WORKTREE or note.owner != thread:
         return None

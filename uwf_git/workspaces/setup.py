@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -35,7 +36,11 @@ def set_up(folder: Path, checkout: Path | None, settings: WorkspaceSettings, thr
 
 
 def _bring(folder: Path, source: Path, target: Path, linked: bool) -> None:
-    if os.path.lexists(target) or not source.exists():
+    if not source.exists():
+        return
+    with contextlib.suppress(OSError):
+        target.rmdir()  # the empty folder of a submodule
+    if os.path.lexists(target):
         return
     if not target.parent.resolve().is_relative_to(folder.resolve()):
         raise OSError(f"{target.parent} leads out of it")

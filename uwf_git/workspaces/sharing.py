@@ -103,7 +103,7 @@ def unshared(
 def branch_left(instance: Instance, thread: ThreadId) -> str:
     """Return the name of the branch with a thread's commits, "" if it made none here."""
     note = Notes(instance.store.repository.private).read(thread)
-    if note is None or note.kind != WORKTREE or note.owner != thread:
+    if note is None or note.kind != WORKTREE or note.owner != thread or not Path(note.project).is_dir():
         return ""
     tip = Project(Path(note.project)).commit(branch_of(thread))
     return branch_of(thread).removeprefix("refs/heads/") if tip not in ("", note.base) else ""

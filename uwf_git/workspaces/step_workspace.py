@@ -152,9 +152,10 @@ class StepWorkspace:
         tree.check()
         if self.note.owner == self._thread:
             tree.unlock()
+        tree.refresh()
         head, present = tree.head(), tree.tree()
         if head == expected and present == tree.tree_of(expected):
-            self.base = expected
+            self.base = self._with_commits_of_the_branch(expected)
             return
         failed = self._failed_attempt()
         if left is not None or (failed is not None and failed.tree == present):
@@ -221,6 +222,15 @@ class StepWorkspace:
             tree.remove()
             raise
         return ""
+
+    def _with_commits_of_the_branch(self, expected: str) -> str:
+        """Check out what the user has added to the branch since the last step; return what is checked out then."""
+        tip = self._project.ref(self._tree.branch)
+        if tip in ("", expected) or self.note.owner != self._thread:
+            return expected
+        if (begins := self._tip(tip, expected)) != expected:
+            self._tree.reset(begins)
+        return begins
 
     def _tip(self, tip: str, expected: str) -> str:
         """Return where a worktree that was removed begins."""
@@ -305,6 +315,8 @@ class StepWorkspace:
         what = f"{role}: {maker.verdict or f'step {number}'}"
         author = layout.agent_author(maker.agent, maker.persona)
         commit = tree.commit_files(self._message(what, number), author, self._user)
+        if commit != base:
+            Notes(self._instance.store.repository.private).record(ThreadId(self.note.owner), commit)
         return Revision(commit, tree.tree_of(commit), base, self.note.root, self.note.url)
 
     def keep_failed(self, base: str) -> Revision | None:
@@ -360,6 +372,8 @@ def workspace_of(instance: Instance, at: Position, cwd: Path | None = None) -> S
             f"the note of the workspace of thread {thread} cannot be read: {notes.path(thread)}",
             f"uwf thread step {thread} --workspace W gives it another",
         )
+    if note is not None and note.kind == WORKTREE and not Path(note.project).is_dir():
+        note = _moved(instance, notes, thread, note, cwd)
     if note is None:
         note = _inherited(instance, notes, at, cwd)
         if note is None:
@@ -381,6 +395,24 @@ def logs_url(instance: Instance, thread: ThreadId) -> str:
         if len(url) <= _LONGEST_URL and not instance.redactor.first(url):
             return url
     return ""
+
+
+def _moved(instance: Instance, notes: Notes, thread: ThreadId, note: Note, cwd: Path | None) -> Note:
+    """Return the note of a thread whose project is no longer where it was, but in the folder of uwf's call. Those of
+    the project's other threads are mended as well."""
+    checkout = checkout_around(cwd or Path.cwd())
+    project = Project(checkout.common) if checkout is not None else None
+    if checkout is None or project is None or not project.commit(note.base):
+        raise NotFound(
+            f"project {note.checkout or note.project} of thread {thread} was moved or removed",
+            f"where it is now: uwf thread step {thread} --cwd FOLDER; without it: --workspace shared",
+        )
+    top = str(checkout.top or "")
+    for other, its in notes.all():
+        if its.project == note.project:
+            notes.write(other, its._replace(project=str(project.common), checkout=top))
+    instance.warn(f"project {note.checkout or note.project} was moved to {top or project.common}")
+    return note._replace(project=str(project.common), checkout=top)
 
 
 def _moved_inside(note: Note, cwd: Path) -> Note:
@@ -408,7 +440,9 @@ def _inherited(instance: Instance, notes: Notes, at: Position, cwd: Path | None)
         return origin._replace(owner=thread)
     found = [origin, *(note for _, note in notes.all())]
     for note in found:
-        if note is not None and note.kind == WORKTREE and Project(Path(note.project)).commit(code.commit):
+        if note is None or note.kind != WORKTREE or not Path(note.project).is_dir():
+            continue
+        if Project(Path(note.project)).commit(code.commit):
             return note._replace(owner=thread, base=code.base)
     here = cwd or instance.folders.recall(thread) or Path.cwd()
     checkout = checkout_around(here)

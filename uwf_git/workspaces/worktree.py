@@ -1,12 +1,13 @@
 """A thread's worktree, and commits of its files.
 
-Its files are read with an index of uwf's own, `worktrees/<ULID>/uwf-index`, which has no entry for a
-repository that an agent left: git would enter such a repository, run commands of its configuration as the
+Agents work in it with a git directory of their own (`thread_repository`). uwf reads the files with the project's
+git directory and configuration, this folder as its working tree, and an index of its own, which has no entry for
+a repository that an agent left: git would enter such a repository, run commands of its configuration as the
 user, and commit it as a mere id. What is ignored by git is not kept, nor what `apart` names.
 
-    worktrees/<ULID>/uwf-index   the files as they were last read
-    worktrees/<ULID>/uwf-state   the tree of that index; the commit that was last checked out, and its tree; the
-                                 submodules' folders; filters that are off; the store whose thread this is
+    uwf-worktrees/<ULID>/uwf-index   the files as they were last read
+    uwf-worktrees/<ULID>/uwf-state   the tree of that index; the commit that was last checked out, and its tree;
+                                     the submodules' folders; filters that are off; the store whose thread this is
 
 Each call of git costs more than what it does, so what is known is not asked for again. Objects are written without
 syncing, and then synced side by side before a ref leads to them.
@@ -17,12 +18,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import re
 import secrets
 import shutil
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,9 +31,10 @@ from uwf_git.base.errors import AgentFailed, WorkspaceFailed
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.fsync import sync
 from uwf_git.git.objects import Person
-from uwf_git.git.program import Git, telling_line
+from uwf_git.git.program import Git, hint_for, telling_line
 from uwf_git.sandbox.results import shown
-from uwf_git.workspaces.project import Project, branch_of, committed_by
+from uwf_git.workspaces.project import Project, branch_of
+from uwf_git.workspaces.thread_repository import ThreadRepository
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
@@ -45,11 +45,7 @@ _EXCLUDED, _UNFINISHED = "uwf-excluded", "uwf-unfinished"
 _LINK = "160000"  # the mode of a submodule
 _LINK_IN_INDEX = b"\x00\x00\xe0\x00"  # the same in an index, and maybe part of a hash
 _UNSYNCED = ("-c", "core.fsync=none")
-_NOTHING = re.compile(rb"nothing (?:added )?to commit|no changes added")
-_VERBATIM = ("--cleanup=verbatim", "-F", "-")
-_PLAIN = ("-c", "i18n.commitEncoding=utf-8", "-c", "core.commentChar=#")
 _SIDE_BY_SIDE = 32
-_TRIES = 8
 _FEW = 100  # objects that are synced one by one
 _OPERATIONS = {
     "MERGE_HEAD": "merge",
@@ -85,18 +81,28 @@ class WorktreeGone(AgentFailed):
 
 class Worktree:
     """The worktree of a thread in `folder`, which bears its id. `apart` are paths that are never committed;
-    `store` is the git directory of the thread's store."""
+    `store` is the git directory of the thread's store; `warn` gets lines for the user."""
 
     def __init__(
-        self, project: Project, folder: Path, thread: ThreadId, apart: Sequence[str], store: Path
+        self,
+        project: Project,
+        folder: Path,
+        thread: ThreadId,
+        apart: Sequence[str],
+        store: Path,
+        warn: Callable[[str], None],
     ) -> None:
         self.project = project
         self.folder = folder
         self.thread = thread
         self.branch = branch_of(thread)
-        self.admin = project.common / "worktrees" / folder.name
+        self._repository = ThreadRepository(project, folder)
+        older = project.common / "worktrees" / folder.name  # where uwf had worktrees of git
+        is_older = (older / _STATE).is_file() and not self._repository.git_dir.is_dir()
+        self.admin = older if is_older else self._repository.git_dir
         self._apart = tuple(apart)
         self._store = str(store)
+        self._warn = warn
 
     @property
     def used(self) -> float:
@@ -117,6 +123,11 @@ class Worktree:
         is_whole = (self.admin / _STATE).is_file() and not (self.admin / _UNFINISHED).exists()
         return is_whole and self.folder.is_dir()
 
+    @property
+    def is_half(self) -> bool:
+        """Whether its folder is gone, and not by uwf."""
+        return (self.admin / _STATE).is_file() and not self.folder.is_dir()
+
     def finish(self) -> None:
         """Note that it is set up."""
         (self.admin / _UNFINISHED).unlink(missing_ok=True)
@@ -125,8 +136,8 @@ class Worktree:
         """Make it at a commit, on the thread's branch. Moves `refs/heads/uwf/work/<ULID>`."""
         self._check_owner()
         off = self.project.filters_off(commit)
-        is_broken = (self.admin / _INDEX).exists() and self._state() is None
-        is_forgotten = not self.admin.exists() or is_broken
+        self.separate()
+        is_forgotten = self._state() is None
         if self.folder.is_dir() and is_forgotten and any(self.folder.iterdir()):
             aside = self.folder.with_name(f"{self.folder.name}.{secrets.token_hex(4)}")
             self.folder.rename(aside)  # git has forgotten it, and what is in it may be nowhere else
@@ -136,53 +147,60 @@ class Worktree:
                 folder=str(self.folder),
                 aside=str(aside),
             )
-        if self.folder.exists() or self.admin.exists():
+        self._discard()
+        self._publish(commit)
+        try:
+            self._repository.make()
+            (self.admin / _UNFINISHED).touch()
+            self.folder.mkdir(parents=True)
+            self._repository.point()
+            self._lay_out(off, commit)
+        except BaseException:
             self._discard()
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        self._unlock()
-        self.project.set_ref(self.branch, commit)
-        self._add(off)
-        links, tree = self._links(commit, "index"), self.project.tree(commit)
-        shutil.copy2(self.admin / "index", self.admin / _INDEX)
-        (self.admin / _UNFINISHED).touch()
-        self._note(
-            _State(
-                _signature(self.admin / _INDEX),
-                tree,
-                commit,
-                tree,
-                links,
-                off,
-                self._config(),
-                self._sparse(),
-                self._store,
-            )
-        )
+            raise
+        links, tree = tuple(self._links(commit, _INDEX)), self.project.tree(commit)
+        signature = _signature(self.admin / _INDEX)
+        sparse = self._sparse()
+        self._note(_State(signature, tree, commit, tree, links, off, self._config(), sparse, self._store))
+        self._check_out(commit)
 
-    def _add(self, off: Sequence[str]) -> None:
-        name = self.branch.removeprefix("refs/heads/")
-        for tries in range(1, _TRIES + 1):
-            try:
-                self.project.run(*off, "worktree", "add", "-q", "--force", str(self.folder), name)
-                return
-            except WorkspaceFailed as error:
-                self._discard()
-                # git reads all worktrees, and trips over one that another git is about to make.
-                if tries == _TRIES or "commondir" not in error.message:
-                    raise
-                time.sleep(tries * random.uniform(0.01, 0.05))
+    def _lay_out(self, off: Sequence[str], commit: str) -> None:
+        try:
+            self.project.run(*off, "read-tree", "--reset", "-u", commit, git=self._git())
+        except WorkspaceFailed as error:
+            if match := re.search(r"unable to write file (.+)$", error.message):  # git doesn't say why
+                size = self.project.line("cat-file", "-s", f"{commit}:{match[1]}")
+                if why := _unwritable(self.folder, int(size or 0)):
+                    raise WorkspaceFailed(f"{error.message}: {why}", hint_for(why)) from None
+            raise
 
-    def _links(self, commit: str, index: str) -> tuple[str, ...]:
-        """Return the submodules' folders in a commit, of which there is an index."""
+    def separate(self) -> None:
+        """Give a worktree of git, as uwf made them, a git directory of its own."""
+        if self.admin != self._repository.git_dir:
+            self._repository.take_over(self.admin)
+            self.admin = self._repository.git_dir
+
+    def refresh(self) -> None:
+        """Bring the project's refs and configuration of now along."""
+        self._repository.refresh()
+
+    def _links(self, commit: str, index: str) -> dict[str, str]:
+        """Return the submodules in a commit, of which there is an index: their commits by folder."""
         if _LINK_IN_INDEX not in (self.admin / index).read_bytes():
-            return ()
+            return {}
         rows = self.project.run("ls-tree", "-r", "-z", commit).out.decode("utf-8", "surrogateescape")
         found = (row.partition("\t") for row in rows.split("\0"))
-        return tuple(path for mode, _, path in found if mode.startswith(_LINK))
+        return {path: mode.split(" ")[2] for mode, _, path in found if mode.startswith(_LINK)}
 
     def remove(self) -> None:
-        """Remove it with its ignored files; its branch stays."""
+        """Remove it with its ignored files; its branch stays. Raises WorkspaceFailed if other worktrees are in it, or
+        belong to it."""
         self._check_owner()
+        if inner := self._repository.worktrees():
+            raise WorkspaceFailed(
+                f"worktree {self.folder} stays, since worktree {inner[0]} belongs to it",
+                f"git -C {self.folder} worktree remove {inner[0]}; then uwf gc",
+            )
         self._discard()
 
     def _discard(self) -> None:
@@ -190,7 +208,16 @@ class Worktree:
             self.folder.unlink()
         elif self.folder.exists():
             shutil.rmtree(self.folder, onerror=_make_removable)
-        if self.admin.exists():
+        repository = self._repository
+        keeps = repository.git_dir.is_dir() and (repository.own(self.branch) or repository.worktrees())
+        for name in (_INDEX, "index", _STATE, _UNFINISHED) if keeps else ():
+            (self.admin / name).unlink(missing_ok=True)
+        if self.admin.exists() and not keeps:
+            shutil.rmtree(self.admin, ignore_errors=True)
+
+    def forget(self) -> None:
+        """Remove what is left of a worktree that was removed, with what its agents keep in their git directory."""
+        if not self.folder.exists():
             shutil.rmtree(self.admin, ignore_errors=True)
 
     def _check_owner(self) -> None:
@@ -216,28 +243,33 @@ class Worktree:
         new.replace(self.admin / _STATE)
 
     def _git(self, index: str = _INDEX) -> Git:
-        return self.project.git(self.admin, self.folder, self._variables(index))
+        return self.project.git(None, self.folder, self._variables(index))
 
     def _variables(self, index: str) -> dict[str, str]:
-        # Not what the worktree's own files say, which its agent may have changed.
-        return {"GIT_INDEX_FILE": str(self.admin / index), "GIT_COMMON_DIR": str(self.project.common)}
+        """Return the variables that lead git to the files and to what the agent's git wrote, with the project's
+        configuration: that of the worktree may be its agent's."""
+        variables = {"GIT_INDEX_FILE": str(self.admin / index), "GIT_WORK_TREE": str(self.folder)}
+        if self._repository.objects.is_dir():
+            text = str(self._repository.objects).replace("\\", "\\\\").replace('"', '\\"')
+            variables["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f'"{text}"'
+        return variables
 
     def head(self) -> str:
-        """Return the commit that is checked out. Raises WorkspaceFailed if there is none."""
-        with contextlib.suppress(OSError):
-            text = (self.admin / "HEAD").read_text(encoding="ascii", errors="replace").strip()
-            if text.startswith("ref: refs/"):
-                text = (self.project.common / text.removeprefix("ref: ")).read_text(encoding="ascii").strip()
-            if len(text) in (40, 64) and not text.strip("0123456789abcdef"):
-                return text
-        head, state = self.project.commit("HEAD", self._git()), self._state()
+        """Return the commit that is checked out, which is in the project then. Raises WorkspaceFailed if there is
+        none."""
+        state = self._state()
+        if self.admin == self._repository.git_dir:
+            head = self._repository.commit("HEAD")
+        else:
+            head = self.project.commit("HEAD", self.project.git(self.admin))
         if not head and state is not None:  # somebody has deleted the branch
-            self.project.set_ref(self.branch, state.commit)
-            head = self.project.commit("HEAD", self._git())
+            head = state.commit
         if not head:
             raise WorkspaceFailed(
                 f"worktree {self.folder} has no commit checked out", f"git -C {self.folder} status"
             )
+        if state is not None and head != state.commit and not self.project.commit(head):
+            self._sync(head, state.commit)
         return head
 
     def operation(self) -> str:
@@ -250,13 +282,7 @@ class Worktree:
         with self._read() as (state, is_changed):
             if not is_changed:
                 return state.tree
-            tree = (
-                self.project.run(*_UNSYNCED, *state.off, "write-tree", git=self._git(_NEW))
-                .out.decode("ascii")
-                .strip()
-            )
-            if tree != state.tree and self._may_have_links():
-                self._check_links(state.tree, tree)
+            tree = self._written(state)
             self._keep_index(state._replace(tree=tree))
             return tree
 
@@ -266,16 +292,22 @@ class Worktree:
         self.check()
         state = self._state()
         assert state is not None
-        for link in state.links:
-            self._check_link(link)
-        self._check_index(state)
+        recorded = self._recorded_links(state)
+        submodules = dict(self._submodules(state, recorded))
         own, new = self.admin / _INDEX, self.admin / _NEW
         try:
             self._unlock()
             shutil.copy2(own, new)  # with its time, since git reads a file again that is as new as the index
             before = new.stat()
-            state = self._with_filters(state)
-            words = (*self._excluding(), "add", "-A")
+            state = self._follow_sparse(self._with_filters(state))
+            moved = {path: commit for path, commit in submodules.items() if commit != recorded.get(path)}
+            for path, commit in moved.items():
+                self.project.run(
+                    "update-index", "--cacheinfo", f"{_LINK},{commit},{path}", git=self._git(_NEW)
+                )
+            # git would enter the folders of submodules.
+            paths = [f":(exclude,top,literal){path}" for path in submodules]
+            words = (*self._excluding(), *self._adding(state), *(("--", ".", *paths) if paths else ()))
             done = self.project.run(*_UNSYNCED, *state.off, *words, check=False, git=self._git(_NEW))
             if done.code:
                 raise self._unreadable(done.err)
@@ -289,15 +321,20 @@ class Worktree:
         finally:
             new.unlink(missing_ok=True)
 
+    def _adding(self, state: _State) -> tuple[str, ...]:
+        return ("-c", "core.sparseCheckout=true", "add", "-A", "--sparse") if state.sparse else ("add", "-A")
+
     def _excluding(self) -> tuple[str, ...]:
-        """Return git's options for not keeping `apart`, besides what the user excludes everywhere."""
-        if not self._apart:
+        """Return git's options for not keeping `apart`, nor what the agent's git excludes, besides what the user
+        excludes everywhere."""
+        theirs = _bytes(self.admin / "info/exclude")
+        if theirs == _bytes(self.project.common / "info/exclude"):
+            theirs = b""
+        if not self._apart and not theirs:
             return ()
         users = self.project.line("config", "--path", "--get", "core.excludesFile")
         home = Path(os.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser())
-        path, lines = Path(users) if users else home / "git/ignore", b""
-        with contextlib.suppress(OSError):
-            lines = path.read_bytes()
+        lines = _bytes(Path(users) if users else home / "git/ignore") + b"\n" + theirs
         own = "".join(f"/{_escaped(each)}\n" for each in self._apart)
         (self.admin / _EXCLUDED).write_bytes(lines + b"\n" + os.fsencode(own))
         return "-c", f"core.excludesFile={self.admin / _EXCLUDED}"
@@ -312,15 +349,14 @@ class Worktree:
         return state
 
     def _config(self) -> tuple[int, ...]:
-        found = (self.project.common / "config", self.admin / "config.worktree")
+        found = (self.project.common / "config", self.project.common / "config.worktree")
         return tuple(number for path in found if path.exists() for number in _signature(path))
 
     def _unreadable(self, err: str) -> WorkspaceFailed:
         if found := re.search(r"error: '(.*)/' does not have a commit checked out", err):
             return self._has_repository(f"{found[1]}/.git")
-        hint = "make room" if "No space left" in err else "mend that"
         return WorkspaceFailed(
-            f"worktree {self.folder} cannot be read: {telling_line(err)}", f"{hint}, and {AGAIN}"
+            f"worktree {self.folder} cannot be read: {telling_line(err)}", f"{hint_for(err)}; {AGAIN}"
         )
 
     def _has_repository(self, path: str) -> WorkspaceFailed:
@@ -341,59 +377,121 @@ class Worktree:
         """Raise WorktreeGone if it was removed or moved, WorkspaceFailed if its `.git` was replaced, or if it
         is of another store."""
         self._check_owner()
-        pointer = self.folder / ".git"
-        if not self.exists or not os.path.lexists(pointer):
+        if not self.exists:
             raise WorktreeGone(
                 f"worktree {self.folder} was removed or moved",
                 f"uwf thread step {self.thread} makes it again",
             )
-        leads = ""
+        self.separate()
+        pointer, leads = self.folder / ".git", None
         with contextlib.suppress(OSError, ValueError):
             if pointer.is_file() and not pointer.is_symlink():
                 with pointer.open("rb") as file:
-                    leads = os.fsdecode(file.read(8192)).removeprefix("gitdir:").strip()
-                leads = str(Path(leads).resolve())
-        if leads != str(self.admin.resolve()):
+                    leads = Path(os.fsdecode(file.read(8192)).removeprefix("gitdir:").strip()).resolve()
+        if leads == self.admin.resolve():
+            return
+        if os.path.lexists(pointer) and (leads is None or leads.exists()):
             raise WorkspaceFailed(
                 f"worktree {self.folder} is not kept: its .git has changed",
-                f"move that away, and git -C {self.project.common} worktree repair; {AGAIN}",
+                f"mv {pointer} {pointer.parent.with_suffix('.git')}; {AGAIN}",
             )
+        self._repository.point()
+        if leads is None:
+            self._warn(f"the .git of worktree {self.folder} was removed, and is made again")
 
-    def _check_index(self, state: _State) -> None:
-        if self._sparse() != state.sparse:
-            raise WorkspaceFailed(
-                f"worktree {self.folder} is not kept: its sparse checkout has changed, so that files are missing",
-                f"git -C {self.folder} sparse-checkout disable; {AGAIN}",
-            )
-        if _LINK_IN_INDEX in (self.admin / _INDEX).read_bytes():
-            rows = self.project.run("ls-files", "--stage", "-z", git=self._git()).out
-            listed = rows.decode("utf-8", "surrogateescape").split("\0")
-            for link in (row.partition("\t")[2] for row in listed if row.startswith(_LINK)):
-                if link not in state.links:
-                    raise self._has_repository(f"{link}/.git")
+    def _recorded_links(self, state: _State) -> dict[str, str]:
+        """Return the submodules' commits in uwf's index. Raises WorkspaceFailed if it has other repositories."""
+        if _LINK_IN_INDEX not in (self.admin / _INDEX).read_bytes():
+            return {}
+        rows = self.project.run("ls-files", "--stage", "-z", git=self._git()).out
+        listed = rows.decode("utf-8", "surrogateescape").split("\0")
+        links = {row.partition("\t")[2]: row.split(" ")[1] for row in listed if row.startswith(_LINK)}
+        for link in links:
+            if link not in state.links:
+                raise self._has_repository(f"{link}/.git")
+        return links
 
     def _sparse(self) -> tuple[int, ...]:
-        patterns = self.admin / "info/sparse-checkout"
-        if not patterns.is_file():
-            return ()
-        is_on = self.project.line("config", "--bool", "--get", "core.sparseCheckout", git=self._git())
-        return _signature(patterns) if is_on == "true" else ()
+        found = (self.admin / "info/sparse-checkout", self.admin / "config.worktree")
+        return tuple(number for path in found if path.is_file() for number in _signature(path))
 
-    def _check_link(self, link: str) -> None:
-        folder = self.folder / link
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            if folder.is_symlink() or any(folder.iterdir()):
-                path = shown(link)
+    def _follow_sparse(self, state: _State) -> _State:
+        """Let uwf's new index leave out the files that the agent's own sparse checkout does."""
+        if (sparse := self._sparse()) == state.sparse:
+            return state
+        listed: list[dict[str, bool]] = []
+        for name in (_NEW, "index"):
+            done = self.project.run("ls-files", "-t", "-z", check=False, git=self._git(name))
+            if done.code:
                 raise WorkspaceFailed(
-                    f"worktree {self.folder} is not kept: there are files in the folder of submodule {path}",
-                    f"move them out of {path}; {AGAIN}",
+                    f"worktree {self.folder} is not kept: its sparse checkout has changed, and its index cannot be"
+                    f" read: {telling_line(done.err)}",
+                    f"git -C {self.folder} sparse-checkout disable; {AGAIN}",
                 )
+            rows = done.out.decode("utf-8", "surrogateescape").split("\0")
+            listed.append({row[2:]: row.startswith("S ") for row in rows if row})
+        ours, theirs = listed
+        for option, is_out in (("--skip-worktree", True), ("--no-skip-worktree", False)):
+            paths = [
+                path for path, out in ours.items() if out != is_out and theirs.get(path, False) == is_out
+            ]
+            if paths:
+                lines = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
+                self.project.run("update-index", "-z", option, "--stdin", stdin=lines, git=self._git(_NEW))
+        state = state._replace(sparse=sparse)
+        self._note(state)
+        return state
 
-    def _check_links(self, before: str, after: str) -> None:
-        words = ("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", before, after)
+    def _submodules(self, state: _State, recorded: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """Yield the folders of submodules that have files, and the commit that each is at. Raises WorkspaceFailed for
+        files that no commit of a submodule's remote has."""
+        for link in state.links:
+            folder = self.folder / link
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                if folder.is_symlink() or any(folder.iterdir()):
+                    yield link, self._submodule_at(link, folder, recorded.get(link, ""))
+
+    def _submodule_at(self, link: str, folder: Path, recorded: str) -> str:
+        if link in self._apart:
+            return recorded
+        module, path = self._module_in(folder), shown(link)
+        if module is None:
+            raise WorkspaceFailed(
+                f"worktree {self.folder} is not kept: there are files in the folder of submodule {path}",
+                f"move them out of {path}; {AGAIN}",
+            )
+        head = self.project.commit("HEAD", module)
+        off = self.project.own_filters_off(module)
+        words = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
+        if self.project.run(*off, *words, git=module).out:
+            raise WorkspaceFailed(
+                f"worktree {self.folder} is not kept: files of submodule {path} have changed",
+                f"commit and push them in {folder}, or git -C {folder} stash; {AGAIN}",
+            )
+        shared = ("for-each-ref", "--count=1", f"--contains={head}", "refs/remotes", "refs/tags")
+        if head != recorded and not (head and self.project.line(*shared, git=module)):
+            raise WorkspaceFailed(
+                f"worktree {self.folder} is not kept: its submodule {path} is at a commit that its remote lacks",
+                f"push it from {folder}, or git -C {folder} checkout {recorded[:12]}; {AGAIN}",
+            )
+        return head
+
+    def _module_in(self, folder: Path) -> Git | None:
+        """Return git for a submodule that the worktree's git made, None for other files."""
+        with contextlib.suppress(OSError, ValueError):
+            pointer = folder / ".git"
+            if pointer.is_file() and not (folder.is_symlink() or pointer.is_symlink()):
+                named = pointer.read_text(encoding="utf-8", errors="surrogateescape").removeprefix("gitdir:")
+                module = (folder / named.strip()).resolve()
+                if module.is_relative_to((self.admin / "modules").resolve()):
+                    return self.project.git(module, folder, {"GIT_WORK_TREE": str(folder)})
+        return None
+
+    def _check_links(self, state: _State, after: str) -> None:
+        words = ("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", state.tree, after)
         parts = self.project.run(*words).out.decode("utf-8", "surrogateescape").split("\0")
         for row, path in zip(parts[::2], parts[1::2], strict=False):
-            if row.split(" ")[1] == _LINK:
+            if row.split(" ")[1] == _LINK and path not in state.links:
                 raise self._has_repository(f"{path}/.git")
 
     # Changing it
@@ -416,27 +514,19 @@ class Worktree:
             if not is_changed and head == state.commit and state.tree == state.committed:
                 self._check_out(head)
                 return head
-            if is_changed and self._may_have_links():
-                tree = self.project.run(*_UNSYNCED, *state.off, "write-tree", git=self._git(_NEW)).out
-                self._check_links(state.tree, tree.decode("ascii").strip())
-            self._attach(head)
-            known = {**committed_by(author, committer), **self._variables(_NEW)}
-            git = self.project.git(self.admin, self.folder, known)
-            words = ("commit", "-q", "--no-verify", "--no-gpg-sign", "--untracked-files=no", *_VERBATIM)
-            text = message.encode("utf-8", "replace")
-            done = self.project.run(*_UNSYNCED, *_PLAIN, *state.off, *words, stdin=text, check=False, git=git)
-            commit = self.head()
-            if done.code != 0 and (done.code != 1 or not _NOTHING.search(done.out)):
-                raise WorkspaceFailed(
-                    f"worktree {self.folder} cannot be committed: {telling_line(done.err)}",
-                    f"mend that, and {AGAIN}",
-                )
-            if commit != state.commit:
-                self._sync(commit, state.commit)
-            tree_id = self.tree_of(commit)
-            self._keep_index(state._replace(tree=tree_id, commit=commit, committed=tree_id))
+            tree = self._written(state) if is_changed else state.tree
+            commit = self.write(tree, head, message, author, committer)
+            self._keep_index(state._replace(tree=tree, commit=commit, committed=tree))
             self._check_out(commit)
             return commit
+
+    def _written(self, state: _State) -> str:
+        """Return the tree of the files that were read."""
+        words = (*_UNSYNCED, *state.off, "write-tree")
+        tree = self.project.run(*words, git=self._git(_NEW)).out.decode("ascii").strip()
+        if tree != state.tree and self._may_have_links():
+            self._check_links(state, tree)
+        return tree
 
     def write(self, tree: str, parent: str, message: str, author: Person, committer: Person) -> str:
         """Return a commit of a tree, that of its files, on another; that itself if it has the tree. Waits for
@@ -453,33 +543,34 @@ class Worktree:
         state = self._state()
         if state is not None and state.commit == commit:
             return state.committed
-        return self._tree_in(commit) or self.project.tree(commit)
-
-    def _tree_in(self, commit: str) -> str:
-        """Return the tree of a commit that is a loose object, "" if it isn't."""
-        import zlib
-
-        with contextlib.suppress(OSError, zlib.error):
-            data = zlib.decompress((self.project.common / "objects" / commit[:2] / commit[2:]).read_bytes())
-            first = data.partition(b"\0")[2].partition(b"\n")[0]
-            if first.startswith(b"tree "):
-                return first.removeprefix(b"tree ").decode("ascii")
-        return ""
+        (found, *_) = *self.project.header(commit), ""
+        return found.removeprefix("tree ") if found.startswith("tree ") else self.project.tree(commit)
 
     def _sync(self, commit: str, base: str) -> None:
+        """Bring what is new in a commit to the disk, and what the agent's git wrote to the project."""
         words = ("rev-list", "--objects", "--no-object-names", commit, f"^{base}")
-        names = self.project.run(*words).out.decode("ascii").split()
-        objects = self.project.common / "objects"
-        loose = {name: path for name in names if (path := objects / name[:2] / name[2:]).is_file()}
-        if len(loose) > _FEW:  # one pack waits for the disk once
-            listed = "".join(f"{name}\n" for name in loose).encode("ascii")
-            self.project.run("pack-objects", "-q", "--window=0", str(objects / "pack/pack"), stdin=listed)
+        names = self.project.run(*words, git=self._git()).out.decode("ascii").split()
+        objects, theirs = self.project.common / "objects", self._repository.objects
+        loose: dict[str, Path] = {}
+        others: list[str] = []
+        for name in names:
+            path, own = objects / name[:2] / name[2:], theirs / name[:2] / name[2:]
+            if not path.is_file() and own.is_file():
+                _bring(own, path)
+            if path.is_file():
+                loose[name] = path
+            else:
+                others.append(name)
+        packed = others if any(theirs.glob("pack/*.pack")) else []
+        if packed or len(loose) > _FEW:  # one pack waits for the disk once
+            listed = "".join(f"{name}\n" for name in (*packed, *loose)).encode("ascii")
+            pack = str(objects / "pack/pack")
+            self.project.run("pack-objects", "-q", "--window=0", pack, stdin=listed, git=self._git())
             for path in loose.values():
                 path.unlink(missing_ok=True)
             return
-        paths = [*loose.values(), *([ref] if (ref := self.project.common / self.branch).is_file() else [])]
-        with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(paths) or 1)) as pool:
-            for _ in pool.map(sync, paths):
+        with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(loose) or 1)) as pool:
+            for _ in pool.map(sync, loose.values()):
                 pass
 
     def reset(self, commit: str) -> None:
@@ -488,7 +579,7 @@ class Worktree:
         self.tree()
         self._unlock()
         off = self.project.filters_off(commit)
-        self.project.run(*off, "read-tree", "--reset", "-u", commit, git=self._git())
+        self._lay_out(off, commit)
         for name in _OPERATIONS:
             path = self.admin / name
             if path.is_dir():
@@ -497,50 +588,79 @@ class Worktree:
                 path.unlink(missing_ok=True)
         state = self._state()
         assert state is not None
-        tree = self.project.tree(commit)
+        tree, links = self.project.tree(commit), self._links(commit, _INDEX)
+        for link, recorded in links.items():
+            module = self._module_in(self.folder / link)
+            if module is not None and self.project.commit("HEAD", module) != recorded:
+                off = self.project.own_filters_off(module)
+                self.project.run(*off, "checkout", "-q", "-f", "--detach", recorded, check=False, git=module)
         self._note(
             state._replace(
                 signature=_signature(self.admin / _INDEX),
                 tree=tree,
                 commit=commit,
                 committed=tree,
-                links=self._links(commit, _INDEX),
+                links=tuple(links),
                 off=off,
                 config=self._config(),
+                sparse=self._sparse(),
             )
         )
         self._check_out(commit)
 
     def _check_out(self, commit: str) -> None:
         self._unlock()
-        self._attach(commit)
-        if self.head() != commit:
-            self.project.set_ref(self.branch, commit)
+        self._repository.set_head(self.branch, commit)
+        self._publish(commit)
         own, theirs = self.admin / _INDEX, self.admin / "index"
         if own.stat().st_mtime_ns != theirs.stat().st_mtime_ns if theirs.exists() else True:
             shutil.copy2(own, self.admin / _NEW)
             (self.admin / _NEW).replace(theirs)
 
-    def _attach(self, commit: str) -> None:
-        """Let HEAD be the thread's branch, wherever the agent's is."""
-        head = f"ref: {self.branch}"
-        if (self.admin / "HEAD").read_text(encoding="ascii", errors="replace").strip() != head:
-            self.project.set_ref(self.branch, commit)
-            self.project.run("symbolic-ref", "HEAD", self.branch, git=self._git())
+    def _publish(self, commit: str) -> None:
+        if why := self.project.publish(self.thread, commit):
+            self._warn(why)
 
     def unlock(self) -> None:
         """Remove what a git that was killed has left. The caller holds the thread's lock, and no agent runs."""
         self._unlock("index", "HEAD")
 
     def _unlock(self, *names: str) -> None:
-        branch = self.project.common / self.branch
-        for path in (*(self.admin / name for name in (_NEW, _INDEX, *names)), branch):
+        heads = (place / self.branch for place in (self.project.common, self.admin))
+        for path in (*(self.admin / name for name in (_NEW, _INDEX, *names)), *heads):
             lock = path.with_name(f"{path.name}.lock")
             with contextlib.suppress(FileNotFoundError):
                 lock.unlink()
                 log.warning(
                     "K4T9WQ2X", "a git that was killed has left {lock}, which is removed", lock=str(lock)
                 )
+
+
+def _unwritable(folder: Path, size: int) -> str:
+    """Return why a file of a size cannot be written in a folder, "" if it can."""
+    import tempfile
+
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, max(size, 1))
+    except OSError as error:
+        return os.strerror(error.errno or 0)
+    return ""
+
+
+def _bytes(path: Path) -> bytes:
+    with contextlib.suppress(OSError):
+        return path.read_bytes()
+    return b""
+
+
+def _bring(source: Path, target: Path) -> None:
+    """Give an object that an agent's git wrote to the project."""
+    target.parent.mkdir(exist_ok=True)
+    new = target.with_name(f"tmp_obj_{secrets.token_hex(6)}")
+    shutil.copyfile(source, new)
+    new.chmod(0o444)
+    new.replace(target)
 
 
 def _escaped(path: str) -> str:
@@ -558,7 +678,8 @@ def worktree_of(instance: Instance, note: Note, thread: ThreadId) -> Worktree:
     settings = instance.config.workspace.of(Path(note.checkout) if note.checkout else None)
     folder = instance.location.root / "workspaces" / owner
     apart = (*settings.copy, *settings.link)
-    return Worktree(Project(Path(note.project)), folder, owner, apart, instance.location.git_dir)
+    store = instance.location.git_dir
+    return Worktree(Project(Path(note.project)), folder, owner, apart, store, instance.warn)
 
 
 def remote_of(instance: Instance, note: Note) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.text import one_line
 from uwf_git.format.kinds import Detail, TurnRecord, Usage, split_remarks
 from uwf_git.sandbox.quota import Quota
+from uwf_git.store.location import CEILINGS, ceilings
 from uwf_git.store.private import NO_APPROVALS_VARIABLE, NONCE_VARIABLE
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class Context(NamedTuple):
         """Environment variables that identify this step to a command, and prove it."""
         nonce = self.instance.runs.nonce(self.thread)
         own = {"UWF_THREAD": self.thread, "UWF_ROLE": self.role.name, NONCE_VARIABLE: nonce}
-        return own | {NO_APPROVALS_VARIABLE: "1"}
+        return own | {NO_APPROVALS_VARIABLE: "1", CEILINGS: ceilings(self.instance.location.root)}
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -1,0 +1,567 @@
+"""The git directory that a thread's worktree has of its own: nothing of the user's or of another thread is in it, and
+nothing of what a step named is lost."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from commands import git
+from conftest import Uwf
+from two_machines import RELAY
+from workflows import start_thread
+
+from uwf_git.base.errors import UwfError, WorkspaceFailed
+from uwf_git.engine.step import kill, step
+from uwf_git.format.ids import ThreadId
+from uwf_git.store.instance import Instance
+from uwf_git.workspaces.choice import assign
+from uwf_git.workspaces.options import parse_option
+from uwf_git.workspaces.step_workspace import code_left
+
+LONG = """
+name: long
+description: Writes until it is told to end.
+roles:
+  writer: { description: w, systemPrompt: w, outputSchema: { type: object } }
+conditions: { last: { description: l, expression: "steps[-1].output.end = true" } }
+graph:
+  $START: [{ role: writer }]
+  writer: [{ role: $END, condition: last }, { role: writer }]
+"""
+
+
+def at(project: Path, *args: object) -> str:
+    return git("-C", project, *args)
+
+
+def commit(project: Path, name: str, text: str) -> None:
+    (project / name).parent.mkdir(exist_ok=True)
+    (project / name).write_text(text)
+    at(project, "add", "-A")
+    at(project, "commit", "-q", "-m", name)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    git("init", "-q", "-b", "main", path)
+    commit(path, "one.txt", "one\n")
+    return path
+
+
+def begun(instance: Instance, project: Path) -> ThreadId:
+    thread = start_thread(instance, LONG)
+    assign(instance, thread, parse_option(f"worktree:{project}"), project)
+    return thread
+
+
+def work(instance: Instance, thread: ThreadId, *commands: str, answer: str = '{"text": "done"}') -> None:
+    script = "; ".join(commands)
+    step(instance, thread, shlex.join(["uwf-exec", "sh", "-ec", f"({script}) >&2; echo '{answer}'"]))
+
+
+def folder(instance: Instance, thread: ThreadId) -> Path:
+    return instance.location.root / "workspaces" / thread
+
+
+def branch(thread: ThreadId) -> str:
+    return f"uwf/work/{thread}"
+
+
+def files(project: Path, thread: ThreadId) -> list[str]:
+    return at(project, "ls-tree", "-r", "--name-only", branch(thread)).split()
+
+
+def codes(instance: Instance, thread: ThreadId) -> list[str]:
+    steps = instance.threads.history(instance.threads.head(thread)).steps
+    return [code.commit for each in steps if (code := code_left(instance, each.detail))]
+
+
+def collect_garbage(project: Path) -> None:
+    at(project, "reflog", "expire", "--expire=now", "--expire-unreachable=now", "--all")
+    at(project, "gc", "-q", "--prune=now")
+
+
+# What is the user's
+
+
+SHARED = {
+    "stash": "git stash pop || true; echo more >>one.txt; git stash; git stash; git stash clear",
+    "configuration": "git config user.name Mallory; git config --global --unset none || true; git config core.x y",
+    "hooks": "h=$(git rev-parse --git-path hooks)/pre-commit; echo 'exit 1' >$h; chmod +x $h",
+    "branches": "git checkout -q -B main; git commit -q --allow-empty -m x; git branch -f side; git branch -D gone",
+    "tags": "git tag -f v1; git tag -d v2",
+    "notes": "git notes add -m note",
+    "exclude": "echo secret >>$(git rev-parse --git-path info/exclude)",
+    "attributes": "echo '* text' >$(git rev-parse --git-path info/attributes)",
+    "rerere": "git config rerere.enabled true; mkdir -p $(git rev-parse --git-common-dir)/rr-cache/x",
+    "bisect": "git bisect start; git bisect bad; git bisect reset",
+    "remotes": "git remote add evil /nowhere; git remote remove origin",
+    "worktrees": "git worktree prune; git gc -q --prune=now; git reflog expire --expire=now --all; git pack-refs --all",
+    "replace": "git replace HEAD $(git commit-tree -m x HEAD^{tree})",
+    "HEAD": "git update-ref refs/heads/side HEAD; git symbolic-ref HEAD refs/heads/side",
+}
+
+
+@pytest.mark.parametrize("what", SHARED)
+def test_no_command_of_an_agent_changes_what_the_user_has_in_the_repository(
+    instance: Instance, project: Path, what: str
+) -> None:
+    at(project, "remote", "add", "origin", project)
+    for name in ("side", "gone"):
+        at(project, "branch", name)
+    for name in ("v1", "v2"):
+        at(project, "tag", name)
+    (project / "one.txt").write_text("mine\n")
+    at(project, "stash")
+    (project / ".git/info").mkdir(exist_ok=True)
+    thread = begun(instance, project)
+    work(instance, thread, "true")
+    aside = project.with_name("before")
+
+    def of_the_user() -> dict[str, bytes]:
+        shutil.rmtree(aside, ignore_errors=True)
+        shutil.copytree(project / ".git", aside)
+        for name in (
+            "uwf-worktrees",
+            "objects",
+            "refs/uwf",
+            "refs/heads/uwf",
+            "logs/refs/heads/uwf",
+            "logs/refs/uwf",
+        ):
+            shutil.rmtree(aside / name, ignore_errors=True)
+        return {
+            str(path.relative_to(aside)): path.read_bytes() for path in aside.rglob("*") if path.is_file()
+        }
+
+    before = of_the_user()
+    work(instance, thread, SHARED[what], "echo a >a.txt", "git checkout -q . 2>/dev/null || true")
+    work(instance, thread, "echo b >b.txt")
+    assert of_the_user() == before
+    assert {"a.txt", "b.txt", "one.txt"} <= set(files(project, thread))
+    assert at(project, "stash", "list").count("\n") == 0 and at(project, "stash", "show", "-p").endswith(
+        "+mine"
+    )
+    assert at(project, "fsck", "--no-dangling") == ""
+
+
+def test_two_agents_that_stash_side_by_side_have_each_their_own(
+    instance: Instance, project: Path, tmp_path: Path
+) -> None:
+    one, other = begun(instance, project), begun(instance, project)
+    waits = "n=0; until test -e {}; do n=$((n+1)); test $n -lt 300 || exit 1; sleep 0.1; done"
+
+    def first() -> None:
+        own = Instance(instance.location, {})
+        pause = waits.format(tmp_path / "b1")
+        work(
+            own,
+            one,
+            "echo A >>one.txt; git stash -q",
+            f"touch {tmp_path}/a1; {pause}",
+            f"git stash pop -q; touch {tmp_path}/a2",
+        )
+
+    beside = threading.Thread(target=first)
+    beside.start()
+    pause, end = (waits.format(tmp_path / name) for name in ("a1", "a2"))
+    work(
+        instance,
+        other,
+        pause,
+        "echo B >>one.txt; git stash -q",
+        f"touch {tmp_path}/b1; {end}",
+        "git stash pop -q",
+    )
+    beside.join()
+    assert [at(project, "show", f"{branch(each)}:one.txt") for each in (one, other)] == ["one\nA", "one\nB"]
+
+
+def test_a_stash_stays_with_its_thread_when_the_worktree_makes_room(
+    uwf: Uwf, instance: Instance, project: Path
+) -> None:
+    thread = begun(instance, project)
+    work(instance, thread, "echo A >>one.txt; git stash -q; git branch mine")
+    uwf("workspace", "remove", thread)
+    assert not folder(instance, thread).exists()
+    collect_garbage(project)
+    work(instance, thread, "git stash pop -q; git rev-parse -q --verify mine")
+    assert at(project, "show", f"{branch(thread)}:one.txt") == "one\nA"
+
+
+def test_an_agent_sees_the_branches_and_settings_of_now(instance: Instance, project: Path) -> None:
+    thread = begun(instance, project)
+    work(instance, thread, "git rev-parse main", "git branch own")
+    commit(project, "later.txt", "later\n")
+    at(project, "config", "user.name", "Later")
+    at(project, "remote", "add", "near", "../near.git")
+    work(
+        instance,
+        thread,
+        "git merge -q --no-edit main",
+        "git rev-parse -q --verify own",
+        'test "$(git config user.name)" = Later',
+        f'test "$(git remote get-url near)" = {project.parent}/near.git',
+    )
+    assert "later.txt" in files(project, thread)
+
+
+def test_an_agents_own_commits_of_any_number_come_to_the_project(instance: Instance, project: Path) -> None:
+    thread = begun(instance, project)
+    work(
+        instance,
+        thread,
+        "for i in 1 2 3; do echo $i >$i.txt; git add .; git commit -q -m $i; done; git repack -adq",
+    )
+    work(
+        instance,
+        thread,
+        "for i in $(seq 200); do echo $i >f$i; done; git add .; git commit -q -m many; git gc -q",
+    )
+    shutil.rmtree(project / ".git/uwf-worktrees")
+    assert at(project, "log", "--format=%s", f"main..{branch(thread)}").split() == ["many", "3", "2", "1"]
+    assert at(project, "fsck", "--no-dangling") == ""
+
+
+def test_a_worktree_that_git_made_for_a_thread_goes_on_with_a_repository_of_its_own(
+    instance: Instance, project: Path
+) -> None:
+    """As earlier versions made them."""
+    thread = begun(instance, project)
+    work(instance, thread, "echo a >a.txt")
+    place, admin = folder(instance, thread), project / ".git/uwf-worktrees" / thread
+    state = {name: (admin / name).read_bytes() for name in ("uwf-state", "uwf-index")}
+    shutil.rmtree(admin)
+    shutil.move(place, place.with_name("aside"))
+    at(project, "worktree", "add", "-q", place, branch(thread))
+    older = project / ".git/worktrees" / thread
+    for name, data in state.items():
+        (older / name).write_bytes(data)
+    (place / "b.txt").write_text("by hand\n")
+    work(instance, thread, "test -e b.txt; echo c >c.txt; git log -1")
+    assert {"a.txt", "b.txt", "c.txt"} <= set(files(project, thread))
+    assert not older.exists() and admin.is_dir() and at(project, "worktree", "list").count("\n") == 0
+
+
+# What steps named
+
+
+@pytest.mark.parametrize("how", ["reset --soft main", "commit --amend -q -m x", "checkout -q --orphan new"])
+def test_code_that_an_agent_takes_out_of_its_history_stays_while_the_thread_does(
+    uwf: Uwf, instance: Instance, project: Path, how: str
+) -> None:
+    thread = begun(instance, project)
+    for number in (1, 2):
+        work(instance, thread, f"echo {number} >n{number}.txt")
+    work(instance, thread, f"git {how}; git commit -q --allow-empty -m squashed")
+    work(instance, thread, "echo 4 >n4.txt")
+    collect_garbage(project)
+    for number, each in enumerate(codes(instance, thread), 1):
+        assert f"n{min(number, 2)}.txt" in at(project, "ls-tree", "--name-only", each)
+    fork = ThreadId(uwf("thread", "fork", thread, "--at", "1").json["thread"])
+    uwf("thread", "rm", thread, "--yes")
+    collect_garbage(project)
+    work(instance, fork, "test -e n1.txt; test ! -e n2.txt")
+
+
+def test_code_stays_when_its_branch_is_merged_by_squashing_and_deleted(
+    uwf: Uwf, instance: Instance, project: Path
+) -> None:
+    thread = begun(instance, project)
+    work(instance, thread, "echo 1 >n1.txt")
+    work(instance, thread, "echo 2 >n2.txt", answer='{"end": true}')
+    at(project, "merge", "-q", "--squash", branch(thread))
+    at(project, "commit", "-q", "-m", "squashed")
+    at(project, "branch", "-q", "-D", branch(thread))
+    collect_garbage(project)
+    assert uwf("verify").json["findings"] == []
+    fork = ThreadId(uwf("thread", "fork", thread, "--at", "1").json["thread"])
+    work(instance, fork, "test -e n1.txt; test ! -e n2.txt")
+
+
+def test_verify_fails_if_code_that_was_made_here_is_gone(uwf: Uwf, instance: Instance, project: Path) -> None:
+    thread = begun(instance, project)
+    work(instance, thread, "echo 1 >n1.txt")
+    shutil.rmtree(project / ".git/uwf-worktrees")
+    for name in at(project, "for-each-ref", "--format=%(refname)", "refs/uwf", "refs/heads/uwf").split():
+        at(project, "update-ref", "-d", name)
+    collect_garbage(project)
+    report = uwf("verify", check=None)
+    assert report.code != 0 and [each["code"] for each in report.json["findings"]] == ["lost-code"]
+
+
+def test_a_branch_that_the_user_has_checked_out_is_not_moved(
+    uwf: Uwf, instance: Instance, project: Path
+) -> None:
+    thread = begun(instance, project)
+    work(instance, thread, "echo 1 >n1.txt")
+    at(project, "checkout", "-q", branch(thread))
+    done = uwf("thread", "step", thread, "--agent", "uwf-exec sh -c 'echo 2 >n2.txt; echo {}'")
+    assert "is checked out" in done.err and at(project, "status", "--porcelain") == ""
+    assert not (project / "n2.txt").exists() and codes(instance, thread)[-1][:12] in done.err
+    at(project, "merge", "-q", codes(instance, thread)[-1])
+    at(project, "checkout", "-q", "main")
+    work(instance, thread, "test -e n2.txt; echo 3 >n3.txt")
+    assert "n3.txt" in files(project, thread)
+
+
+def test_commits_that_the_user_adds_to_the_branch_are_where_the_next_step_begins(
+    instance: Instance, project: Path
+) -> None:
+    thread = begun(instance, project)
+    work(instance, thread, "echo 1 >n1.txt")
+    at(project, "checkout", "-q", branch(thread))
+    commit(project, "mine.txt", "mine\n")
+    at(project, "checkout", "-q", "main")
+    work(instance, thread, "test -e mine.txt; echo 2 >n2.txt")
+    assert {"mine.txt", "n1.txt", "n2.txt"} <= set(files(project, thread))
+
+
+# What goes with a thread
+
+
+def test_a_removed_thread_leaves_nothing_in_the_project_if_its_code_is_elsewhere(
+    uwf: Uwf, instance: Instance, project: Path
+) -> None:
+    merged, untouched = begun(instance, project), begun(instance, project)
+    work(instance, merged, "echo 1 >n1.txt")
+    work(instance, untouched, "true")
+    at(project, "merge", "-q", branch(merged))
+    for thread in (merged, untouched):
+        assert "nowhere else" not in uwf("thread", "rm", thread, "--yes").err
+    assert at(project, "for-each-ref", "refs/uwf", "refs/heads/uwf") == ""
+    assert not any((project / ".git/uwf-worktrees").iterdir())
+
+
+def test_code_of_a_removed_thread_that_is_nowhere_else_stays_and_a_command_removes_it(
+    uwf: Uwf, instance: Instance, project: Path
+) -> None:
+    thread = begun(instance, project)
+    work(instance, thread, "echo 1 >n1.txt")
+    work(instance, thread, "git reset -q --soft main; git commit -q -m new; echo x >x.txt")
+    (folder(instance, thread) / "hand.txt").write_text("by hand")
+    done = uwf("thread", "rm", thread, "--yes")
+    assert "hand.txt" not in files(project, thread) and "2 commits nowhere else" in done.err
+    command = done.err.partition("remove it: ")[2].strip().splitlines()[0]
+    subprocess.run(command, shell=True, check=True)
+    assert at(project, "for-each-ref", "refs/uwf", "refs/heads/uwf") == ""
+
+
+def test_no_worktree_of_the_agent_or_user_inside_of_one_is_deleted(
+    uwf: Uwf, instance: Instance, project: Path
+) -> None:
+    at(project, "config", "core.excludesFile", str(project.parent / "ignored"))
+    (project.parent / "ignored").write_text("inner*\n")
+    thread = begun(instance, project)
+    work(instance, thread, "git worktree add -q inner; echo mine >inner/mine.txt; echo a >a.txt")
+    killed = uwf("thread", "kill", thread)
+    inner = folder(instance, thread) / "inner"
+    assert (inner / "mine.txt").read_text() == "mine\n" and str(inner) in killed.err
+    git("-C", inner, "status")
+
+
+# A project that moves
+
+
+def test_a_thread_goes_on_in_a_project_that_was_moved(uwf: Uwf, instance: Instance, project: Path) -> None:
+    threads = [begun(instance, project) for _ in range(2)]
+    for thread in threads:
+        work(instance, thread, "echo 1 >n1.txt; git stash list")
+    project.rename(moved := project.with_name("moved"))
+    agent = ("--agent", "uwf-exec sh -c 'test -e n1.txt; echo 2 >n2.txt; git add .; echo {}'")
+    error = uwf("thread", "step", threads[0], *agent, cwd=project.parent, check=3).error
+    assert error["code"] == "not_found" and "was moved or removed" in error["message"]
+    command = error["hint"].partition(": ")[2].partition(";")[0].replace("FOLDER", str(moved))
+    uwf(*shlex.split(command)[1:], *agent, cwd=project.parent)
+    assert "n2.txt" in files(moved, threads[0])
+    uwf("thread", "step", threads[1], *agent, cwd=project.parent)  # it is known by now
+    assert "n2.txt" in files(moved, threads[1])
+    for words in (
+        ["thread", "show", threads[0]],
+        ["workspace", "list"],
+        ["verify"],
+        ["thread", "rm", threads[1], "--yes"],
+    ):
+        uwf(*words)
+
+
+def test_no_command_about_a_thread_breaks_while_its_project_is_gone(
+    uwf: Uwf, instance: Instance, project: Path
+) -> None:
+    thread = begun(instance, project)
+    work(instance, thread, "echo 1 >n1.txt")
+    project.rename(project.with_name("moved"))
+    for words in (
+        ["thread", "show", thread],
+        ["thread", "steps", thread],
+        ["thread", "list"],
+        ["workspace", "list"],
+        ["verify"],
+        ["gc"],
+        ["thread", "kill", thread],
+        ["thread", "rm", thread, "--yes"],
+    ):
+        assert "internal" not in uwf(*words, check=0, cwd=project.parent).err
+
+
+# Forms of a checkout
+
+
+def test_a_branch_in_the_way_is_told_before_an_agent_runs(uwf: Uwf, project: Path, tmp_path: Path) -> None:
+    at(project, "branch", "uwf")
+    (tmp_path / "relay.yaml").write_text(RELAY)
+    words = ("thread", "start", tmp_path / "relay.yaml", "-p", "x", "--workspace", "worktree")
+    error = uwf(*words, cwd=project, check=1).error
+    command = error["hint"].partition(": ")[2].replace("OTHER", "ours")
+    at(project, *shlex.split(command)[1:])
+    uwf(*words, cwd=project)
+
+
+@pytest.mark.parametrize("setting", ["true", "warn"])
+def test_line_ends_are_recorded_as_git_would_whatever_is_safe(
+    instance: Instance, project: Path, setting: str
+) -> None:
+    git("config", "--global", "core.autocrlf", "true")
+    git("config", "--global", "core.safecrlf", setting)
+    thread = begun(instance, project)
+    work(instance, thread, "printf 'two\\n' >>one.txt; printf 'a\\r\\nb\\n' >mixed.txt")
+    assert at(project, "show", f"{branch(thread)}:mixed.txt") == "a\nb"
+
+
+def test_a_file_outside_of_a_sparse_checkout_is_recorded(instance: Instance, project: Path) -> None:
+    commit(project, "a/a", "a\n")
+    commit(project, "b/b", "b\n")
+    at(project, "sparse-checkout", "set", "a")
+    thread = begun(instance, project)
+    work(instance, thread, "test ! -e b; mkdir b; echo x >b/new; echo y >>a/a")
+    assert {"a/a", "b/b", "b/new"} <= set(files(project, thread))
+    work(instance, thread, "git sparse-checkout set b; test ! -e a; rm b/new")
+    work(instance, thread, "git sparse-checkout disable; test -e a/a; echo z >>b/b")
+    assert {"a/a", "b/b"} <= set(files(project, thread)) and "b/new" not in files(project, thread)
+    assert at(project, "show", f"{branch(thread)}:a/a") == "a\ny"
+
+
+@pytest.fixture
+def outer(tmp_path: Path, project: Path) -> Path:
+    """A project with `project` as its submodule `lib`."""
+    git("config", "--global", "protocol.file.allow", "always")
+    path = tmp_path / "outer"
+    git("init", "-q", "-b", "main", path)
+    at(path, "submodule", "--quiet", "add", project, "lib")
+    at(path, "commit", "-q", "-m", "has a submodule")
+    return path
+
+
+def test_a_submodule_that_is_checked_out_is_no_part_of_the_step(instance: Instance, outer: Path) -> None:
+    thread = begun(instance, outer)
+    work(
+        instance, thread, "git submodule --quiet update --init; cat lib/one.txt >built.txt; touch lib/made.o"
+    )
+    assert at(outer, "diff", "--name-status", "main", branch(thread)) == "A\tbuilt.txt"
+    with pytest.raises(WorkspaceFailed, match="files of submodule lib have changed") as refused:
+        work(instance, thread, "echo more >>lib/one.txt; echo a >a.txt")
+    command = refused.value.hint.partition("or ")[2].partition(";")[0]
+    subprocess.run(shlex.split(command), check=True)
+    work(instance, thread, "exit 1")
+    assert "a.txt" in files(outer, thread)
+
+
+def test_a_submodule_moves_to_a_commit_that_its_remote_has(
+    instance: Instance, outer: Path, project: Path
+) -> None:
+    thread = begun(instance, outer)
+    work(instance, thread, "git submodule --quiet update --init")
+    commit(project, "two.txt", "two\n")
+    work(instance, thread, "git -C lib pull -q origin main")
+    assert at(outer, "rev-parse", f"{branch(thread)}:lib") == at(project, "rev-parse", "main")
+    with pytest.raises(WorkspaceFailed, match="a commit that its remote lacks"):
+        work(instance, thread, "git -C lib commit -q --allow-empty -m own")
+
+
+@pytest.mark.parametrize("per_worktree", [False, True])
+def test_a_project_that_is_a_submodule_is_read_in_the_worktree(
+    instance: Instance, outer: Path, per_worktree: bool
+) -> None:
+    if per_worktree:
+        at(outer / "lib", "config", "extensions.worktreeConfig", "true")
+    thread = begun(instance, outer / "lib")
+    work(instance, thread, "echo a >a.txt; git status --short | grep -q a.txt")
+    assert files(outer / "lib", thread) == ["a.txt", "one.txt"]
+
+
+REDIRECTED = {
+    "core.worktree": ["core.worktree", "/"],
+    "core.bare": ["core.bare", "true"],
+    "an include": ["include.path", "../more"],
+    "a conditional include": ["includeIf.gitdir:/**.path", "../more"],
+}
+
+
+@pytest.mark.parametrize("what", REDIRECTED)
+def test_no_configuration_leads_git_out_of_the_worktree(
+    instance: Instance, project: Path, tmp_path: Path, what: str
+) -> None:
+    thread = begun(instance, project)
+    (project / "more").write_text(f"[core]\n\tworktree = {tmp_path}\n\tbare = false\n")
+    at(project, "config", *REDIRECTED[what])
+    work(instance, thread, "echo a >a.txt; git status --short | grep -q a.txt")
+    git("-C", folder(instance, thread), "status")
+    assert git(
+        "--git-dir", project / ".git", "ls-tree", "--full-tree", "--name-only", branch(thread)
+    ).split() == [
+        "a.txt",
+        "one.txt",
+    ]
+
+
+def test_variables_of_git_around_uwf_lead_no_agent_elsewhere(
+    uwf: Uwf, instance: Instance, project: Path
+) -> None:
+    thread = begun(instance, project)
+    uwf(
+        *(
+            "thread",
+            "step",
+            thread,
+            "--agent",
+            "uwf-exec sh -c 'echo a >a.txt; git add -A; git commit -qm own; echo {}'",
+        ),
+        env={
+            "GIT_DIR": str(project / ".git"),
+            "GIT_WORK_TREE": str(project),
+            "GIT_INDEX_FILE": str(project / "x"),
+        },
+    )
+    assert at(project, "rev-parse", "main") != at(project, "rev-parse", branch(thread))
+    assert at(project, "status", "--porcelain") == "" and files(project, thread) == ["a.txt", "one.txt"]
+
+
+def test_a_removed_git_file_leads_no_command_to_a_repository_above(
+    instance: Instance, project: Path, tmp_path: Path
+) -> None:
+    git("init", "-q", instance.location.root)
+    thread = begun(instance, project)
+    work(instance, thread, "rm -rf ./* ./.??*; git add -A || true; echo a >a.txt")
+    assert files(project, thread) == ["a.txt"] and git("-C", instance.location.root, "ls-files") == ""
+
+
+def test_a_killed_threads_uncommitted_files_are_kept(instance: Instance, project: Path) -> None:
+    thread = begun(instance, project)
+    work(instance, thread, "echo a >a.txt")
+    (folder(instance, thread) / "hand.txt").write_text("by hand\n")
+    kill(instance, thread)
+    (kept,) = at(project, "for-each-ref", "--format=%(refname)", "refs/uwf/local/work").split()
+    assert at(project, "show", f"{kept}:hand.txt") == "by hand"
+
+
+def test_a_step_ends_in_one_line_if_the_project_goes_meanwhile(instance: Instance, project: Path) -> None:
+    thread = begun(instance, project)
+    with pytest.raises(UwfError) as refused:
+        work(instance, thread, f"mv {project} {project}.away; echo a >a.txt")
+    assert "\n" not in refused.value.message and refused.value.hint

@@ -1,0 +1,57 @@
+"""Removing what a removed thread has in its project."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from uwf_git.base.errors import UwfError
+from uwf_git.base.text import counted
+from uwf_git.store.history import links
+from uwf_git.workspaces.project import CODE, KEPT, Project
+from uwf_git.workspaces.removal import leave, own_worktree
+from uwf_git.workspaces.step_workspace import last_code_commit
+
+if TYPE_CHECKING:
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.store.instance import Instance
+
+
+def discard(instance: Instance, thread: ThreadId) -> None:
+    """Remove what a thread that was removed has in its project: worktree, branch and kept code. A branch with commits
+    that are nowhere else stays, and a warning names it; other code stays as long as the thread can be restored."""
+    leave(instance, thread)
+    tree = own_worktree(instance, thread)
+    if tree is None or tree.exists or not tree.project.common.is_dir():
+        return
+    project, name = tree.project, tree.branch.removeprefix("refs/heads/")
+    try:
+        _give_forks_their_code(instance, thread, project)
+        refs = project.kept(thread)
+        others = [ref for ref in refs if ref != tree.branch]
+        doomed = {ref: refs[ref] for ref in others if not project.only_in(others, refs[ref])}
+        tip = refs.get(tree.branch, "")
+        count = project.only_in(refs, tip) if tip else 0
+        if tip and not count and not project.is_checked_out(tree.branch):
+            doomed[tree.branch] = tip
+        if stays := [ref for ref in refs if ref not in doomed]:
+            at = f"git -C {project.common}"
+            command = f"{at} branch -D {name}"
+            if stays != [tree.branch]:
+                listed = f"{at} for-each-ref --format='delete %(refname)' {tree.branch} {KEPT}{thread} {CODE}{thread}"
+                command = f"{listed} | {at} update-ref --stdin"
+            why = f"{counted(count, 'commit')} nowhere else" if count else "what it keeps is nowhere else"
+            instance.warn(
+                f"the code of thread {thread} stays on {' and '.join(stays[:3])}, with {why}; remove it: {command}"
+            )
+        project.drop(doomed)
+    except UwfError as error:
+        instance.warn(f"{error.message}; {error.hint}")
+
+
+def _give_forks_their_code(instance: Instance, thread: ThreadId, project: Project) -> None:
+    """Let refs of their own keep the code of forks that were not stepped yet."""
+    for fork, link in links(instance.store).items():
+        if link.origin == thread and instance.threads.exists(fork) and not project.ref(f"{CODE}{fork}"):
+            commit = last_code_commit(instance, instance.threads.history(instance.threads.head(fork)))
+            if commit and project.commit(commit):
+                project.set_ref(f"{CODE}{fork}", commit)

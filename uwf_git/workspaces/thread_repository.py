@@ -1,0 +1,258 @@
+"""The git directory of a thread's worktree: a repository of its own, which reads the project's objects as alternates.
+
+Worktrees of git share branches, stash, configuration, hooks and more. An agent has its own of all that, so it reaches
+nothing of the user's or of another thread; and what it keeps there stays with the thread.
+
+    <project's git directory>/uwf-worktrees/<ULID>/
+        HEAD, refs, index, logs, objects, modules, hooks, config, info    the agent's
+        packed-refs     the project's refs as they were when the last step began, and the agent's own
+        uwf-config      the project's configuration, on which `config` stands
+        uwf-refs        a digest of the project's state, and its refs as they are in packed-refs
+        gitdir          the worktree's `.git`, as in git's worktrees
+
+Nothing of it leads git when uwf runs it: that is started on the project's own git directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.git.worktree import of_threads
+from uwf_git.workspaces.project import Project
+
+_SNAPSHOT, _CONFIG, _PACKED = "uwf-refs", "uwf-config", "packed-refs"
+_NOT_SHARED = (
+    "refs/uwf/",
+    "refs/heads/uwf/",
+    "refs/stash",
+    "refs/bisect/",
+    "refs/worktree/",
+    "refs/rewritten/",
+)
+_OWN_KEYS = ("core.worktree", "core.bare", "core.repositoryformatversion", "core.fsmonitor")
+_OWN_SECTIONS = ("extensions.", "include.", "includeif.")
+_EXTENSIONS = {"extensions.objectformat": "objectFormat", "extensions.partialclone": "partialClone"}
+_COPIED = "info/exclude", "info/attributes", "info/sparse-checkout", "shallow"
+_SHARED_BY_GIT = "commondir", "gitdir", "locked", "config.worktree"
+
+
+class _Snapshot(NamedTuple):
+    """`digest` is of the project's state when `refs` were read."""
+
+    digest: str
+    refs: dict[str, str]
+
+
+class ThreadRepository:
+    """The git directory of a thread's worktree in `folder`."""
+
+    def __init__(self, project: Project, folder: Path) -> None:
+        self._project = project
+        self._folder = folder
+        self.git_dir = of_threads(project.common) / folder.name
+
+    @property
+    def objects(self) -> Path:
+        return self.git_dir / "objects"
+
+    def make(self) -> None:
+        """Make it unless it is there."""
+        new = self.git_dir
+        for name in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info", "hooks"):
+            (new / name).mkdir(parents=True, exist_ok=True)
+        common = self._project.common
+        (new / "objects/info/alternates").write_text("../../../objects\n", encoding="ascii")
+        for name in _COPIED:
+            source, target = common / name, new / name
+            if source.is_file() and not target.exists():
+                shutil.copy2(source, target)
+        with contextlib.suppress(OSError):
+            for hook in (common / "hooks").iterdir():
+                if hook.suffix != ".sample" and hook.is_file() and not (new / "hooks" / hook.name).exists():
+                    shutil.copy2(hook, new / "hooks" / hook.name)
+        self.refresh()
+        self.point()
+
+    def take_over(self, admin: Path) -> None:
+        """Take over what git's own worktree had in its folder, which is then removed."""
+        aside = self.git_dir.with_name(f"{self.git_dir.name}.new")
+        shutil.rmtree(aside, ignore_errors=True)
+        shutil.copytree(admin, aside, symlinks=True, ignore=shutil.ignore_patterns(*_SHARED_BY_GIT, "*.lock"))
+        aside.rename(self.git_dir)
+        self.make()
+        shutil.rmtree(admin, ignore_errors=True)
+
+    def point(self) -> None:
+        """Let the worktree's `.git` lead here, and back."""
+        _write(self.git_dir / "gitdir", f"{self._folder / '.git'}\n")
+        if self._folder.is_dir():
+            _write(self._folder / ".git", f"gitdir: {self.git_dir}\n")
+
+    def refresh(self) -> None:
+        """Bring the project's refs and configuration along, if they have changed. What the agent has of its own
+        stays."""
+        before, digest = self._snapshot(), self._digest()
+        if before.digest == digest:
+            return
+        self._refresh_configuration()
+        refs = dict(self._projects_refs())
+        own = {name: oid for name, oid in self._packed().items() if before.refs.get(name) != oid}
+        rows = sorted({**refs, **own}.items())
+        head = "# pack-refs with: sorted \n"
+        _write(self.git_dir / _PACKED, head + "".join(f"{oid} {name}\n" for name, oid in rows))
+        _write(self.git_dir / _SNAPSHOT, json.dumps([digest, refs]))
+
+    def commit(self, ref: str) -> str:
+        """Return the object of a ref, "" if there is none."""
+        text = _line(self.git_dir / ref)
+        for _ in range(5):
+            if not text.startswith("ref: "):
+                break
+            ref = text.removeprefix("ref: ").strip()
+            if not ref.startswith("refs/") or ".." in ref:
+                return ""
+            text = _line(self.git_dir / ref)
+        return text if is_object_id(text) else self._packed().get(ref, "")
+
+    def set_head(self, branch: str, commit: str) -> None:
+        """Let HEAD be a branch at a commit, wherever the agent's is."""
+        if self.commit(branch) != commit:
+            _write(self.git_dir / branch, f"{commit}\n")
+        if _line(self.git_dir / "HEAD") != f"ref: {branch}":
+            _write(self.git_dir / "HEAD", f"ref: {branch}\n")
+
+    def own(self, branch: str) -> dict[str, str]:
+        """Return what the agent keeps besides its branch: refs of its own and stashed changes, by name."""
+        known = self._snapshot().refs
+        refs = {name: self.commit(name) for name in self._loose()} | self._packed()
+        found = {name: oid for name, oid in refs.items() if oid and known.get(name) != oid and name != branch}
+        return {
+            name: oid for name, oid in found.items() if not name.startswith(("refs/remotes/", "refs/tags/"))
+        }
+
+    def worktrees(self) -> list[Path]:
+        """Return the folders of worktrees that the agent has added, and of the project's that are in this one."""
+        own = {Path(_line(path)).parent for path in self.git_dir.glob("worktrees/*/gitdir")}
+        users = {Path(_line(path)).parent for path in self._project.common.glob("worktrees/*/gitdir")}
+        within = {each for each in users if each.is_relative_to(self._folder) and each != self._folder}
+        return sorted(each for each in own | within if each.is_dir())
+
+    # The project's
+
+    def _digest(self) -> str:
+        """Return a text that changes with the project's refs and configuration."""
+        common, parts = self._project.common, []
+        for path in (common / "config", common / "config.worktree", common / _PACKED, *_folders(common)):
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                parts.append(f"{status.st_mtime_ns}.{status.st_size if path.is_file() else ''}")
+        return " ".join(parts)
+
+    def _projects_refs(self) -> Iterator[tuple[str, str]]:
+        listed = self._project.line("for-each-ref", "--format=%(objectname) %(refname) %(symref)")
+        for row in listed.splitlines():
+            oid, name, symbolic = (*row.split(" "), "")[:3]
+            if name.startswith(_NOT_SHARED) or "/uwf/work/" in name:
+                continue
+            if symbolic and not (self.git_dir / name).exists():
+                _write(self.git_dir / name, f"ref: {symbolic}\n")
+            elif not symbolic:
+                yield name, oid
+
+    def _settings(self) -> Iterator[tuple[str, str | None]]:
+        """Yield the project's own settings; those without a value are None."""
+        done = self._project.run("config", "--includes", "--show-scope", "-z", "--list", check=False)
+        words = done.out.decode("utf-8", "surrogateescape").split("\0")
+        for scope, text in zip(words[::2], words[1::2], strict=False):
+            if scope in ("local", "worktree"):
+                key, has_value, value = text.partition("\n")
+                yield key, value if has_value else None
+
+    def _configuration(self, settings: Iterable[tuple[str, str | None]]) -> Iterator[str]:
+        common = self._project.common
+        base = common.parent if common.name == ".git" else common
+        for key, value in settings:
+            if key in _OWN_KEYS or key.startswith(_OWN_SECTIONS):
+                continue
+            if value is not None and key.startswith("remote.") and value.startswith(("./", "../")):
+                value = os.path.normpath(base / value)  # git would read it from the worktree
+            section, _, name = key.rpartition(".")
+            section, _, sub = section.partition(".")
+            head = f'[{section} "{_escaped(sub)}"]' if sub else f"[{section}]"
+            yield f"{head}\n\t{name}" + ("\n" if value is None else f' = "{_escaped(value)}"\n')
+
+    def _refresh_configuration(self) -> None:
+        """Bring the project's configuration along; what the agent has changed of it stays."""
+        base, current, settings = self.git_dir / _CONFIG, self.git_dir / "config", list(self._settings())
+        found = {_EXTENSIONS[key]: value for key, value in settings if key in _EXTENSIONS}
+        text = f"[core]\n\trepositoryformatversion = {int(bool(found))}\n\tbare = false\n"
+        text += "".join(
+            f'[extensions]\n\t{name} = "{_escaped(value or "")}"\n' for name, value in found.items()
+        )
+        text += f'[lfs]\n\tstorage = "{_escaped(str(self._project.common / "lfs"))}"\n'
+        text += "".join(self._configuration(settings))
+        merged = text
+        if current.exists() and current.read_bytes() != base.read_bytes():
+            new = self.git_dir / f"{_CONFIG}.theirs"
+            _write(new, text)
+            words = ("merge-file", "-p", "--ours", str(current), str(base), str(new))
+            merged = self._project.run(*words, check=False).out.decode("utf-8", "surrogateescape") or text
+        _write(current, merged)
+        _write(base, text)
+
+    # Its own
+
+    def _snapshot(self) -> _Snapshot:
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            digest, refs = json.loads((self.git_dir / _SNAPSHOT).read_bytes())
+            return _Snapshot(str(digest), dict(refs))
+        return _Snapshot("", {})
+
+    def _packed(self) -> dict[str, str]:
+        rows = {}
+        with contextlib.suppress(OSError), (self.git_dir / _PACKED).open(errors="surrogateescape") as file:
+            for row in file:
+                oid, _, name = row.strip().partition(" ")
+                if is_object_id(oid):
+                    rows[name] = oid
+        return rows
+
+    def _loose(self) -> Iterator[str]:
+        for folder, _, names in os.walk(self.git_dir / "refs"):
+            for name in names:
+                yield str(Path(folder, name).relative_to(self.git_dir))
+
+
+def is_object_id(text: str) -> bool:
+    return len(text) in (40, 64) and not text.strip("0123456789abcdef")
+
+
+def _folders(common: Path) -> Iterator[Path]:
+    for kind in ("heads", "tags", "remotes", "notes"):
+        for folder, inner, _ in os.walk(common / "refs" / kind):
+            if "uwf" in inner:
+                inner.remove("uwf")
+            yield Path(folder)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _line(path: Path) -> str:
+    with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="surrogateescape") as file:
+        return file.read(8192).strip()
+    return ""
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.uwf-new")
+    new.write_text(text, encoding="utf-8", errors="surrogateescape")
+    new.replace(path)
