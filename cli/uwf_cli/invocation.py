@@ -68,11 +68,16 @@ class Invocation:
         guard(instance)
         instance.warn = instance.store.repository.lockfiles.told = self.warn
         instance.after = self._after.append
-        if not (self.all_projects or self.location.here):
+        if self.place is not None:
             from uwf_git.store.projects import repository_at
 
-            instance.threads.projects.here = repository_at(self._folder)
+            instance.threads.projects.here = repository_at(self.place)
         return instance
+
+    @property
+    def place(self) -> Path | None:
+        """The folder whose project's threads are meant if none is named, None for all threads."""
+        return None if self.all_projects or self.location.here else self._folder
 
     def instance_for_writing(self) -> Instance:
         """The store, created if it is a root's own. Only `init --here` makes a project's repository a store."""

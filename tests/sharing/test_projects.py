@@ -266,3 +266,29 @@ def test_a_store_in_the_project_shares_with_origin_once_it_is_named(
     uwf("push", "origin")
     assert refs(remote) == {f"refs/uwf/threads/{thread}"}
     assert "nothing new" in uwf("push", "--format", "text").out
+
+
+def test_pages_and_sums_mean_the_project(site: Site, two: tuple[Path, Path, str, str], uwf: Uwf) -> None:
+    pytest.importorskip("starlette")
+    one, _, secret, public = two
+    os.chdir(one)
+    for name, options in (("own", ()), ("all", ("--all-projects",))):
+        uwf("web", "--export", site.folder / name, *options)
+        pages = "".join(page.read_text() for page in (site.folder / name).rglob("*.html"))
+        assert secret in pages and (public in pages) == (name == "all")
+    uwf("thread", "step", secret, "--agent", "uwf-rehearse")
+    assert uwf("stats").json["total"]["steps"] == 1
+    os.chdir(site.folder / "other")
+    assert uwf("stats").json["total"]["steps"] == 0
+    assert uwf("stats", "--all-projects").json["total"]["steps"] == 1
+
+
+def test_what_was_deleted_on_a_remote_is_pruned_in_its_project_alone(
+    site: Site, two: tuple[Path, Path, str, str], uwf: Uwf
+) -> None:
+    one, other, secret, public = two
+    remote_of(site, other)
+    uwf("push", "--all-projects")
+    uwf("push", "origin", secret, public, "--delete")
+    assert uwf("pull", "--prune-deleted", "--yes").json["pruned"] == [public]
+    assert site.lists(one) == [secret] and site.lists(other) == []

@@ -49,8 +49,8 @@ _LATE = 2  # seconds that a ref may have changed before the look that finds it
 
 
 class Events:
-    """Events since the last poll, by thread, or of `only` one with its sub-workflows and branches. Begins with the
-    turns of steps in progress."""
+    """Events since the last poll, by thread of the project, or of `only` one with its sub-workflows and branches.
+    Begins with the turns of steps in progress."""
 
     def __init__(self, instance: Instance, only: ThreadId | None = None) -> None:
         self._instance = instance
@@ -60,6 +60,7 @@ class Events:
         self._fresh.changed()
         self._looked = time.time()
         self._tips = self._read()
+        self._meant: dict[ThreadId, bool] = {}
         self._news: dict[ThreadId, TurnFeed] = {}
         self._at: dict[ThreadId, Value] = {}  # who makes the step that is being made
 
@@ -75,10 +76,17 @@ class Events:
             changed = {thread for name in names if (thread := _thread_of(name)) is not None}
         found: list[Value] = []
         for thread in sorted(changed | busy | self._news.keys()):
-            if self._only is None or thread in self._members:
+            if thread in self._members or (self._only is None and self._is_meant(thread)):
                 found += self._of(thread, before, thread in changed)
         self._looked = looked
         return found
+
+    def _is_meant(self, thread: ThreadId) -> bool:
+        """Return whether a thread is of the project; a removed one if it was known to be."""
+        if thread not in self._meant:
+            with suppress(NotFound, StoreDamaged):
+                self._meant[thread] = self._instance.threads.is_meant(self._instance.threads.head(thread))
+        return self._meant.get(thread, self._instance.threads.projects.here is None)
 
     def _busy(self) -> Set[ThreadId]:
         locks = self._instance.locks

@@ -153,7 +153,11 @@ def prune(
     if only is not None:
         doomed &= set(only)
     else:
+        here = {head.thread for head in instance.threads.meant(archived=True)}
         for thread in sorted(doomed):
+            if thread not in here:
+                doomed.remove(thread)
+                continue
             try:
                 is_restored, is_ahead = tracking.wanted_here(instance, remote, thread)
             except UwfError as error:

@@ -32,8 +32,10 @@ class ExportCounts(NamedTuple):
 def export(
     instance: Instance, folder: Path, threads: Iterable[ThreadId] | None, tell: Callable[[int], None]
 ) -> ExportCounts:
-    """Write threads (None for all), every workflow and other node into a storage root. Files with other
-    content are not touched. `tell` gets the number of nodes. Raises Invalid."""
+    """Write threads into a storage root; for None those of the project, or outside of one all, with every workflow and
+    other node. Files with other content are not touched. `tell` gets the number of nodes. Raises Invalid."""
+    if threads is None and instance.threads.projects.here is not None:
+        threads = [head.thread for head in instance.threads.meant(archived=True) if isinstance(head, Head)]
     every = instance.threads.all(archived=True) if threads is None else map(instance.threads.head, threads)
     heads = [head for head in every if isinstance(head, Head)]
     names = instance.registry.names() if threads is None else []

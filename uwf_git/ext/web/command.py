@@ -24,7 +24,7 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
 
 
 @command(
-    "uwf web                       the threads of this store, in the browser",
+    "uwf web                       the project's threads, in the browser",
     "uwf web 01JK7M                one of them",
     "uwf web --write --run         with buttons to answer, fork, step",
     "uwf web --export pages        as files, to keep or to mail",
@@ -92,7 +92,7 @@ def web(
     _ = invocation.instance  # that there is a store is said here, and not on each page
     adopt_news(invocation)
     path = addresses.thread(find_thread(invocation, thread)) if thread else "/"
-    site = Site(invocation.location, write or run, run)
+    site = Site(invocation.location, write or run, run, invocation.place)
 
     def tell(served: Served) -> None:
         value = {"address": served.address, "launch": served.launch}
@@ -112,9 +112,8 @@ def _export(invocation: Invocation, folder: Path, thread: str | None) -> None:
     adopt_news(invocation)
     found, meter = find_thread(invocation, thread) if thread else None, Meter()
     try:
-        done = export(
-            Site(invocation.location), folder, found, lambda made, of: meter.step("Writing pages", made, of)
-        )
+        site = Site(invocation.location, place=invocation.place)
+        done = export(site, folder, found, lambda made, of: meter.step("Writing pages", made, of))
     finally:
         meter.clear()
     left = {"unjudged": list(done.unjudged)} if done.unjudged else {}

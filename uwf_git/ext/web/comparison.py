@@ -73,7 +73,7 @@ def _choice(instance: Instance, name: str) -> Page:
 
 
 def _others(instance: Instance, head: Head | None) -> list[dict[str, str]]:
-    found = [each for each in instance.threads.all(archived=True) if isinstance(each, Head)]
+    found = [each for each in instance.threads.meant(archived=True) if isinstance(each, Head)]
     if head is not None:
         row, thread = head.row, head.thread
         found = [each for each in found if each.thread != thread]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -24,7 +25,7 @@ _AT_ONCE = asyncio.Semaphore(2)
 _FILTERS = ("role", "workflow", "author", "since")
 
 
-async def page(location: Location, asked: PageRequest) -> Page:
+async def page(location: Location, asked: PageRequest, place: Path | None) -> Page:
     """Show the results. Query: `q`; `kind` (`text`, `E` or `P`), `case`, `role`, `workflow`, `author`,
     `since`. Errors and timeouts are shown with the form."""
     pattern = asked.one("q")
@@ -32,7 +33,7 @@ async def page(location: Location, asked: PageRequest) -> Page:
     values |= {"threads": [], "lines": 0, "more": False, "unread": []}
     if not pattern:
         return Page("search.html", "Search", values)
-    words, title = _words(asked), f"Search: {pattern}"
+    words, title = [*_words(asked), *([] if place else ["--all-projects"])], f"Search: {pattern}"
     try:
         async with _AT_ONCE:
             found, unread = await _found(location, [*words, "--limit", str(HITS + 1), "--", pattern])

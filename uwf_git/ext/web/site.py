@@ -41,6 +41,7 @@ from uwf_git.ext.web.actions import Action, ActionFailed, Actions, Form, parse_f
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location
+from uwf_git.store.projects import repository_at
 from uwf_git.trust.ability import guard
 
 Maker = Callable[[Instance, PageRequest], Page]
@@ -68,7 +69,7 @@ PAGES: tuple[tuple[str, Maker], ...] = (
 )
 """The addresses that show something, and what makes their pages."""
 
-Awaited = Callable[[Location, PageRequest], Awaitable[Page]]
+Awaited = Callable[[Location, PageRequest, Path | None], Awaitable[Page]]
 
 AWAITED: tuple[tuple[str, Awaited], ...] = (("/search", search.page),)
 """Those that another process has to be waited for, while the server shows others."""
@@ -81,16 +82,20 @@ _TYPED = ("answer", "message", "prompt", "reason")
 
 
 class Site(NamedTuple):
-    """A store's site; `write` permits changes, `run` agents."""
+    """A store's site; `write` permits changes, `run` agents. `place` is a folder whose project's threads are listed,
+    None for all."""
 
     location: Location
     write: bool = False
     run: bool = False
+    place: Path | None = None
 
     @contextmanager
     def opened(self) -> Iterator[Instance]:
         instance = Instance(self.location)
         guard(instance)
+        if self.place is not None:
+            instance.threads.projects.here = repository_at(self.place)
         try:
             yield instance
         finally:
@@ -168,7 +173,7 @@ def _parse_request(request: Request) -> PageRequest:
 def _awaits(site: Site, maker: Awaited) -> Callable[[Request], Any]:
     async def show(request: Request) -> Response:
         try:
-            page = await maker(site.location, _parse_request(request))
+            page = await maker(site.location, _parse_request(request), site.place)
         except Exception as error:
             page = failed(error, "It cannot be shown")
         return _response(site, respond(site, lambda *_: page, PageRequest({})))
