@@ -14,7 +14,7 @@ from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.config.read import wrong_values
 from uwf_git.config.secrets import Redactor
-from uwf_git.engine.kit.frontmatter import parse_answer
+from uwf_git.engine.kit.answer import parse_answer
 from uwf_git.ext.crews.jsonlogic import translated
 from uwf_git.ext.crews.package import hidden_files, read_archive
 from uwf_git.format import cbor, yaml12

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from uwf_git.engine.kit.answer import parse_answer
 from uwf_git.engine.kit.coerce import coerce
 from uwf_git.engine.kit.format import describe, example, format_instruction, render_frontmatter
-from uwf_git.engine.kit.frontmatter import parse_answer
 from uwf_git.engine.kit.prompt import build_prompt
 from uwf_git.engine.step_parts import Recipient
 from uwf_git.format.ids import Hash, ThreadId

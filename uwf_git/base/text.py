@@ -107,6 +107,11 @@ def settled(text: str) -> str:
     return re.sub(_UNSEEN, "", "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
 
 
+def without_control(text: str) -> str:
+    """Return a text without control characters but line ends, and without what steers a terminal."""
+    return re.sub(_UNSEEN, "", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
 def whole_lines(text: str) -> str:
     return text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
 

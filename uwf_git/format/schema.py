@@ -311,6 +311,7 @@ def _pointer(path: Iterable[str | int]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
+_LARGE = re.compile(r"[-+]?(?:[0-9]{16,}(?:\.[0-9]*)?|[0-9.]+[eE]\+?[0-9]{2,})", re.ASCII)
 _COUNTED = {"Items": "item", "Length": "character", "Properties": "field"}
 
 
@@ -321,7 +322,18 @@ def _message(error: Any) -> str:
             if error.validator.startswith("min"):
                 return f"needs at least {counted(limit, what)}"
             return f"has {counted(len(error.instance), what)}, and at most {limit} are allowed"
+    if error.validator == "type" and _is_large(error):
+        return f"{error.instance} is outside ±(2^53-1), which JSON numbers are exact in; let the field be a string"
     return str(error.message)
+
+
+def _is_large(error: Any) -> bool:
+    """Return whether a number is wanted, and a reader of answers had to leave it as text."""
+    kinds = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
+    text = error.instance
+    if not {"integer", "number"} & set(kinds) or not isinstance(text, str):
+        return False
+    return _LARGE.fullmatch(text.strip()) is not None
 
 
 def _shorten(message: str) -> str:

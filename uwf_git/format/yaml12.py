@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -29,7 +30,8 @@ from uwf_git.format.document import (
 )
 from uwf_git.format.schema import ValuePath
 
-MAX_VALUES = 20_000
+MAX_VALUES = 100_000
+MAX_EXPANDED = 20_000
 MAX_CHARACTERS = 4 * MAX_BYTES
 MAX_DEPTH = 100
 
@@ -88,6 +90,69 @@ def is_json_number(value: Any) -> bool:
     return -MAX_INTEGER <= int(value) <= MAX_INTEGER
 
 
+_DOUBLE_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
+
+
+def _with_long_escapes(quoted: re.Match[str]) -> str:
+    """Write surrogate pairs, which JSON has and YAML refuses, as one escape."""
+
+    def long(pair: re.Match[str]) -> str:
+        code = 0x10000 + ((int(pair[2], 16) - 0xD800) << 10) + int(pair[3], 16) - 0xDC00
+        return f"{pair[1]}\\U{code:08x}"
+
+    return _PAIR.sub(long, quoted[0])
+
+
+_COMMENT = re.compile(r"(?:^|(?<=[ \t]))#[^\n]*", re.MULTILINE)
+
+
+def with_comments(source: str) -> tuple[str, tuple[str, ...]]:
+    """Return YAML in which `a: closes #12` means the whole text, as does `a: &b c` without an alias, for texts of
+    models: they rarely mean a comment or an anchor. Also returns the comments that are left. Broken YAML is
+    returned as it is."""
+    if "#" not in source and "&" not in source:
+        return source, ()
+    import yaml
+
+    try:
+        events = list(yaml.parse(source, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
+        return source, ()
+    scalars: list[Any] = [event for event in events if isinstance(event, yaml.ScalarEvent)]
+    aliases = {event.anchor for event in events if isinstance(event, yaml.AliasEvent)}
+    starts = [event.start_mark.index for event in scalars]
+    texts = {
+        event.start_mark.index: (event.end_mark.index, source[event.start_mark.index : event.end_mark.index])
+        for event in scalars
+        if event.anchor and event.anchor not in aliases and event.style not in ("|", ">")
+    }
+    comments = []
+    for comment in _COMMENT.finditer(source):
+        at = bisect_right(starts, comment.start()) - 1
+        event = scalars[at] if at >= 0 else None
+        if event is not None and comment.start() < event.end_mark.index:
+            continue
+        if event is not None and _is_cut(event, source[event.end_mark.index : comment.start()]):
+            start = event.start_mark.index
+            written = source[start : event.end_mark.index] or " "
+            texts[start] = comment.end(), written + source[event.end_mark.index : comment.end()]
+        else:
+            comments.append(comment[0].rstrip())
+    for start, (end, text) in sorted(texts.items(), reverse=True):
+        before = " " if text.startswith(" ") else ""
+        text = json.dumps(" ".join(text.split()), ensure_ascii=False)
+        source = f"{source[:start]}{before}{text}{source[end:]}"
+    return source, tuple(comments)
+
+
+def _is_cut(event: Any, between: str) -> bool:
+    """Return whether a comment right behind a scalar, with `between` before it, belongs to a text."""
+    if between.strip(" \t") or event.style or event.tag is not None:
+        return False
+    return not event.value or (isinstance(core(event.value), str) and event.value.lower() not in _OLD_WORDS)
+
+
 def read(path: Path) -> Document:
     """Parse a file. Raises NotFound, Invalid."""
     return load(read_bytes(path), str(path))
@@ -107,16 +172,29 @@ def load(
     """
     check_size(text, name)
     text = decode(text, name)
+    if text.lstrip()[:1] in ("{", "[") and (document := _json_document(text, name)) is not None:
+        return document
     builder = _Builder(name, tolerant, include)
     root = _compose(text, name)
     data = None if root is None else builder.value(root, (), 0)
     return Document(name, data, builder.marks, builder.keys, builder.scalars)
 
 
+def _json_document(text: str, name: str) -> Document | None:
+    """Return a JSON text's document. JSON is almost YAML: its escapes of surrogates, long keys and tabs are not."""
+    from uwf_git.format.json_text import read_json
+
+    try:
+        document, repeated = read_json(text, name)
+    except InvalidYaml:
+        return None
+    return None if repeated else document
+
+
 class _Node:
     """A scalar (`text`), list (`items`) or mapping (`pairs`), shared by its aliases."""
 
-    __slots__ = ("is_open", "items", "kind", "mark", "pairs", "plain", "tag", "text")
+    __slots__ = ("is_counted", "is_open", "items", "kind", "mark", "pairs", "plain", "tag", "text")
 
     def __init__(self, kind: str, tag: str | None, mark: Mark, text: str = "", plain: bool = False) -> None:
         self.kind = kind
@@ -127,6 +205,7 @@ class _Node:
         self.items: list[_Ref] = []
         self.pairs: list[tuple[_Ref, _Ref]] = []
         self.is_open = kind != "scalar"
+        self.is_counted = False
 
 
 class _Ref(NamedTuple):
@@ -145,6 +224,8 @@ def _compose(text: str, name: str) -> _Ref | None:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if "\\u" in text:
+        text = _DOUBLE_QUOTED.sub(_with_long_escapes, text)
     try:
         return _build(yaml.parse(text, Loader=loader), name)
     except yaml.MarkedYAMLError as error:
@@ -225,7 +306,7 @@ class _Builder:
         self._name = name
         self._tolerant = tolerant
         self._include = include
-        self._values = 0
+        self._values = self._expanded = 0
         self._characters = 0
         self.marks: dict[ValuePath, Mark] = {}
         self.keys: dict[ValuePath, Mark] = {}
@@ -233,7 +314,11 @@ class _Builder:
 
     def value(self, ref: _Ref, path: ValuePath, depth: int) -> Any:
         node = ref.node
-        self._count(ref.mark, 1)
+        if node.is_counted:
+            self._count(ref.mark, expanded=1)
+        else:
+            self._count(ref.mark, 1)
+            node.is_counted = True
         if depth > MAX_DEPTH:
             self._refuse(ref.mark, f"nested deeper than {MAX_DEPTH} levels")
         self.marks[path] = ref.mark
@@ -262,7 +347,7 @@ class _Builder:
             if key.node.plain and key.node.tag is None and key.node.text == "<<":
                 for source in self._merge_sources(item):
                     entries = self._entries(source)
-                    self._count(item.mark, 1 + len(entries))
+                    self._count(item.mark, expanded=1 + len(entries))
                     for name, entry in entries.items():
                         merged.setdefault(name, entry)
                 continue
@@ -353,11 +438,14 @@ class _Builder:
             self.scalars[path + below] = text
         return got.data
 
-    def _count(self, mark: Mark, values: int = 0, characters: int = 0) -> None:
+    def _count(self, mark: Mark, values: int = 0, characters: int = 0, expanded: int = 0) -> None:
         self._values += values
+        self._expanded += expanded
         self._characters += characters
         if self._values > MAX_VALUES:
-            self._refuse(mark, f"over {MAX_VALUES} values once aliases are expanded", "use fewer aliases")
+            self._refuse(mark, f"over {MAX_VALUES} values", "split the document, or use fewer values")
+        if self._expanded > MAX_EXPANDED:
+            self._refuse(mark, f"aliases expand to over {MAX_EXPANDED} values", "use fewer aliases")
         if self._characters > MAX_CHARACTERS:
             self._refuse(
                 mark, f"over {MAX_CHARACTERS >> 20} MiB once aliases are expanded", "use fewer aliases"

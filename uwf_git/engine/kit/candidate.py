@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import closest, one_line
+from uwf_git.engine.kit.answer import parse_answer
 from uwf_git.engine.kit.coerce import coerce, natural
-from uwf_git.engine.kit.frontmatter import parse_answer
 from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import Hash
 from uwf_git.format.schema import Schema
@@ -60,6 +60,8 @@ def obeys(value: Any, type_hash: Hash, schema: Schema, body: str, coerced: bool)
 def built(value: Any, type_hash: Hash, schema: Schema, body: str, reads: Reads | None) -> Verdict:
     """Validate an output built from the fields that belong to it; without `reads`, the value as a whole.
     Raises Invalid if the schema cannot be applied."""
+    if isinstance(value, dict) and (problems := _of_another_case(named(schema.payload), value)):
+        return Verdict(None, type_hash, problems, body)
     whole = obeys(value, type_hash, schema, body, reads is not None)
     if reads is None or not isinstance(value, dict):
         return whole
@@ -112,6 +114,13 @@ def _left_out(fields: Mapping[str, Any], output: Mapping[str, Any]) -> tuple[str
         return ()
     said = one_line(", ".join(map(str, names)), 300)
     return (f"left out of the output, as the schema has no such field: {said}",)
+
+
+def _of_another_case(known: Named, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the problems of fields that differ from missing ones by their case alone."""
+    missing = {name.casefold(): name for name in known.names - given.keys()}
+    wrong = (name for name in map(str, given) if name.casefold() in missing and not known.has(name))
+    return tuple(f"/{name}: the field is called {missing[name.casefold()]}" for name in islice(wrong, 20))
 
 
 def _misspelt(known: Named, given: Iterable[str]) -> frozenset[str]:

@@ -4,15 +4,14 @@ own. Otherwise a model reads it and gets one correction."""
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import AgentFailed, Invalid, UwfError
+from uwf_git.engine.kit.answer import TOO_MANY, Candidate, candidates, cleaned
 from uwf_git.engine.kit.candidate import Verdict, built, reads_all
 from uwf_git.engine.kit.context import Reply
-from uwf_git.engine.kit.frontmatter import parse_answer
 from uwf_git.engine.kit.reading import Ask, messages_for, read_by, reader_note
 from uwf_git.format.ids import Hash
 from uwf_git.format.node import NotJson, parse_json
@@ -21,16 +20,7 @@ from uwf_git.format.schema import Schema, check_schema
 FOUND = "found"
 _NOTHING = "it holds neither JSON nor a block of fields that obeys it"
 _NO_TYPE = Hash("")  # nothing is stored here
-_MOST_READ = 20_000_000  # characters that may be read as JSON in vain
-_LEAST_READ = 1000  # the least count for each place
-_TOO_MANY = "it has too many places where JSON may begin, and was not looked at to its end"
 _LINES_NAMED = 10
-_OPENS = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
-_WITHIN = re.compile(r"[,{\[][ \t]*\r?\n[ \t]*\Z")  # written before a part of a larger value
-_RULE = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
-_UNREAD = object()
-_DECODER = json.JSONDecoder()
-_FENCED = re.compile(r"^(`{3,}|~{3,})[ \t]*\w*[ \t]*\n(.*?)\n\1[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
 class Data(NamedTuple):
@@ -95,86 +85,37 @@ def _verdict(value: Any, schema: Schema) -> Verdict:
 
 
 def _found(text: str, schema: Schema) -> Verdict:
-    unheld: Invalid | None = None
-    for value in _json_in(text):
-        if isinstance(value, Invalid):
-            unheld = unheld or value
-            continue
-        verdict = _verdict(value, schema)
-        if not verdict.problems:
+    try:
+        if not (verdict := _verdict(parse_json(text.strip().removeprefix("\ufeff")), schema)).problems:
             return verdict
-
-    # Unstorable values must not be read as a block of fields, which would turn numbers into text.
-    if not _RULE.search(text):
-        unheld = unheld or next((value for _, value in _values_in(text) if isinstance(value, Invalid)), None)
-        if unheld is not None:
-            return _unheld(unheld)
-
-    answer = parse_answer(text, lambda fields: not _verdict(fields, schema).problems)
-    block = None if answer.fields is None else _verdict(answer.fields, schema)
-    if block is not None and not block.problems:
-        return block
-    return _standing(text, schema) or block or Verdict(None, _NO_TYPE, (_NOTHING,))
-
-
-def _standing(text: str, schema: Schema) -> Verdict | None:
+    except Invalid:  # not JSON as a whole; its parts may be
+        pass
     first: Verdict | None = None
-    found: dict[str, tuple[int, Verdict]] = {}
-    for line, value in _values_in(text):
-        if value is _UNREAD:
-            return Verdict(None, _NO_TYPE, (_TOO_MANY,))
-        verdict = _unheld(value) if isinstance(value, Invalid) else _verdict(value, schema)
+    outputs: dict[str, tuple[int, Verdict]] = {}
+    for each in candidates(cleaned(text), lambda value: not _verdict(value, schema).problems):
+        if each.problem == TOO_MANY:
+            return Verdict(None, _NO_TYPE, (TOO_MANY,))
+        if each.problem or each.value is None or each.example:
+            continue
+        verdict = _verdict_on(each, schema)
         first = first or verdict
         if not verdict.problems:
-            found.setdefault(json.dumps(verdict.output, sort_keys=True), (line, verdict))
-    if len(found) > 1:
-        lines = ", ".join(str(line) for line, _ in islice(found.values(), _LINES_NAMED))
-        lines += ", …" if len(found) > _LINES_NAMED else ""
-        problem = f"{len(found)} values in it obey, of which it must be one: in lines {lines}"
+            outputs.setdefault(json.dumps(verdict.output, sort_keys=True), (each.line, verdict))
+    if len(outputs) > 1:
+        lines = ", ".join(str(line) for line, _ in islice(sorted(outputs.values()), _LINES_NAMED))
+        lines += ", …" if len(outputs) > _LINES_NAMED else ""
+        problem = f"{len(outputs)} values in it obey, of which it must be one: in lines {lines}"
         return Verdict(None, _NO_TYPE, (problem,))
-    return next((verdict for _, verdict in found.values()), first)
+    return next((verdict for _, verdict in outputs.values()), first or Verdict(None, _NO_TYPE, (_NOTHING,)))
 
 
-def _values_in(text: str) -> Iterator[tuple[int, Any]]:
-    """Yield the objects and lists on lines of their own with their line numbers, Invalid for ones that no
-    node can hold; last _UNREAD if the search stopped early."""
-    end, line, counted, vain = 0, 1, 0, 0
-    for opening in _OPENS.finditer(text):
-        start = opening.end()
-        if start < end or _WITHIN.search(text, max(0, opening.start() - 200), opening.end()):
-            continue
-        line, counted = line + text.count("\n", counted, start), start
-        if vain > _MOST_READ:
-            yield line, _UNREAD
-            return
-        try:
-            _, after = _DECODER.raw_decode(text, start)
-        except (ValueError, RecursionError) as error:
-            vain += max(_LEAST_READ, getattr(error, "pos", start) - start)
-            continue
-        stop = text.find("\n", after)
-        if text[after : stop if stop >= 0 else len(text)].strip():
-            vain += max(_LEAST_READ, after - start)
-            continue
-        end = after
-        try:
-            yield line, parse_json(text[start:after])
-        except NotJson:
-            continue
-        except Invalid as error:
-            yield line, error
-
-
-def _unheld(error: Invalid) -> Verdict:
-    return Verdict(None, _NO_TYPE, (error.message,))
-
-
-def _json_in(text: str) -> Iterator[Any]:
-    fences = _FENCED.findall(text.replace("\r\n", "\n"))
-    for source in (text, *([fences[0][1]] if len(fences) == 1 else [])):
-        try:
-            yield parse_json(source.strip().removeprefix("\ufeff"))
-        except NotJson:
-            continue
-        except Invalid as error:
-            yield error
+def _verdict_on(candidate: Candidate, schema: Schema) -> Verdict:
+    # A number that no node can hold is an error, and not a text.
+    try:
+        if candidate.source.startswith(("{", "[")):
+            parse_json(candidate.source)
+    except NotJson:
+        pass
+    except Invalid as error:
+        return Verdict(None, _NO_TYPE, (error.message,))
+    return _verdict(candidate.value, schema)

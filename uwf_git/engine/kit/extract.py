@@ -6,6 +6,7 @@ fields. Every reply is kept, since the first one usually has the work.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Invalid, UwfError
-from uwf_git.base.text import closest
+from uwf_git.base.text import closest, one_line, without_control
 from uwf_git.engine.conversation import talks
+from uwf_git.engine.kit.answer import candidates, cleaned, disagree, parse_answer
 from uwf_git.engine.kit.candidate import Reads, Verdict, built, obeys, reads_all
 from uwf_git.engine.kit.coerce import natural
 from uwf_git.engine.kit.context import Reply
-from uwf_git.engine.kit.frontmatter import NO_BLOCK, parse_answer
 from uwf_git.engine.kit.reading import Ask, messages_for, read_by, reader_note, turn_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Role, TurnRecord, Usage, asks_human, replied
@@ -214,13 +215,33 @@ def _judged(reply: Reply, wanted: ExpectedOutput) -> Verdict:
         whole = _with(changes, reply.output)
         return _check(whole, wanted, reply.text, coerced=whole is not reply.output)
 
-    def check(fields: Any, body: str = "") -> Verdict:
-        return _check(_with(changes, fields), wanted, body)
+    check = _Checks(wanted, changes)
 
-    answer = parse_answer(reply.text, lambda fields: not check(fields).problems)
+    def output_of(fields: Any) -> Any:
+        verdict = check(fields)
+        return None if verdict.problems else (verdict.type, verdict.output)
+
+    answer = parse_answer(reply.text, output_of, named(wanted.schema.payload).has)
     if answer.fields is None:
         return Verdict(None, own_type, (answer.problem,), answer.body)
-    return check(answer.fields, answer.body)
+    return _with_comments(check(answer.fields, answer.body), answer.comments)
+
+
+class _Checks:
+    """The verdicts on fields, each made once: they may be many, and the schema slow."""
+
+    def __init__(self, wanted: ExpectedOutput, changes: Changes | None) -> None:
+        self._wanted = wanted
+        self._changes = changes
+        self._verdicts: list[tuple[Any, str, Verdict]] = []
+
+    def __call__(self, fields: Any, body: str = "") -> Verdict:
+        for value, below, verdict in self._verdicts:
+            if value is fields and (below == body or (not verdict.problems and verdict.type != QUESTION)):
+                return verdict._replace(body=body)
+        verdict = _check(_with(self._changes, fields), self._wanted, body)
+        self._verdicts.append((fields, body, verdict))
+        return verdict
 
 
 def _with(changes: Changes | None, fields: Any) -> Any:
@@ -228,37 +249,107 @@ def _with(changes: Changes | None, fields: Any) -> Any:
     return fields if alone or changes is None else changes.added_to(fields)
 
 
-def judge_printed(text: str, wanted: ExpectedOutput, changes: Changes | None = None) -> Verdict | None:
-    """Return the verdict on a program's output, with the `changes` written elsewhere, if it consists of
-    fields or has some of the schema's or a status, else None. Raises as `judge`."""
+def judge_printed(
+    text: str, wanted: ExpectedOutput, changes: Changes | None = None, failed: bool = False
+) -> Verdict | None:
+    """Return the verdict on a program's output, with the `changes` written elsewhere; None if nothing in it could
+    be an answer: no JSON, fence or block has a field of the schema or a status. Whatever could be one must be
+    read, and agree with the others. What a `failed` program quotes within a line is no answer. Raises as `judge`."""
     own = named(wanted.schema.payload)
-    stripped = text.strip().removeprefix("\ufeff").lstrip()
-    stands_alone = stripped.startswith("---") or (stripped.startswith("{") and stripped.endswith("}"))
-    meant: list[dict[str, Any]] = []
+    text = cleaned(without_control(text))
+    whole = text.strip()
+    stands_alone = whole.startswith("---") or (whole.startswith("{") and whole.endswith("}"))
+    names = _Names((*STATUS, *own.names))
+    verdicts: list[tuple[int, Verdict]] = []
 
-    def check(fields: Any, body: str = "") -> Verdict:
-        return _check(_with(changes, fields), wanted, body)
+    check = _Checks(wanted, changes)
 
-    def is_valid(fields: dict[str, Any]) -> bool:
-        if any(name in STATUS or own.has(name) for name in fields):
-            meant.append(fields)
-        elif not stands_alone:
-            return False
-        return not check(fields).problems
+    def refused(line: int, problem: str) -> Verdict:
+        where = "" if "line" in problem else f"; it begins in line {line}"
+        return Verdict(None, wanted.role.schema, (f"{problem}{where}",))
 
-    answer = parse_answer(text, is_valid)
-    fields = answer.fields
-    if fields is not None and (fields in meant or is_valid(fields)):
-        return check(fields, answer.body)
-    if meant:
-        return check(meant[0])
-    names = "|".join(map(re.escape, sorted({*STATUS, *own.names})))
-    if stripped.startswith("{") and not stripped.endswith("}") and re.search(rf'"(?:{names})"\s*:', stripped):
-        return Verdict(None, wanted.role.schema, ("the JSON object has no end",))
-    opened = fields is None and (stripped.startswith("---") or answer.problem != NO_BLOCK)
-    if opened and re.search(rf"(?m)^[\"']?(?:{names})[\"']?[ ]*:", stripped):
-        return Verdict(None, wanted.role.schema, (answer.problem,))
-    return None
+    def accepts(fields: Any) -> bool:
+        return isinstance(fields, dict) and not check(fields).problems
+
+    examples = 0
+    for each in candidates(text, accepts, names.written.search):
+        could_be = names.open(each.source) if each.value is None else names.are_in(each.value)
+        alone = stands_alone and each.regular and not each.problem and accepts(each.value)
+        if each.example:
+            examples = examples or (each.line if could_be else 0)
+        elif each.value is None and (could_be or not each.source):
+            return refused(each.line, each.problem or "it holds fields that are no mapping")
+        elif alone or could_be:
+            verdict = check(each.value, each.body)
+            if verdict.problems:
+                return verdict if isinstance(each.value, dict) else refused(each.line, verdict.problems[0])
+            verdicts.append((each.line, _with_comments(verdict, each.comments)))
+    if not verdicts and not failed and (loose := names.loosely_in(text)) is not None:
+        return refused(text.count("\n", 0, loose) + 1, "it holds fields of an answer within other text")
+    if not verdicts and examples:
+        return refused(examples, "the only fields are within reasoning, or called an example")
+    outputs = {json.dumps([verdict.type, verdict.output], sort_keys=True) for _, verdict in verdicts}
+    if len(outputs) > 1:
+        return Verdict(None, wanted.role.schema, (disagree([line for line, _ in verdicts]),))
+    return verdicts[0][1] if verdicts else None
+
+
+class _Names:
+    """The names of fields that an answer may have, in any case."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = {name.casefold() for name in names}
+        listed = "|".join(sorted(map(re.escape, dict.fromkeys(names)), key=len, reverse=True))
+        self.written = re.compile(rf"(?i)(?<![\w$])(?:{listed})(?![\w$])")
+        self._line = re.compile(rf"(?im)^[ \t]*(?:- +)?[\"']?(?:{listed})[\"']?[ \t]*[:=]")
+        self._key = re.compile(rf"(?i)\\*[\"'](?:{listed})\\*[\"']\s*:|\{{\s*(?:{listed})\s*:")
+        self._broken_key = re.compile(rf"(?i)(?<![\w$])(?:{listed})\W{{0,4}}[:=]")
+
+    def are_in(self, value: Any, depth: int = 0) -> bool:
+        """Return whether an object has one of the names, at any depth."""
+        if isinstance(value, dict):
+            if any(str(key).casefold() in self._names for key in value):
+                return True
+            value = list(value.values())
+        return isinstance(value, list) and depth < 100 and any(self.are_in(each, depth + 1) for each in value)
+
+    def open(self, source: str) -> bool:
+        """Return whether a broken block or object has one of the names, or ends before its first name."""
+        if source.startswith(("{", "[")):
+            cut = re.fullmatch(r"[{\[]\s*[\"']?[\w$]*\s*", source[-200:]) is not None
+            return cut or self._broken_key.search(source) is not None
+        return self._line.search(source) is not None
+
+    def loosely_in(self, text: str) -> int | None:
+        """Return where an object within a line has one of the names, or a text that consists of fields only."""
+        for key in self._key.finditer(text):
+            if key[0].startswith("{") or _is_open(text, key.start()):
+                return key.start()
+        lines = [line for line in text.split("\n") if line.strip()]
+        if not all(re.match(r"[\"']?[\w$.-]+[\"']?[ \t]*[:=]|[ \t]+\S|- |[+-]{3}", line) for line in lines):
+            return None
+        field = self._line.search(text)
+        return None if field is None else field.start()
+
+
+def _is_open(text: str, at: int) -> bool:
+    """Return whether a brace before a place has no end before it."""
+    depth = 0
+    for sign in reversed(re.findall(r"[{}]", text[max(0, at - 20_000) : at])):
+        depth += 1 if sign == "}" else -1
+        if depth < 0:
+            return True
+    return False
+
+
+def _with_comments(verdict: Verdict, comments: Sequence[str]) -> Verdict:
+    """Note the comments of a block that are not in its output."""
+    written = json.dumps(verdict.output, ensure_ascii=False) if comments else ""
+    lost = [each for each in comments if json.dumps(each, ensure_ascii=False)[1:-1] not in written]
+    if not lost or verdict.problems:
+        return verdict
+    note = f"left out of the output, as a comment: {one_line(' '.join(lost), 300)}"
+    return verdict._replace(notes=(*verdict.notes, note))
 
 
 def correction(problems: Sequence[str]) -> str:

@@ -1,5 +1,5 @@
 """The deliverable format: the instruction on an answer's fields, in words and with an example. The schema
-stays the judge. `render_frontmatter` is the inverse of `frontmatter.parse_answer` with `coerce`."""
+stays the judge. `render_frontmatter` is the inverse of `answer.parse_answer` with `coerce`."""
 
 from __future__ import annotations
 

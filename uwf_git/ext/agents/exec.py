@@ -38,7 +38,9 @@ USAGE = (
     "[--stdin context|prompt|none] [--] [COMMAND [ARG…]]"
 )
 TAIL = 20_000  # characters of a report
+_MOST_READ = 32 << 20  # bytes of an output in which an answer is looked for
 _NAMED = 3  # reported problems of a command's output
+_UNCLEAR = "let it print one answer, as JSON or between two lines of ---, and its other output to a file"
 _LONGER = "raise the agent's timeout in config.yaml"
 _PATIENCE = "raise agents.<name>.silence in config.yaml"
 _STDIN = ("context", "prompt", "none")
@@ -143,18 +145,23 @@ class _Conversation(Conversation):
             timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - began),
             silence=ctx.silence(None),
             pass_fds=ctx.instance.locks.descriptors(ctx.thread),
-            keep=max(4 * options.tail, 1 << 20),
+            keep=max(4 * options.tail, _MOST_READ),
             on_stdout=partial(ctx.show, whole=True),
             on_stderr=partial(ctx.show, stream="stderr", whole=True),
             quota=ctx.quota,
             guarded=True,
             # A command ended by a signal may have been ended together with this process.
-            on_exit=lambda ended: ctx.keep(heard(ended)) if ended.returncode >= 0 else None,
+            on_exit=lambda ended: (
+                ctx.keep(heard(ended)) if ended.returncode >= 0 and not _is_cut(ctx, ended) else None
+            ),
         )
         reply = heard(finished)
-        if finished.exceeded is None and not finished.timed_out:
-            return _judged(ctx, argv, reply)
         name, turn = shortened(shlex.join(argv), 60), reply.turns[0]
+        if finished.exceeded is None and not finished.timed_out:
+            if _is_cut(ctx, finished):
+                said = f"{name} printed over {_MOST_READ >> 20} MB, of which the first may be its answer"
+                raise failed_with(Reply(turn.text, turns=(turn,)), said, _UNCLEAR)
+            return _judged(ctx, argv, reply)
         how = finished.overran
         said = last_line((finished.stderr_tail or finished.stdout_tail).decode("utf-8", "replace"))
         last = f"; it said last: {said}" if said else ""
@@ -188,10 +195,9 @@ class _Conversation(Conversation):
 
 
 def _heard(ctx: Context, argv: Sequence[str], finished: CommandResult, seconds: float) -> Reply:
-    """Return a command's answer before judging: its output, unless its beginning is missing but needed; the
-    turn has its end."""
+    """Return a command's answer before judging: its output, with what may be an answer on standard error; the turn
+    has its end."""
     ended = _ended(finished, ctx.options.tail)
-    is_cut = finished.stdout_size > len(finished.stdout_tail) and not talks(ctx.role)
     turn = TurnRecord(
         "tool",
         ended.report,
@@ -200,7 +206,23 @@ def _heard(ctx: Context, argv: Sequence[str], finished: CommandResult, seconds: 
         result={"exitStatus": ended.code},
         duration_ms=round(seconds * 1000),
     )
-    return Reply("" if is_cut else finished.stdout_tail.decode("utf-8", "replace"), turns=(turn,))
+    text, errors = _decoded(finished.stdout_tail), _decoded(finished.stderr_tail)
+    if errors.strip() and not talks(ctx.role) and _printed(ctx, errors, None, not ended.ok) is not None:
+        text = f"{text.rstrip()}\n{errors}" if text.strip() else errors
+    return Reply(text, turns=(turn,))
+
+
+def _is_cut(ctx: Context, finished: CommandResult) -> bool:
+    """Return whether an answer may be in the lost beginning of the output of a command that succeeded."""
+    lost = finished.stdout_size > len(finished.stdout_tail) or finished.stderr_size > len(
+        finished.stderr_tail
+    )
+    return lost and finished.returncode == 0 and not talks(ctx.role)
+
+
+def _decoded(data: bytes) -> str:
+    is_wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))  # of a shell of Windows
+    return data.decode("utf-16" if is_wide else "utf-8", "replace")
 
 
 def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
@@ -220,14 +242,15 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
     except Invalid as error:
         said = error.message if ended.ok else f"{name} {ended.words}, and {error.message}"
         raise failed_with(Reply(body + "\n", turns=(turn,)), said, error.hint) from None
-    if (verdict := _printed(ctx, options, heard.text, changes)) is not None:
+    if (verdict := _printed(ctx, heard.text, changes, not ended.ok)) is not None:
         problems = verdict.problems
         if not problems:
             return heard._replace(output=verdict.output, notes=verdict.notes)
         wrong = "; ".join(problem.removeprefix("/") for problem in problems[:_NAMED])
         more = f" (and {len(problems) - _NAMED} more)" if len(problems) > _NAMED else ""
         said = f"what {name} printed is not an output of {called(ctx.role.name)}: {wrong}{more}"
-        raise failed_with(Reply(body + "\n", turns=(turn,)), said)
+        hint = _UNCLEAR if verdict.output is None else ""
+        raise failed_with(Reply(body + "\n", turns=(turn,)), said, hint)
     output = _fill(ctx, options, ended, changes)
     if output is None:
         said, hint = _explain_failure(ctx, options, ended, name, changes)
@@ -282,10 +305,10 @@ def _end_of(text: str, most: int) -> str:
     return f"[… the first {len(text) - most} characters are left out …]\n{text[len(text) - most :]}"
 
 
-def _printed(ctx: Context, options: Options, text: str, changes: Changes | None) -> Verdict | None:
-    if options.stdin == "prompt":  # a repeated example is not an answer
-        text = text.replace(ctx.prompt.strip(), "")
-    return judge_printed(text, ExpectedOutput(ctx.role, ctx.schema, ctx.reads), changes)
+def _printed(ctx: Context, text: str, changes: Changes | None, failed: bool) -> Verdict | None:
+    if echo := (_stdin(ctx, ctx.options) or b"").decode("utf-8").strip():
+        text = text.replace(echo, "")  # the examples of a repeated prompt are no answer
+    return judge_printed(text, ExpectedOutput(ctx.role, ctx.schema, ctx.reads), changes, failed)
 
 
 def _fill(

@@ -8,11 +8,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from uwf_git.engine.kit.answer import Answer, parse_answer
 from uwf_git.engine.kit.coerce import coerce, natural
+from uwf_git.engine.kit.context import Reply
+from uwf_git.engine.kit.extract import ExpectedOutput, judge, judge_printed
 from uwf_git.engine.kit.format import render_frontmatter
-from uwf_git.engine.kit.frontmatter import Answer, parse_answer
+from uwf_git.format.builtin import META
 from uwf_git.format.cbor import normalise
+from uwf_git.format.kinds import Role
+from uwf_git.format.node import hash_of
 from uwf_git.format.schema import Schema
+from uwf_git.format.shape import named
 
 REVIEW = Schema(
     {
@@ -28,20 +34,29 @@ REVIEW = Schema(
     }
 )
 ANYTHING = Schema({"type": "object"})
+WANTED = ExpectedOutput(Role("reviewer", "Reviews", hash_of(META, REVIEW.payload)), REVIEW)
 NO_BLOCK = "the answer does not begin with a block of fields between two lines of ---"
 
 
 def read(text: str, schema: Schema = REVIEW) -> Any:
     """The output in an answer, which must be valid."""
-    answer = parse_answer(text, lambda fields: schema.is_valid(coerce(fields, schema)))
+    answer = answered(text, schema)
     assert answer.fields is not None, answer.problem
     output = coerce(answer.fields, schema)
     assert schema.problems(output) == []
     return output
 
 
+def answered(text: str, schema: Schema = REVIEW) -> Answer:
+    def output_of(fields: Any) -> Any:
+        output = coerce(fields, schema)
+        return output if schema.is_valid(output) else None
+
+    return parse_answer(text, output_of, named(schema.payload).has)
+
+
 def body(text: str, schema: Schema = REVIEW) -> str:
-    return parse_answer(text, lambda fields: schema.is_valid(coerce(fields, schema))).body
+    return answered(text, schema).body
 
 
 REGULAR = "---\napproved: true\ncomments: fine\n---\n\nThe report.\n"
@@ -66,7 +81,6 @@ REGULAR = "---\napproved: true\ncomments: fine\n---\n\nThe report.\n"
         "```markdown\n" + REGULAR + "\n\n```",
         "```yaml\napproved: true\ncomments: fine\n```\nThe report.",
         "approved: true\ncomments: fine\n---\nThe report.",
-        "---\napproved: true\ncomments: fine\n\nThe report.",
     ],
 )
 def test_a_block_is_found_however_it_is_dressed(text: str) -> None:
@@ -90,11 +104,10 @@ def test_one_json_object_is_as_good_as_a_block(text: str) -> None:
 def test_a_body_is_not_needed() -> None:
     assert read("---\napproved: no\n---") == {"approved": False}
     assert body("---\napproved: no\n---") == ""
-    assert read("---\napproved: no") == {"approved": False}
 
 
 def test_a_body_keeps_its_own_rules_and_fences() -> None:
-    report = "One\n\n---\n\nTwo\n\n```yaml\n---\napproved: false\n---\n```\n\n{x}"
+    report = "One\n\n---\n\nTwo\n\n```yaml\n---\nretries: 3\n---\n```\n\n{x}"
     assert body("---\napproved: true\n---\n" + report) == report
     assert read("---\napproved: true\n---\n" + report) == {"approved": True}
 
@@ -135,7 +148,7 @@ def test_prose_between_rules_does_not_hide_the_block() -> None:
 def test_of_several_blocks_the_one_that_fits_is_taken() -> None:
     text = "A draft:\n\n---\napproved: maybe\n---\n\nNow for real:\n\n---\napproved: false\n---\nNo."
     assert read(text) == {"approved": False}
-    assert parse_answer(text).fields == {"approved": "maybe"}
+    assert parse_answer(text.replace("A draft:", "First:")).fields == {"approved": "maybe"}
 
 
 def test_where_none_fits_the_first_block_is_the_one_to_complain_about() -> None:
@@ -174,6 +187,199 @@ def test_a_broken_block_says_where_it_breaks(block: str, problem: str) -> None:
     answer = parse_answer(f"---\n{block}\n---\nreport")
     assert answer.fields is None
     assert problem in answer.problem
+
+
+DRAFT = "---\napproved: true\n---"
+FINAL = "---\napproved: false\n---\nA test fails."
+
+
+@pytest.mark.parametrize(
+    "draft", [DRAFT, '{"approved": true}', '```json\n{"approved": true}\n```', "```\napproved: true\n```"]
+)
+@pytest.mark.parametrize(
+    "around",
+    [
+        "<think>\nMaybe:\n{}\nNo.\n</think>\n\n",
+        "<think>{}\n</think>",
+        "Hm. <thinking>\n{}\n</thinking>\n",
+        "Maybe:\n\n{}\n\nNo.\n</think>\n",
+        "<THOUGHT kind='a'>\n{}\n</THOUGHT>\n",
+        "[THINK]\n{}\n[/THINK]\n",
+        "◁think▷\n{}\n◁/think▷\n",
+        "<|channel|>analysis<|message|>\n{}\n<|end|><|start|>assistant<|channel|>final<|message|>\n",
+        "<example>\n{}\n</example>\n",
+        "<!--\n{}\n-->\n",
+        "For example:\n\n{}\n\nBut:\n\n",
+        "I expect to say:\n{}\nFirst I run the tests.\n\n",
+    ],
+)
+def test_a_draft_in_reasoning_or_an_example_is_no_answer(around: str, draft: str) -> None:
+    thought = around.format(draft)
+    assert read(thought + FINAL) == {"approved": False}
+    assert read(thought + '{"approved": false}') == {"approved": False}
+    assert answered(thought + "And then it ended.").fields is None
+    assert judge_printed(thought + "And then it ended.", WANTED) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\napproved: true\ncomments: The tests pa",
+        "---\napproved: true\n\nThe report.",
+        "<think>\nMaybe:\n---\napproved: true\n---",
+        '```json\n{"approved": true}',
+        "```yaml\napproved: true\n",
+        '{"approved": true, "comments": "The te',
+        "---\n<think>\n---\napproved: true\n---\n",
+    ],
+)
+def test_what_has_no_end_is_no_answer(text: str) -> None:
+    assert answered(text).fields is None
+    verdict = judge_printed(text, WANTED)
+    assert verdict is not None and verdict.problems
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "---\napproved: true\n---",
+        '```json\n{"approved": true}\n```',
+        '{"approved": true}',
+        "```\napproved: yes\n```",
+    ],
+)
+def test_two_answers_that_disagree_are_none(other: str) -> None:
+    for text in (f"{FINAL}\n\nAfter all:\n\n{other}\n", f"First.\n\n{other}\n\nThen.\n\n{FINAL}\n"):
+        assert "answers that disagree, in lines" in answered(text).problem
+        verdict = judge_printed(text, WANTED)
+        assert verdict is not None and "answers that disagree" in verdict.problems[0]
+    agreed = other.replace("true", "false").replace("yes", "no")
+    assert read(f"{FINAL}\n\nAs I said:\n\n{agreed}\n") == {"approved": False}
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        '{"approved": false, "comments": "no",}',
+        '{"result": {"approved": false}}',
+        '{"a": [{"b": {"approved": false}}]}',
+        '[{"approved": false}]',
+        '{"approved": true, "approved": false}',
+        '{"approved": false, "comments": "no\nway"}',
+        '{"Approved": false}',
+        '{"approved": FALSE}',
+        "---\nApproved: false\n---",
+        "---\napproved = false\n---",
+        "---\n- approved: false\n---",
+        "---\napproved: true\napproved: false\n---",
+        "{'approved': false}",
+        "{'approved': False, 'comments': None}",
+        '{"approved": false, // no\n "score": 1}',
+        '{"approved": false # no\n}',
+        '{"approved": false "score": 1}',
+        '{"approved": false, "score": NaN}',
+        '{"approved": false, "comm',
+        '{"approv',
+        "{",
+        "{approved: false}",
+        "{“approved”: false}",
+        '{"approved: false}',
+        '"{\\"approved\\": false}"',
+        'Result: {"approved": false}',
+        '{"approved": false}{"approved": false}',
+        '<pre>{"approved": false}</pre>',
+        '> {"approved": false}',
+        "approved: false\ncomments: no\n",
+        "approved = false\n",
+        "+++\napproved = false\n+++\n",
+        "- approved: false\n",
+        "  ---\n  approved: false\n  ---\n",
+        "```yaml\nApproved: no\n```\nDone.",
+        '{"approved": false, "comments": "' + "x" * 1_100_000 + '"}',
+        "---\nx: 1\n---\n" * 300 + "---\napproved: false\n---\n",
+        'Ran 3 tests.\n\n```json\n[\n  {"approved": false}\n]\n```\nBye.',
+        '{"score": 1234567890123456789, "approved": false}',
+    ],
+)
+def test_what_could_be_an_answer_is_read_or_refused(printed: str) -> None:
+    verdict = judge_printed(printed, WANTED)
+    assert verdict is not None, "the exit status would decide"
+    assert verdict.problems or verdict.output["approved"] is False
+    verdict = judge(Reply(printed), WANTED)
+    assert verdict.problems or verdict.output["approved"] is False
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "\ufeff" + '{"approved": false}',
+        "\x1b[31m" + '{"approved": false}' + "\x1b[0m\n",
+        '{"\x1b[1mapproved\x1b[0m": false}',
+        '{"type": "start"}\n{"approved": false}\n{"type": "end"}\n',
+        'Ran 3 tests.\n{\n  "approved": false\n}\nBye.\n',
+        "Hello\n```\napproved: false\n```\nBye.\n",
+        '~~~json\n{"approved": "no"}\n~~~\n',
+        '{"approved": false,\r\n "comments": "no"}\r\n',
+    ],
+)
+def test_a_printed_answer_is_read_however_it_is_dressed(printed: str) -> None:
+    verdict = judge_printed(printed, WANTED)
+    assert verdict is not None and not verdict.problems
+    assert verdict.output["approved"] is False
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "",
+        "3 passed\n",
+        '{"vulnerabilities": 0}\n',
+        "[INFO] approved: by me\n",
+        "It was approved: a false alarm\nok {\n",
+        "---\nx: 1\n---\n" * 300,
+    ],
+)
+def test_a_report_without_a_field_of_the_schema_is_left_to_the_exit_status(printed: str) -> None:
+    assert judge_printed(printed, WANTED) is None
+
+
+def test_what_a_failed_program_quotes_within_a_line_is_a_report() -> None:
+    printed = "E  assert {'approved': False} == {'approved': True}\n"
+    assert judge_printed(printed, WANTED, failed=True) is None
+    assert judge_printed(printed, WANTED) is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("comments: Closes issue #12 and adds a test", "Closes issue #12 and adds a test"),
+        ("comments: first\n  closes #12 and more", "first closes #12 and more"),
+        ("comments: #12 is closed", "#12 is closed"),
+        ("comments: &important do this", "&important do this"),
+        ('comments: "done \\ud83d\\ude80"', "done 🚀"),
+        ("comments: 'x' # y", "x"),
+        ("comments: x #1: y", "x #1: y"),
+        ("files:\n  - closes #4 now\n  - b", ["closes #4 now", "b"]),
+    ],
+)
+def test_a_text_keeps_what_yaml_would_leave_out(line: str, value: Any) -> None:
+    assert read(f"---\napproved: true\n{line}\n---\n") == {"approved": True, line.partition(":")[0]: value}
+
+
+def test_a_comment_that_is_left_out_is_noted() -> None:
+    text = "---\n# My verdict\napproved: yes # it is fine\ncomments: closes #12\n---\n"
+    verdict = judge(Reply(text), WANTED)
+    assert verdict.output == {"approved": True, "comments": "closes #12"}
+    assert verdict.notes == ("left out of the output, as a comment: # My verdict # it is fine",)
+
+
+def test_a_number_beyond_json_is_named_with_its_limit() -> None:
+    for text in (
+        '{"approved": true, "score": 1234567890123456789}',
+        "---\napproved: true\nscore: 1234567890123456789\n---",
+    ):
+        (problem,) = judge(Reply(text), WANTED).problems
+        assert "1234567890123456789 is outside ±(2^53-1)" in problem
 
 
 def test_an_empty_answer_says_so() -> None:
