@@ -30,6 +30,7 @@ ROOMS = {
     "sessions": "Sessions of agent programs",
     "fan_out": "Fan-outs",
     "fleet": "Fleets",
+    "integrity": "Integrity",
     "evaluation": "Evaluation",
 }
 """The heading of each module of groups."""
@@ -68,6 +69,9 @@ The rows of a group are of one run.
 Peers are set up with SQLite as their documentation says, with each transaction synced: LangGraph's graph with
 `SqliteSaver` and `durability="sync"`, a DBOS workflow with a system database, a Burr application with
 `SQLitePersister`. [benchmarks/peers.py](../../benchmarks/peers.py) has the code.
+
+The edits of a store at rest are those of the package `agent-memory-integrity` (agmi): 1 is an edit that
+nothing reported. [benchmarks/integrity.py](../../benchmarks/integrity.py) has the two attackers.
 
 A row over its limit is marked `over`.
 """

@@ -24,6 +24,7 @@ import exchange
 import fan_out
 import fleet
 import growth
+import integrity
 import page
 import pages
 import peers
@@ -78,6 +79,7 @@ GROUPS: tuple[Group, ...] = (
     fan_out.joining,
     fan_out.looking,
     fleet.dispatching,
+    integrity.editing,
     evaluation.known,
     growth.on_many_threads,
     growth.on_many_nodes,
@@ -98,6 +100,7 @@ def main() -> None:
     size = QUICK if options.quick else FULL
     found: dict[str, list[Row | Point]] = {}
     with tempfile.TemporaryDirectory(prefix="uwf-bench-") as name:
+        os.environ["XDG_STATE_HOME"] = f"{name}/state"
         machine = _machine(Path(name))
         print(machine, HEADER, sep="\n")
         for group in GROUPS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pygit2
@@ -101,23 +101,24 @@ class Lab:
         """Makes up the answers of the next steps, so that doing so isn't measured with appending them."""
         self._prepared = [self._text() for _ in range(steps)]
 
-    def grow(self, thread: ThreadId, steps: int) -> Head:
-        """Appends steps, as the engine does after an agent's run."""
+    def grow(self, thread: ThreadId, steps: int, notes: Sequence[str] = ()) -> Head:
+        """Appends steps, as the engine does after an agent's run, with these notes in their answers or made up ones."""
         head = self.instance.threads.head(thread)
         known = [step.hash for step in self.instance.threads.history(head).steps]
-        *_, last = [head, *self.growing(head, known, steps)]
+        *_, last = [head, *self.growing(head, known, steps, notes)]
         return last
 
-    def growing(self, head: Head, known: list[Hash], steps: int) -> Iterator[Head]:
+    def growing(self, head: Head, known: list[Hash], steps: int, notes: Sequence[str] = ()) -> Iterator[Head]:
         """Appends steps one by one; `known` are the StepNodes so far, and grows with them."""
         start = head.row.start
         assert start is not None
         store, past = self.instance.store, set(known)
-        for _ in range(steps):
+        for number in range(steps):
             role = ("worker", "checker")[len(known) % 2]
             schema = self._compiled.workflow.roles[role].schema
+            note = notes[number] if notes else f"step {len(known) + 1}"
             with store.together():  # as the engine does
-                output = store.put(schema, {"status": "done", "note": f"step {len(known) + 1}"})
+                output = store.put(schema, {"status": "done", "note": note})
                 detail = store.put(DETAIL, self._detail(head.node))
                 prev = known[-1] if known else None
                 made = Step(start, prev, role, output, detail, "uwf-bench")

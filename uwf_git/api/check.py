@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 REWRITTEN = ("rewritten", "rolled-back")
+UNWITNESSED = "unwitnessed"
 
 
 class Report(NamedTuple):
@@ -47,7 +48,7 @@ class Report(NamedTuple):
     @property
     def is_damaged(self) -> bool:
         """Whether something is wrong, beside what is unchecked, rewritten or not signed as required."""
-        others = (UNCHECKED, *REWRITTEN, *UNTRUSTED)
+        others = (UNCHECKED, UNWITNESSED, *REWRITTEN, *UNTRUSTED)
         return any(finding.code not in others for finding in self.findings)
 
     @property
@@ -106,11 +107,33 @@ def check(
     code = check_code(verified.code, clones(instance, threads_with_code), made_here)
     diffs = check_diffs(verified.diffs, clones(instance, threads_with_code))
     missing = missing_refs(instance.store, threads)
-    verified = verified._replace(notes=(*verified.notes, *code.notes))
+    wrong = {finding.ref for finding in verified.findings}
+    doubted, unsure = _witnessed(instance, threads, wrong, {finding.ref for finding in missing})
+    verified = verified._replace(warnings=(*verified.warnings, *unsure), notes=(*verified.notes, *code.notes))
     rewritten = [] if threads else _rewritten_in_a_mirror(instance, refs, verified)
     return _something(
-        Report(refs, verified, [*missing, *verified.findings, *code.findings, *diffs, *rewritten])
+        Report(refs, verified, [*missing, *doubted, *verified.findings, *code.findings, *diffs, *rewritten])
     )
+
+
+def _witnessed(
+    instance: Instance, threads: Collection[ThreadId], wrong: Collection[str], missing: Collection[str]
+) -> tuple[list[Finding], list[Finding]]:
+    """Return findings for heads that the user's log contradicts, and warnings for those that it may have lost."""
+    from uwf_git.store.witness_log import LOST, UNSURE
+
+    findings: list[Finding] = []
+    warnings: list[Finding] = []
+    for doubt in instance.witness.check():
+        if (threads and doubt.thread not in threads) or doubt.ref in missing:
+            continue
+        if doubt.ref in wrong and doubt.kind != LOST:
+            continue
+        found = warnings if doubt.kind == UNSURE else findings
+        found.append(
+            Finding(doubt.code, doubt.thread, None, doubt.now or doubt.known, doubt.message, doubt.ref)
+        )
+    return findings, warnings
 
 
 def _something(report: Report, remote: str = "") -> Report:

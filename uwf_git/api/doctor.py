@@ -59,6 +59,8 @@ from uwf_git.store.location import Location
 from uwf_git.store.maintenance import leftovers
 from uwf_git.store.private import ROOM, Folders
 from uwf_git.store.threads import DamagedThread
+from uwf_git.store.witness import ACCEPT
+from uwf_git.store.witness_log import LOST
 from uwf_git.sync.push import plan
 from uwf_git.sync.repair import Repair
 from uwf_git.verify.checks import ERROR as ERROR
@@ -75,7 +77,8 @@ SYNCING_GIT = (2, 36)  # the first that knows core.fsync
 
 class Doctor:
     """Checks one location. `fix` removes leftovers and repairs damage from `sources` and remotes with `git`;
-    `quick` doesn't read every object. `project` are the roles of the current folder's workflows."""
+    `quick` doesn't read every object, `accept` takes the heads for those of the user's log.
+    `project` are the roles of the current folder's workflows."""
 
     def __init__(
         self,
@@ -85,6 +88,7 @@ class Doctor:
         project: Known | None = None,
         sources: Sequence[str] = (),
         git: Callable[[Instance], Git] = git_for,
+        accept: bool = False,
     ) -> None:
         self._location = location
         self._fix = fix
@@ -92,6 +96,7 @@ class Doctor:
         self._project = project or {}
         self._sources = sources
         self._git = git
+        self._accept = accept
 
     def checks(self) -> Iterator[Check]:
         """Yield all checks. An error becomes a failed check; they end early if no store can be opened. Raises
@@ -114,6 +119,7 @@ class Doctor:
                 yield Check("refs", ERROR, error.message, error.hint, True)
                 continue
             yield from _guarded("refs", self._refs(instance))
+            yield from _guarded("witness", self._witness(instance))
             yield from _guarded("archives", _archives(instance))
             yield from _guarded("remotes", self._remotes(instance))
             if not self._quick:
@@ -285,6 +291,26 @@ class Doctor:
             message = f"{counted(len(newer), 'ref')} made by a newer uwf, such as {newer[0]}"
             yield Check("refs", WARNING, message, "upgrade uwf-git to see what they are")
         yield Check("refs", OK, f"{len(refs)} under refs/uwf")
+
+    def _witness(self, instance: Instance) -> Iterator[Check]:
+        witness = instance.witness
+        if self._accept:
+            count = witness.accept()
+            if not witness.failure:
+                yield Check("witness", OK, f"accepted {counted(count, 'head')} as this store's")
+        missed = instance.store.missed()
+        doubts = [doubt for doubt in witness.check() if doubt.ref not in missed]
+        for doubt in doubts:
+            status = ERROR if doubt.kind == LOST else WARNING
+            hint = (
+                f"restore it from a copy or a remote; if it is right so: {ACCEPT}" if status == ERROR else ""
+            )
+            yield Check("witness", status, doubt.message, hint)
+        if witness.failure:
+            message = f"heads are not recorded outside the store: {witness.failure}"
+            yield Check("witness", WARNING, message, "make the folder writable, or set XDG_STATE_HOME")
+        elif not doubts and not self._accept:
+            yield Check("witness", OK, "every head is one that this user knows")
 
     def _left_over(self, instance: Instance, name: str, active: Oid) -> Check:
         head = instance.threads.head(ThreadId(name.removeprefix(THREADS)))

@@ -9,6 +9,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.git.config import GitConfig
@@ -50,6 +51,14 @@ MANY_REFS = 20
 _NO_OID = Oid(raw=bytes(20))
 
 
+class RefMove(NamedTuple):
+    """A change of a ref: `old` is None for a new one, `new` for a deleted one."""
+
+    name: str
+    old: Oid | None
+    new: Oid | None
+
+
 class Repository(ObjectDatabase):
     """An open repository. Raises StoreUnwritable."""
 
@@ -78,6 +87,8 @@ class Repository(ObjectDatabase):
         self.before_delete: Callable[[Sequence[str], bool], None] = lambda names, deleted: None
         """Is told of refs that are about to be deleted here, and again once they are: who remembers them won't miss
         them."""
+        self.on_moves: Callable[[Sequence[RefMove], bool], None] = lambda moves, done: None
+        """Is told of refs that are about to move here, and again of those that have moved."""
         self.before_naming: Callable[[Person], None] = lambda user: None
         """Is told of the user before they are named in an object; what it raises is raised by `user`."""
         self._trees: dict[Oid, tuple[tuple[Entry, ...], bytes]] = {}
@@ -329,22 +340,28 @@ class Repository(ObjectDatabase):
         """Create many refs, by one call of git if faster. Returns those created; existing ones are skipped. With
         `packed`, for refs at commits that are next to each other, many are put into packed-refs."""
         self.store_gathered()
-        if packed and len(refs) > MANY_REFS:
-            with self._changing():
-                return self._files.create_packed(refs)
         if len(refs) > MANY_REFS:
-            from uwf_git.git.program import Git
-
-            orders = "".join(f"create {name} {oid}\n" for name, oid in refs.items())
-            done = Git(self.path).run("update-ref", "--stdin", stdin=orders.encode(), check=False)
-            if done.code == 0:
-                return set(refs)
+            moves = [RefMove(name, None, oid) for name, oid in refs.items()]
+            self.on_moves(moves, False)
+            if (created := self._create_many(refs, packed)) is not None:
+                self.on_moves([move for move in moves if move.name in created], True)
+                return created
         made = set()
         for name, oid in refs.items():
             with contextlib.suppress(HeadMoved):
                 self.create_ref(name, oid)
                 made.add(name)
         return made
+
+    def _create_many(self, refs: Mapping[str, Oid], packed: bool) -> set[str] | None:
+        if packed:
+            with self._changing():
+                return self._files.create_packed(refs)
+        from uwf_git.git.program import Git
+
+        orders = "".join(f"create {name} {oid}\n" for name, oid in refs.items())
+        done = Git(self.path).run("update-ref", "--stdin", stdin=orders.encode(), check=False)
+        return set(refs) if done.code == 0 else None
 
     def move_ref(self, name: str, old: Oid, new: Oid) -> None:
         """Compare-and-swap. Raises HeadMoved, Busy for a persistent lock.
@@ -363,8 +380,11 @@ class Repository(ObjectDatabase):
 
         if old is None and not self.has(new):
             raise NotFound(f"no object {new} for {name}", "repeat: it was removed meanwhile")
+        move = [RefMove(name, old, new)]
+        self.on_moves(move, False)
         with self._changing():
             self._files.put(name, old, new, store)
+        self.on_moves(move, True)
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
@@ -396,9 +416,11 @@ class Repository(ObjectDatabase):
         if not refs:
             return set()
         self.before_delete(list(refs), False)
+        self.on_moves([RefMove(name, oid, None) for name, oid in refs.items()], False)
         self.store_gathered()
         with self._changing():
             deleted = self._files.delete(refs, before)
+        self.on_moves([RefMove(name, refs[name], None) for name in deleted], True)
         self.before_delete(list(deleted), True)  # who looked at them between may have remembered them
         return deleted
 

@@ -107,8 +107,8 @@ class SqliteCache:
             if not self._is_current(db):
                 db.execute("PRAGMA journal_mode = WAL")
                 self._create(db)
-            if (boot := _boot()) != db.execute("PRAGMA application_id").fetchone()[0]:
-                self._look_through(db, boot)
+            if (now := boot()) != db.execute("PRAGMA application_id").fetchone()[0]:
+                self._look_through(db, now)
         except BaseException:
             db.close()
             raise
@@ -139,7 +139,7 @@ class SqliteCache:
             db.execute(statement)
         self._carry(db, carried)
         db.execute(f"PRAGMA user_version = {self.version}")
-        db.execute(f"PRAGMA application_id = {_boot()}")
+        db.execute(f"PRAGMA application_id = {boot()}")
 
     def _is_current(self, db: sqlite3.Connection) -> bool:
         if db.execute("PRAGMA user_version").fetchone()[0] != self.version:
@@ -280,7 +280,8 @@ def _is_file(path: Path) -> bool:
 
 
 @cache
-def _boot() -> int:
+def boot() -> int:
+    """Return a number for the present start of the machine, 0 if unknown."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
             return zlib.crc32(file.read()) >> 1

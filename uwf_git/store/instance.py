@@ -21,6 +21,7 @@ from uwf_git.store.location import Location, check_format, locate
 from uwf_git.store.locks import Locks
 from uwf_git.store.private import NONCE_VARIABLE, Folders, Runs, Sessions, Trusted
 from uwf_git.store.threads import Threads
+from uwf_git.store.witness import Witness
 
 if TYPE_CHECKING:
     from uwf_git.base.log_files import Record
@@ -96,6 +97,10 @@ class Instance:
         self.trusted = Trusted(private)
         self.warn: Callable[[str], None] = lambda text: None
         """Takes what somebody should know beside a result, in a line; the command prints it."""
+        self.witness = Witness(
+            self.store.repository, location.here, self.environ, lambda text: self.warn(text)
+        )
+        self.store.repository.on_moves = self.witness.on_moves
         self.after: Callable[[Callable[[], None]], None] = lambda act: act()
         """Takes what is done once the result is known, such as to run a hook; the command prints the result first."""
         self.listener: Listener | None = None

@@ -127,7 +127,12 @@ def init(location: Location) -> Repository:
         claim_root(location.root)
     repository = Repository(location.git_dir) if location.here else Repository.create(location.git_dir)
     check_format(location.git_dir)
+    is_new = not is_enabled(location.git_dir) and not repository.refs()
     enable(repository)
+    if is_new:
+        from uwf_git.store.witness import Witness
+
+        Witness(repository, location.here, os.environ).born()
     return repository
 
 

@@ -14,6 +14,7 @@
     sessions/<hash>       the thread that an agent's session belongs to, and how the session was left here
     folders/<ULID>        the working folder of a thread's agents
     trusted/<SHA-256>     trusted code; see `Trusted`
+    witness/<hash>        announcements of one user's moves of refs; see `witness_log`
     chat.history          input of `uwf chat`, one JSON text per line, without secrets
     logs/<day>.jsonl      the log, if enabled; see `log_files`
     packages/, states/    a crew's package and a run's state, for agents; see `crews.mounts`

@@ -59,7 +59,8 @@ CODES = {
     "wrong-ref": "a ref points at something that does not belong there",
     "missing-ref": "a ref was seen here and is gone, though no uwf deleted it",
     "rewritten": "a remote has other history than was seen there",
-    "rolled-back": "a remote has less history than was seen there",
+    "rolled-back": "a remote, or the store, has less history than was seen there",
+    "unwitnessed": "a head that this user's log of heads doesn't know, and nobody else may have written",
     "wrong-tag": "a tag does not say what its ref asks for",
     "bad-signature": "a signature that is not one of what it depends on",
     # trust

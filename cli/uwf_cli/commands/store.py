@@ -110,6 +110,7 @@ def _note_left(invocation: Invocation, before: Location, marker: Path) -> None:
     "uwf doctor --fix                    repair what is damaged, remove leftovers",
     "uwf doctor --fix --from old.bundle  … also from a bundle, a folder, or a URL",
     "uwf doctor --quick                  without reading every object",
+    "uwf doctor --accept-store           the heads are right as they are",
 )
 @click.option("--fix", is_flag=True, help="Repair damage and delete leftovers.")
 @click.option(
@@ -120,11 +121,17 @@ def _note_left(invocation: Invocation, before: Location, marker: Path) -> None:
     help="Restore damaged objects from here before asking remotes. Repeatable.",
 )
 @click.option("--quick", is_flag=True, help="Don't read every object.")
-def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: bool) -> None:
+@click.option(
+    "--accept-store", "accept", is_flag=True, help="Accept the store's heads as they are, whoever wrote them."
+)
+def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: bool, accept: bool) -> None:
     """Check programs, configuration and store, and repair the store.
 
     --fix restores damaged objects from a remote or from --from: a bundle, a repository, a storage root or a
     URL. Only objects that match their id are accepted; the damaged ones are kept in <git dir>/uwf/damaged.
+
+    --accept-store is for a store that was restored, replaced or changed on purpose: what its user's log of heads
+    contradicts or doesn't know is no longer reported.
 
     Exit 1 if a check fails, 7 if the store is damaged.
     """
@@ -137,7 +144,7 @@ def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: boo
     if named and quick:
         raise Usage("a repair has to read every object", "leave out --quick")
 
-    look = Doctor(invocation.location, fix, quick, project_roles(), named, git_for)
+    look = Doctor(invocation.location, fix, quick, project_roles(), named, git_for, accept)
     checks = list(look.checks())
     invocation.emit([each.as_json() for each in checks], _checks_text)
     if any(each.damaged for each in checks):

@@ -63,9 +63,10 @@ def verify(
     uwf's are named, and so are files that differ from the commit that is checked out. Nothing is written there, and no
     program that its configuration names is run.
 
-    Cached results are not used. Exit 7 if something is wrong, 12 if a remote has rewritten what was seen there, 13 if
-    there is nothing to verify, 14 if something is not signed as the trust policy or --require says, 125 if checks were
-    left undone after a minute of slow ones (git config uwf.maxVerify). Generated outputs of uwf-rehearse, and commits
+    Cached results are not used. Exit 7 if something is wrong, 12 if the store or a remote lacks history that was seen
+    there, 13 if there is nothing to verify, 14 if something is not signed as the trust policy or --require says, 125 if
+    it is uncertain: a head is unknown to your log of heads, or checks were left undone after a minute of slow ones
+    (git config uwf.maxVerify). Generated outputs of uwf-rehearse, and commits
     that are not in a shallow clone, are a warning. The code of code workflows is not run.
     """
     from uwf_git.api.check import check, check_tree, with_proofs

@@ -1,0 +1,332 @@
+"""A store that is older than it was, or that somebody else has changed, is told by the user's log of heads."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from cli_samples import PAIR, write
+from commands import UWF, git
+from conftest import Uwf
+
+from uwf_git.git.libgit2 import Oid
+from uwf_git.git.repository import RefMove
+from uwf_git.store import witness_log
+from uwf_git.store.witness_log import SAW, UNKNOWN, WROTE, WitnessLog
+
+ACCEPT = "uwf doctor --accept-store"
+
+
+@pytest.fixture
+def store(root: Path) -> Path:
+    return root / "store.git"
+
+
+@pytest.fixture
+def state(hermetic: Path) -> Path:
+    return hermetic / ".local/state/uwf/witness"
+
+
+@pytest.fixture
+def stepped(uwf: Uwf, thread: str) -> str:
+    """A thread with a step."""
+    uwf("thread", "step", thread)
+    return thread
+
+
+def log_in(state: Path) -> Path:
+    (path,) = state.glob("*.log")
+    return path
+
+
+def ref_of(thread: str) -> str:
+    return f"refs/uwf/threads/{thread}"
+
+
+def point(store: Path, ref: str, to: str) -> None:
+    git("--git-dir", store, "update-ref", ref, git("--git-dir", store, "rev-parse", to))
+
+
+def codes(uwf: Uwf, check: int) -> set[str]:
+    return {each["code"] for each in uwf("verify", check=check).json["findings"]}
+
+
+def warnings(uwf: Uwf) -> set[str]:
+    return {each["code"] for each in uwf("verify").json["warnings"]} - {"rehearsed"}
+
+
+def forge(store: Path, thread: str) -> None:
+    """Append a step as another uwf without a state folder would make it."""
+    env = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_STATE_HOME")}
+    subprocess.run([*UWF, "thread", "step", thread], env=env, check=True, capture_output=True)
+
+
+def test_a_truncated_thread_is_told_by_verify_doctor_and_the_first_write(
+    uwf: Uwf, store: Path, stepped: str
+) -> None:
+    assert codes(uwf, 0) == set()
+    head = git("--git-dir", store, "rev-parse", ref_of(stepped))
+    point(store, ref_of(stepped), f"{head}~1")
+    (finding,) = uwf("verify", check=12).json["findings"]
+    assert (finding["code"], finding["thread"]) == ("rolled-back", stepped) and head[:10] in finding[
+        "message"
+    ]
+    (check,) = [each for each in uwf("doctor", "--quick", check=1).json if each["check"] == "witness"]
+    assert check["status"] == "error" and ACCEPT in check["hint"]
+    point(store, ref_of(stepped), head)
+    assert codes(uwf, 0) == set()
+    point(store, ref_of(stepped), f"{head}~1")
+    env = {"GIT_COMMITTER_NAME": "Bob"}  # else the same commit is made again
+    assert "older than it was" in uwf("thread", "step", stepped, env=env).err  # and goes on
+    assert codes(uwf, 12) == {"rolled-back"}
+
+
+def test_an_older_copy_restored_in_place_is_told_until_it_is_accepted(
+    uwf: Uwf, root: Path, stepped: str, tmp_path: Path
+) -> None:
+    shutil.copytree(root, tmp_path / "copy")
+    uwf("thread", "step", stepped)
+    shutil.rmtree(root)
+    shutil.copytree(tmp_path / "copy", root)
+    assert codes(uwf, 12) == {"rolled-back"}
+    assert "accepted" in uwf("doctor", "--quick", "--accept-store", "--format", "text").out
+    assert codes(uwf, 0) == set()
+    uwf("thread", "step", stepped)
+    assert codes(uwf, 0) == set()
+
+
+def test_a_commit_with_another_committer_is_told(uwf: Uwf, store: Path, stepped: str) -> None:
+    commit = git("--git-dir", store, "cat-file", "commit", ref_of(stepped))
+    changed = commit.replace("\ncommitter Ada", "\ncommitter Eve") + "\n"
+    forged = git("--git-dir", store, "hash-object", "-t", "commit", "-w", "--stdin", data=changed)
+    point(store, ref_of(stepped), forged)
+    assert "rolled-back" in codes(uwf, 12)
+
+
+def test_a_step_that_nobody_here_wrote_is_uncertain_until_it_is_accepted(
+    uwf: Uwf, store: Path, stepped: str
+) -> None:
+    forge(store, stepped)
+    assert codes(uwf, 125) == {"unwitnessed"}
+    point(store, ref_of(stepped), f"{ref_of(stepped)}~1")
+    assert codes(uwf, 0) == set()  # what was uncertain is gone again
+
+
+def test_what_is_written_on_a_step_that_nobody_wrote_does_not_hide_it(
+    uwf: Uwf, store: Path, thread: str
+) -> None:
+    forge(store, thread)
+    assert ACCEPT in uwf("thread", "step", thread).err
+    assert ACCEPT not in uwf("thread", "pause", thread, check=None).err
+    assert codes(uwf, 125) == {"unwitnessed"}
+    uwf("doctor", "--quick", "--accept-store")
+    assert codes(uwf, 0) == set()
+
+
+@pytest.mark.parametrize("lost", [30, 400], ids=["torn", "lost"])
+def test_lines_that_the_log_lost_are_known_from_their_announcements(
+    uwf: Uwf, state: Path, stepped: str, lost: int
+) -> None:
+    log = log_in(state)
+    data = log.read_bytes()
+    log.write_bytes(data[:-lost])
+    assert codes(uwf, 0) == set() and warnings(uwf) == set()
+    uwf("thread", "step", stepped)
+    assert codes(uwf, 0) == set() and warnings(uwf) == set()
+
+
+def test_a_restored_home_raises_no_alarm(uwf: Uwf, state: Path, stepped: str, tmp_path: Path) -> None:
+    shutil.copytree(state, tmp_path / "backup")
+    uwf("thread", "step", stepped)
+    shutil.rmtree(state)
+    shutil.copytree(tmp_path / "backup", state)
+    assert codes(uwf, 0) == set() and warnings(uwf) == set()
+    shutil.rmtree(state)
+    assert codes(uwf, 0) == set() and warnings(uwf) == set()
+
+
+def test_after_another_start_of_the_machine_a_lost_line_is_a_warning(
+    uwf: Uwf, store: Path, state: Path, thread: str
+) -> None:
+    log = WitnessLog(state, store, store / "uwf")
+    log.open()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(witness_log, "boot", lambda: 7)
+        head = git("--git-dir", store, "rev-parse", ref_of(thread))
+        log.append([(SAW, ref_of(thread), "-", head)])
+    forge(store, thread)
+    assert warnings(uwf) == {"unwitnessed"}
+    uwf("doctor", "--quick", "--accept-store")
+    assert warnings(uwf) == set()
+
+
+def test_honest_work_raises_no_alarm(uwf: Uwf, root: Path, stepped: str, tmp_path: Path) -> None:
+    other = uwf("thread", "start", "pair", "-p", "Another").json["thread"]
+    uwf("thread", "fork", stepped)
+    uwf("thread", "kill", other)
+    uwf("thread", "restore", other, check=None)
+    uwf("thread", "rm", other, "--yes")
+    uwf("thread", "restore", other)
+    uwf("workflow", "rm", "pair", "--yes")
+    uwf("doctor", "--fix")
+    uwf("gc")
+    git("init", "--quiet", "--bare", tmp_path / "hub.git")
+    uwf("remote", "add", "hub", tmp_path / "hub.git")
+    uwf("push", "hub")
+    uwf("--root", tmp_path / "second", "clone", tmp_path / "hub.git")
+    uwf("--root", tmp_path / "second", "thread", "step", stepped)
+    uwf("thread", "step", stepped)
+    uwf("--root", tmp_path / "second", "push")
+    uwf("pull", "hub")  # ours becomes a fork
+    for arguments in ((), ("--root", tmp_path / "second")):
+        report = uwf(*arguments, "verify").json
+        assert not report["findings"] and not [
+            each for each in report["warnings"] if each["code"] == "unwitnessed"
+        ]
+
+
+def test_a_store_that_is_moved_copied_or_made_anew_raises_no_alarm(
+    uwf: Uwf, root: Path, store: Path, state: Path, stepped: str, tmp_path: Path
+) -> None:
+    shutil.copytree(root, tmp_path / "copy")
+    uwf("--root", tmp_path / "copy", "thread", "step", stepped)
+    uwf("thread", "step", stepped)
+    uwf("--root", tmp_path / "copy", "verify")
+    shutil.rmtree(tmp_path / "copy")
+    root.rename(tmp_path / "moved")
+    assert uwf("--root", tmp_path / "moved", "verify").json["findings"] == []
+    uwf("init")  # another store where the first one was
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    uwf("thread", "start", "pair", "-p", "Do it")
+    assert codes(uwf, 0) == set()
+    point(tmp_path / "moved/store.git", ref_of(stepped), f"{ref_of(stepped)}~1")
+    assert uwf("--root", tmp_path / "moved", "verify", check=12)  # it is known where it is now
+
+
+def test_what_others_push_into_a_projects_store_is_theirs(
+    uwf: Uwf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("UWF_STORAGE_ROOT")
+    project = tmp_path / "project"
+    git("init", "--quiet", project)
+    monkeypatch.chdir(project)
+    uwf("init", "--here")
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    thread = uwf("thread", "start", "pair", "-p", "Do it").json["thread"]
+    colleague = tmp_path / "colleague"
+    git("init", "--quiet", "--bare", colleague)
+    git("-C", colleague, "fetch", "--quiet", project, "refs/uwf/*:refs/uwf/*")
+    (colleague / "uwf").mkdir()
+    (colleague / "uwf/format").write_text("1\n")
+    env = {**os.environ, "UWF_STORAGE_ROOT": str(tmp_path), "UWF_STORE": str(colleague)}
+    home = {"HOME": str(tmp_path / "elsewhere"), "XDG_STATE_HOME": str(tmp_path / "elsewhere")}
+    uwf("thread", "step", thread, env=env | home)
+    git("-C", colleague, "push", "--quiet", project, f"{ref_of(thread)}:{ref_of(thread)}")
+    uwf("thread", "rm", thread, "--yes", env=home)  # another user of the same store
+    assert uwf("verify", check=None).json["findings"] == []
+    uwf("thread", "restore", thread)
+    report = uwf("verify").json
+    assert report["findings"] == [] and {each["code"] for each in report["warnings"]} <= {"rehearsed"}
+
+
+def test_a_second_machine_that_shares_the_folder_is_uncertain_once(
+    uwf: Uwf, thread: str, tmp_path: Path
+) -> None:
+    other = {"XDG_STATE_HOME": str(tmp_path / "other")}
+    uwf("thread", "step", thread, env=other)
+    assert warnings(uwf) == {"unwitnessed"}
+    uwf("doctor", "--quick", "--accept-store")
+    again = uwf("thread", "start", "pair", "-p", "Again", env=other).json["thread"]
+    uwf("thread", "step", again, env=other)
+    assert warnings(uwf) == set() and codes(uwf, 0) == set()
+
+
+def test_a_state_folder_that_cannot_be_written_hinders_nothing(uwf: Uwf, thread: str) -> None:
+    env = {"XDG_STATE_HOME": "/dev/null"}
+    assert not uwf("thread", "step", thread, env=env).err
+    uwf("verify", env=env)
+    (check,) = [each for each in uwf("doctor", "--quick", env=env).json if each["check"] == "witness"]
+    assert check["status"] == "warning" and "XDG_STATE_HOME" in check["hint"]
+
+
+def test_many_processes_append_to_one_chain(uwf: Uwf, store: Path, state: Path, thread: str) -> None:
+    threads = [uwf("thread", "start", "pair", "-p", str(number)).json["thread"] for number in range(6)]
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda each: uwf("thread", "step", each), threads))
+    log = WitnessLog(state, store, store / "uwf")
+    assert not log.open()
+    witnessed = log.read()
+    assert not witnessed.is_torn and witnessed.heads.keys() >= {ref_of(thread)}
+    assert codes(uwf, 0) == set()
+
+
+def moves(numbers: Sequence[int]) -> list[tuple[str, str, str, str]]:
+    return [(WROTE, f"refs/uwf/threads/T{number % 3}", "-", f"{number:040x}") for number in numbers]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> WitnessLog:
+    made = WitnessLog(tmp_path / "logs", tmp_path / "store", tmp_path / "store/uwf")
+    assert made.open()
+    return made
+
+
+def test_a_log_written_anew_goes_on_with_its_chain(log: WitnessLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.append(moves(range(2000)))
+    log.append([(UNKNOWN, "refs/uwf/threads/T9", "-", f"{9:040x}")])
+    before = log.read()
+    size = log.path.stat().st_size
+    monkeypatch.setattr(witness_log, "_MOST", 1000)
+    log.compact(before)
+    after = log.read()
+    assert log.path.stat().st_size < size / 100
+    assert (after.heads, after.unexplained) == (before.heads, before.unexplained)
+    assert after.number > before.number and after.boot == before.boot
+    log.append(moves([5]))
+    assert not log.read().is_torn and log.read().heads["refs/uwf/threads/T2"] == f"{5:040x}"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.replace(b"0000000000000000000000000000000000000001", b"f" * 40),
+        lambda data: data[:-1],
+        lambda data: data[:-10],
+        lambda data: data + b"\0" * 4096,
+        lambda data: b"\n".join(data.split(b"\n")[:2] + data.split(b"\n")[3:]),
+    ],
+    ids=["edited", "without its end", "torn", "zeros", "a line left out"],
+)
+def test_a_log_is_believed_as_far_as_its_chain_holds(
+    log: WitnessLog, change: Callable[[bytes], bytes]
+) -> None:
+    log.append(moves(range(3)))
+    whole = log.read()
+    log.path.write_bytes(change(log.path.read_bytes()))
+    part = log.read()
+    assert part.is_torn and part.heads.items() <= whole.heads.items()
+    log.compact(part)
+    log.append(moves([7]))
+    assert log.read().heads["refs/uwf/threads/T1"] == f"{7:040x}"
+
+
+def test_a_log_that_a_power_cut_emptied_is_the_one_before(log: WitnessLog) -> None:
+    log.append(moves(range(3)))
+    log.path.replace(log.path.with_suffix(".before"))
+    log.path.write_bytes(b"")
+    assert log.read().heads.keys() == {f"refs/uwf/threads/T{number}" for number in range(3)}
+
+
+def test_announcements_stay_small(log: WitnessLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(witness_log, "_MOST_ANNOUNCED", 10_000)
+    for number in range(200):
+        log.announce([RefMove("refs/uwf/threads/T", None, Oid(hex=f"{number:040x}"))])
+    (path,) = (tmp_path / "store/uwf/witness").iterdir()
+    assert path.stat().st_size < 11_000
+    assert log.is_announced(log.announced(), "refs/uwf/threads/T", "-", f"{199:040x}")
+    assert not log.is_announced(log.announced(), "refs/uwf/threads/U", "-", f"{199:040x}")

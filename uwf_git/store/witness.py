@@ -1,0 +1,320 @@
+"""Comparing a store's refs with the heads that this user has written or seen there.
+
+A head that is gone, or out of its ref's history, is lost. A head that nobody is known to have written is unexplained:
+the log may have lost its end, or something else than this user's uwf has moved the ref.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from uwf_git.base import log
+from uwf_git.base.errors import UwfError
+from uwf_git.base.text import counted
+from uwf_git.format.ids import ThreadId
+from uwf_git.git.libgit2 import Oid
+from uwf_git.git.objects import parse_tag
+from uwf_git.git.repository import COMMIT, TAG, RefMove, Repository
+from uwf_git.git.sqlite_cache import boot
+from uwf_git.store import layout, removed
+from uwf_git.store.witness_log import (
+    ACCEPTED,
+    BORN,
+    KEPT,
+    LOST,
+    SAW,
+    UNKNOWN,
+    UNSURE,
+    WRITER,
+    WROTE,
+    Witnessed,
+    WitnessLog,
+    state_folder,
+    text_of,
+)
+
+ACCEPT = "uwf doctor --accept-store"
+_MOST_AT_WRITE = 1 << 20  # bytes of a log that is read at the first write, some 50 ms
+_PASSING = (layout.PINS, layout.PAUSED)  # they come and go by nature
+
+
+class Doubt(NamedTuple):
+    """A ref that isn't as the log has it. `kind` is LOST, UNKNOWN or UNSURE, `known` and `now` are objects, "" for
+    none; `is_new` if no earlier check has found it."""
+
+    kind: str
+    ref: str
+    known: str
+    now: str
+    is_new: bool = True
+
+    @property
+    def thread(self) -> ThreadId | None:
+        return layout.thread_of(self.ref) if layout.is_thread_ref(self.ref) else None
+
+    @property
+    def code(self) -> str:
+        """The code of its finding."""
+        return "rolled-back" if self.kind == LOST else "unwitnessed"
+
+    @property
+    def message(self) -> str:
+        what = f"thread {self.thread}" if self.thread else self.ref
+        if self.kind == LOST:
+            where = f"now at {self.now[:10]}" if self.now else "gone"
+            return f"{what} was at {self.known[:10]} here, and is {where}: what was recorded since is no longer in it"
+        if self.kind == UNSURE:
+            return (
+                f"{what} is at {self.now[:10]}, which this user's log of heads lacks: its last lines may be lost, or"
+                f" another machine or user wrote it; if you know this head: {ACCEPT}"
+            )
+        return (
+            f"{what} is at {self.now[:10]}, which no uwf of this user wrote or received; if you know where it comes"
+            f" from: {ACCEPT}"
+        )
+
+
+class Witness:
+    """The heads of a store that this user knows. Without a state folder that can be written, `failure` says why and
+    nothing is known. Reads and writes no ref."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        here: bool,
+        environ: Mapping[str, str],
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        folder = state_folder(environ)
+        self._here = here
+        self._repository = repository
+        self._log = WitnessLog(folder, repository.path, repository.private) if folder else None
+        self._warn = warn
+        self._is_open = False
+        self._checked = False
+        self.failure = "" if self._log else "HOME is not set"
+
+    def on_moves(self, moves: Sequence[RefMove], done: bool) -> None:
+        """Record moves of refs: announce them before, append them afterwards. The first of a process checks the
+        store."""
+        ours = [move for move in moves if _is_witnessed(move.name)]
+        if not ours or (log_ := self._opened()) is None:
+            return
+        if not self._checked and log_.size <= _MOST_AT_WRITE:
+            self._checked = True
+            for line in self.complaints(self.check()):
+                self._warn(line)
+        with self._failing():
+            if done:
+                log_.append((WROTE, name, text_of(old), text_of(new)) for name, old, new in ours)
+            else:
+                log_.announce(ours)
+
+    def complaints(self, doubts: Sequence[Doubt]) -> list[str]:
+        """Return what a command should say of doubts: all that is lost, and what is unexplained the first time."""
+        lines = []
+        if lost := [each for each in doubts if each.kind == LOST]:
+            more = f", and {counted(len(lost) - 1, 'more head')}" if len(lost) > 1 else ""
+            lines.append(
+                f"the store is older than it was, or was changed: {lost[0].message}{more}; see: uwf verify"
+            )
+        if unsure := [each for each in doubts if each.kind != LOST and each.is_new]:
+            more = f", and {counted(len(unsure) - 1, 'more head')}" if len(unsure) > 1 else ""
+            lines.append(f"{unsure[0].message}{more}")
+        return lines
+
+    def check(self) -> list[Doubt]:
+        """Compare all refs with the log, note what was found, and return the doubts."""
+        if (log_ := self._opened()) is None:
+            return []
+        doubts: list[Doubt] = []
+        with self._failing():
+            refs = _witnessed(self._repository)
+            state = log_.read()
+            if state.is_torn:
+                log_.compact(state)
+            changes = []
+            for doubt in self._compared(log_, state, refs):
+                old, new = doubt.known or "-", doubt.now or "-"
+                changes.append((doubt.kind, doubt.ref, old, new))
+                if doubt.kind in (LOST, UNKNOWN, UNSURE):
+                    doubts.append(doubt)
+            if changes:
+                log_.append(changes)
+                state = log_.read()
+            log_.compact(state)
+            fresh = {(doubt.ref, doubt.kind == LOST) for doubt in doubts}
+            doubts += [
+                Doubt(LOST, ref, oid, text_of(refs.get(ref)).strip("-"), False)
+                for ref, oid in state.lost.items()
+                if (ref, True) not in fresh
+            ]
+            doubts += [
+                Doubt(kind, ref, "", oid, False)
+                for ref, (kind, oid) in state.unexplained.items()
+                if (ref, False) not in fresh
+            ]
+        return sorted(doubts, key=lambda doubt: doubt.ref)
+
+    def accept(self) -> int:
+        """Take the refs as they stand for the heads of this store; return their number."""
+        if (log_ := self._opened()) is None:
+            return 0
+        refs = _witnessed(self._repository)
+        with self._failing():
+            state = log_.read()
+            changes = [(ACCEPTED, "-", "-", "-")]
+            changes += [(WRITER, path.name, "-", "-") for path in log_.writers()]
+            changes += [(SAW, ref, old, "-") for ref, old in state.heads.items() if ref not in refs]
+            changes += [(SAW, ref, state.heads.get(ref, "-"), str(oid)) for ref, oid in refs.items()]
+            log_.append(changes)
+        return len(refs)
+
+    def born(self) -> None:
+        """Note that a new store was made here: the heads of one that stood here before mean nothing any more."""
+        if (log_ := self._opened()) is not None:
+            with self._failing():
+                log_.append([(BORN, "-", "-", "-")])
+
+    def _opened(self) -> WitnessLog | None:
+        """Return the log; a new one gets the heads that stand. None after a failure."""
+        if self._log is not None and not self._is_open and not self.failure:
+            with self._failing():
+                self._is_open = True
+                if self._log.open():
+                    heads = _witnessed(self._repository)
+                    self._log.append(
+                        [(WRITER, path.name, "-", "-") for path in self._log.writers()]
+                        + [(SAW, name, "-", str(oid)) for name, oid in heads.items()]
+                    )
+        return self._log if self._is_open and not self.failure else None
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """The witness must never hinder the work: it is off after a failure."""
+        try:
+            yield
+        except OSError as error:
+            self.failure = f"{error.filename or 'its folder'}: {error.strerror or error}"
+            log.warning("6MZ8Q3XD", "the witness is off: {why}", why=self.failure)
+
+    # Comparing
+
+    def _compared(self, log_: WitnessLog, state: Witnessed, refs: Mapping[str, Oid]) -> Iterator[Doubt]:
+        announced = log_.announced()
+        others: tuple[set[str], set[str]] | None = None
+        kept = _Reachable(self._repository, refs)
+        for ref, known in state.lost.items():
+            if ref in refs and kept.has_in(refs[ref], known):
+                yield Doubt(KEPT, ref, known, str(refs[ref]))
+        for ref, (_, oid) in state.unexplained.items():
+            if ref not in refs or not kept.has_in(refs[ref], oid):
+                yield Doubt(KEPT, ref, oid, "")
+        for ref in sorted(state.heads.keys() | refs.keys()):
+            known, now = state.heads.get(ref, ""), str(refs[ref]) if ref in refs else ""
+            if now in (known, state.unexplained.get(ref, ("", ""))[1]):
+                continue
+            if log_.is_announced(announced, ref, known or "-", now or "-"):
+                yield Doubt(WROTE, ref, known, now)
+            elif not now:
+                yield Doubt(SAW if kept.is_kept(ref, known) else LOST, ref, known, now)
+            elif known and not kept.has_in(refs[ref], known) and not kept.is_kept(ref, known):
+                yield Doubt(LOST, ref, known, now)
+            elif log_.is_announced(announced, ref, "", now) or log_.knows(now):
+                yield Doubt(WROTE, ref, known, now)
+            else:
+                if others is None:
+                    others = log_.announced_by_others(state.writers)
+                yield Doubt(self._grade(state, known, now, *others), ref, known, now)
+
+    def _grade(
+        self, state: Witnessed, known: str, now: str, accepted: Collection[str], others: Collection[str]
+    ) -> str:
+        """Return how a head counts that isn't this user's: as seen if others may write here. It is uncertain if it may
+        be: a ref that git fetched, say, whose history this user never had a part in."""
+        if now in accepted or self.is_shared:
+            return SAW
+        may_be_cut = not boot() or state.boot != str(boot())
+        return UNSURE if not known or state.is_torn or may_be_cut or now in others else UNKNOWN
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others than this user's uwf move refs here in the course of work: with git, or from elsewhere."""
+        config = self._repository.config
+        mirrors = any(key.endswith(".mirror") for key, _ in config.entries("remote."))
+        return self._here or bool(config.sharing) or mirrors
+
+
+class _Reachable:
+    """Which objects are still kept by a store's refs, from git's objects alone."""
+
+    def __init__(self, repository: Repository, refs: Mapping[str, Oid]) -> None:
+        self._repository = repository
+        self._refs = refs
+        self._all: set[str] | None = None
+
+    def is_kept(self, ref: str, oid: str) -> bool:
+        """Return whether a head that its ref lost is in the history of another ref, in a fold, or was removed
+        restorably."""
+        if layout.is_thread_ref(ref):
+            thread = layout.thread_of(ref)
+            with contextlib.suppress(UwfError):
+                if str(removed.kept_refs(self._repository, thread).get(ref, "")) == oid:
+                    return True
+        if self._all is None:
+            self._all = set(self._walk([*self._repository.refs(without=layout.REMOTES).values()]))
+        return oid in self._all or (
+            ref.startswith((layout.ARCHIVE, layout.FORKS)) and self._is_folded(ref, oid)
+        )
+
+    def _is_folded(self, ref: str, oid: str) -> bool:
+        from uwf_git.store.archives import read
+
+        for name, fold in self._refs.items():
+            if name.startswith(layout.FOLDED):
+                with contextlib.suppress(UwfError):
+                    entry = read(self._repository, fold).threads.get(layout.thread_of(ref))
+                    if entry is not None and (str(entry.tag) == oid or not ref.startswith(layout.ARCHIVE)):
+                        return True
+        return False
+
+    def has_in(self, tip: Oid, oid: str) -> bool:
+        """Return whether an object, or the commit of a tag, is in the history of a tip."""
+        if str(tip) == oid:
+            return True
+        target = self._target(oid)
+        own = self._target(str(tip))
+        return own != target and any(each == target for each in self._walk([tip]))
+
+    def _target(self, oid: str) -> str:
+        with contextlib.suppress(UwfError, ValueError):
+            kind, data = self._repository.read(Oid(hex=oid))
+            if kind == TAG:
+                return str(parse_tag(data).target)
+        return oid
+
+    def _walk(self, tips: Sequence[Oid]) -> Iterator[str]:
+        seen: set[str] = set()
+        todo = list(tips)
+        while todo:
+            oid = todo.pop()
+            if str(oid) in seen:
+                continue
+            seen.add(str(oid))
+            yield str(oid)
+            with contextlib.suppress(UwfError, ValueError):
+                kind, data = self._repository.read(oid)
+                if kind == TAG:
+                    todo.append(parse_tag(data).target)
+                elif kind == COMMIT:
+                    todo += self._repository.commit(oid).parents
+
+
+def _is_witnessed(name: str) -> bool:
+    return layout.is_shared_ref(name) and not name.startswith(_PASSING)
+
+
+def _witnessed(repository: Repository) -> dict[str, Oid]:
+    return {name: oid for name, oid in repository.refs(without=layout.REMOTES).items() if _is_witnessed(name)}

@@ -1,0 +1,386 @@
+"""The log of heads that one user has written or seen in one store, in the user's state folder.
+
+    $XDG_STATE_HOME/uwf/witness/<hash of the store's path>.log
+
+Its first line has the key; each other line is a change of a ref, and ends with a keyed hash of itself and of the line
+before. Lines are appended in one write under a lock, and never synced: a power cut may tear or lose the last ones.
+
+    <git dir>/uwf/witness/<hash of the key>
+
+In the store there are only announcements: before a ref moves, a keyed hash of its name, its old and its new object.
+They show which moves without a line in the log were this user's, and prove nothing else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.git.fsync import make_folders
+from uwf_git.git.libgit2 import Oid
+from uwf_git.git.repository import RefMove
+from uwf_git.git.sqlite_cache import boot
+
+WROTE, SAW, UNKNOWN, UNSURE, LOST, KEPT, ACCEPTED, BORN, WRITER = "w", "s", "f", "u", "l", "k", "a", "b", "o"
+"""Kinds of lines: a ref that we moved, or found explained; one that nobody is known to have moved, or nobody is sure
+about; one whose head is gone, and one in order again; all that stands was accepted; a new store; another accepted
+writer of announcements, instead of a ref."""
+_MAGIC = "uwf-witness 1"
+_TAIL = 16 << 10  # bytes in which the last line is looked for
+_MOST = 256 << 10  # bytes of a log before it is written anew, if a quarter is enough
+_MOST_ANNOUNCED = 1 << 20
+_GONE = "-"
+_Change = tuple[str, str, str, str]
+"""The kind, ref, old and new object of a line."""
+
+
+class Line(NamedTuple):
+    """A change of a ref. `number` counts all lines ever, `boot` identifies the start of the machine."""
+
+    number: int
+    kind: str
+    boot: str
+    ref: str
+    old: str
+    new: str
+
+
+class Witnessed(NamedTuple):
+    """The state that a log describes: the objects of refs; by ref what is unexplained (UNKNOWN or UNSURE, and an object
+    that `heads` lack) and what was lost (an object); the other `writers`; number, hash and `boot` of the last line.
+    `is_torn` if what follows it cannot be read."""
+
+    heads: dict[str, str]
+    unexplained: dict[str, tuple[str, str]]
+    lost: dict[str, str]
+    writers: set[str]
+    number: int
+    mac: str
+    boot: str
+    is_torn: bool
+    size: int
+
+
+def state_folder(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder of the logs, None for a user without one."""
+    named = environ.get("XDG_STATE_HOME", "")
+    if os.path.isabs(named):  # noqa: PTH117
+        return Path(named) / "uwf" / "witness"
+    home = environ.get("HOME", "")
+    return Path(home) / ".local" / "state" / "uwf" / "witness" if os.path.isabs(home) else None  # noqa: PTH117
+
+
+def text_of(oid: Oid | None) -> str:
+    return str(oid) if oid is not None else _GONE
+
+
+class WitnessLog:
+    """The log of a store at a path. Methods raise OSError."""
+
+    def __init__(self, folder: Path, git_dir: Path, private: Path) -> None:
+        self._folder = folder
+        self._place = os.path.realpath(git_dir)
+        self.path = folder / f"{hashlib.sha256(os.fsencode(self._place)).hexdigest()[:24]}.log"
+        self._announced = private / "witness"
+        self._key = b""
+
+    # Opening
+
+    def open(self) -> bool:
+        """Read the key; return whether the log is new. The log of a store that was moved here goes on."""
+        if not self._read_key(self.path):
+            with self._locked():
+                if not self._read_key(self.path) and not self._take_over():
+                    self._key = os.urandom(16)
+                    self._replace([], 0, "")
+                    return True
+        return False
+
+    def _read_key(self, path: Path) -> bool:
+        for candidate in (path, _before(path)):
+            with suppress(OSError, ValueError, IndexError):
+                with candidate.open("rb") as file:
+                    header = file.readline(_TAIL).decode()
+                self._key = bytes.fromhex(_header(header)[0])
+                return True
+        return False
+
+    def _take_over(self) -> bool:
+        """Rename the log of a store that was moved: one that the store has announcements of, and whose path is gone."""
+        names = {each.name for each in _files(self._announced)}
+        for other in sorted(_files(self._folder)) if names else ():
+            if other.suffix == ".log" and self._read_key(other) and self._name in names:
+                with suppress(OSError, ValueError):
+                    if not os.path.lexists(_header(other.read_text().split("\n")[0])[3]):
+                        other.rename(self.path)
+                        return True
+        return False
+
+    @property
+    def _name(self) -> str:
+        return hashlib.sha256(self._key).hexdigest()[:16]
+
+    # Reading
+
+    @property
+    def size(self) -> int:
+        """The bytes of the log, 0 if it is gone."""
+        with suppress(OSError):
+            return self.path.stat().st_size
+        return 0
+
+    def read(self) -> Witnessed:
+        """Return the state after the lines whose chain holds."""
+        heads: dict[str, str] = {}
+        unexplained: dict[str, tuple[str, str]] = {}
+        lost: dict[str, str] = {}
+        writers: set[str] = set()
+        data = self._data()
+        number, at_boot, size, torn = 0, "", 0, data == b""
+        mac = ""
+        for at, raw in enumerate(data.splitlines(keepends=True)):
+            try:
+                text = raw.decode()
+                if not at:
+                    number, mac = _end(text)
+                else:
+                    line, mac = self._parsed(text, mac)
+                    _fold(line, heads, unexplained, lost, writers)
+                    number, at_boot = line.number, line.boot
+            except ValueError:
+                torn = True
+                break
+            size += len(raw)
+        return Witnessed(heads, unexplained, lost, writers, number, mac, at_boot, torn, size)
+
+    def _data(self) -> bytes:
+        for path in (self.path, _before(self.path)):
+            with suppress(FileNotFoundError):
+                if (data := path.read_bytes()).startswith(_MAGIC.encode()):
+                    return data
+        return b""
+
+    def _parsed(self, text: str, before: str) -> tuple[Line, str]:
+        body, _, mac = text.removesuffix("\n").rpartition(" ")
+        if not text.endswith("\n") or mac != self._mac(f"{before} {body}"):
+            raise ValueError(text)
+        number, kind, boot, ref, old, new = body.split(" ")
+        return Line(int(number), kind, boot, ref, old, new), mac
+
+    def knows(self, oid: str) -> bool:
+        """Return whether this user has written or seen an object in any store."""
+        wanted = f" {oid} ".encode()
+        for path in _files(self._folder):
+            with suppress(OSError):
+                for line in path.read_bytes().splitlines() if path.suffix == ".log" else ():
+                    if wanted in line and line.split(b" ")[1:2] in ([b"w"], [b"s"]):
+                        return True
+        return False
+
+    # Writing
+
+    def append(self, changes: Iterable[_Change]) -> None:
+        """Append lines: kind, ref, old and new object."""
+        with self._locked():
+            number, mac = self._last()
+            lines = [*_numbered(changes, number)]
+            data = "".join(self._chained(lines, mac)).encode()
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            try:
+                os.write(descriptor, data)
+            finally:
+                os.close(descriptor)
+
+    def _last(self) -> tuple[int, str]:
+        """Return the number and hash of the last line, after cutting off what was torn."""
+        with suppress(OSError, ValueError, IndexError), self.path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - _TAIL))
+            *_, before, last = ["", *file.read().decode().splitlines(keepends=True)]
+            if last.startswith(_MAGIC):
+                return _end(last)
+            line, mac = self._parsed(last, _end(before)[1])
+            return line.number, mac
+        state = self.read()
+        return self._replace(_standing(state), state.number, state.mac, state.boot)
+
+    def _chained(self, lines: Sequence[Line], mac: str) -> Iterator[str]:
+        for line in lines:
+            body = " ".join(map(str, line))
+            mac = self._mac(f"{mac} {body}")
+            yield f"{body} {mac}\n"
+
+    def compact(self, state: Witnessed) -> None:
+        """Write the log anew without what later lines have replaced, if that is worth it, or without what cannot be
+        read. The chain goes on: the first line has the number and the hash of the last one before."""
+        changes = _standing(state)
+        if not state.is_torn and state.size < max(_MOST, 800 * len(changes)):
+            return
+        with self._locked():
+            if self.read().number == state.number:  # else another process has appended lines
+                self._replace(changes, state.number, state.mac, state.boot)
+
+    def _replace(
+        self, changes: Sequence[_Change], number: int, mac: str, at_boot: str = ""
+    ) -> tuple[int, str]:
+        header = f"{_MAGIC} {self._key.hex()} {number} {mac or _GONE} {json.dumps(self._place)}\n"
+        lines = [line._replace(boot=at_boot or line.boot) for line in _numbered(changes, number)]
+        written = [header, *self._chained(lines, mac or _GONE)]
+        temporary = self.path.with_suffix(f".{os.getpid()}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.writelines(written)
+        with suppress(OSError):  # a power cut may leave the new one empty
+            self.path.replace(_before(self.path))
+        temporary.replace(self.path)
+        return _end(written[-1])
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        if not self._folder.is_dir():
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _mac(self, text: str) -> str:
+        data = text.encode("utf-8", "surrogateescape")
+        return hashlib.blake2b(data, key=self._key, digest_size=16).hexdigest()
+
+    # Announcements
+
+    def announce(self, moves: Sequence[RefMove]) -> None:
+        """Note in the store that these moves are ours, before they are made."""
+        data = "".join(f"{self._sign(name, text_of(old), text_of(new))}\n" for name, old, new in moves)
+        path = self._announced / self._name
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:
+            make_folders(self._announced)
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, data.encode())
+            if os.fstat(descriptor).st_size > _MOST_ANNOUNCED:
+                self._trim(path)
+        finally:
+            os.close(descriptor)
+
+    def _trim(self, path: Path) -> None:
+        temporary = path.with_name(f"{path.name}.{os.getpid()}")
+        temporary.write_bytes(path.read_bytes()[-_MOST_ANNOUNCED // 2 :].partition(b"\n")[2])
+        temporary.replace(path)
+
+    def _sign(self, ref: str, old: str, new: str) -> str:
+        return f"{old} {new} {self._mac(f'{ref} {old} {new}')}"
+
+    def announced(self) -> frozenset[str]:
+        """Return the announcements of this user."""
+        with suppress(OSError):
+            return frozenset((self._announced / self._name).read_text(errors="replace").splitlines())
+        return frozenset()
+
+    def is_announced(self, announced: frozenset[str], ref: str, old: str, new: str) -> bool:
+        """Return whether this user announced to move a ref from an object to another, "" for any."""
+        if old:
+            return self._sign(ref, old, new) in announced
+        return any(
+            line == self._sign(ref, line.partition(" ")[0], new) for line in announced if f" {new} " in line
+        )
+
+    def writers(self) -> Iterator[Path]:
+        """Yield the files of other users' and machines' announcements, which nobody can check here."""
+        return (path for path in _files(self._announced) if path.name != self._name and "." not in path.name)
+
+    def announced_by_others(self, writers: Collection[str]) -> tuple[set[str], set[str]]:
+        """Return the objects that other users and machines announced: the accepted writers, and the rest."""
+        accepted: set[str] = set()
+        rest: set[str] = set()
+        for path in self.writers():
+            with suppress(OSError):
+                objects = accepted if path.name in writers else rest
+                objects.update(path.read_text(errors="replace").split())
+        return accepted, rest
+
+
+def _fold(
+    line: Line,
+    heads: dict[str, str],
+    unexplained: dict[str, tuple[str, str]],
+    lost: dict[str, str],
+    writers: set[str],
+) -> None:
+    match line.kind:
+        case "b":
+            for each in (heads, unexplained, lost):
+                each.clear()
+            return
+        case "a":
+            unexplained.clear()
+            lost.clear()
+            return
+        case "k":
+            lost.pop(line.ref, None)
+            unexplained.pop(line.ref, None)
+            return
+        case "o":
+            writers.add(line.ref)
+            return
+        case "l":
+            lost.setdefault(line.ref, line.old)
+        case "u" | "f":
+            unexplained[line.ref] = line.kind, line.new
+            return
+    if line.new == _GONE:
+        heads.pop(line.ref, None)
+    else:
+        heads[line.ref] = line.new
+
+
+def _numbered(changes: Iterable[_Change], number: int) -> Iterator[Line]:
+    for at, (kind, ref, old, new) in enumerate(changes, number + 1):
+        yield Line(at, kind, str(boot()), ref, old, new)
+
+
+def _standing(state: Witnessed) -> list[_Change]:
+    """Return the changes that describe a state."""
+    heads = state.heads
+    changes = [(SAW, ref, _GONE, oid) for ref, oid in heads.items()]
+    changes += [(kind, ref, _GONE, oid) for ref, (kind, oid) in state.unexplained.items()]
+    changes += [(WRITER, writer, _GONE, _GONE) for writer in sorted(state.writers)]
+    return changes + [(LOST, ref, oid, heads.get(ref, _GONE)) for ref, oid in state.lost.items()]
+
+
+def _end(text: str) -> tuple[int, str]:
+    """Return the number and hash that a first or other line leaves for the next. Raises ValueError."""
+    if text.startswith(_MAGIC):
+        _, number, mac, _ = _header(text)
+        return int(number), mac
+    return int(text.partition(" ")[0]), text.rstrip("\n").rpartition(" ")[2]
+
+
+def _header(text: str) -> tuple[str, str, str, str]:
+    """Return the key, number, hash and path in a first line. Raises ValueError."""
+    if not text.startswith(f"{_MAGIC} "):
+        raise ValueError(text)
+    key, number, mac, place = text.removeprefix(f"{_MAGIC} ").rstrip("\n").split(" ", 3)
+    return key, number, mac, json.loads(place)
+
+
+def _before(path: Path) -> Path:
+    return path.with_suffix(".before")
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
