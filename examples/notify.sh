@@ -12,7 +12,10 @@ ask() {
         set -- "$@" --action="$number=$(field ".options[$((number - 1))]")"
     done
     [ $# -gt 0 ] && set -- --wait "$@"
+    # What is judged: the task, the last output, the changes.
+    shown=$(uwf thread show "$thread" --format json | jq -r '.shown.text // "" | .[:1000]')
     pressed=$(notify-send "$@" -- "$(field .role)" "$(field .question)
+$shown
 $(field .command)") || return 0
     [ -n "$pressed" ] || return 0
     field ".options[$((pressed - 1))]" | uwf thread answer "$thread" --for "$step" -m - >/dev/null

@@ -154,7 +154,7 @@ def test_steps_and_their_details_say_how_it_came_about(uwf: Uwf, thread: str) ->
         (4, "critic"),
     ]
     assert steps[0]["output"] == {"text": "done"}
-    assert steps[0].keys() == {"step", "number", "role", "agent", "output", "detail", "time"}
+    assert steps[0].keys() == {"step", "number", "role", "agent", "output", "summary", "detail", "time"}
     assert steps[0]["time"].endswith("Z")
 
     details = uwf("thread", "step-details", steps[0]["step"][:7]).out

@@ -361,3 +361,23 @@ def test_a_persons_step_is_no_case_of_a_suite(uwf: Uwf, gated: str) -> None:
     uwf("thread", "answer", gated, "-m", "send")
     refused = uwf("eval", "add", f"{gated}@2", "--to", "talks", "--judge", "exact", check=1).error
     assert "is a human's, so it cannot be done again" in refused["message"]
+
+
+def test_lists_take_the_decision_of_a_gate_and_not_another_field(uwf: Uwf) -> None:
+    schema = (
+        "{ type: object, properties: { urgent: { type: boolean }, summary: { type: string },"
+        " decision: { enum: [merge, drop] } }, required: [decision] }"
+    )
+    begin, end = GATE.index("    outputSchema:\n      type: object"), GATE.index("conditions:")
+    text = f"{GATE[:begin]}    outputSchema: {schema}\n{GATE[end:]}"
+    text = text[: text.index("conditions:")] + (
+        "graph:\n  $START: [{ role: writer }]\n  writer: [{ role: gate }]\n  gate: [{ role: $END }]\n"
+    )
+    uwf("workflow", "put", write("gated.yaml", text))
+    thread = uwf("thread", "start", "gated", "-p", "x").json["thread"]
+    uwf("thread", "step", thread, "--agent", 'uwf-exec echo \'{"text": "done"}\'')
+    given = ("-f", "decision=drop", "-f", "urgent=yes", "-f", "summary=All is well")
+    line = uwf("thread", "answer", thread, *given, "--format", "text").out
+    assert "gate (uwf-human): drop" in line
+    assert uwf("thread", "steps", thread).json[-1]["summary"] == "drop"
+    assert uwf("thread", "diff", thread, thread).json["shared"][-1]["summary"] == "drop"

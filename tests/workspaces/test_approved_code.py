@@ -92,7 +92,11 @@ def test_elsewhere_the_code_is_approved_by_its_commit_alone(uwf: Uwf, thread: st
     bob("init")
     bob("remote", "add", "hub", tmp_path / "hub.git")
     bob("pull", "hub")
-    assert bob("thread", "answer", thread, "-f", "decision=ship").json["status"] == "completed"
+    answer = ("thread", "answer", thread, "-f", "decision=ship")
+    error = bob(*answer, check=14).error
+    assert "gate of thread" in error["message"] and "is not on this machine" in error["message"]
+    assert "--unseen" in error["hint"]
+    assert bob(*answer, "--unseen").json["status"] == "completed"
     assert "diff" not in shown(bob, thread) and "code" in shown(bob, thread)
     bob("push", "hub")
     uwf("pull", "hub")

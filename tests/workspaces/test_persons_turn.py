@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import pytest
 from cli_samples import GATE, on_terminal, write
 from commands import git
@@ -85,10 +86,81 @@ def test_an_answer_is_given_on_a_machine_without_the_project(uwf: Uwf, coded: st
     (waits,) = there("inbox").json
     assert (waits["thread"], waits["role"]) == (coded, "gate")
     (tmp_path / "elsewhere").mkdir()
-    there("thread", "answer", coded, "-m", "change", cwd=tmp_path / "elsewhere")
+    answer = ("thread", "answer", coded, "-m", "change")
+    error = there(*answer, cwd=tmp_path / "elsewhere", check=14).error
+    assert error["code"] == "requirement_unmet" and "is not on this machine" in error["message"]
+    assert there("thread", "show", coded, cwd=tmp_path / "elsewhere").json["shown"]["code"]["here"] is False
+    there(*answer, "--unseen", cwd=tmp_path / "elsewhere")
     there("push", "hub")
     uwf("pull", "hub")
     assert uwf("thread", "show", coded).json["next"] == "writer"
     made = uwf("thread", "step", coded, "--agent", CODES).json
     assert (made["role"], made["status"]) == ("writer", "waiting")
     assert uwf("verify").json["findings"] == []
+
+
+def test_one_value_has_the_task_the_output_the_verdicts_and_the_changes(uwf: Uwf, coded: str) -> None:
+    uwf("thread", "answer", coded, "-f", "decision=change", "-f", "note=Shorter")
+    uwf("thread", "step", coded, "--agent", CODES)
+    shown = uwf("thread", "show", coded).json["shown"]
+    assert shown["task"] == "Announce it"
+    assert shown["last"]["role"] == "writer" and shown["last"]["output"] == {"text": "first"}
+    assert [(each["role"], each["verdict"]) for each in shown["verdicts"]] == [("gate", "change")]
+    assert "+added by writer" in shown["code"]["patch"] and shown["code"]["moved"] is None
+    for part in ("Announce it", "first", "+added by writer", "Send first?"):
+        assert part in shown["text"]
+
+
+def test_a_page_has_the_output_and_the_patch_that_are_judged(
+    client: httpx.Client, uwf: Uwf, coded: str
+) -> None:
+    page = client.get(f"/thread/{coded}").text
+    judged = page[page.index('id="question"') : page.index('id="steps"')]
+    assert "Output of writer" in judged and "first" in judged and "+added by writer" in judged
+
+
+def _moves_main(project: Path, text: str) -> None:
+    (project / "made.txt").write_text(text)
+    git("-C", project, "add", ".")
+    git("-C", project, "commit", "-q", "-m", "meanwhile")
+
+
+def test_a_gate_says_that_a_merge_will_conflict(
+    client: httpx.Client, uwf: Uwf, coded: str, project: Path
+) -> None:
+    before = git("-C", project, "count-objects")
+    _moves_main(project, "another text\n")
+    made = git("-C", project, "count-objects")
+    code = uwf("thread", "show", coded).json["shown"]["code"]
+    assert code["moved"] == {"branch": "main", "ahead": 1, "conflicts": ["made.txt"]}
+    warning = "main has moved on by 1 commit, and a merge will conflict in made.txt"
+    assert code["warning"] == warning
+    assert warning in client.get(f"/thread/{coded}").text
+    assert warning in uwf("thread", "show", coded, "--format", "text").out
+    _, shown = on_terminal("thread", "answer", coded, typed=[("decision [1-3]: ", "\x04")])
+    assert warning in shown
+    assert git("-C", project, "count-objects") == made != before
+
+
+def test_a_gate_knows_what_was_fetched_and_fetches_nothing(
+    uwf: Uwf, coded: str, project: Path, tmp_path: Path
+) -> None:
+    git("clone", "-q", project, tmp_path / "colleague")
+    git("-C", project, "remote", "add", "origin", tmp_path / "colleague")
+    git("-C", project, "fetch", "-q", "origin")
+    git("-C", project, "branch", "-q", "--set-upstream-to", "origin/main", "main")
+    _moves_main(tmp_path / "colleague", "theirs\n")
+    assert uwf("thread", "show", coded).json["shown"]["code"]["moved"] is None
+    git("-C", project, "fetch", "-q", "origin")
+    moved = uwf("thread", "show", coded).json["shown"]["code"]["moved"]
+    assert moved == {"branch": "origin/main", "ahead": 1, "conflicts": ["made.txt"]}
+
+
+def test_a_branch_that_has_moved_without_a_conflict_is_no_warning(
+    uwf: Uwf, coded: str, project: Path
+) -> None:
+    (project / "other.txt").write_text("other")
+    git("-C", project, "add", ".")
+    git("-C", project, "commit", "-q", "-m", "meanwhile")
+    code = uwf("thread", "show", coded).json["shown"]["code"]
+    assert code["moved"] == {"branch": "main", "ahead": 1, "conflicts": []} and code["warning"] == ""

@@ -40,10 +40,12 @@ def answer(
     step: Hash | None = None,
     other: bool = False,
     fields: Mapping[str, Sequence[str]] = {},
+    unseen: bool = False,
 ) -> Outcome:
     """Answer a thread's question, or that of a `step`; with `other`, outside its options. Or play a person's
-    role with texts by field. Moves and raises as `engine.inbox.answer`."""
-    outcome = inbox.answer(instance, thread, text, step, other, fields)
+    role with texts by field; `unseen` allows that for code that is not here. Moves and raises as
+    `engine.inbox.answer`."""
+    outcome = inbox.answer(instance, thread, text, step, other, fields, unseen=unseen)
     _notify(instance, thread)
     return outcome
 

@@ -20,11 +20,11 @@ from uwf_git.engine.pause import pause_of
 from uwf_git.engine.progress import Freshness
 from uwf_git.engine.spending import money, spent
 from uwf_git.engine.status import PAUSED, outlook, status_of
+from uwf_git.engine.summary import summary
 from uwf_git.engine.turns import Event, StepBegan, StepMade, TurnAdded, TurnFeed, TurnPosition, WorkStopped
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.format.kinds import SUBWORKFLOW, parse_attempt, parse_step, persona_value, remark_in
 from uwf_git.store import layout
-from uwf_git.store.pages import verdict
 
 if TYPE_CHECKING:
     from uwf_git.git.repository import Oid
@@ -251,14 +251,15 @@ class Events:
         cost = None
         if detail is not None:
             cost = money(spent(detail, store.turns(detail), False), prices(instance)).cost
-        output = store.get(step.output).payload
+        node = store.get(step.output)
+        output = node.payload
         return _value(
             thread,
             "finished",
             **who,
             **({"remark": True} if remark_in(step.role, output) is not None else {}),
             hash=made.node,
-            verdict=verdict(output),
+            verdict=summary(instance, node.type, output).text,
             next=then,
             seconds=detail.duration_ms / 1000 if detail is not None else None,
             cost=cost,

@@ -125,8 +125,8 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
 
 
 def standing(instance: Instance, head: Head) -> dict[str, Any]:
-    """Return a thread's state as JSON, with the step in progress under `running`, and `run` if a process here
-    runs it, between two steps too."""
+    """Return a thread's state as JSON, with the step in progress under `running`, `run` if a process here runs it,
+    between two steps too, and under `shown` what a person sees before they answer."""
     from uwf_git.engine.state import state
 
     value = state(instance, head)
@@ -136,6 +136,11 @@ def standing(instance: Instance, head: Head) -> dict[str, Any]:
         from uwf_git.api.progress import step_in_progress
 
         value |= step_in_progress(instance, head.thread)
+    elif value["status"] in (status.WAITING, status.PAUSED):
+        from uwf_git.engine.presented import presented_at
+
+        if (shown := presented_at(instance, head)) is not None:
+            value["shown"] = shown.as_json()
     return value
 
 

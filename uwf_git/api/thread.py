@@ -193,15 +193,16 @@ class Thread:
 
     # Actions of a person
 
-    def answer(self, text: str = "", **fields: Any) -> None:
+    def answer(self, text: str = "", *, unseen: bool = False, **fields: Any) -> None:
         """Answer its question, or play a person's role with values by field; a role with approvers takes it as
-        the user's approval. Raises Invalid if it asks nothing, Usage for a text outside the options, or one that
+        the user's approval. A role that judges code which is not on this machine takes it only if `unseen`. Raises
+        Invalid if it asks nothing, Usage for a text outside the options, or one that
         the role's schema refuses, RequirementUnmet if the user may not approve."""
         from uwf_git.api.control import answer
         from uwf_git.engine.kit.form import texts_of
 
         given = {name: texts_of(each) for name, each in fields.items()}
-        answer(self.store._instance, self._id, text, fields=given)
+        answer(self.store._instance, self._id, text, fields=given, unseen=unseen)
 
     def revoke(self, reason: str = "") -> None:
         """Take the user's approval back, while the step isn't made. Raises Invalid if there is none."""

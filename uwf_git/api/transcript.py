@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.base.errors import NotFound
 from uwf_git.base.markdown import below, code, inline
 from uwf_git.base.text import counted, iso
+from uwf_git.engine.summary import summary_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step, persona_value
 from uwf_git.format.types import is_kind
 from uwf_git.store.history import log, shared_steps
 from uwf_git.store.pages import PageStep, approvals_of, attempt_page, child_of, section
-from uwf_git.store.pages import verdict as verdict
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head, History
@@ -118,15 +118,17 @@ def child_value(instance: Instance, detail: Hash) -> dict[str, Any]:
 
 def steps_of(instance: Instance, head: Head) -> list[dict[str, Any]]:
     """Return a thread's steps as JSON, oldest first."""
+    history = instance.threads.history(head)
     return [
         {
             **step_value(number, step),
             "output": step.output,
+            "summary": summary_of(instance, history.workflow, step.role, step.output).text,
             "detail": step.detail,
             "time": iso(instance.store.get(step.hash).timestamp / 1000),
             **_commit(instance, step.detail),
         }
-        for number, step in enumerate(instance.threads.history(head).steps, 1)
+        for number, step in enumerate(history.steps, 1)
     ]
 
 
@@ -208,9 +210,9 @@ def compare(instance: Instance, a: Head, b: Head) -> dict[str, Any]:
     return {
         "workflow": _same(one.workflow_hash, other.workflow_hash),
         "start": _same(one.start_hash, other.start_hash),
-        "shared": _listed(one, 0, shared),
-        "a": {"thread": a.thread, "steps": _listed(one, shared)},
-        "b": {"thread": b.thread, "steps": _listed(other, shared)},
+        "shared": _listed(instance, one, 0, shared),
+        "a": {"thread": a.thread, "steps": _listed(instance, one, shared)},
+        "b": {"thread": b.thread, "steps": _listed(instance, other, shared)},
     }
 
 
@@ -218,8 +220,11 @@ def _same(a: Hash, b: Hash) -> dict[str, Any]:
     return {"same": a == b, "hashes": [a, b]}
 
 
-def _listed(history: History, begin: int, end: int | None = None) -> list[dict[str, Any]]:
+def _listed(instance: Instance, history: History, begin: int, end: int | None = None) -> list[dict[str, Any]]:
     return [
-        {**step_value(number, step), "summary": verdict(step.output)}
+        {
+            **step_value(number, step),
+            "summary": summary_of(instance, history.workflow, step.role, step.output).text,
+        }
         for number, step in enumerate(history.steps[begin:end], begin + 1)
     ]

@@ -73,6 +73,7 @@ def run_hook(instance: Instance, thread: ThreadId, event: str, **more: Any) -> N
 def _run(
     instance: Instance, thread: ThreadId, event: str, command: tuple[str, ...], timeout: float, more: Any
 ) -> str:
+    from uwf_git.engine.presented import presented_at
     from uwf_git.engine.state import state
     from uwf_git.sandbox.child import run_command
 
@@ -85,6 +86,8 @@ def _run(
         **state(instance, head),
         **more,
     }
+    if event == WAITING and (shown := presented_at(instance, head)) is not None:
+        told["shown"] = shown.as_json()
     environment = {
         **instance.secrets,
         **os.environ,

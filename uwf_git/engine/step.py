@@ -80,6 +80,7 @@ from uwf_git.engine.status import (
     resting,
     standing_of,
 )
+from uwf_git.engine.summary import summary_of
 from uwf_git.format.fan_out import JOINED_WITHOUT, LEFT, PARENT_KILLED, parse_join
 from uwf_git.format.ids import Hash, ThreadId, fork_id
 from uwf_git.format.kinds import (
@@ -134,7 +135,7 @@ class Outcome(NamedTuple):
     """A thread's state after a step. `role` made the step; None if there was nothing to do. `standing`: the
     exhausted budget, or None; `turn`: a person's turn at the next role. `unpriced` is the number of tokens
     without a price; `uncounted` the limit that doesn't count this step because its agent reported nothing;
-    `redactions` are the places and numbers of removed secrets."""
+    `redactions` are the places and numbers of removed secrets; `summary` is the last output in a few words."""
 
     position: Position
     outlook: Outlook
@@ -145,6 +146,7 @@ class Outcome(NamedTuple):
     unpriced: int = 0
     uncounted: str = ""
     turn: HumanTurn | None = None
+    summary: str = ""
 
     @property
     def workflow(self) -> Hash:
@@ -185,12 +187,10 @@ class Outcome(NamedTuple):
 
     def told(self) -> dict[str, Any]:
         """Return more for people: the step's number, a summary, and the next role."""
-        from uwf_git.store.pages import verdict
-
         steps, following = self.position.history.steps, self.outlook
         return {
             "number": len(steps),
-            "verdict": verdict(steps[-1].output) if steps else "",
+            "verdict": self.summary,
             "next": following.next,
             "question": following.question or (self.turn.instruction if self.turn else ""),
             "options": list(self.turn.options if self.turn else following.options),
@@ -632,7 +632,11 @@ def outcome_of(instance: Instance, at: Position, found: Outlook, role: str | Non
     if last and detail and detail.usage is None and not detail.cost and not asks_no_model(last.agent):
         uncounted = next((key for key in METERED if key in limited), "")
     redactions = detail.redactions if detail else ()
-    return Outcome(at, found, status, role, standing, redactions, unpriced, uncounted, turn)
+    summary = ""
+    if at.history.steps:
+        newest = at.history.steps[-1]
+        summary = summary_of(instance, at.history.workflow, newest.role, newest.output).text
+    return Outcome(at, found, status, role, standing, redactions, unpriced, uncounted, turn, summary)
 
 
 def append_step(

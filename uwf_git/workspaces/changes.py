@@ -30,7 +30,7 @@ PATCH_BYTES = 1 << 20
 RAW_BYTES = 64 << 20
 """Bytes of a raw diff that are read."""
 
-_LOOK_BACK = 20  # steps in which a thread's newest code is looked for
+_LOOK_BACK = 200  # steps in which a thread's newest code is looked for
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _VARIABLES = {"GIT_NO_LAZY_FETCH": "1"}  # in a partial clone, what is absent is not here
 _DIFF = (

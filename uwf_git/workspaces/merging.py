@@ -112,7 +112,9 @@ def _folders(path: bytes) -> Iterator[bytes]:
 class Merging:
     """Merges of commits of one project."""
 
-    def __init__(self, project: Project, folder: Path, object_id: str, bounds: Bounds) -> None:
+    def __init__(
+        self, project: Project, folder: Path, object_id: str, bounds: Bounds, seconds: float = _SECONDS
+    ) -> None:
         self._project = project
         self._objects = folder / "objects"
         self._refs = folder / "refs/heads"
@@ -127,7 +129,7 @@ class Merging:
         if (shallow := project.common / "shallow").is_file():
             shutil.copy2(shallow, folder / "shallow")
         self._parents: list[str] = []
-        self._git = Git(folder, cwd=folder, variables=_ALONE, bounds=bounds, seconds=_SECONDS)
+        self._git = Git(folder, cwd=folder, variables=_ALONE, bounds=bounds, seconds=seconds)
 
     def missing(self, commits: Iterable[str]) -> list[str]:
         """Return those that are not commits of the project."""
@@ -173,6 +175,12 @@ class Merging:
         when = max(commits[each].time for each in (base, *merged))
         self._parents = [base, *merged]
         return Merged(self._written(fork, base, merged, trees, when), tree, conflicts)
+
+    def conflicting(self, ours: str, theirs: str) -> tuple[str, ...]:
+        """Return the paths in which a merge of two commits, with their own base, would conflict. Raises
+        WorkspaceFailed, RemoteFailed if git can't merge them here."""
+        paths = self._merge_tree(ours, theirs, "the commits")[1]
+        return tuple(os.fsdecode(path).encode("utf-8", "replace").decode() for path in paths[:_MOST_PATHS])
 
     def keep(self, merged: Merged) -> None:
         """Write a merge to the project. Waits for the disk; touches no ref."""
@@ -237,20 +245,24 @@ class Merging:
         names = "merged", f"branch-{position}"  # as the lines of a conflict say
         for name, side in zip(names, (ours, theirs), strict=True):
             (self._refs / name).write_text(self._write_commit(side, (base,), ident, name) + "\n")
-        words = (*_NO_ATTRIBUTES, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", *names)
-        done = self._git.run(*words, check=False, bounded=True)
+        tree, paths = self._merge_tree(*names, f"branch {position}")
+        if not paths:
+            return tree
+        shown = tuple(os.fsdecode(path).encode("utf-8", "replace").decode() for path in paths[:_MOST_PATHS])
+        return Conflict("", shown, self._lines(tree, paths[:_MOST_PATHS]))
+
+    def _merge_tree(self, ours: str, theirs: str, what: str) -> tuple[str, list[bytes]]:
+        """Return the tree of a merge, and the paths that conflict."""
+        words = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
+        done = self._git.run(*_NO_ATTRIBUTES, *words, check=False, bounded=True)
         tree, *paths = done.out.removesuffix(b"\0").split(b"\0")
         if done.code not in (0, 1) or not _is_object_id(tree.decode("ascii", "replace")):
             lines = done.err.strip().splitlines()
             raise WorkspaceFailed(
-                f"project {self._project.common}: git cannot merge branch {position}: {lines[0] if lines else ''}",
+                f"project {self._project.common}: git cannot merge {what}: {lines[0] if lines else ''}",
                 "it takes git 2.38 or later; see whether git works there",
             )
-        if done.code == 0:
-            return tree.decode("ascii")
-        paths = [path for path in paths if path]
-        shown = tuple(os.fsdecode(path).encode("utf-8", "replace").decode() for path in paths[:_MOST_PATHS])
-        return Conflict("", shown, self._lines(tree.decode("ascii"), paths[:_MOST_PATHS]))
+        return tree.decode("ascii"), [path for path in paths if path] if done.code else []
 
     def _lines(self, tree: str, paths: Sequence[bytes]) -> str:
         """Return the conflicting lines of a merge's files, in part."""
@@ -306,10 +318,13 @@ class Merging:
 
 
 @contextmanager
-def merging(project: Project, object_id: str, bounds: Bounds = BOUNDS) -> Iterator[Merging]:
-    """Return merges of a project's commits, of which `object_id` is one. `bounds` are those of git."""
+def merging(
+    project: Project, object_id: str, bounds: Bounds = BOUNDS, seconds: float = _SECONDS
+) -> Iterator[Merging]:
+    """Return merges of a project's commits, of which `object_id` is one. `bounds` and `seconds`, for a call, are
+    git's."""
     with tempfile.TemporaryDirectory(prefix="uwf-merge-", ignore_cleanup_errors=True) as folder:
-        yield Merging(project, Path(folder), object_id, bounds)
+        yield Merging(project, Path(folder), object_id, bounds, seconds)
 
 
 @contextmanager

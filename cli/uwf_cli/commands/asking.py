@@ -119,6 +119,9 @@ def _wanted(value: Any) -> str:
     shell_complete=complete_step,
 )
 @click.option("--other", is_flag=True, help="Accept an answer that is not one of the options.")
+@click.option(
+    "--unseen", is_flag=True, help="Answer for a role that judges code which is not on this machine."
+)
 @click.option("--revoke", is_flag=True, help="Take your approval back; -m gives the reason.")
 def answer(
     invocation: Invocation,
@@ -127,6 +130,7 @@ def answer(
     given: tuple[str, ...],
     asked_by: str | None,
     other: bool,
+    unseen: bool,
     revoke: bool,
 ) -> None:
     """Answer a waiting thread: a role's question, or as the person who plays the next role.
@@ -145,7 +149,7 @@ def answer(
     instance = invocation.instance
     found = find_thread(invocation, thread)
     if revoke:
-        _revoke(invocation, found, message, bool(given or asked_by or other))
+        _revoke(invocation, found, message, bool(given or asked_by or other or unseen))
         return
     step_asking = newest_or_step(instance, found, asked_by) if asked_by else None
     fields = _fields(given)
@@ -167,7 +171,7 @@ def answer(
     else:
         is_typed = False  # the shell has the command
     with keeping(instance, found, message, fields) if is_typed and message.strip() else nullcontext():
-        outcome = give(instance, found, message, step_asking, other, fields)
+        outcome = give(instance, found, message, step_asking, other, fields, unseen)
     emit_outcome(invocation, outcome)
     raise_if_ended_badly(outcome)
 

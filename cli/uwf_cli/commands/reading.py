@@ -75,6 +75,7 @@ def _state_text(value: Any) -> str:
         ("made up", _rehearsed(value)),
         ("workspace", _workspace(value.get("workspace"))),
         ("code", _code(value.get("code"))),
+        ("beware", value.get("shown", {}).get("code", {}).get("warning", "")),
         ("updated", value["updated"]),
         *_running_text(value.get("running")),
         *_branches(value.get("branches")),
@@ -232,8 +233,6 @@ def steps(invocation: Invocation, thread: str) -> None:
     found = steps_of(instance, instance.threads.head(find_thread(invocation, thread)))
 
     def text(value: Any) -> str:
-        from uwf_git.api.transcript import verdict
-
         rows = [
             (
                 f"{each['number']:4d}",
@@ -241,7 +240,7 @@ def steps(invocation: Invocation, thread: str) -> None:
                 each["time"],
                 terminal.style(role_name(each["role"]), "bold"),
                 credited(each),
-                verdict(each["output"]),
+                each["summary"],
             )
             for each in value
         ]

@@ -26,16 +26,15 @@ from uwf_git.engine.kit.coerce import Plain, coerce
 from uwf_git.engine.kit.extract import ExpectedOutput, judge
 from uwf_git.engine.kit.form import fields_of, text_of
 from uwf_git.engine.kit.format import describe, render_frontmatter
+from uwf_git.engine.presented import Presented, presented, raise_if_unseen
 from uwf_git.format.cbor import normalise
-from uwf_git.format.kinds import HUMAN, split_remarks
+from uwf_git.format.kinds import HUMAN
 from uwf_git.format.schema import Schema
 from uwf_git.format.shape import Field, Variant, choices, types, variants
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.sandbox.child import working_in
-from uwf_git.store.pages import answer_of
 
 USAGE = "uwf-human [--editor]"
-_SHOWN = 4000  # characters of the last answer and of the task
 _NOTE = "#:"
 
 
@@ -54,9 +53,15 @@ def run(ctx: Context) -> Reply:
     """Ask for the output. Raises Absent without a terminal or if the person leaves, AgentFailed if time runs
     out."""
     with undisturbed(), Terminal.of_stdin(ctx) as terminal:
+        shown = presented(ctx.instance, ctx.instance.threads.head(ctx.thread), ctx.instruction or "")
+        introduction = _introduction(ctx, shown)
+        is_unseen = shown.code is not None and shown.code.is_unseen
+        if not ctx.options.editor or is_unseen:
+            terminal.say(introduction + "\n\n")
+        if is_unseen and terminal.ask("Answer without having seen the code? [yes/no]: ").strip() != "yes":
+            raise_if_unseen(ctx.instance, ctx.history, ctx.role.name)
         if ctx.options.editor:
-            return _edit(ctx, terminal)
-        terminal.say(_introduction(ctx) + "\n\n")
+            return _edit(ctx, terminal, introduction)
         while True:
             output, report = _questions(ctx, terminal)
             problems = ctx.schema.problems(output)
@@ -150,7 +155,7 @@ def _way_back(ctx: Context) -> str:
     return f"{again} --agent {HUMAN}"
 
 
-def _introduction(ctx: Context) -> str:
+def _introduction(ctx: Context, shown: Presented) -> str:
     role, history = ctx.role, ctx.history
     whom = f", for {role.assignee}" if role.assignee else ""
     parts = [
@@ -158,35 +163,7 @@ def _introduction(ctx: Context) -> str:
     ]
     told = (role.description, role.system_prompt, role.goal, role.procedure, role.output)
     parts += [text.strip() for text in told if text.strip()]
-    parts.append(f"The task:\n{_cut(history.start.prompt.strip())}")
-    if heard := split_remarks(history.steps)[0]:
-        last = heard[-1]
-        detail = ctx.store.get(last.detail)
-        said = answer_of(last.output, detail.type, detail.payload)
-        parts.append(f"Last, {last.role} said:\n{_cut(said.strip())}")
-    if code := _code(ctx):
-        parts.append(code)
-    if ctx.instruction:
-        parts.append(f"Your instruction:\n{ctx.instruction.strip()}")
-    parts += [f"The user remarks:\n{_cut(each.strip())}" for each in ctx.remarks]
-    return "\n\n".join(parts)
-
-
-def _code(ctx: Context) -> str:
-    """Return what the thread's steps have changed, "" without code."""
-    from uwf_git.workspaces.changes import changes, thread_code
-
-    code = thread_code(ctx.instance, ctx.history.head) if ctx.history.steps else None
-    if code is None:
-        return ""
-    found = changes(ctx.instance, ctx.thread, code, with_patch=True)
-    if not found.here:
-        return f"The code: {found.absence}"
-    return f"The changes so far:\n{_cut(found.patch.strip())}" if found.patch.strip() else ""
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}\n[… {len(text) - _SHOWN} more characters]"
+    return "\n\n".join([*parts, *shown.parts()])
 
 
 def _visible(text: str) -> str:
@@ -330,7 +307,7 @@ def _ask_report(terminal: Terminal) -> str:
     return "\n".join(lines).strip()
 
 
-def _edit(ctx: Context, terminal: Terminal) -> Reply:
+def _edit(ctx: Context, terminal: Terminal, introduction: str) -> Reply:
     import tempfile
 
     problems: Sequence[str] = ()
@@ -340,7 +317,7 @@ def _edit(ctx: Context, terminal: Terminal) -> Reply:
         while True:
             note = "".join(f"{_NOTE} - {problem}\n" for problem in problems)
             shown = f"{_NOTE} This cannot be taken yet:\n{note}{text}" if problems else text
-            path.write_text(f"{shown}\n{_help(ctx)}", encoding="utf-8")
+            path.write_text(f"{shown}\n{_help(ctx, introduction)}", encoding="utf-8")
             _open_editor(terminal, path)
             edited = _without_notes(path.read_text(encoding="utf-8", errors="replace"))
             if not edited.strip() or edited == _without_notes(text):
@@ -370,10 +347,10 @@ def _key(name: str) -> str:
     return name if re.fullmatch(r"[$A-Za-z_][\w-]*", name) else json.dumps(name)
 
 
-def _help(ctx: Context) -> str:
+def _help(ctx: Context, introduction: str) -> str:
     from uwf_git.engine.kit.format import format_instruction
 
-    text = f"{_introduction(ctx)}\n\n{format_instruction(ctx.schema.payload)}"
+    text = f"{introduction}\n\n{format_instruction(ctx.schema.payload)}"
     note = f"{_NOTE} Lines that begin with {_NOTE} are left out. Your report goes below the block.\n{_NOTE}\n"
     return note + "".join(f"{_NOTE} {line}".rstrip() + "\n" for line in _visible(text).split("\n"))
 

@@ -199,7 +199,7 @@ def _resume(arguments: Mapping[str, Any], _folder: Path) -> Call:
 
 
 def _answer(arguments: Mapping[str, Any], _folder: Path) -> Call:
-    asked = _options(arguments, step="--for", other="--other")
+    asked = _options(arguments, step="--for", other="--other", unseen="--unseen")
     fields = [
         f"--field={name}={text}"
         for name, given in arguments.get("fields", {}).items()
@@ -289,8 +289,10 @@ TOOLS = (
     ServedTool(
         "show_thread",
         "Show a thread",
-        "Where a thread is: its status, whose turn is next, the question it asks, why it failed; of one that is "
-        "joining, the branches that it waits for, each a thread to step.",
+        "Where a thread is: its status, whose turn is next, the question it asks, why it failed; of one that waits "
+        "for the user, under `shown` what they judge: the task, the last output, the verdicts, the changes of code, "
+        "and whether a merge will conflict; of one that is joining, the branches that it waits for, each a thread to "
+        "step.",
         {"thread": _THREAD},
         _thread("show"),
         ("thread",),
@@ -407,8 +409,8 @@ TOOLS = (
         "answer_thread",
         "Answer a thread's question",
         "Answers a thread that is waiting, on behalf of the user; the role that asked goes next. A thread that waits "
-        "for a person's role takes the `fields` that `inbox` lists. Ask the user first: the question was meant for a "
-        "human.",
+        "for a person's role takes the `fields` that `inbox` lists. Ask the user first, and show them what "
+        "show_thread has under `shown`: the question was meant for a human.",
         {
             "thread": _THREAD,
             "answer": _text("The answer.", LARGEST),
@@ -424,6 +426,11 @@ TOOLS = (
             "other": {
                 "type": "boolean",
                 "description": "Where the question has options: answer something else than one of them.",
+            },
+            "unseen": {
+                "type": "boolean",
+                "description": "Answer for a role that judges code which is not on this machine, so that nobody can "
+                "have seen it here.",
             },
         },
         _answer,

@@ -163,12 +163,12 @@ def _play(at: ActionTarget, turn: HumanTurn, form: Form) -> ActionRequest:
             lines = [line for line in text.split("\n") if line.strip()]
             given[field.name] = lines if field.is_list else [text]
     fields = [f"--field={name}={text}" for name, texts in given.items() for text in texts]
-    said = ["--message=-"] if words else []
-    argv = ("thread", "answer", f"--for={step}", *fields, *said, "--", thread)
+    said, unseen = ["--message=-"] if words else [], "unseen" in form.fields
+    argv = ("thread", "answer", f"--for={step}", *fields, *said, *["--unseen"] * unseen, "--", thread)
     return ActionRequest(
         argv,
         words or None,
-        lambda call: control.answer(call.instance, thread, words, step, fields=given).thread,
+        lambda call: control.answer(call.instance, thread, words, step, fields=given, unseen=unseen).thread,
     )
 
 

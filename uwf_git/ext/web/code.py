@@ -6,7 +6,6 @@ git runs only when a template asks for it, so not for pages of an export: code i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,9 +13,10 @@ from markupsafe import Markup
 from uwf_cli import changed_files, terminal
 from uwf_cli.page.markup import tag, text
 
+from uwf_git.engine.presented import JudgedCode
 from uwf_git.format.kinds import parse_step
 from uwf_git.format.types import USER
-from uwf_git.workspaces.changes import ChangedFile, Changes, changes, step_code
+from uwf_git.workspaces.changes import ChangedFile, Changes, step_code
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import Hash, ThreadId
@@ -38,23 +38,27 @@ class PatchView(NamedTuple):
 
 
 class CodeView:
-    """The changes of a Revision, read when they are shown."""
+    """The changes of a Revision, read when they are shown. `warning` is on a branch that conflicts."""
 
-    def __init__(
-        self, instance: Instance, thread: ThreadId, code: Revision, with_patch: bool = False
-    ) -> None:
-        self._instance = instance
-        self._thread = thread
-        self._with_patch = with_patch
-        self.revision = code
+    def __init__(self, code: JudgedCode) -> None:
+        self._code = code
+        self.revision = code.revision
 
-    @cached_property
+    @property
     def _changes(self) -> Changes:
-        return changes(self._instance, self._thread, self.revision, self._with_patch)
+        return self._code.changes
 
     @property
     def absence(self) -> str:
         return self._changes.absence
+
+    @property
+    def warning(self) -> str:
+        return self._code.warning
+
+    @property
+    def is_unseen(self) -> bool:
+        return self._code.is_unseen
 
     @property
     def summary(self) -> str:
@@ -80,7 +84,7 @@ class CodeView:
 
 def code_of_step(instance: Instance, thread: ThreadId, code: Revision | None) -> CodeView | None:
     """Return the changes of a step or failed attempt, with their patch."""
-    return CodeView(instance, thread, code, with_patch=True) if code is not None else None
+    return CodeView(JudgedCode(instance, thread, code)) if code is not None else None
 
 
 def code_of_thread(
@@ -88,7 +92,6 @@ def code_of_thread(
     thread: ThreadId,
     rows: Sequence[CommitRow],
     too_large: Callable[[Hash], bool],
-    with_patch: bool,
 ) -> CodeView | None:
     """Return the changes of a thread's steps, None if its newest ones have no code. `rows` are oldest
     first."""
@@ -103,7 +106,7 @@ def code_of_thread(
     if newest is None:
         return None
     first = next(filter(None, codes(rows)))
-    return CodeView(instance, thread, newest._replace(base=first.base), with_patch)
+    return CodeView(JudgedCode(instance, thread, newest._replace(base=first.base)))
 
 
 def _line(line: str) -> str:

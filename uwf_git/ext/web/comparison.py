@@ -10,12 +10,12 @@ from uwf_cli.page.addresses import Page, PageRequest
 from uwf_git.engine.budget import prices
 from uwf_git.engine.spending import Totals, money
 from uwf_git.engine.status import status_of
+from uwf_git.engine.summary import summary_of
 from uwf_git.engine.thread_spending import account, spent_on
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import StepContext, title_of
+from uwf_git.format.kinds import StepContext, Workflow, title_of
 from uwf_git.store.history import Head, History, shared_steps
 from uwf_git.store.instance import Instance
-from uwf_git.store.pages import verdict
 
 SHOWN = 50
 OFFERED = 30
@@ -115,8 +115,8 @@ def _rows(instance: Instance, histories: Sequence[History], begin: int) -> list[
             {
                 "number": begin + place + 1,
                 "sides": [
-                    None if step is None else _step(instance, step, other, spent)
-                    for step, other in (steps, steps[::-1])
+                    None if step is None else _step(instance, history.workflow, step, other, spent)
+                    for history, step, other in zip(histories, steps, steps[::-1], strict=True)
                 ],
             }
         )
@@ -124,7 +124,11 @@ def _rows(instance: Instance, histories: Sequence[History], begin: int) -> list[
 
 
 def _step(
-    instance: Instance, step: StepContext, other: StepContext | None, spent: Mapping[Hash, Totals]
+    instance: Instance,
+    workflow: Workflow,
+    step: StepContext,
+    other: StepContext | None,
+    spent: Mapping[Hash, Totals],
 ) -> dict[str, Any]:
     used = spent[step.hash]
     fields = _fields(step.output, None if other is None else other.output, other is not None)
@@ -132,7 +136,7 @@ def _step(
         "step": step.hash,
         "role": step.role,
         "by": step.by,
-        "verdict": verdict(step.output),
+        "verdict": summary_of(instance, workflow, step.role, step.output).text,
         "fields": fields[:_FIELDS],
         "fields_left": len(fields[_FIELDS:]),
         "same": other is not None and other.output == step.output,

@@ -23,6 +23,7 @@ from starlette.responses import PlainTextResponse, Response
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.engine.progress import Freshness
+from uwf_git.engine.summary import summary
 from uwf_git.engine.turns import (
     Event,
     LinesPrinted,
@@ -36,7 +37,7 @@ from uwf_git.engine.turns import (
     WorkStopped,
     parse_place,
 )
-from uwf_git.ext.web.page.step import brief, outcome, turn
+from uwf_git.ext.web.page.step import brief, turn
 from uwf_git.ext.web.step import LARGEST_IN_A_LINE, weight
 from uwf_git.format.kinds import parse_attempt, parse_step
 from uwf_git.format.types import role_name
@@ -218,8 +219,9 @@ class _Stream(Response):
             output = parse_step(payload).output
             if weight(instance, output) > LARGEST_IN_A_LINE:
                 return "", False
-            came, rules = outcome(instance.store.get(output).payload)
-            return one_line(came, _WORDS), rules
+            found = instance.store.get(output)
+            came = summary(instance, found.type, found.payload)
+            return one_line(came.text, _WORDS), came.decides
         except UwfError:
             return "", False
 

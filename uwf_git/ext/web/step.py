@@ -18,10 +18,12 @@ from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.base.text import cut
 from uwf_git.engine import budget
 from uwf_git.engine.past_prompt import prompt_of_step
+from uwf_git.engine.presented import LastOutput, Verdict, presented_at
 from uwf_git.engine.spending import spent
+from uwf_git.engine.summary import summary
 from uwf_git.engine.turns import current_turns
-from uwf_git.ext.web.code import code_of_step
-from uwf_git.ext.web.page.step import amounts, brief, how_found, judges, name_of, plain, turn
+from uwf_git.ext.web.code import CodeView, code_of_step
+from uwf_git.ext.web.page.step import amounts, brief, how_found, name_of, plain, turn
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
     REHEARSE,
@@ -36,7 +38,7 @@ from uwf_git.format.kinds import (
 from uwf_git.format.types import FORK, JOIN, USER, is_kind, role_name
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry
-from uwf_git.store.pages import report_of, verdict
+from uwf_git.store.pages import report_of
 
 if TYPE_CHECKING:
     from uwf_git.engine.spending import Totals
@@ -133,6 +135,7 @@ def step_page(instance: Instance, asked: PageRequest) -> Page:
     answered, role = step.role == USER, role_name(step.role)
     remarked = output is not None and remark_in(step.role, output.payload) is not None
     made = _HistoryView(instance, asked, detail)
+    came = summary(instance, output.type, output.payload) if output is not None else None
     by_child = content is not None and is_kind(content.type, "step")
     too_large = Part(Markup(""), f"it has {size(instance, step.output)}, too much to show here")
     values = {
@@ -140,7 +143,7 @@ def step_page(instance: Instance, asked: PageRequest) -> Page:
         "number": row.number,
         "role": f"{'remark' if remarked else 'answer'} of {name_of(commit.author)}" if answered else role,
         "by": name_of(commit.author) if answered else credited(brief(step.agent, 100), persona),
-        "verdict": verdict(output.payload) if output is not None and judges(output.payload) else "",
+        "verdict": came.text if came is not None and came.decides else "",
         "made_up": step.agent == REHEARSE,
         "output": too_large if output is None else made.value("output", output.payload),
         "said": made.said(output.payload if output else None, content),
@@ -220,6 +223,31 @@ def _common(
         "commit": row.oid.hex(),
         "see": f"{git} show {row.oid.hex()}",
     }
+
+
+class ShownView(NamedTuple):
+    """What stands above the choices of a person: the verdicts before, the last output with the text besides, and the
+    code."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    last: LastOutput | None = None
+    output: Part | None = None
+    report: Part | None = None
+    code: CodeView | None = None
+
+
+def shown_view(instance: Instance, head: Head) -> ShownView:
+    """Return what is shown at a head. Read errors are raised."""
+    shown = presented_at(instance, head)
+    if shown is None:
+        return ShownView()
+    view, last = _HistoryView(instance, PageRequest({}), None), shown.last
+    output = report = None
+    if last is not None:
+        output = Part(Markup(""), last.problem) if last.problem else view.value("output", last.output)
+        report = view.prose("report", last.report) if last.report.strip() else None
+    verdicts = shown.verdicts if len(shown.verdicts) > 1 else ()
+    return ShownView(verdicts, last, output, report, CodeView(shown.code) if shown.code is not None else None)
 
 
 class _HistoryView:

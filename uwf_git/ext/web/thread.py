@@ -23,12 +23,13 @@ from uwf_git.engine.lineage import RelatedThread, kin
 from uwf_git.engine.progress import Watch
 from uwf_git.engine.state import state
 from uwf_git.engine.status import CORRUPT, RUNNING, WAITING, outlook, status_of, used_up
+from uwf_git.engine.summary import summary
 from uwf_git.engine.thread_spending import account, spent_on
 from uwf_git.ext.web import step as steps
 from uwf_git.ext.web.actions import possible
 from uwf_git.ext.web.code import CodeView, code_of_thread
 from uwf_git.ext.web.page.graph import NEXT, NOW, described, drawing, end_of, transitions, way_of
-from uwf_git.ext.web.page.step import amounts, brief, name_of, outcome
+from uwf_git.ext.web.page.step import amounts, brief, name_of
 from uwf_git.format.kinds import (
     HUMAN,
     REHEARSE,
@@ -168,6 +169,7 @@ class _Thread:
             "at": {**dict.fromkeys(_MAY_BE), **at},
             "status": status,
             "turn_of": turn_of,
+            "judged": self._judged(at),
             "me": self._or(lambda: instance.store.repository.user.ident, "")
             if turn_of or status == WAITING
             else "",
@@ -193,7 +195,7 @@ class _Thread:
             "who": now if now in (None, END, BUNDLE) else role_name(now),
             "here": now,
             "turn": turn,
-            "code": self._or(lambda: self._code(turn_of is not None), None),
+            "code": self._or(self._code, None),
             "entries": self._entries(),
             "first": self._begin + 1,
             "last": self._end,
@@ -241,6 +243,11 @@ class _Thread:
         if status != WAITING:
             return None
         return self._or(lambda: human_turn(self._instance, self._head), None)
+
+    def _judged(self, at: Mapping[str, Any]) -> steps.ShownView:
+        if at.get("question") is None:
+            return steps.ShownView()
+        return self._or(lambda: steps.shown_view(self._instance, self._head), steps.ShownView())
 
     def _folded(self) -> str:
         if self._instance.store.repository.ref(layout.ARCHIVE + self._head.thread) is not None:
@@ -310,11 +317,11 @@ class _Thread:
         workflow = self._workflow
         return described(workflow, taken, now, address, turn) if workflow is not None else None
 
-    def _code(self, with_patch: bool) -> CodeView | None:
+    def _code(self) -> CodeView | None:
         def too_large(detail: Hash) -> bool:
             return steps.weight(self._instance, detail) > steps.LARGEST_IN_A_LINE
 
-        return code_of_thread(self._instance, self._head.thread, self._rows, too_large, with_patch)
+        return code_of_thread(self._instance, self._head.thread, self._rows, too_large)
 
     def _made(self) -> int:
         attempts = self._instance.attempts
@@ -350,8 +357,9 @@ class _Thread:
                 verdict=f"{steps.size(instance, step.output)}, which is too much to show here"
             )
         else:
-            told, rules = outcome(instance.store.get(step.output).payload)
-            plain = plain._replace(verdict=told, rules=rules)
+            output = instance.store.get(step.output)
+            came = summary(instance, output.type, output.payload)
+            plain = plain._replace(verdict=came.text, rules=came.decides)
         if role == USER or agent == HUMAN:
             commit = instance.store.repository.commit(Oid(raw=row.oid))
             return plain._replace(by=name_of(commit.committer))

@@ -11,9 +11,6 @@ from uwf_cli.page.markup import answer, fold, pre, tag, text
 
 from uwf_git.base.text import cut, one_line
 from uwf_git.engine.spending import Totals, money, tokens_of
-from uwf_git.format.kinds import asks_human
-from uwf_git.format.kinds import status_of as status_in
-from uwf_git.store.pages import verdict
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price
@@ -23,28 +20,9 @@ _GIST = 120
 _PROSE = 20_000  # characters of a turn that are rendered
 
 
-def gist(output: Any) -> str:
-    """Summarise an output, or return its question."""
-    if asks_human(output) and isinstance(asked := output.get("question"), str) and asked.strip():
-        return brief(asked, _GIST)
-    return verdict(output)
-
-
-def outcome(output: Any) -> tuple[str, bool]:
-    """Return a step's result, and whether it is a status or verdict."""
-    rules = judges(output) and not asks_human(output)
-    return (verdict(output) if rules else gist(output)), rules
-
-
 def brief(content: str, at_most: int) -> str:
     """Return the beginning of any text on one line."""
     return one_line(content[: 4 * at_most], at_most)
-
-
-def judges(output: Any) -> bool:
-    """Return whether an output has a status or verdict."""
-    told = isinstance(output, Mapping) and any(isinstance(each, bool) for each in output.values())
-    return told or bool(status_in(output))
 
 
 def amounts(spent: Totals | None, prices: Mapping[str, Price]) -> list[str]:

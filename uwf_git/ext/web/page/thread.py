@@ -14,14 +14,15 @@ from uwf_git.base.text import counted
 from uwf_git.engine.budget import prices
 from uwf_git.engine.spending import Totals, together
 from uwf_git.engine.status import outlook, status_of
+from uwf_git.engine.summary import Summary, summary_of
 from uwf_git.engine.thread_spending import nested, runs
 from uwf_git.ext.web.page.graph import drawing, end_of, way_of
-from uwf_git.ext.web.page.step import amounts, gist, how_found, judges, name_of, turn
+from uwf_git.ext.web.page.step import amounts, how_found, name_of, turn
 from uwf_git.format.kinds import REHEARSE, StepContext, asks_human, title_of
 from uwf_git.format.types import BUNDLE, END, USER, is_kind, role_name
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import ancestry
-from uwf_git.store.pages import report_of, verdict
+from uwf_git.store.pages import report_of
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import Hash
@@ -162,7 +163,7 @@ class _Page:
                 "li",
                 tag("span", str(number))
                 + f'<a href="#step-{number}">{text(self._who(step))}</a>'
-                + tag("span", text(gist(step.output)))
+                + tag("span", text(self._summary(step).text))
                 + tag("span", " · ".join(map(text, self._listed(step))), "meta"),
             )
             for number, step in enumerate(self._history.steps, 1)
@@ -188,8 +189,8 @@ class _Page:
         store = self._instance.store
         node = store.get(step.detail)
         detail = store.detail(step.detail)
-        said = verdict(step.output) if judges(step.output) else ""
-        badges = tag("span", text(said), "badge") if said else ""
+        said = self._summary(step)
+        badges = tag("span", text(said.text), "badge") if said.decides else ""
         if step.agent == REHEARSE:
             badges += tag("span", "made up", "badge made-up")
         parts = [tag("div", tag("h3", f"{number} {text(self._who(step))}") + badges, "head")]
@@ -203,6 +204,9 @@ class _Page:
         if detail is not None:
             parts.append(self._detail(detail))
         return tag("article", "".join(parts), id_=anchor)
+
+    def _summary(self, step: StepContext) -> Summary:
+        return summary_of(self._instance, self._history.workflow, step.role, step.output)
 
     def _who(self, step: StepContext) -> str:
         if step.role != USER:

@@ -1,0 +1,99 @@
+"""Whether the branch that a thread's code would be merged into has moved on, and conflicts with it. What counts is what
+is here and what was last fetched; nothing is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import UwfError
+from uwf_git.base.text import counted, one_line
+from uwf_git.workspaces.notes import Notes
+from uwf_git.workspaces.project import BRANCHES, Checkout, Project, checkout_around
+
+if TYPE_CHECKING:
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.format.kinds import Revision
+    from uwf_git.store.instance import Instance
+
+_SECONDS = 10.0  # for the merge
+_LISTED = 5
+_DEFAULTS = ("refs/remotes/origin/HEAD", "refs/heads/main", "refs/heads/master")
+
+
+class MovedBranch(NamedTuple):
+    """A branch has `ahead` commits that a thread's code lacks; a merge would conflict in `conflicts`."""
+
+    branch: str
+    ahead: int
+    conflicts: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """The conflict in a line, "" if there is none."""
+        if not self.conflicts:
+            return ""
+        files = ", ".join(one_line(path, 200) for path in self.conflicts[:_LISTED])
+        more = f" and {len(self.conflicts) - _LISTED} more" if len(self.conflicts) > _LISTED else ""
+        since = counted(self.ahead, "commit")
+        return f"{self.branch} has moved on by {since}, and a merge will conflict in {files}{more}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "conflicts": list(self.conflicts)}
+
+
+def moved_branch(
+    instance: Instance, thread: ThreadId, project: Project, code: Revision
+) -> MovedBranch | None:
+    """Return the branch that has moved on, first one that conflicts; None if none has, or git can't tell in time."""
+    try:
+        found = list(_moved(project, _checkout(instance, thread, project), code))
+    except (UwfError, OSError):
+        return None
+    return next((each for each in found if each.conflicts), found[0] if found else None)
+
+
+def _checkout(instance: Instance, thread: ThreadId, project: Project) -> Checkout | None:
+    note = Notes(instance.store.repository.private).read(thread)
+    if note is not None and note.checkout and Path(note.checkout).is_dir():
+        checkout = checkout_around(Path(note.checkout))
+        if checkout is not None and checkout.common == project.common:
+            return checkout
+    return None
+
+
+def _moved(project: Project, checkout: Checkout | None, code: Revision) -> Iterator[MovedBranch]:
+    from uwf_git.workspaces.merging import merging
+
+    tips = {tip: name for name, tip in _targets(project, checkout, code)}
+    tips = {tip: name for tip, name in tips.items() if not _is_one_line(project, tip, code.commit)}
+    if not tips:
+        return
+    with merging(project, code.commit, seconds=_SECONDS) as merges:
+        for tip, name in tips.items():
+            ahead = project.line("rev-list", "--count", f"{code.commit}..{tip}")
+            yield MovedBranch(name, int(ahead or 0), merges.conflicting(tip, code.commit))
+
+
+def _is_one_line(project: Project, tip: str, commit: str) -> bool:
+    return project.is_ancestor(tip, commit) or project.is_ancestor(commit, tip)
+
+
+def _targets(project: Project, checkout: Checkout | None, code: Revision) -> Iterator[tuple[str, str]]:
+    """Yield names and tips: of the branch that is checked out if it has the code's base, else of the default branch;
+    and of its upstream."""
+    head = project.line("symbolic-ref", "-q", "HEAD", git=project.git(checkout.git_dir if checkout else None))
+    for name in (head, *_DEFAULTS):
+        tip = project.commit(name) if name and not name.startswith(BRANCHES) else ""
+        if not tip or (name == head and not project.is_ancestor(code.base, tip)):
+            continue
+        upstream = project.line("rev-parse", "-q", "--symbolic-full-name", f"{_short(name)}@{{upstream}}")
+        yield _short(name), tip
+        if upstream and (fetched := project.commit(upstream)):
+            yield _short(upstream), fetched
+        return
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("refs/heads/").removeprefix("refs/remotes/").removesuffix("/HEAD")
