@@ -81,6 +81,33 @@ def test_agents_that_may_write_get_a_worktree_and_commands_the_folder(
     assert start(uwf)["workspace"] == {"kind": "shared"}
 
 
+def test_an_agent_that_is_named_later_gets_its_worktree_then(
+    uwf: Uwf, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_codex(tmp_path, monkeypatch)
+    uwf("config", "set", "agents.codex.command", "uwf-codex")
+    thread = str(start(uwf)["thread"])
+    done = uwf("thread", "step", thread, "--agent", "codex", check=None)
+    assert f"thread {thread} works in a git worktree that begins at main" in done.err
+    assert (project / "one.txt").read_text() == "one"
+    shared = str(start(uwf, "--workspace", "shared")["thread"])
+    done = uwf("thread", "step", shared, "--agent", "codex", check=None)
+    assert f"thread {shared} works in the checkout itself, {project}; " in done.err
+    assert (project / "one.txt").read_text().startswith("onemine")
+
+
+def test_a_thread_whose_steps_are_in_the_folder_stays_there_and_says_so(
+    uwf: Uwf, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_codex(tmp_path, monkeypatch)
+    uwf("config", "set", "agents.codex.command", "uwf-codex")
+    thread = str(start(uwf)["thread"])
+    assert "works in the checkout itself" in uwf("thread", "step", thread, "--agent", WRITES).err
+    done = uwf("thread", "step", thread, "--agent", "codex", check=None)
+    assert "works in the checkout itself" in done.err
+    assert (project / "one.txt").read_text().startswith("onemine")
+
+
 def test_where_no_worktree_can_be_the_folder_is_taken_and_who_asks_for_one_is_told(
     uwf: Uwf, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -565,3 +565,61 @@ def test_a_step_ends_in_one_line_if_the_project_goes_meanwhile(instance: Instanc
     with pytest.raises(UwfError) as refused:
         work(instance, thread, f"mv {project} {project}.away; echo a >a.txt")
     assert "\n" not in refused.value.message and refused.value.hint
+
+
+# What is not committed, or should not be
+
+
+def test_what_git_ignores_is_named_before_it_goes_and_kept_if_settings_say_so(
+    uwf: Uwf, root: Path, instance: Instance, project: Path
+) -> None:
+    commit(project, ".gitignore", "build/\n*.log\n__pycache__/\ncache/\nnode_modules/\n")
+    setup = "setup: [sh, -c, mkdir node_modules; touch node_modules/x]"
+    makes = (
+        "mkdir -p build cache __pycache__; echo report >build/report.html; echo a >a.log; touch __pycache__/x;"
+        ' touch cache/CACHEDIR.TAG; echo "{\\"end\\": true}"'
+    )
+    for keep, goes, kept in (
+        ("", ["a.log", "build/"], []),
+        ("keepIgnored: [build]", ["a.log"], ["build/report.html"]),
+        ("keepIgnored: ['*.log', build/report.html]", [], ["a.log", "build/report.html"]),
+    ):
+        (root / "config.yaml").write_text("workspace: {" + ", ".join(filter(None, (setup, keep))) + "}\n")
+        thread = begun(Instance(instance.location, {}), project)
+        done = uwf("thread", "step", thread, "--agent", shlex.join(["uwf-exec", "sh", "-c", makes]))
+        named = done.err.partition(f"goes with the worktree of thread {thread}: ")[2].partition(";")[0]
+        assert [each for each in named.split(", ") if each] == goes
+        place = root / "ignored" / thread
+        found = sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
+        assert found == kept and not folder(instance, thread).exists()
+
+
+def test_a_large_file_is_named_when_it_is_committed_and_only_then(
+    uwf: Uwf, root: Path, instance: Instance, project: Path
+) -> None:
+    (root / "config.yaml").write_text("workspace: {maxFile: 2MB}\n")
+    thread = begun(Instance(instance.location, {}), project)
+    agent = "uwf-exec sh -c '{}; echo \"{{}}\"'"
+    makes = "mkdir -p big; head -c 2000001 /dev/zero >big/zeros.bin; head -c 2000000 /dev/zero >small"
+    done = uwf("thread", "step", thread, "--agent", agent.format(makes))
+    assert "big/zeros.bin (2 MB), over 2 MB (workspace.maxFile)" in done.err and "small" not in done.err
+    done = uwf("thread", "step", thread, "--agent", agent.format("echo b >b.txt"))
+    assert "zeros" not in done.err and {"b.txt", "big/zeros.bin"} <= set(files(project, thread))
+
+
+def test_the_code_of_killed_and_removed_threads_is_not_pushed(
+    uwf: Uwf, root: Path, instance: Instance, project: Path, tmp_path: Path
+) -> None:
+    git("init", "-q", "--bare", tmp_path / "code.git")
+    git("init", "-q", "--bare", tmp_path / "threads.git")
+    at(project, "remote", "add", "origin", tmp_path / "code.git")
+    (root / "config.yaml").write_text("workspace: {remote: origin}\n")
+    instance = Instance(instance.location, {})
+    killed, removed, idle = (begun(instance, project) for _ in range(3))
+    for thread in (killed, removed, idle):
+        work(instance, thread, "echo a >a.txt")
+    uwf("thread", "kill", killed)
+    uwf("thread", "rm", removed, "--yes")
+    uwf("remote", "add", "hub", tmp_path / "threads.git")
+    uwf("push", "hub", "--all-projects")
+    assert git("-C", tmp_path / "code.git", "branch", "--format=%(refname:short)").split() == [branch(idle)]

@@ -11,7 +11,7 @@
     judges: {<name>: {command | jsonata | exact | schema | workflow, output, threshold, timeout}}
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut}
     node: <program>      workflowPaths: [<folder>]      maxAgents: <number>      sessions: keep
-    workspace: {kind, remote, setup, copy, link, timeout, keep, projects: {<folder>: {…}}}
+    workspace: {kind, remote, setup, copy, link, timeout, keepIgnored, maxFile, keep, projects: {<folder>: {…}}}
 
 API keys belong in `.env` or the environment, under the name in `apiKeyEnv`. A provider's `apiKey`, as in
 earlier programs, works with a warning. Misspelt and wrong values are refused on reading, missing ones when
@@ -65,7 +65,7 @@ from uwf_git.config.settings import (
     parse_command,
 )
 from uwf_git.format import yaml12
-from uwf_git.format.amounts import parse_budget, parse_duration, parse_quota, parse_rates
+from uwf_git.format.amounts import parse_budget, parse_duration, parse_quota, parse_rates, parse_size
 from uwf_git.format.document import Document
 from uwf_git.format.schema import ValuePath
 
@@ -372,14 +372,19 @@ class _Reader:
             found["setup"] = self._texts((*path, "setup"), setup) or ()
         elif text := self._text(path, entry, "setup"):
             found["setup"] = self._command(path, text, "setup")
-        for name in ("copy", "link"):
+        for name, field in (("copy", "copy"), ("link", "link"), ("keepIgnored", "keep_ignored")):
             if (paths := self._texts((*path, name), entry.get(name))) is not None:
-                found[name] = tuple(each.strip("/") for each in paths)
+                found[field] = tuple(each.strip("/") for each in paths)
                 for each in paths:
                     if each.startswith(("/", "~")) or ".." in each.split("/") or not each.strip("/."):
                         self._refuse((*path, name), f"{name} has {each!r}, which is no path in the project")
         if (timeout := self._timeout(path, entry)) is not None:
             found["timeout"] = timeout
+        if (most := entry.get("maxFile")) is not None:
+            if (size := parse_size(most)) is None:
+                self._refuse((*path, "maxFile"), "workspace.maxFile must be a size, such as 50MB")
+            else:
+                found["max_file"] = size
         return found
 
     def _max_agents(self, value: Any) -> int | None:

@@ -62,7 +62,7 @@ MCP_FIELDS = ("command", "args", "url", "env", "tools", "timeout")
 GRANT_FIELDS = ("network", "read", "write", "timeout")
 WORKSPACES = ("worktree", "folder", "shared")
 """What `workspace.kind` can be."""
-WORKSPACE_FIELDS = ("kind", "remote", "setup", "copy", "link", "timeout")
+WORKSPACE_FIELDS = ("kind", "remote", "setup", "copy", "link", "timeout", "keepIgnored", "maxFile")
 JUDGE_KINDS = ("command", "jsonata", "exact", "schema", "workflow")
 JUDGE_FIELDS = (*JUDGE_KINDS, "output", "threshold", "timeout")
 HOOK_EVENTS = ("waiting", "budget", "failed", "completed", "killed", "paused")
@@ -181,8 +181,9 @@ class JudgeSetting(NamedTuple):
 class WorkspaceSettings(NamedTuple):
     """Threads' workspaces. `kind` is one of WORKSPACES, "" for the default; `remote` the project's remote for
     threads' branches, "" for none. New worktrees get `copy` and `link`, paths of the user's checkout, and then
-    run the command `setup`, limited to `timeout` seconds. At most `keep` worktrees stay. `projects` have
-    settings of their own by folder."""
+    run the command `setup`, limited to `timeout` seconds. Ignored files that match `keep_ignored`, git's pathspecs,
+    outlast a worktree. A step that commits a file of over `max_file` bytes names it. At most `keep` worktrees stay.
+    `projects` have settings of their own by folder."""
 
     kind: str = ""
     remote: str = ""
@@ -190,6 +191,8 @@ class WorkspaceSettings(NamedTuple):
     copy: tuple[str, ...] = ()
     link: tuple[str, ...] = ()
     timeout: float = 600.0
+    keep_ignored: tuple[str, ...] = ()
+    max_file: float = 50e6
     keep: int = 50
     projects: Mapping[Path, Mapping[str, Any]] = {}
 

@@ -36,7 +36,7 @@ from uwf_git.base.errors import (
     WorkspaceFailed,
 )
 from uwf_git.base.text import encodable
-from uwf_git.config.known_agents import asks_no_model
+from uwf_git.config.known_agents import asks_no_model, shipped
 from uwf_git.engine import budget, calls
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.budget import METERED, BudgetState
@@ -90,6 +90,7 @@ from uwf_git.format.kinds import (
     KILLED_NOW,
     PAUSED_NOW,
     REHEARSE,
+    SUBWORKFLOW,
     THROTTLED,
     TIMEOUT,
     Attempt,
@@ -123,9 +124,10 @@ from uwf_git.store.private import KILL, PAUSE, AgentReport, EngineOrder
 from uwf_git.store.threads import ConcurrentCommit, branch_of
 from uwf_git.trust.ability import ENDS, raise_if_unable, raise_if_unable_to_step
 from uwf_git.workspaces.notes import Notes
-from uwf_git.workspaces.shared_folder import sharing
+from uwf_git.workspaces.shared_folder import announcement, sharing
 
 if TYPE_CHECKING:
+    from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.approving import Standing
     from uwf_git.engine.kit.agent import Agent
     from uwf_git.workspaces.step_workspace import StepWorkspace
@@ -887,7 +889,7 @@ class _Run:
             return resumes_session(instance, self._at, self._role, name)
 
         persons = config.command == HUMAN
-        folder, base = self._persons_folder() if persons else self._folder(cwd, goes_on)
+        folder, base = self._persons_folder() if persons else self._folder(cwd, goes_on, config)
         order = EngineOrder(
             self._at.head.node,
             self._role,
@@ -939,10 +941,10 @@ class _Run:
                 self._keep(made, made.error or AgentFailed(INTERRUPTED))
             raise
 
-    def _folder(self, cwd: Path | None, resumes: Callable[[], bool]) -> tuple[Path, str]:
+    def _folder(self, cwd: Path | None, resumes: Callable[[], bool], config: AgentConfig) -> tuple[Path, str]:
         """Return the agent's folder, and the commit at which its worktree begins, "" without one."""
         folders, location = self._instance.folders, self._found.location
-        work = self._workspace = self._workspace_at(cwd)
+        work = self._workspace = self._workspace_at(cwd) or self._late_worktree(cwd, config)
         if work is not None:
             work.prepare(self._order, resumes, self._files)
             folder = work.folder(location)
@@ -953,12 +955,35 @@ class _Run:
             folder = base / location if location else base
             if beside := sharing(self._instance, self._thread, folder):
                 self._instance.warn(beside)
+            if config.command != REHEARSE and (place := announcement(self._thread, folder)):
+                self._instance.warn(place)
         if not folder.is_dir():
             raise Invalid(
                 f"the working directory of {self._role!r}, {folder}, is not a folder", "create it first"
             )
         avoid(folder)
         return folder.absolute(), work.base if work is not None else ""
+
+    def _late_worktree(self, cwd: Path | None, config: AgentConfig) -> StepWorkspace | None:
+        """Return the worktree of a thread that was started before an agent that may change files was known."""
+        history, notes = self._at.history, Notes(self._instance.store.repository.private)
+        role = history.workflow.roles.get(self._role)
+        is_within = history.start.branch is not None or history.start.call is not None
+        if role is None or is_within or self._instance.sessions.owner(SUBWORKFLOW, self._thread):
+            return None
+        if notes.has(self._thread):
+            return None
+        if (program := shipped(config.command)) is None or not program.writes:
+            return None
+        from uwf_git.workspaces.choice import begin, choose_late
+
+        where = cwd or self._instance.folders.recall(self._thread) or _current_folder()
+        choice = choose_late(self._instance, self._at, config, role, where)
+        if choice is None:
+            return None
+        begin(self._instance, choice, [self._thread])
+        self._instance.warn(f"thread {self._thread} {choice.told()}")
+        return self._workspace_at(None)
 
     def _persons_folder(self) -> tuple[Path, str]:
         """As `_folder`. A person answers anywhere, also where the project isn't; only a worktree that is here

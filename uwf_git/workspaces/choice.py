@@ -15,7 +15,8 @@ from uwf_git.config.known_agents import ANY_ROW, shipped
 from uwf_git.config.policy import RUN, WRITING, parse_policy, tighten
 from uwf_git.config.resolve import resolve_agent
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.kinds import SUBWORKFLOW
+from uwf_git.format.kinds import HUMAN, SUBWORKFLOW
+from uwf_git.format.types import USER
 from uwf_git.store.instance import Instance
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE, WorkspaceOption
@@ -25,6 +26,7 @@ from uwf_git.workspaces.worktree import configured_remote
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
     from uwf_git.format.kinds import Role, Workflow
+    from uwf_git.store.history import Position
 
 _DEEPEST = 8  # workflows within each other that are looked at
 
@@ -83,6 +85,23 @@ def choose(
             kind = WORKTREE
         option = WorkspaceOption(kind)
     return chosen(instance, where, option, is_default)
+
+
+def choose_late(
+    instance: Instance, at: Position, agent: AgentConfig, role: Role, where: Path
+) -> Choice | None:
+    """Return the worktree of a thread that was started without an agent, for an agent that may change files; None if
+    its steps were made in the folder itself, or that isn't in a checkout with commits."""
+    workflow, checkout = at.history.workflow, checkout_around(where)
+    is_begun = any(step.agent != HUMAN and step.role != USER for step in at.history.steps)
+    if is_begun or checkout is None or checkout.top is None or workflow.workspace:
+        return None
+    if instance.config.workspace.of(checkout.top).kind or not Project(checkout.common).commit("HEAD"):
+        return None
+    persona = at.history.start.persona or ""
+    if not _writes(instance, workflow, agent, role, persona):
+        return None
+    return chosen(instance, where, WorkspaceOption(WORKTREE), is_default=True)
 
 
 def _top(where: Path) -> Path | None:

@@ -1,8 +1,9 @@
-"""Removing worktrees. What is uncommitted in one is kept as a commit first, and its branch stays; what git
-ignores goes."""
+"""Removing worktrees. What is uncommitted in one is kept as a commit first, and its branch stays. What git ignores
+goes, and is named; what `workspace.keepIgnored` names is kept in `<storage root>/ignored/<ULID>`."""
 
 from __future__ import annotations
 
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -101,6 +102,7 @@ def tidy(instance: Instance) -> list[ThreadId]:
                     refs = tree.project.kept(thread)
                     tree.project.drop({ref: refs[ref] for ref in refs if ref != tree.branch})
                     tree.forget()
+            shutil.rmtree(ignored_of(instance, thread), ignore_errors=True)
             notes.forget(thread)
     return left
 
@@ -154,8 +156,15 @@ def own_worktree(instance: Instance, thread: ThreadId) -> Worktree | None:
     return worktree_of(instance, note, thread)
 
 
+def ignored_of(instance: Instance, thread: ThreadId) -> Path:
+    """Return the folder for what is kept of a thread's ignored files."""
+    return instance.location.root / "ignored" / thread
+
+
 def _save(instance: Instance, tree: Worktree) -> None:
-    """Keep what no commit holds under a ref. What failed attempts left is kept already."""
+    """Keep what no commit holds under a ref, and ignored files as `workspace.keepIgnored` says. What failed attempts
+    left is kept already."""
+    tree.keep_ignored(ignored_of(instance, tree.thread))
     head, present = tree.head(), tree.tree()
     user = instance.store.repository.user
     commit = tree.write(present, head, "what was in a worktree that was removed\n", user, user)

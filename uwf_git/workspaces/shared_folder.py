@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _NAMED = 3  # threads
 _told: set[Path] = set()
+_announced: set[Path] = set()
 
 
 def sharing(instance: Instance, thread: ThreadId, folder: Path) -> str:
@@ -38,6 +39,16 @@ def sharing(instance: Instance, thread: ThreadId, folder: Path) -> str:
         f"thread {thread} works in {folder}, and so does {listed(beside, _NAMED)}: they may overwrite"
         " each other's files; --workspace worktree gives each thread its own"
     )
+
+
+def announcement(thread: ThreadId, folder: Path) -> str:
+    """Return a line that says that agents work in a checkout itself, once for each folder and process, else ""."""
+    from uwf_git.workspaces.project import checkout_around
+
+    if folder in _announced or checkout_around(folder) is None:
+        return ""
+    _announced.add(folder)
+    return f"thread {thread} works in the checkout itself, {folder}; --workspace worktree gives it one of its own"
 
 
 def _parents(instance: Instance, thread: str) -> set[str]:

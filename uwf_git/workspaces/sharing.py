@@ -109,6 +109,14 @@ def branch_left(instance: Instance, thread: ThreadId) -> str:
     return branch_of(thread).removeprefix("refs/heads/") if tip not in ("", note.base) else ""
 
 
+def _is_dropped(instance: Instance, thread: ThreadId) -> bool:
+    """Return whether a thread was killed or removed: its code stays here."""
+    if not instance.threads.exists(thread):
+        return True
+    archive = instance.threads.head(thread).archive
+    return archive is not None and archive.status == "killed"
+
+
 def _changed(
     instance: Instance, threads: Collection[ThreadId] | None
 ) -> dict[tuple[str, str], list[ThreadId]]:
@@ -120,7 +128,7 @@ def _changed(
         known = {thread: note for thread in threads if (note := notes.read(thread)) is not None}
     groups: dict[tuple[str, str], dict[ThreadId, Note]] = defaultdict(dict)
     for thread, note in known.items():
-        if note.kind == WORKTREE and note.owner == thread:
+        if note.kind == WORKTREE and note.owner == thread and not _is_dropped(instance, thread):
             groups[note.project, remote_of(instance, note)][thread] = note
     found = {}
     for (where, remote), own in groups.items():

@@ -214,6 +214,7 @@ class StepWorkspace:
             tree.finish()
             if not settings.setup:
                 return expected if tip in ("", expected) else ""
+            tree.note_ignored()
             present = tree.tree()
             if present != tree.tree_of(tree.head()):
                 words = " ".join(settings.setup)

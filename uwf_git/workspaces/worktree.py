@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, WorkspaceFailed
+from uwf_git.base.text import listed
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.fsync import sync
 from uwf_git.git.objects import Person
@@ -37,15 +38,17 @@ from uwf_git.workspaces.project import Project, branch_of
 from uwf_git.workspaces.thread_repository import ThreadRepository
 
 if TYPE_CHECKING:
+    from uwf_git.config.settings import WorkspaceSettings
     from uwf_git.store.instance import Instance
     from uwf_git.workspaces.notes import Note
 
 _INDEX, _STATE, _NEW = "uwf-index", "uwf-state", "uwf-index.new"
-_EXCLUDED, _UNFINISHED = "uwf-excluded", "uwf-unfinished"
+_EXCLUDED, _UNFINISHED, _IGNORED = "uwf-excluded", "uwf-unfinished", "uwf-ignored"
 _LINK = "160000"  # the mode of a submodule
 _LINK_IN_INDEX = b"\x00\x00\xe0\x00"  # the same in an index, and maybe part of a hash
 _UNSYNCED = ("-c", "core.fsync=none")
 _SIDE_BY_SIDE = 32
+_NAMED = 5  # files in a message
 _FEW = 100  # objects that are synced one by one
 _OPERATIONS = {
     "MERGE_HEAD": "merge",
@@ -80,7 +83,7 @@ class WorktreeGone(AgentFailed):
 
 
 class Worktree:
-    """The worktree of a thread in `folder`, which bears its id. `apart` are paths that are never committed;
+    """The worktree of a thread in `folder`, which bears its id. What `settings` copy and link is never committed;
     `store` is the git directory of the thread's store; `warn` gets lines for the user."""
 
     def __init__(
@@ -88,7 +91,7 @@ class Worktree:
         project: Project,
         folder: Path,
         thread: ThreadId,
-        apart: Sequence[str],
+        settings: WorkspaceSettings,
         store: Path,
         warn: Callable[[str], None],
     ) -> None:
@@ -100,7 +103,8 @@ class Worktree:
         older = project.common / "worktrees" / folder.name  # where uwf had worktrees of git
         is_older = (older / _STATE).is_file() and not self._repository.git_dir.is_dir()
         self.admin = older if is_older else self._repository.git_dir
-        self._apart = tuple(apart)
+        self._settings = settings
+        self._apart = (*settings.copy, *settings.link)
         self._store = str(store)
         self._warn = warn
 
@@ -404,8 +408,8 @@ class Worktree:
         if _LINK_IN_INDEX not in (self.admin / _INDEX).read_bytes():
             return {}
         rows = self.project.run("ls-files", "--stage", "-z", git=self._git()).out
-        listed = rows.decode("utf-8", "surrogateescape").split("\0")
-        links = {row.partition("\t")[2]: row.split(" ")[1] for row in listed if row.startswith(_LINK)}
+        entries = rows.decode("utf-8", "surrogateescape").split("\0")
+        links = {row.partition("\t")[2]: row.split(" ")[1] for row in entries if row.startswith(_LINK)}
         for link in links:
             if link not in state.links:
                 raise self._has_repository(f"{link}/.git")
@@ -419,7 +423,7 @@ class Worktree:
         """Let uwf's new index leave out the files that the agent's own sparse checkout does."""
         if (sparse := self._sparse()) == state.sparse:
             return state
-        listed: list[dict[str, bool]] = []
+        skipped: list[dict[str, bool]] = []
         for name in (_NEW, "index"):
             done = self.project.run("ls-files", "-t", "-z", check=False, git=self._git(name))
             if done.code:
@@ -429,8 +433,8 @@ class Worktree:
                     f"git -C {self.folder} sparse-checkout disable; {AGAIN}",
                 )
             rows = done.out.decode("utf-8", "surrogateescape").split("\0")
-            listed.append({row[2:]: row.startswith("S ") for row in rows if row})
-        ours, theirs = listed
+            skipped.append({row[2:]: row.startswith("S ") for row in rows if row})
+        ours, theirs = skipped
         for option, is_out in (("--skip-worktree", True), ("--no-skip-worktree", False)):
             paths = [
                 path for path, out in ours.items() if out != is_out and theirs.get(path, False) == is_out
@@ -548,8 +552,20 @@ class Worktree:
 
     def _sync(self, commit: str, base: str) -> None:
         """Bring what is new in a commit to the disk, and what the agent's git wrote to the project."""
-        words = ("rev-list", "--objects", "--no-object-names", commit, f"^{base}")
-        names = self.project.run(*words, git=self._git()).out.decode("ascii").split()
+        most = f"--filter=blob:limit={int(self._settings.max_file) + 1}"
+        words = (
+            "rev-list",
+            "--objects",
+            "--no-object-names",
+            most,
+            "--filter-print-omitted",
+            commit,
+            f"^{base}",
+        )
+        rows = self.project.run(*words, git=self._git()).out.decode("ascii").split()
+        if large := [name[1:] for name in rows if name.startswith("~")]:
+            self._warn_of_large(large, commit, base)
+        names = [name.removeprefix("~") for name in rows]
         objects, theirs = self.project.common / "objects", self._repository.objects
         loose: dict[str, Path] = {}
         others: list[str] = []
@@ -563,15 +579,66 @@ class Worktree:
                 others.append(name)
         packed = others if any(theirs.glob("pack/*.pack")) else []
         if packed or len(loose) > _FEW:  # one pack waits for the disk once
-            listed = "".join(f"{name}\n" for name in (*packed, *loose)).encode("ascii")
+            lines = "".join(f"{name}\n" for name in (*packed, *loose)).encode("ascii")
             pack = str(objects / "pack/pack")
-            self.project.run("pack-objects", "-q", "--window=0", pack, stdin=listed, git=self._git())
+            self.project.run("pack-objects", "-q", "--window=0", pack, stdin=lines, git=self._git())
             for path in loose.values():
                 path.unlink(missing_ok=True)
             return
         with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(loose) or 1)) as pool:
             for _ in pool.map(sync, loose.values()):
                 pass
+
+    def _warn_of_large(self, blobs: Sequence[str], commit: str, base: str) -> None:
+        """Name the files that are larger than `workspace.maxFile`."""
+        words = ("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", base, commit)
+        parts = self.project.run(*words, git=self._git()).out.decode("utf-8", "replace").split("\0")
+        paths = {row.split(" ")[3]: path for row, path in zip(parts[::2], parts[1::2], strict=False)}
+        sizes = (int(self.project.line("cat-file", "-s", blob, git=self._git())) for blob in blobs)
+        files = [
+            f"{paths.get(blob, blob)} ({size / 1e6:,.0f} MB)" for blob, size in zip(blobs, sizes, strict=True)
+        ]
+        self._warn(
+            f"the code of thread {self.thread} has {listed(files, _NAMED)}, over {self._settings.max_file / 1e6:g} MB"
+            " (workspace.maxFile): ignore it, or use Git LFS"
+        )
+
+    # What git ignores
+
+    def ignored(self, *paths: str) -> list[str]:
+        """Return what git ignores in it, whole folders with a slash, or the single files of `paths`. Caches and what is
+        copied or linked are left out."""
+        whole = () if paths else ("--directory", "--no-empty-directory")
+        words = ("ls-files", "-o", "-i", "--exclude-standard", *whole, "-z", "--", *paths)
+        rows = self.project.run(*self._excluding(), *words, git=self._git()).out
+        names = (row for row in rows.decode("utf-8", "surrogateescape").split("\0") if row)
+        return [name for name in names if name.rstrip("/") not in self._apart and not self._is_cache(name)]
+
+    def note_ignored(self) -> None:
+        """Note what is ignored as no result of an agent."""
+        (self.admin / _IGNORED).write_bytes("\0".join(self.ignored()).encode("utf-8", "surrogateescape"))
+
+    def keep_ignored(self, place: Path) -> None:
+        """Move what `workspace.keepIgnored` names to a folder. Name what else of agents is ignored, and goes."""
+        kept = self.ignored(*self._settings.keep_ignored) if self._settings.keep_ignored else []
+        for name in kept:
+            target = place / name.rstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if target.is_dir() and not target.is_symlink():
+                shutil.rmtree(target)
+            shutil.move(self.folder / name.rstrip("/"), target)
+        if kept:
+            self._warn(f"ignored files of thread {self.thread} are kept in {place}: {listed(kept, _NAMED)}")
+        known = set(_bytes(self.admin / _IGNORED).decode("utf-8", "surrogateescape").split("\0"))
+        if gone := [shown(name) for name in self.ignored() if name not in known]:
+            self._warn(
+                f"what git ignores goes with the worktree of thread {self.thread}: {listed(gone, _NAMED)};"
+                " workspace.keepIgnored names what is to be kept"
+            )
+
+    def _is_cache(self, name: str) -> bool:
+        is_pythons = name.endswith(("__pycache__/", ".pyc"))
+        return is_pythons or (name.endswith("/") and (self.folder / name / "CACHEDIR.TAG").is_file())
 
     def reset(self, commit: str) -> None:
         """Check out a commit; what is not ignored and not in it is removed. Moves
@@ -677,9 +744,8 @@ def worktree_of(instance: Instance, note: Note, thread: ThreadId) -> Worktree:
     owner = ThreadId(note.owner or thread)
     settings = instance.config.workspace.of(Path(note.checkout) if note.checkout else None)
     folder = instance.location.root / "workspaces" / owner
-    apart = (*settings.copy, *settings.link)
     store = instance.location.git_dir
-    return Worktree(Project(Path(note.project)), folder, owner, apart, store, instance.warn)
+    return Worktree(Project(Path(note.project)), folder, owner, settings, store, instance.warn)
 
 
 def remote_of(instance: Instance, note: Note) -> str:
