@@ -147,17 +147,15 @@ class Threads(Histories):
     def newest(self) -> Iterator[ThreadId]:
         """Yield the threads of `@`, `@2` and so on: those of the project that no other thread began."""
         sessions = Sessions(self._repository.private)
-        here = (
-            self.ids() if self.projects.here is None else (head.thread for head in self.meant(archived=True))
-        )
-        for thread in sorted(here, reverse=True):
-            if not sessions.owner(SUBWORKFLOW, thread) and not self._is_branch(thread):
+        for thread in sorted(self.ids(), reverse=True):
+            if not sessions.owner(SUBWORKFLOW, thread) and self._counts(thread):
                 yield thread
 
-    def _is_branch(self, thread: ThreadId) -> bool:
+    def _counts(self, thread: ThreadId) -> bool:
         with contextlib.suppress(UwfError):  # a damaged thread is listed too
-            return self.fork_of(self.head(thread)) is not None
-        return False
+            head = self.head(thread)
+            return self.is_meant(head) and self.fork_of(head) is None
+        return True
 
     def fork_of(self, head: Head) -> tuple[Oid, int] | None:
         """Return the commit of the fork that a thread is a branch of, and its index there. None for other threads, and
