@@ -1,4 +1,4 @@
-"""Errors as one line of standard error and an exit status; for several threads one line each and the highest
+"""Errors as one line of standard error and an exit status; for several threads one line each and the worst
 status."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_git.base import log
 from uwf_git.base.errors import Failure, Invalid, failure_of
+from uwf_git.base.thread_states import worst
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
@@ -21,15 +22,15 @@ class Failures:
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
-        self._worst = 0
+        self._statuses: set[int] = set()
 
     def add(self, error: Exception) -> None:
         """Report an error, whose message names its thread."""
-        self._worst = max(self._worst, failed(self._invocation, error))
+        self.note(failed(self._invocation, error))
 
     def note(self, status: int) -> None:
         """Count the status of an error already reported."""
-        self._worst = max(self._worst, status)
+        self._statuses.add(status)
 
     def damaged(self, some: bool) -> None:
         """Count damage that the list itself reports."""
@@ -48,11 +49,11 @@ class Failures:
             )
 
     def end(self) -> None:
-        """Exit with the highest status; return if there were no errors."""
-        if self._worst:
+        """Exit with the worst status; return if there were no errors."""
+        if status := worst(self._statuses):
             from click.exceptions import Exit
 
-            raise Exit(self._worst)
+            raise Exit(status)
 
 
 def failed(invocation: Invocation, error: Exception, arguments: Sequence[str] = ()) -> int:

@@ -11,6 +11,8 @@ from io import StringIO
 from itertools import accumulate
 from typing import IO, TYPE_CHECKING, Any
 
+from uwf_git.base.thread_states import label_of
+
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
@@ -34,6 +36,7 @@ _STATUS = {
     "joining": "blue",
     "failed": "red",
     "completed": "green",
+    "completed-with-failures": "yellow",
     "killed": "dim",
     "corrupt": "red",
     "ok": "green",
@@ -88,7 +91,7 @@ def style(text: str, *names: str) -> str:
 
 
 def status(name: str) -> str:
-    return style(name, _STATUS.get(name, ""))
+    return style(label_of(name), _STATUS.get(name, ""))
 
 
 def width() -> int | None:

@@ -110,10 +110,11 @@ def test_the_command_that_goes_on_after_the_last_step_has_the_options_that_were_
     thread = uwf("thread", "start", "pair", "-p", "Go").json["thread"]
     (work := Path("my work")).mkdir()
     agent = scripted(REJECTS_ONCE)
-    ran = uwf(
-        "--format", "text", "thread", "run", thread, "--max-steps", "1", "--agent", agent, "--cwd", work
+    stopping = ("thread", "run", thread, "--max-steps", "1", "--agent", agent, "--cwd", work)
+    ran = uwf("--format", "text", *stopping, check=11)
+    said = re.fullmatch(
+        r"uwf: thread \S+ is not at its end: stopped after 1 step — uwf (.*) goes on\n", ran.err
     )
-    said = re.fullmatch(r"uwf: stopped after 1 step; uwf (.*) goes on\n", ran.err)
     assert said
     again = shlex.split(said[1])
     assert again == ["thread", "run", thread, "--agent", agent, "--cwd", str(work.absolute())]

@@ -14,7 +14,7 @@ from fleets import kill, parent, until
 
 from uwf_git.api import run as api_run
 from uwf_git.api.fan_out import at_once, branches_of
-from uwf_git.base.errors import AgentFailed, Waiting
+from uwf_git.base.errors import AgentFailed, NotRunning
 from uwf_git.engine.status import COMPLETED, status_of
 from uwf_git.store.instance import Instance
 
@@ -144,7 +144,7 @@ def test_what_a_killed_process_did_not_finish_is_done_by_the_next_run_and_nothin
     for pid in (parent(agent), agent):
         kill(pid)
     running.communicate()
-    assert running.returncode == Waiting.exit_status
+    assert running.returncode == NotRunning.exit_status
     processes.let_go()
     uwf("thread", "run", thread, *processes.options)
     assert [each[1:3] for each in processes.fixers(2)] == [["Fix", "c"]] * 2

@@ -19,7 +19,7 @@ from uwf_git.engine.inbox import Waits, waits_of
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.progress import Freshness
 from uwf_git.engine.spending import money, spent
-from uwf_git.engine.status import PAUSED, outlook, status_of
+from uwf_git.engine.status import PAUSED, ended_status, outlook, status_of
 from uwf_git.engine.summary import summary
 from uwf_git.engine.turns import Event, StepBegan, StepMade, TurnAdded, TurnFeed, TurnPosition, WorkStopped
 from uwf_git.format.ids import ThreadId, is_thread_id
@@ -187,7 +187,7 @@ class Events:
         self._forget(thread)
         archive = self._instance.threads.head(thread).archive
         assert archive is not None, "its ref was there"
-        return _value(thread, "ended", status=archive.status, reason=archive.reason or None)
+        return _value(thread, "ended", status=ended_status(archive), reason=archive.reason or None)
 
     def standing(self, thread: ThreadId) -> Iterator[Value]:
         """Yield the state of an idle thread: `ended`, `waiting`, or `rests` with status and next role;

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import AgentFailed, UwfError, Waiting
+from uwf_git.base.errors import AgentFailed, NotRunning, UwfError, Waiting
 from uwf_git.engine.branch_states import branch_statuses
 from uwf_git.engine.fan_out import Branches as Branches
 from uwf_git.engine.fan_out import branches_at, pending
@@ -105,17 +105,18 @@ def at_once(branches: Branches) -> int:
 
 
 def raise_if_stopped(instance: Instance, thread: ThreadId) -> None:
-    """Raise Paused, Waiting or AgentFailed if a thread still waits for branches that have been run."""
+    """Raise Paused, Waiting, AgentFailed or NotRunning if a thread still waits for branches that have been run."""
     branches = waits_for_branches(instance, thread)
     if branches is not None:
         raise_if_paused(instance, thread)
         raise_if_at_rest(instance, thread, branches)
-        raise pending(thread, branches)
+        left = pending(thread, branches)
+        raise NotRunning(f"{left.message}, stopped before their end", f"{left.hint} goes on")
 
 
 def raise_if_at_rest(instance: Instance, thread: ThreadId, branches: Branches) -> None:
     """Raise AgentFailed for branches whose last step failed, Waiting for those that wait for a person or are paused,
-    NoTransition for one that cannot go on."""
+    NoTransition for one that cannot go on. Waiting also if none that is open is here."""
     statuses = branch_statuses(instance, branches)
     found = {
         status: [
@@ -143,6 +144,8 @@ def raise_if_at_rest(instance: Instance, thread: ThreadId, branches: Branches) -
     for each, now in zip(branches.each, statuses, strict=True):
         if now == IDLE and each.head is not None:
             raise_if_stuck(instance, outlook(instance, each.head), each.head)
+    if branches.open and all(each.head is None for each in branches.open):
+        raise pending(thread, branches)
 
 
 def _error_of(instance: Instance, thread: ThreadId) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound
 from uwf_git.base.text import counted, iso, nearest
+from uwf_git.base.thread_states import CORRUPT, IDLE, JOINING, STATES, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,16 +20,12 @@ if TYPE_CHECKING:
     from uwf_git.store.threads import DamagedThread
 
 
-ACTIVE = ("idle", "running", "paused", "waiting", "joining", "failed")
-
-
-TO_STEP = ("idle", "joining")
+ACTIVE = words(each for each in STATES if not each.is_ended and each is not CORRUPT)
+TO_STEP = words((IDLE, JOINING))
 """The statuses of threads that a step, or one of their branches, may take on."""
-ENDED = ("completed", "failed", "killed")
+ENDED = words(each for each in STATES if each.is_ended)
 """A failed thread has either ended at `$FAIL` or will try its step again."""
-
-
-STATUSES = (*ACTIVE, "completed", "killed", "corrupt")
+STATUSES = words(STATES)
 
 
 class Filters(NamedTuple):

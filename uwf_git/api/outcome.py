@@ -1,19 +1,28 @@
-"""Warnings and errors after a step."""
+"""Warnings after a step, and the errors of a thread's end."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import Absent, Killed, OutOfRounds, UwfError, Waiting, WorkflowFailed
+from uwf_git.base.errors import (
+    Absent,
+    CompletedWithFailures,
+    Killed,
+    OutOfRounds,
+    UwfError,
+    Waiting,
+    WorkflowFailed,
+)
 from uwf_git.base.text import one_line
 from uwf_git.config.secrets import removal_note
 from uwf_git.engine.budget import COST, UNTOLD_HINT, waiting
-from uwf_git.engine.status import COMPLETED, FAILED, KILLED, NO_QUESTION, WAITING
-from uwf_git.format.types import JOIN
-from uwf_git.store.threads import fork_hint
+from uwf_git.engine.status import COMPLETED, FAILED, KILLED, NO_QUESTION, WAITING, WITH_FAILURES, ended_status
+from uwf_git.format.types import END
+from uwf_git.workflow.code_workflow import MAX_ROUNDS
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
+    from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
 
 
@@ -96,23 +105,26 @@ def _is_accepted(instance: Instance, outcome: Outcome) -> bool:
         return False
 
 
-def raise_if_ended_badly(outcome: Outcome) -> None:
-    """Raise WorkflowFailed for a thread that ended at `$FAIL`, OutOfRounds for a code workflow stopped by its last
-    round, Killed for a thread that was killed meanwhile."""
-    archive = outcome.position.head.archive
-    if outcome.status == FAILED and archive is not None:
-        head = outcome.position.head
-        again = f"repeat its last step in a fork: uwf thread fork {outcome.thread} --at {max(0, head.row.number - 1)}"
-        raise WorkflowFailed(
-            f"thread {outcome.thread} has failed{f': {archive.reason}' if archive.reason else ''}",
-            fork_hint(head) if head.row.role == JOIN else again,
+def raise_as_ended(instance: Instance, head: Head) -> None:
+    """Raise the error of an ended thread's state, by `base.thread_states`: WorkflowFailed, CompletedWithFailures,
+    Killed, or OutOfRounds for a code workflow that its last round stopped. Return if it is active or completed."""
+    archive = head.archive
+    if archive is None:
+        return
+    thread, status = head.thread, ended_status(archive)
+    why = f": {archive.reason}" if archive.reason else ""
+    if status == FAILED:
+        raise WorkflowFailed(f"thread {thread} has failed{why}", instance.threads.way_on(head))
+    if status == WITH_FAILURES:
+        is_script = head.row.role == END
+        hint = (
+            f"uwf thread fork {thread} --at 0 asks those again" if is_script else f"uwf thread read {thread}"
         )
-    if outcome.status == KILLED and archive is not None:
-        if outcome.position.history.workflow.code is None:
-            why = f": {archive.reason}" if archive.reason else ""
-            raise Killed(f"thread {outcome.thread} was killed{why}", fork_hint(outcome.position.head))
-        name = outcome.position.history.workflow.name
+        raise CompletedWithFailures(f"thread {thread} is completed {archive.reason}", hint)
+    if status == KILLED and archive.reason.startswith(MAX_ROUNDS):
         raise OutOfRounds(
-            f"thread {outcome.thread} has ended without a result, {archive.reason}",
-            f"uwf thread start {name} --max-rounds N, for a new one with more",
+            f"thread {thread} has ended without a result, {archive.reason}",
+            f"uwf thread start {head.row.name} --max-rounds N, for a new one with more",
         )
+    if status == KILLED:
+        raise Killed(f"thread {thread} was killed{why}", instance.threads.way_on(head))

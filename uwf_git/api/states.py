@@ -69,7 +69,9 @@ class Stuck(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """The thread reached the end of its workflow."""
+    """The thread reached the end of its workflow; `failures` are those that it doesn't tolerate, "" for none."""
+
+    failures: str = ""
 
 
 class Killed(NamedTuple):
@@ -88,8 +90,8 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
 
     head = instance.threads.head(thread)
     name = status_of(instance, head)
-    if name == status.COMPLETED:
-        return Completed()
+    if name in (status.COMPLETED, status.WITH_FAILURES):
+        return Completed(head.archive.reason if head.archive else "")
     if name == status.FAILED and head.archive:
         return Failed(head.archive.reason, ended=True)
     if name == status.KILLED:
@@ -150,7 +152,7 @@ def has_ended(instance: Instance, thread: ThreadId, error: UwfError) -> bool:
 
     if isinstance(error, errors.Absent):
         return False
-    if isinstance(error, errors.Waiting | errors.Killed | errors.OutOfRounds):
+    if isinstance(error, errors.Waiting | errors.NotRunning | errors.Killed | errors.OutOfRounds):
         return True
     try:
         return isinstance(error, errors.Invalid) and instance.threads.has_ended(thread)

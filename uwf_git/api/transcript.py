@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.base.errors import NotFound
 from uwf_git.base.markdown import below, code, inline
 from uwf_git.base.text import counted, iso
+from uwf_git.base.thread_states import label_of
+from uwf_git.engine.census import census_of, census_text
 from uwf_git.engine.summary import summary_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step, persona_value
@@ -73,10 +75,11 @@ class Transcript:
             yield f"*{counted(self._after, 'step')} after this.*"
 
     def value(self) -> dict[str, Any]:
-        threads = self._instance.threads
+        threads, census = self._instance.threads, census_of(self._instance, self._head.commit)
         return {
             "thread": self._head.thread,
             "workflow": self._name,
+            **({"census": census.as_json()} if census is not None else {}),
             "prompt": self._start.prompt,
             "omitted": self._omitted,
             "steps": [
@@ -93,8 +96,9 @@ class Transcript:
     def _state(self) -> str:
         from uwf_git.engine.status import status_of
 
-        row = self._head.row
-        state = f"{status_of(self._instance, self._head)} after {counted(row.number, 'step')}"
+        row, census = self._head.row, census_of(self._instance, self._head.commit)
+        state = f"{label_of(status_of(self._instance, self._head))} after {counted(row.number, 'step')}"
+        state += f" ({census_text(census.as_json())})" if census is not None else ""
         return state + (f", {row.rehearsed} of them made up by {code(REHEARSE)}" if row.rehearsed else "")
 
     def _section(self, number: int, step: StepContext) -> str:

@@ -6,10 +6,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.api.fan_out import branches_of, raise_if_at_rest
+from uwf_git.api.outcome import raise_as_ended
 from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed, Busy, Killed, NotRunning, TimedOut, Waiting, WorkflowFailed
+from uwf_git.base.errors import AgentFailed, Busy, NotRunning, TimedOut, Waiting
+from uwf_git.engine.call_answer import command_of
+from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.human_turn import human_turn
-from uwf_git.engine.status import COMPLETED, FAILED, at_rest, outlook, raise_if_stuck, status_of
+from uwf_git.engine.status import at_rest, outlook, raise_if_stuck, status_of
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.instance import Instance
 
@@ -23,8 +26,7 @@ _ASKING = 2.0  # seconds that a run is at a person's role only if it asks there
 def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) -> Head:
     """Wait until no process here runs or steps a thread or a branch that it waits for, or the one that does asks a
     person; return the head of a completed one. `deadline` is in seconds of `time.monotonic`. Raises what its run
-    ended with: WorkflowFailed, Killed, Waiting, Paused, AgentFailed, NoTransition; NotRunning if it could go on;
-    TimedOut, and NotFound if it was removed."""
+    ended with, as `raise_unless_completed`; TimedOut, and NotFound if it was removed."""
     log.debug("N4TZ8YQH", "waits until no process works on {thread}", thread=thread)
     pause, asking = _FIRST_PAUSE, 0.0
     while _is_at_work(instance, thread) and asking < _ASKING:
@@ -35,18 +37,11 @@ def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) ->
         asking = asking + pause if _is_asking(instance, thread) else 0.0
         pause = min(pause * 1.2, _LONGEST_PAUSE)
     head = instance.threads.head(thread)
-    _raise_as_ended(instance, head)
-    raise_if_waiting(instance, head)
-    if (branches := branches_of(instance, head)) is not None:
-        raise_if_at_rest(instance, thread, branches)
-    failed = instance.attempts.last(head) if instance.attempts.failed(head) else None
-    again = f"uwf thread run {thread} goes on"
-    if failed is not None:
-        raise AgentFailed(f"the last step of thread {thread} has failed: {failed.error}", again)
-    if head.archive is None:
-        printed = instance.runs.detached_output(thread)
-        said = f"; output of its last detached run: {printed}" if printed.exists() else ""
-        raise NotRunning(f"thread {thread} is not at its end, and no process here runs it", again + said)
+    printed = instance.runs.detached_output(thread)
+    said = f"; output of its last detached run: {printed}" if printed.exists() else ""
+    raise_unless_completed(
+        instance, head, ", and no process here runs it", f"uwf thread run {thread} goes on{said}"
+    )
     return head
 
 
@@ -72,14 +67,21 @@ def _is_asking(instance: Instance, thread: ThreadId) -> bool:
     return head.archive is None and human_turn(instance, head) is not None
 
 
-def _raise_as_ended(instance: Instance, head: Head) -> None:
-    if head.archive is None or head.archive.status == COMPLETED:
+def raise_unless_completed(instance: Instance, head: Head, stopped: str, hint: str) -> None:
+    """Raise the error of a thread's state, by `base.thread_states`, unless it is completed. `stopped` says why one that
+    could go on doesn't, `hint` which command goes on."""
+    raise_as_ended(instance, head)
+    if head.archive is not None:
         return
-    why = f": {head.archive.reason}" if head.archive.reason else ""
-    onward = instance.threads.way_on(head)
-    if head.archive.status == FAILED:
-        raise WorkflowFailed(f"thread {head.thread} has failed{why}", onward)
-    raise Killed(f"thread {head.thread} was killed{why}", onward)
+    raise_if_waiting(instance, head)
+    if (branches := branches_of(instance, head)) is not None:
+        raise_if_at_rest(instance, head.thread, branches)
+    if instance.attempts.failed(head) and (failed := instance.attempts.last(head)) is not None:
+        raise AgentFailed(f"the last step of thread {head.thread} has failed: {failed.error}", hint)
+    if calls := asking_calls(instance, head):
+        asked = f"thread {head.thread} waits for a person: call {calls[0].thread} asks"
+        raise Waiting(asked, command_of(instance, calls[0]))
+    raise NotRunning(f"thread {head.thread} is not at its end{stopped}", hint)
 
 
 def raise_if_waiting(instance: Instance, head: Head, by_agent: bool = False) -> None:

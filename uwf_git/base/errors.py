@@ -146,10 +146,17 @@ class WorkflowFailed(UwfError):
 
 
 class NotRunning(UwfError):
-    """A thread that could go on has no process here that runs it."""
+    """A thread that could go on was stopped, or has no process here that runs it."""
 
     code = "not_running"
     exit_status = 11
+
+
+class CompletedWithFailures(UwfError):
+    """A thread reached its end, and more calls or branches of it failed than its workflow tolerates."""
+
+    code = "completed_with_failures"
+    exit_status = 15
 
 
 class TimedOut(UwfError):

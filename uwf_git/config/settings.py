@@ -65,7 +65,7 @@ WORKSPACES = ("worktree", "folder", "shared")
 WORKSPACE_FIELDS = ("kind", "remote", "setup", "copy", "link", "timeout", "keepIgnored", "maxFile")
 JUDGE_KINDS = ("command", "jsonata", "exact", "schema", "workflow")
 JUDGE_FIELDS = (*JUDGE_KINDS, "output", "threshold", "timeout")
-HOOK_EVENTS = ("waiting", "budget", "failed", "completed", "killed", "paused")
+HOOK_EVENTS = (*("waiting", "budget", "failed", "completed", "completed-with-failures", "killed", "paused"),)
 """What `hooks` can have a command for."""
 INLINE_KEY = "apiKey"
 """A provider's key in config.yaml itself, as earlier programs have it: it is used, with a warning, and never set."""

@@ -87,16 +87,8 @@ def _is_used(instance: Instance, head: Head, request: Request) -> bool:
     asked_at = start_of(instance.store, head.commit).merged
     if "at" not in request.content or asked_at is None:
         return False
-    store = instance.store
-    parents = [
-        parent
-        for step in store.index.merges_after(asked_at)
-        for parent in store.repository.commit(Oid(raw=step.oid)).parents[1:]
-    ]
-    while parents and head.commit not in parents:
-        parts = [parent for parent in parents if store.index_commit(parent).kind == "part"]
-        parents = [oid for part in parts for oid in store.repository.commit(part).parents]
-    return bool(parents)
+    steps = instance.store.index.merges_after(asked_at)
+    return any(head.commit in answers_joined(instance, Oid(raw=step.oid)) for step in steps)
 
 
 def ids_of(root: CommitRow, prompt: str, call: Branch) -> Iterator[ThreadId]:
@@ -243,6 +235,32 @@ def root_of_call(instance: Instance, call: Head) -> bytes | None:
     """Return the first commit of the thread that asked a call."""
     asked_at = start_of(instance.store, call.commit).merged
     return root_of(instance, Oid(raw=asked_at)).oid if asked_at is not None else None
+
+
+def arrivals(instance: Instance, commit: Oid) -> dict[Oid, int]:
+    """Return the places in which answers came to earlier runs from a commit on, those of the nearest run first, by the
+    last commits of the calls."""
+    store = instance.store
+    bases, start = [commit], start_of(store, commit)
+    while start.merged is not None and _name(instance, start) == EDITED:
+        bases.append(Oid(raw=start.merged))
+        start = start_of(store, bases[-1])
+    found: dict[Oid, int] = {}
+    for base in bases:
+        runs = [store.index_commit(base), *store.index.merges_after(base.raw)]
+        for run in sorted((each for each in runs if each.role == END), key=lambda each: each.time):
+            for tip in answers_joined(instance, Oid(raw=run.oid)):
+                found.setdefault(tip, len(found))
+    return found
+
+
+def answers_joined(instance: Instance, step: Oid) -> list[Oid]:
+    """Return the last commits of the calls whose answers a step of code was made from, in the order in which they
+    came; in steps of earlier versions, in which they were asked."""
+    tips = list(instance.store.repository.commit(step).parents[1:])
+    while tips and instance.store.index_commit(tips[0]).kind == "part":
+        tips = [tip for part in tips for tip in instance.store.repository.commit(part).parents]
+    return tips
 
 
 def joined(instance: Instance, head: Head, calls: Sequence[str]) -> tuple[Oid, ...]:

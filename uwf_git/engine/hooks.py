@@ -16,13 +16,22 @@ from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, UwfError
 from uwf_git.base.text import last_line
 from uwf_git.config.settings import HOOK_EVENTS
-from uwf_git.engine.status import COMPLETED, FAILED, KILLED, PAUSED, WAITING, Outlook, persons_role
+from uwf_git.engine.status import (
+    COMPLETED,
+    FAILED,
+    KILLED,
+    PAUSED,
+    WAITING,
+    WITH_FAILURES,
+    Outlook,
+    persons_role,
+)
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import USER
 from uwf_git.store.instance import Instance
 
 BUDGET = "budget"
-assert set(HOOK_EVENTS) == {WAITING, BUDGET, FAILED, COMPLETED, KILLED, PAUSED}
+assert set(HOOK_EVENTS) == {WAITING, BUDGET, FAILED, COMPLETED, WITH_FAILURES, KILLED, PAUSED}
 
 
 def run_status_hook(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
@@ -46,7 +55,7 @@ def run_status_hook(instance: Instance, thread: ThreadId, status: str, found: Ou
         elif instance.attempts.failed(head):
             last = instance.attempts.all(thread)[-1]
             run_hook(instance, thread, FAILED, failed={"role": last.role, "agent": last.agent})
-    elif status in (COMPLETED, KILLED):
+    elif status in (COMPLETED, WITH_FAILURES, KILLED):
         run_hook(instance, thread, status)
 
 
@@ -59,6 +68,8 @@ def run_hook(instance: Instance, thread: ThreadId, event: str, **more: Any) -> N
     """Run the hook for an event of HOOK_EVENTS. `more` is added to its input."""
     hooks = instance.config.hooks
     command = hooks.commands.get(event)
+    if event == WITH_FAILURES and not command:
+        command = hooks.commands.get(FAILED)
     if not command:
         return
     log.info("YQQ8DT2Y", "tells {command} of {event}", command=command, event=event, thread=thread)

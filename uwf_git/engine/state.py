@@ -8,6 +8,7 @@ from uwf_git.base.text import iso
 from uwf_git.engine.branch_states import branch_value, joining_value
 from uwf_git.engine.call_answer import command_of, fields_wanted
 from uwf_git.engine.calls import asking_calls, is_call
+from uwf_git.engine.census import census_of
 from uwf_git.engine.conversation import in_conversation, is_conversation
 from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.kit.form import options_of
@@ -17,6 +18,7 @@ from uwf_git.engine.status import (
     KILLED,
     PAUSED,
     WAITING,
+    WITH_FAILURES,
     at_rest,
     budget_reached,
     outlook,
@@ -60,7 +62,9 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
         **_made(instance, head),
         "rehearsed": head.row.rehearsed,
     }
-    if head.archive and value["status"] in (FAILED, KILLED):
+    if (census := census_of(instance, head.commit)) is not None:
+        value["census"] = census.as_json()
+    if head.archive and value["status"] in (FAILED, KILLED, WITH_FAILURES):
         return {**value, "next": None, "reason": head.archive.reason}
     following = outlook(instance, head)
     value["next"] = following.next

@@ -7,12 +7,13 @@ import json
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
-from uwf_git.base import log
+from uwf_git.base import log, thread_states
 from uwf_git.base.errors import LimitExceeded, NoTransition, Usage, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import BudgetExceeded
 from uwf_git.engine.budget import COST, Budgets, BudgetState
 from uwf_git.engine.calls import waits_for_call
+from uwf_git.engine.census import FAILURES
 from uwf_git.engine.conversation import in_conversation
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.next_turn import Outlook as Outlook
@@ -25,10 +26,12 @@ from uwf_git.store.threads import DamagedThread
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.agent import Agent
+    from uwf_git.store.index import ArchiveRow
 
-IDLE, RUNNING, PAUSED, WAITING, FAILED = "idle", "running", "paused", "waiting", "failed"
-JOINING, COMPLETED, KILLED, CORRUPT = "joining", "completed", "killed", "corrupt"
-STATUSES = (IDLE, RUNNING, PAUSED, WAITING, FAILED, JOINING, COMPLETED, KILLED, CORRUPT)
+IDLE, RUNNING, PAUSED = thread_states.IDLE.word, thread_states.RUNNING.word, thread_states.PAUSED.word
+WAITING, JOINING, FAILED = thread_states.WAITING.word, thread_states.JOINING.word, thread_states.FAILING.word
+COMPLETED, WITH_FAILURES = thread_states.COMPLETED.word, thread_states.WITH_FAILURES.word
+KILLED, CORRUPT = thread_states.KILLED.word, thread_states.CORRUPT.word
 
 NO_QUESTION = "It waits for you, and asks no question."
 
@@ -177,7 +180,7 @@ def status_of(
     paused: Container[str] | None = None,
     people: HumanRoles | None = None,
 ) -> str:
-    """Return one of STATUSES. A paused thread is running until its step in progress ends."""
+    """Return the word of a thread's state. A paused thread is running until its step in progress ends."""
     if isinstance(head, DamagedThread):
         return CORRUPT
     if head.archive is None:
@@ -185,6 +188,13 @@ def status_of(
         if held:
             return RUNNING
     return resting(instance, head, used_up(instance, head, budgets), paused, people)
+
+
+def ended_status(archive: ArchiveRow) -> str:
+    """Return the status of an ended thread, by its archive tag."""
+    if archive.status == COMPLETED and archive.reason.startswith(FAILURES):
+        return WITH_FAILURES
+    return archive.status if archive.status in (COMPLETED, FAILED) else KILLED
 
 
 def resting(
@@ -198,7 +208,7 @@ def resting(
     conversation at rest is idle; a thread is waiting if a person plays its next role, or has to answer a call of its
     code, and joining while branches of it run."""
     if head.archive:
-        return head.archive.status if head.archive.status in (COMPLETED, FAILED) else KILLED
+        return ended_status(head.archive)
     if head.thread in paused if paused is not None else is_paused(instance, head.thread):
         return PAUSED
     if head.row.role == FORK:

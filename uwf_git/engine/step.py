@@ -40,6 +40,7 @@ from uwf_git.config.known_agents import asks_no_model, shipped
 from uwf_git.engine import budget, calls
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.budget import METERED, BudgetState
+from uwf_git.engine.census import Census, census_of
 from uwf_git.engine.human_dialogue import typed_answer
 from uwf_git.engine.human_roles import HumanRoles, gate_role
 from uwf_git.engine.human_turn import HumanTurn, human_turn, moved_on
@@ -137,7 +138,8 @@ class Outcome(NamedTuple):
     """A thread's state after a step. `role` made the step; None if there was nothing to do. `standing`: the
     exhausted budget, or None; `turn`: a person's turn at the next role. `unpriced` is the number of tokens
     without a price; `uncounted` the limit that doesn't count this step because its agent reported nothing;
-    `redactions` are the places and numbers of removed secrets; `summary` is the last output in a few words."""
+    `redactions` are the places and numbers of removed secrets; `summary` is the last output in a few words;
+    `census` is that of an end or a join."""
 
     position: Position
     outlook: Outlook
@@ -149,6 +151,7 @@ class Outcome(NamedTuple):
     uncounted: str = ""
     turn: HumanTurn | None = None
     summary: str = ""
+    census: Census | None = None
 
     @property
     def workflow(self) -> Hash:
@@ -185,6 +188,8 @@ class Outcome(NamedTuple):
             value["problem"] = self.outlook.problem
         if (archive := self.position.head.archive) and archive.reason:
             value["reason"] = archive.reason
+        if self.census is not None:
+            value["census"] = self.census.as_json()
         return value
 
     def told(self) -> dict[str, Any]:
@@ -348,7 +353,7 @@ def take_turn(
             role = at.history.steps[-1].role
             found = outlook(instance, *at)
     if found.next == END:
-        at = at._replace(head=_end(instance, at.head, *_ending(found)))
+        at = at._replace(head=_end(instance, at.head, *_ending(instance, at.head, found)))
     return outcome_of(instance, at, found, role)
 
 
@@ -371,7 +376,7 @@ def _fanned_out(instance: Instance, at: Position, found: Outlook) -> Outcome:
     advance(instance, at)
     found = outlook(instance, *at)
     if found.next == END:
-        at = at._replace(head=_end(instance, at.head, *_ending(found)))
+        at = at._replace(head=_end(instance, at.head, *_ending(instance, at.head, found)))
     return outcome_of(instance, at, found, JOIN)
 
 
@@ -498,7 +503,7 @@ def _completed(instance: Instance, at: Position, found: Outlook, standing: Stand
     instance.runs.clear(at.head.thread)
     found = outlook(instance, *at)
     if found.next == END:
-        at = at._replace(head=_end(instance, at.head, *_ending(found)))
+        at = at._replace(head=_end(instance, at.head, *_ending(instance, at.head, found)))
     return outcome_of(instance, at, found, standing.role.name)
 
 
@@ -567,8 +572,11 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
     return head
 
 
-def _ending(found: Outlook) -> tuple[str, str]:
-    return (FAILED, found.reason or "") if found.failed else (COMPLETED, "")
+def _ending(instance: Instance, head: Head, found: Outlook) -> tuple[str, str]:
+    if found.failed:
+        return FAILED, found.reason or ""
+    census = census_of(instance, head.commit)
+    return COMPLETED, census.ending if census is not None else ""
 
 
 def _end(instance: Instance, head: Head, status: str, reason: str = "") -> Head:
@@ -638,7 +646,8 @@ def outcome_of(instance: Instance, at: Position, found: Outlook, role: str | Non
     if at.history.steps:
         newest = at.history.steps[-1]
         summary = summary_of(instance, at.history.workflow, newest.role, newest.output).text
-    return Outcome(at, found, status, role, standing, redactions, unpriced, uncounted, turn, summary)
+    census = census_of(instance, at.head.commit) if at.head.archive is not None or role == JOIN else None
+    return Outcome(at, found, status, role, standing, redactions, unpriced, uncounted, turn, summary, census)
 
 
 def append_step(

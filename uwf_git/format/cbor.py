@@ -23,6 +23,13 @@ TOO_LONG = "an integer of thousands of digits is outside ±(2^53-1)"
 type_error_hint = "a payload is JSON: null, booleans, numbers, strings, lists and string-keyed objects"
 
 
+def sort_keys(value: Any) -> Any:
+    """Return a JSON value with the keys of its objects in the order of a node's file."""
+    if isinstance(value, dict):
+        return {key: sort_keys(value[key]) for key in sorted(value)}
+    return [sort_keys(item) for item in value] if isinstance(value, list) else value
+
+
 def normalise(value: Any, depth: int = 0) -> Any:
     """Return a copy with integral floats as integers. Raises Invalid for values without a hash: integers
     outside ±(2^53-1), NaN, infinities, lone surrogates, more than 200 levels."""

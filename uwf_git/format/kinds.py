@@ -16,6 +16,7 @@ from uwf_git.format.types import (
     BMAD,
     CODE_ATTEMPT,
     CODE_DETAIL,
+    COUNTED_DETAIL,
     CREW_DEFINITION,
     DEFINITIONS,
     DETAIL,
@@ -341,12 +342,22 @@ class Revision(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value}
 
 
+class CallCounts(NamedTuple):
+    """The calls of a code workflow's step: how many were asked, `failed`, and were `dropped` because the code went on
+    without them; `tolerated` may fail."""
+
+    asked: int
+    failed: int
+    dropped: int
+    tolerated: int
+
+
 class Detail(NamedTuple):
     """A Detail node. `turns` are Turn nodes; `context` is the head that the prompt was built from; `cost` is
     in US dollars; `budget` holds raised limits; `redactions` are the places and numbers of removed secrets.
     Of an imported step, `source` is its original id and `nodes` its original nodes. `code` is what it left in
     a worktree, `kept` the Session node of the agent's program, `approvals` the Approval nodes of the people whose
-    answer it is."""
+    answer it is, `calls` those of code, if any failed or were dropped."""
 
     answer: str
     turns: tuple[Hash, ...] = ()
@@ -366,12 +377,15 @@ class Detail(NamedTuple):
     code: Revision | None = None
     kept: Hash | None = None
     approvals: tuple[Hash, ...] = ()
+    calls: CallCounts | None = None
 
     @property
     def type(self) -> Hash:
         """The type of its node, unless it is imported: the first current version that fits."""
         if self.approvals:
             return APPROVED_DETAIL
+        if self.calls is not None:
+            return COUNTED_DETAIL
         return KEPT_DETAIL if self.kept is not None else DETAIL if self.code is None else CODE_DETAIL
 
     def payload(self) -> dict[str, Any]:
@@ -403,6 +417,8 @@ class Detail(NamedTuple):
             payload["kept"] = self.kept
         if self.approvals:
             payload["approvals"] = list(self.approvals)
+        if self.calls is not None:
+            payload["calls"] = self.calls._asdict()
         return payload
 
 
@@ -637,6 +653,7 @@ def parse_detail(payload: Any) -> Detail:
         _revision(payload),
         payload.get("kept"),
         tuple(payload.get("approvals", ())),
+        CallCounts(**payload["calls"]) if "calls" in payload else None,
     )
 
 

@@ -612,6 +612,30 @@ APPROVED_DETAIL = builtin(
         },
     ),
 )
+COUNTED_DETAIL = builtin(
+    "EPVF3A8AK21XV",
+    record(
+        "Detail6",
+        {
+            **_DETAIL,
+            "cost?": COST,
+            "notes?": STRINGS,
+            "budget?": BUDGET,
+            "redactions?": _REDACTIONS,
+            "code?": _REVISION,
+            "kept?": REF,
+            "calls": record(
+                "Calls",
+                {
+                    "asked": POSITIVE,
+                    "failed": COUNT,
+                    "dropped": {**COUNT, "description": "Those that the code went on without."},
+                    "tolerated": {**COUNT, "description": "How many may fail."},
+                },
+            ),
+        },
+    ),
+)
 _IDENTITY = record(
     "Identity", {"name": STRING, "email": {**STRING, "description": "As git's user.email has it."}}
 )
@@ -779,7 +803,12 @@ _KINDS: dict[str, frozenset[Hash]] = {
     "crew": frozenset({CREW}),
     "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START, CREW_START, BRANCH_START}),
     "step": frozenset({STEPNODE}),
-    "detail": frozenset({FIRST_DETAIL, DETAIL, CODE_DETAIL, KEPT_DETAIL, APPROVED_DETAIL, IMPORTED_DETAIL}),
+    "detail": frozenset(
+        {
+            *(FIRST_DETAIL, DETAIL, CODE_DETAIL, KEPT_DETAIL, APPROVED_DETAIL, COUNTED_DETAIL),
+            IMPORTED_DETAIL,
+        }
+    ),
     "approval": frozenset({APPROVAL}),
     "revocation": frozenset({REVOCATION}),
     "turn": frozenset({FIRST_TURN, TURN}),
@@ -791,7 +820,7 @@ OF_THREADS = tuple(BUILTIN.core)
 """The built-in types that a thread may have nodes of."""
 
 
-WITH_CODE = CODE_DETAIL, KEPT_DETAIL, APPROVED_DETAIL
+WITH_CODE = CODE_DETAIL, KEPT_DETAIL, APPROVED_DETAIL, COUNTED_DETAIL
 """The types of details that may name code."""
 MAY_LIMIT = (
     LIMITED_START,

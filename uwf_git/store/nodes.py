@@ -211,8 +211,9 @@ class NodeStore:
     def put(self, type_hash: Hash, payload: Any, timestamp: int | None = None) -> Hash:
         """Store a node and return its hash. An existing node is kept. Raises NotFound for an unknown type,
         Invalid for an invalid payload or missing references, HashCollision for different content with the
-        same hash."""
-        value = cbor.normalise(payload)
+        same hash. The content has its keys in the order in which it is read again, so that a prompt or a script says
+        the same in a later run."""
+        value = cbor.sort_keys(cbor.normalise(payload))
         node = hash_of(type_hash, value)
         self.keep(node, Node(type_hash, value, now() if timestamp is None else timestamp))
         return node

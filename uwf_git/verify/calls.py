@@ -6,9 +6,11 @@ import json
 from collections.abc import Iterator
 
 from uwf_git.engine.calls import ids_of
+from uwf_git.engine.census import calls_in, of_calls
 from uwf_git.format.fan_out import CALL, EDITED, Branch
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import Start, Step
+from uwf_git.format.node import Node
 from uwf_git.format.types import END
 from uwf_git.git.repository import Oid
 from uwf_git.store.index import CommitRow
@@ -55,11 +57,16 @@ class CallChecks:
             begin = self._known.begin_of(self._known.record_at(Oid(raw=begin.merged)))
         return begin
 
-    def check_joined(self, commit: CommitObject, made: Step, before: Record, report: Report) -> None:
+    def check_joined(
+        self, commit: CommitObject, made: Step, detail: Node, before: Record, report: Report
+    ) -> None:
         """Check that the further parents of a code workflow's step are calls of its thread at their ends, each named
-        once, with answers such as were asked for."""
+        once, with answers such as were asked for, and as many as were answered by its counts."""
         if len(set(commit.parents)) != len(commit.parents):
             report("wrong-parent", f"a step of {made.role} has a call as its parent twice")
+        counts = calls_in(detail)
+        if counts is not None and of_calls(counts).answered != len(list(self._joined(commit))):
+            report("wrong-detail", f"the counts of a step of {made.role} are not those of its calls")
         requests: set[tuple[str, str, int]] = set()
         for call in self._joined(commit):
             start = self._known.start_of(call.row.start) if call.row.start is not None else None

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 from uwf_git.base.text import one_line
+from uwf_git.engine.census import calls_in
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
     HUMAN,
@@ -243,7 +244,9 @@ class Records:
         others = [self._known.records.get(parent.raw) for parent in commit.parents[1:]]
         rows = [other.row if other is not None else None for other in others]
         row = step_row(_row(commit, "step", node), before.row, made, output.payload, rows)
-        record = Record(row, commit.tree, step=context, decided=decided, code=code, joined=joined)
+        record = Record(
+            row, commit.tree, step=context, decided=decided, code=code, joined=joined, calls=calls_in(detail)
+        )
         child = pages.child_of(detail, lambda target: self._known.content(here, target))
         approvals = pages.approvals_of(detail, lambda target: self._known.content(here, target))
         page = pages.PageStep(number, context, detail, child, approvals)
@@ -325,7 +328,7 @@ class Records:
     ) -> None:
         if not is_kind(detail.type, "step"):
             if self._known.definition(before).workflow.code is not None:
-                self.calls.check_joined(commit, made, before, report)
+                self.calls.check_joined(commit, made, detail, before, report)
             else:
                 self.approvals.check_parents(commit, made, detail, before, report)
             return

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import Budget, BudgetExceeded
+from uwf_git.engine.census import FAILURES, of_calls
 from uwf_git.ext import RefKind
 from uwf_git.format.fan_out import WAIT
 from uwf_git.format.ids import ThreadId, is_thread_id
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
 
 MOST = 100  # findings per ref; more would not help
 
-_ENDED = re.compile(r"(completed|failed|killed)(?:(?<=failed|killed): (.+))?\n?")
+_ENDED = re.compile(
+    rf"(completed|failed|killed)(?:(?<=failed|killed): (.+)|(?<=completed): ({FAILURES} .+))?\n?"
+)
 _PAUSED = re.compile(r"paused(?:: (.+))?\n?")
 
 
@@ -229,7 +232,7 @@ class Verifier:
         self.threads.add(name)
         self._check_name(name, tag, report)
         said = _ENDED.fullmatch(tag.message)
-        if said is None or not (said[2] or "").isprintable():
+        if said is None or not (said[2] or said[3] or "").isprintable():
             report(
                 "wrong-tag",
                 "the tag's message is neither completed, failed nor killed, with a reason",
@@ -262,6 +265,17 @@ class Verifier:
                 and tag.message.rstrip() != layout.end_message(status, decision.reason).rstrip()
             ):
                 report("wrong-tag", "the reason of the failure is not the workflow's", tag.oid)
+            elif status == "completed":
+                self._check_failures(tag, record, report)
+
+    def _check_failures(self, tag: TagObject, record: Record, report: Report) -> None:
+        """Check that the end of a code workflow says how many of its calls failed that may not."""
+        definition = self._known.definition(record)
+        if definition.workflow.code is None:
+            return
+        ending = of_calls(record.calls).ending if record.calls is not None else ""
+        if tag.message.rstrip() != layout.end_message("completed", ending).rstrip():
+            report("wrong-tag", f"the tag does not say: completed {ending}".rstrip(), tag.oid)
 
     def _drops(self, record: Record) -> bool:
         """Return whether a thread is a branch that ends if its step fails."""

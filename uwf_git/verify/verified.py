@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.config.secrets import REDACTED
+from uwf_git.engine.census import calls_in
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import (
+    CallCounts,
     Revision,
     Start,
     StepContext,
@@ -40,7 +42,8 @@ _NO_THREAD = ThreadId("0" * 26)
 class Record(NamedTuple):
     """A commit's record, as far as readable. `row` is the index's. Of an attempt, `head` is the head it was
     made on and `attempts` counts those up to it. `decided` is False once the workflow could not decide.
-    `code` is what a step or attempt left in a worktree, `joined` the last commits of the branches of a join."""
+    `code` is what a step or attempt left in a worktree, `joined` the last commits of the branches of a join, `calls`
+    the counts of a step of code."""
 
     row: CommitRow
     tree: bytes
@@ -51,6 +54,7 @@ class Record(NamedTuple):
     decided: bool = True
     code: Revision | None = None
     joined: tuple[Oid, ...] = ()
+    calls: CallCounts | None = None
 
 
 class KnownHistory:
@@ -175,14 +179,15 @@ class Known:
         """Return the record of a commit known to the store. Raises UwfError, Bad."""
         row = self._store.index_commit(oid)
         tree = self.objects.commit(oid).tree
-        step, head, attempts = None, None, 0
+        step, head, attempts, calls = None, None, 0, None
         if row.kind == "step":
             assert row.workflow is not None
             workflow = parse_workflow(self._store.get(row.workflow).payload)
             step = Threads(self._store).context(row.node, workflow)
+            calls = calls_in(self._store.get(step.detail)) if workflow.code is not None else None
         if row.kind == "attempt":
             head, attempts = self._attempts.head_of(oid).raw, self._attempts.count(oid)
-        return Record(row, tree, step, head, attempts, trusted=True)
+        return Record(row, tree, step, head, attempts, trusted=True, calls=calls)
 
     def definition(self, record: Record) -> Definition:
         """Return a record's workflow. Raises Bad."""

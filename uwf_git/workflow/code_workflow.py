@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 SUFFIXES = {".esm.js": JAVASCRIPT, ".mjs": JAVASCRIPT, ".js": JAVASCRIPT, ".py": PYTHON}
 """What the names of bundles end in, longest first, and their language."""
 MAX_BYTES = 4 << 20
+MAX_ROUNDS = "maxRounds"
+"""The beginning of the reason why a code workflow ended without a result."""
 ASKED_BY_SCRIPT = "is asked by the script"
 NAMED_BY_SCRIPT = f"{ASKED_BY_SCRIPT} under this name"
 """The description of a role that stands for an agent type or model that a workflow script names."""

@@ -144,7 +144,7 @@ def answer(
     """
     from uwf_git.api.control import answer as give
     from uwf_git.api.inbox import asking, is_persons_turn, keeping, newest_or_step
-    from uwf_git.api.outcome import raise_if_ended_badly
+    from uwf_git.api.outcome import raise_as_ended
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
@@ -173,7 +173,7 @@ def answer(
     with keeping(instance, found, message, fields) if is_typed and message.strip() else nullcontext():
         outcome = give(instance, found, message, step_asking, other, fields, unseen)
     emit_outcome(invocation, outcome)
-    raise_if_ended_badly(outcome)
+    raise_as_ended(invocation.instance, outcome.position.head)
 
 
 def _revoke(invocation: Invocation, thread: ThreadId, reason: str | None, has_more: bool) -> None:
@@ -202,7 +202,7 @@ def _fields(given: Sequence[str]) -> dict[str, list[str]]:
 def _play(invocation: Invocation, thread: ThreadId, asked_by: Hash | None) -> None:
     """Ask for a person's role on the terminal, as `uwf thread step` does."""
     from uwf_git.api.inbox import check_may_answer, require_step
-    from uwf_git.api.outcome import raise_if_ended_badly
+    from uwf_git.api.outcome import raise_as_ended
     from uwf_git.api.run import Options
     from uwf_git.api.run import step as make
 
@@ -211,7 +211,7 @@ def _play(invocation: Invocation, thread: ThreadId, asked_by: Hash | None) -> No
     check_may_answer(invocation.instance, thread)
     outcome = make(invocation.instance, thread, Options())
     emit_outcome(invocation, outcome)
-    raise_if_ended_badly(outcome)
+    raise_as_ended(invocation.instance, outcome.position.head)
 
 
 @command(

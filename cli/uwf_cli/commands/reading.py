@@ -78,6 +78,7 @@ def _state_text(value: Any) -> str:
         ("beware", value.get("shown", {}).get("code", {}).get("warning", "")),
         ("updated", value["updated"]),
         *_running_text(value.get("running")),
+        *_census(value.get("census")),
         *_branches(value.get("branches")),
         *((name, value.get(name) or "") for name in ("error", "problem", "asks")),
         *_questions(value),
@@ -124,6 +125,12 @@ def _questions(value: Any) -> list[tuple[str, str]]:
 
 def _options(options: Sequence[str]) -> str:
     return "\n".join(f"- {one_line(option, 100)}" for option in options)
+
+
+def _census(census: Any) -> list[tuple[str, str]]:
+    from uwf_git.engine.census import census_text
+
+    return [] if census is None else [("asked", census_text(census))]
 
 
 def _branches(branches: Any) -> list[tuple[str, str]]:

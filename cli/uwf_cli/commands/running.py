@@ -90,7 +90,7 @@ MAX_STEPS = click.option(
     default=50,
     show_default=True,
     metavar="N",
-    help="Stop after N steps.",
+    help="Stop after N steps of the thread itself; each branch of it may make as many.",
 )
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Don't show the live line while an agent runs.")
 
@@ -118,7 +118,7 @@ def step(
     quiet: bool,
 ) -> None:
     """Run one step of a thread: the next role's agent runs, and its output becomes the new head."""
-    from uwf_git.api.outcome import raise_if_ended_badly
+    from uwf_git.api.outcome import raise_as_ended
     from uwf_git.api.run import Options
     from uwf_git.api.run import step as make
 
@@ -131,7 +131,7 @@ def step(
         options = Options(agent, where, _live_stderr(invocation, lines), shared, files=files or "")
         outcome = make(invocation.instance, found, options)
     emit_outcome(invocation, outcome)
-    raise_if_ended_badly(outcome)
+    raise_as_ended(invocation.instance, outcome.position.head)
     stopped = _stopped(invocation, outcome)
     if stopped is not None:
         invocation.note(f"{stopped.message} — {stopped.hint}")
@@ -243,7 +243,7 @@ def run_one(
 def _ended_elsewhere(invocation: Invocation, thread: ThreadId, error: UwfError) -> bool:
     """Say that a thread ended on another machine while it ran here, if that is what an error comes from. Raises
     WorkflowFailed if it failed."""
-    from uwf_git.api.outcome import raise_if_ended_badly
+    from uwf_git.api.outcome import raise_as_ended
     from uwf_git.api.run import ended_elsewhere
 
     outcome = ended_elsewhere(invocation.instance, thread, error)
@@ -252,12 +252,12 @@ def _ended_elsewhere(invocation: Invocation, thread: ThreadId, error: UwfError) 
     fork = error.fork if isinstance(error, HeadMoved) else ""
     kept = f"; the step made here is kept as thread {fork}" if fork else ""
     invocation.note(f"thread {thread} ended on another machine meanwhile, and is {outcome.status}{kept}")
-    raise_if_ended_badly(outcome)
+    raise_as_ended(invocation.instance, outcome.position.head)
     return True
 
 
 def _run_one(invocation: Invocation, thread: ThreadId, options: Options, most: int, quiet: bool) -> None:
-    from uwf_git.api.outcome import raise_if_ended_badly
+    from uwf_git.api.outcome import raise_as_ended
     from uwf_git.api.run import run as steps
 
     remote = options.exchange.remote.name if options.exchange else None
@@ -269,13 +269,18 @@ def _run_one(invocation: Invocation, thread: ThreadId, options: Options, most: i
         for outcome in steps(invocation.instance, thread, lambda: options, most, branches=branches):
             with lines.hidden() if lines else nullcontext():
                 emit_outcome(invocation, outcome, compact=True)
-            raise_if_ended_badly(outcome)
+            raise_as_ended(invocation.instance, outcome.position.head)
             if outcome.done:
                 return
             stopped = _stopped(invocation, outcome)
             if stopped is not None and not isinstance(stopped, Absent):  # of whom the next step asks
                 raise stopped
-    invocation.note(f"stopped after {counted(most, 'step')}; {again} goes on")
+    from uwf_git.api.waiting import raise_unless_completed
+
+    head = invocation.instance.threads.head(thread)
+    raise_unless_completed(
+        invocation.instance, head, f": stopped after {counted(most, 'step')}", f"{again} goes on"
+    )
 
 
 def side_by_side(
@@ -335,9 +340,12 @@ def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, A
 
 def outcome_line(value: dict[str, Any]) -> str:
     """Format an outcome as one line, with a question and its options."""
+    from uwf_git.engine.census import census_text
+
     arrow = "  → "
     if value["done"] or value["status"] in ("waiting", "paused"):
-        end = arrow + terminal.status(value["status"])
+        census = f" · {census_text(value['census'])}" if "census" in value else ""
+        end = arrow + terminal.status(value["status"]) + census
     elif value.get("problem"):
         end = f"{arrow}{terminal.style('stuck', 'red')}: {value['problem']}"
     else:

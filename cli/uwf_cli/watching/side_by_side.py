@@ -18,7 +18,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from uwf_cli import terminal
 from uwf_cli.invocation import itself
-from uwf_git.base.errors import UwfError, Waiting
+from uwf_git.base import thread_states
+from uwf_git.base.errors import UwfError
 from uwf_git.base.lifetime import deferred
 from uwf_git.engine.pause import is_paused
 from uwf_git.format.fan_out import JOINED_WITHOUT
@@ -90,7 +91,7 @@ class SideBySide:
         self._size = size
 
     def run(self, quiet: bool) -> int:
-        """Run all; return the highest exit status, of which waiting counts least. After Ctrl-C each process
+        """Run all; return the worst exit status. After Ctrl-C each process
         keeps its agent's work."""
         self._lines = None if quiet else self._drawn()
         with self._lines or nullcontext(), self._selector:
@@ -109,9 +110,7 @@ class SideBySide:
         statuses = list(self._ended.values())
         if self._text and not self._siblings:
             self._invocation.note(_summary(statuses))
-        return max((status for status in statuses if status != Waiting.exit_status), default=0) or max(
-            statuses, default=0
-        )
+        return thread_states.worst(statuses)
 
     def _elsewhere(self) -> int:
         """Return how many siblings other processes run."""
@@ -251,7 +250,14 @@ def _of(thread: ThreadId, line: str) -> str:
 def _summary(statuses: Sequence[int]) -> str:
     from uwf_git.base.text import counted
 
-    done, waits = statuses.count(0), statuses.count(Waiting.exit_status)
-    parts = [f"{done} done", f"{waits} waiting", f"{len(statuses) - done - waits} failed"]
+    kinds = {
+        "done": thread_states.COMPLETED,
+        thread_states.WITH_FAILURES.label: thread_states.WITH_FAILURES,
+        "waiting": thread_states.WAITING,
+        "stopped before the end": thread_states.IDLE,
+    }
+    counts = {name: statuses.count(each.exit_status) for name, each in kinds.items()}
+    counts["failed"] = len(statuses) - sum(counts.values())
+    parts = [f"{number} {name}" for name, number in counts.items()]
     told = ", ".join(part for part in parts if not part.startswith("0 "))
     return f"{counted(len(statuses), 'thread')}: {told}"

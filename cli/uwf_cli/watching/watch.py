@@ -20,13 +20,11 @@ from uwf_cli.watching.lines import lasted
 from uwf_git.api.inbox import BUDGET
 from uwf_git.base.errors import (
     AgentFailed,
-    Killed,
     NotFound,
     NoTransition,
     Paused,
     StoreDamaged,
     Waiting,
-    WorkflowFailed,
 )
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import counted, numbered, one_line
@@ -34,6 +32,7 @@ from uwf_git.format.types import END, USER, next_name, role_name
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
+    from uwf_git.store.instance import Instance
 
 _TICK = 0.3  # seconds between two looks
 _LABEL = 6  # characters of an id, which is as many as `thread run` of several shows
@@ -92,26 +91,28 @@ def _one(invocation: Invocation, thread: ThreadId) -> None:
                 continue
             _notify(invocation, value, _line)
             error = value.get("error", error)
-            is_over = _is_over(thread, value, error)
+            is_over = _is_over(invocation.instance, thread, value, error)
             begun = begun or value["event"] != "rests"
             if is_over and begun:
+                from uwf_git.api.waiting import raise_unless_completed
+
+                head = invocation.instance.threads.head(thread)
+                raise_unless_completed(invocation.instance, head, "", f"uwf thread run {thread} goes on")
                 return
         time.sleep(_TICK)
         values = happening.news()
 
 
-def _is_over(thread: ThreadId, value: Mapping[str, Any], error: str) -> bool:
+def _is_over(instance: Instance, thread: ThreadId, value: Mapping[str, Any], error: str) -> bool:
     """Return whether a thread is finished or idle after an event. `error` is the last attempt's. Raises what
     `thread run` raises for a thread that waits, failed, was killed or is stuck."""
     again = f"uwf thread run {thread}"
     match value["event"], value.get("status"):
-        case "ended", "completed":
-            return True
-        case "ended", "failed":
-            why = f": {value['reason']}" if value["reason"] else ""
-            raise WorkflowFailed(f"thread {thread} has failed{why}", f"uwf thread fork {thread} --at N")
         case "ended", _:
-            raise Killed(f"thread {thread} was killed", f"uwf thread fork {thread}")
+            from uwf_git.api.outcome import raise_as_ended
+
+            raise_as_ended(instance, instance.threads.head(thread))
+            return True
         case "waiting", _:
             raise Waiting(f"thread {thread} waits for a person", value["command"])
         case "rests", "paused":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -29,12 +29,13 @@ from uwf_git.engine.trust import require_trusted
 from uwf_git.ext.code.asking import asking
 from uwf_git.ext.code.calls import Calls, ConversationResult, tokens_of
 from uwf_git.ext.code.live import Live
-from uwf_git.ext.code.script import is_script
+from uwf_git.ext.code.script import is_script, tolerance_of
 from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import REHEARSE, Detail, Step, TurnRecord
+from uwf_git.format.kinds import REHEARSE, CallCounts, Detail, Step, TurnRecord
 from uwf_git.format.types import END, RESULT, STEPNODE, SUSPEND, USER
 from uwf_git.git.repository import StoreUnwritable
+from uwf_git.workflow.code_workflow import MAX_ROUNDS
 from uwf_git.workflow.common_mistakes import means_end
 from uwf_git.workflow.moderator import DecidedByCode, brief, decide
 
@@ -111,6 +112,7 @@ class CodeAgent(Agent):
             calls = stack.enter_context(
                 closing(Calls(instance, at, order, recorder, cwd or Path.cwd(), args, live.is_script))
             )
+            tolerates = _tolerance(instance, history) if live.is_script else lambda asked: asked
             try:
                 said = live.hear(calls if rounds != 0 else None, recorder.show)
                 if rounds == 0 and not said.ended:
@@ -125,7 +127,8 @@ class CodeAgent(Agent):
                 )
                 agent = _author(made, calls.heard, is_generated)
                 notes = (*live.notes, *(_log(live) if live.is_script else ()))
-                node = _stored(instance, at, order, made, agent, calls, recorder, notes)
+                counts = calls.counts(tolerates)
+                node = _stored(instance, at, order, made, agent, calls, counts, recorder, notes)
             except OutOfRounds:
                 raise _over(at) from None
             except StoreUnwritable:
@@ -174,6 +177,12 @@ def begin(instance: Instance, at: Position) -> Live:
         "options": options,
     }
     return Live(confined, order, grants.timeout)
+
+
+def _tolerance(instance: Instance, history: History) -> Callable[[int], int]:
+    code = history.workflow.code
+    assert code is not None
+    return tolerance_of(instance.registry.code_of(history.workflow_hash), code.language)
 
 
 def arguments(prompt: str) -> Any:
@@ -234,7 +243,7 @@ def _rounds(at: Position) -> int | None:
 def _over(at: Position) -> OutOfRounds:
     start, code = at.history.start, at.history.workflow.code
     rounds = start.max_rounds or (code.max_rounds if code else None)
-    return OutOfRounds(f"maxRounds: {counted(rounds or 0, 'round')} {'is' if rounds == 1 else 'are'} done")
+    return OutOfRounds(f"{MAX_ROUNDS}: {counted(rounds or 0, 'round')} {'is' if rounds == 1 else 'are'} done")
 
 
 # Its output
@@ -314,6 +323,7 @@ def _stored(
     made: CodeResult,
     agent: str,
     calls: Calls,
+    counts: CallCounts | None,
     recorder: Recorder,
     notes: Sequence[str],
 ) -> Hash:
@@ -322,7 +332,7 @@ def _stored(
     asked = calls.asked if calls.asked != [agent] else []
     others = f", and {len(asked) - _NAMED} more" if len(asked) > _NAMED else ""
     who = f"the code asked {', '.join(asked[:_NAMED])}{others}" if asked else ""
-    said = said._replace(notes=(*said.notes, *notes, *filter(None, (who, calls.foreign))))
+    said = said._replace(notes=(*said.notes, *notes, *filter(None, (who, calls.foreign))), calls=counts)
     output = recorder.put(made.type, recorder.redact(made.output, "output"))
     detail = recorder.detail(said, turns, order, at.head.node)
     step = Step(history.start_hash, history.prev, made.role, output, detail, agent)

@@ -29,7 +29,7 @@ from uwf_git.base.errors import Absent, AgentFailed, Invalid, NotFound, Throttle
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import counted, encodable, last_line, one_line
 from uwf_git.engine.budget import COST, Budgets, prices, use, waiting
-from uwf_git.engine.calls import Request, find, root_of
+from uwf_git.engine.calls import Request, arrivals, find, root_of
 from uwf_git.engine.kit.extract import sum_usage
 from uwf_git.engine.spending import Totals, spent, together
 from uwf_git.engine.thread_spending import account
@@ -39,7 +39,7 @@ from uwf_git.ext.code.conversation import Question
 from uwf_git.ext.code.script import AGENT, is_script
 from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import ThreadId, name_problem
-from uwf_git.format.kinds import REHEARSE, Detail, TurnRecord, parse_detail, parse_turn
+from uwf_git.format.kinds import REHEARSE, CallCounts, Detail, TurnRecord, parse_detail, parse_turn
 from uwf_git.format.schema import check_schema
 from uwf_git.format.types import BUNDLE
 from uwf_git.kit import Reply
@@ -49,6 +49,7 @@ from uwf_git.store.private import NONCE_VARIABLE
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.record import Recorder
+    from uwf_git.git.repository import Oid
     from uwf_git.store.history import Head, Position
     from uwf_git.store.instance import Instance
     from uwf_git.store.private import EngineOrder
@@ -58,6 +59,8 @@ AT_ONCE = 8
 """Calls in flight at once, twice as many for a script; the others wait."""
 _IDLE = 4  # idle conversations kept for corrections when another begins
 _NAMED = 3  # other people named in a note
+Arrival = tuple[int, int, str]
+"""The place of an answer among others: whether it is known by its time only, its place or time, its thread."""
 _PATIENCE = 5.0  # seconds for a finished conversation to exit
 _TEXTS = {"agent": ("agent", "role", "prompt", "systemPrompt"), "extract": ("text", "role", "prompt")}
 
@@ -94,6 +97,9 @@ class Calls:
         self._spent = tokens_of(instance, at.head) if is_script else 0
         self.absence: Absent | None = None
         self.absent = 0
+        self._asked = self._failed = 0
+        self._held: list[tuple[Arrival, int, dict[str, Any]]] = []
+        self._arrivals: Mapping[Oid, int] | None = None
         self._at = at.head
         self._thread = at.head.thread
         self._instance = instance
@@ -154,7 +160,7 @@ class Calls:
                 "the code gave a schema that is not a JSON Schema", "an object, as z.toJSONSchema makes it"
             )
         if (problem := _schema_problem(schema)) is not None:
-            self._pending += 1
+            self._begun()
             error = f"the code gave a schema that is not a JSON Schema: {problem}"
             self._notify(number, {"error": error, "turns": ()})
             return
@@ -162,7 +168,7 @@ class Calls:
             raise AgentFailed("the code asked an agent nothing", "name a role, or give a prompt")
         is_rehearsed = self._rehearses(given.get("agent"), given["role"] or BUNDLE)
         request = self._request({"what": what, **given, "schema": schema, "at": self._head}, is_rehearsed)
-        self._pending += 1
+        self._begun()
         if (known := self._find(request)) is not None:
             self._hand_out(number, known, given, what == "agent")
         elif what == "agent":
@@ -198,7 +204,7 @@ class Calls:
         if message.get("what") != "script" or given["prompt"] is None or not isinstance(schema, dict | None):
             raise AgentFailed("the script asked for what is neither an agent nor a workflow")
         if (problem := _schema_problem(schema)) is not None:
-            self._pending += 1
+            self._begun()
             error = f"agent(): schema is not a JSON Schema: {problem}"
             self._notify(number, {"error": error, "thrown": True, "turns": ()})
             return
@@ -207,7 +213,7 @@ class Calls:
         for name in ("label", "phase"):
             del asked[name]
         request = self._request(asked, self._rehearses(agent, plays))
-        self._pending += 1
+        self._begun()
         if (known := self._find(request)) is not None:
             self._hand_out(number, known, {"role": None}, is_agents=True)
             return
@@ -266,7 +272,7 @@ class Calls:
                 "make it an agent: uwf-workflow NAME",
             )
         require_trusted(instance, workflow)
-        self._pending += 1
+        self._begun()
         suffix = workflow.file.partition(".")[2]
         value = {"source": source.decode("utf-8", "replace"), "file": f"{workflow.name}.{suffix}"}
         self._notify(number, {"value": value, "turns": ()})
@@ -322,13 +328,44 @@ class Calls:
         asked.heard = ConversationResult(
             step.agent, given["role"] or "", reply, detail.extraction, texts, data, is_known=True
         )
-        self._notify(number, {"value": value, "commit": str(head.commit), "turns": ()})
+        answer = {"value": value, "commit": str(head.commit), "turns": ()}
+        self._held.append((self._arrival(head), number, answer))
+
+    def _begun(self) -> None:
+        self._asked += 1
+        self._pending += 1
+
+    def _arrival(self, head: Head) -> Arrival:
+        """Return the place of a known answer among those of earlier runs: that in which the last one heard it, else the
+        time at which it was given."""
+        if self._arrivals is None:
+            self._arrivals = arrivals(self._instance, self._at.commit)
+        place = self._arrivals.get(head.commit)
+        return (0, place, "") if place is not None else (1, self._given_at(head), head.thread)
+
+    def _given_at(self, head: Head) -> int:
+        return next((past.time for past in self._instance.threads.past(head.node)), 0)
+
+    @property
+    def has_known(self) -> bool:
+        """Whether known answers are held back until the code waits for one."""
+        return bool(self._held)
+
+    def release(self) -> None:
+        """Let the known answer come that came first in the earlier run: the code can do nothing without one, so each
+        later prompt is what it was."""
+        if self._held:
+            first = min(self._held)
+            self._held.remove(first)
+            self._notify(*first[1:])
 
     def answered(self) -> list[tuple[int, dict[str, Any]]]:
         """Return new answers by call number: {value} or {error}. Raises Absent if a person is needed who
         isn't there, Waiting once the thread's budget is used up and nothing is in flight."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._ready, 1 << 16)
+        while self._held and not self._is_script:
+            self.release()
         found = []
         while self._answers:
             number, answer = self._taken()
@@ -340,6 +377,7 @@ class Calls:
                 self.absent += 1
                 self.absence = self.absence or absence
                 continue
+            self._failed += "error" in answer
             found.append((number, self._told(answer)))
         self._ask_next()
         return found
@@ -394,8 +432,16 @@ class Calls:
 
     @property
     def commits(self) -> list[str]:
-        """Return the last commits of the calls whose answers the code has, in the order in which it asked."""
-        return [self._commits[number] for number in sorted(self._commits)]
+        """Return the last commits of the calls whose answers the code has, in the order in which they came."""
+        return list(self._commits.values())
+
+    def counts(self, tolerates: Callable[[int], int]) -> CallCounts | None:
+        """Return the counts of the calls that the code made, None if all were answered. `tolerates` returns how many of
+        a number may fail."""
+        dropped = self._asked - len(self._commits) - self._failed
+        if not self._failed and not dropped:
+            return None
+        return CallCounts(self._asked, self._failed, dropped, tolerates(self._asked))
 
     def drain(self) -> None:
         """Wait for the agents that are at work, so that their answers are kept although the code has failed."""
@@ -431,6 +477,7 @@ class Calls:
     def _taken(self) -> tuple[int, dict[str, Any]]:
         number, answer = self._answers.popleft()
         self._pending -= 1
+        self._asked -= "error" not in answer and answer.get("commit") is None  # no agent or model was asked
         self._in_flight.discard(number)
         if commit := answer.get("commit"):
             self._commits[number] = commit

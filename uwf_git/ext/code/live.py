@@ -18,7 +18,8 @@ and from it:
     {type: yield, value}          the generator's yield; it waits for `next`
     {type: return, value}         its return value, the last line
     {type: error, message, line}  its exception, and the line of the file, 0 if unknown; also the last line
-    {type: idle, open}            of a script: it can do nothing before one of its `open` calls is answered
+    {type: idle, open}            of a script: it can do nothing before one of its `open` calls is answered; of answers
+                                  that are known, the one that came first in the earlier run is given then
     {type: call, id, what, …}     a request to the engine, see calls.py; asynchronous; ids are unique integers
 
 The harness is untrusted: lines are bounded and checked, calls per step are limited, and the code's own time
@@ -55,6 +56,7 @@ MOST_ASKED = 64 << 20  # bytes of all calls of one step: they are kept while it 
 _PIECE = 1 << 16
 _PIECES = 1000  # remaining output of an exited process
 _POLL = 0.05
+_QUIET = 0.5  # seconds without a word, after which code is taken to wait for an answer
 _PATIENCE = 1.0  # seconds between the end of output and of the process
 _CHANNEL, _EXIT, _ANSWERS = "channel", "exit", "answers"
 _STREAMS = (_CHANNEL, "stdout", "stderr")
@@ -173,6 +175,7 @@ class Live:
                     raise _thrown(message)
                 if kind == "idle" and self.is_script and calls is not None:
                     self._idle = message.get("open", -1)
+                    calls.release()
                     self._raise_if_stuck(calls)
                     continue
                 number = message.get("id")
@@ -210,7 +213,10 @@ class Live:
         while (line := self._line()) is None:
             began = time.monotonic()
             is_own = calls is None or not calls.pending
-            is_over = self._turn(left if is_own else None, show)
+            is_held = calls is not None and calls.has_known
+            is_over = self._turn(_QUIET if is_held else left if is_own else None, show)
+            if calls is not None and is_held and time.monotonic() - began >= _QUIET:
+                calls.release()
             if is_own:
                 left -= time.monotonic() - began
             for answered, answer in calls.answered() if calls is not None else ():

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.text import one_line
 from uwf_git.ext.code import python
-from uwf_git.ext.code.syntax import Breaches, check_meta
+from uwf_git.ext.code.syntax import Breaches, check_meta, tolerated
 from uwf_git.format.document import Mark
 from uwf_git.format.ids import name_problem
 from uwf_git.format.types import PYTHON
@@ -59,6 +59,17 @@ def script_of(text: bytes, language: str) -> PythonScript | JavaScript:
     from uwf_git.ext.code.javascript import Script
 
     return Script(text)
+
+
+def tolerance_of(text: bytes, language: str) -> Callable[[int], int]:
+    """Return the function from the calls that a script asked to how many may fail, by its `meta`. Raises UwfError
+    without the parser."""
+    meta: Any = {}
+    if b"tolerates" in text:
+        script = script_of(text, language)
+        script.check(Breaches())
+        meta = script.meta
+    return lambda asked: tolerated(meta, asked)
 
 
 def descriptor_of(meta: Mapping[str, Any], types: Iterable[str], otherwise: str) -> dict[str, Any]:

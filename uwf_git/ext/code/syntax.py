@@ -3,6 +3,7 @@ descriptor's parts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 
@@ -76,3 +77,22 @@ def check_meta(meta: Any, mark: Mark, breaches: Breaches) -> None:
     for key in ("name", "description"):
         if not isinstance(meta.get(key), str) or not meta[key].strip():
             breaches.add(mark, "missing-key", f"meta has no {key}, which is text")
+    if "tolerates" in meta and _share(meta["tolerates"]) is None:
+        hint = 'tolerates: 3, or tolerates: "5%"'
+        breaches.add(mark, "bad-meta", "meta: tolerates is neither a number of calls nor a percentage", hint)
+
+
+def tolerated(meta: Any, asked: int) -> int:
+    """Return how many of the calls that a script asked may fail by its `meta`."""
+    share = _share(meta.get("tolerates", 0)) if isinstance(meta, dict) else None
+    number, is_percentage = share or (0, False)
+    return asked * number // 100 if is_percentage else number
+
+
+def _share(value: Any) -> tuple[int, bool] | None:
+    """Parse a number, or a percentage of at most 100."""
+    if isinstance(value, str) and (match := re.fullmatch(r"(100|[0-9]{1,2}) ?%", value)) is not None:
+        return int(match[1]), True
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 31 or value % 1:
+        return None
+    return int(value), False

@@ -17,6 +17,7 @@ from uwf_git.base.errors import (
     Invalid,
     NotFound,
     NoTransition,
+    NotRunning,
     UwfError,
     Waiting,
 )
@@ -157,7 +158,7 @@ class _Way:
         return None
 
     def again(self, error: UwfError) -> bool:
-        if isinstance(error, Waiting) and self.ended is not None:
+        if isinstance(error, Waiting | NotRunning) and self.ended is not None:
             return True  # it ended in a branch, at a limit, so the thread waits for the others
         if isinstance(error, Waiting):
             standing = budget.Budgets(self._instance).standing(self._head)
