@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,8 @@ def started(uwf: Uwf, body: str, args: Any = None, name: str = "script.js") -> s
     return str(uwf("thread", "start", "script", "-p", json.dumps(args)).json["thread"])
 
 
-def result(uwf: Uwf, thread: str) -> Any:
-    uwf("thread", "run", thread)
+def result(uwf: Uwf, thread: str, check: int = 0) -> Any:
+    uwf("thread", "run", thread, check=check)
     return uwf("thread", "steps", thread).json[-1]["output"]
 
 
@@ -214,8 +215,16 @@ def test_an_agent_that_fails_is_null_and_is_asked_again_by_a_fork_that_asks_noth
     config.write_text(works.replace("args: [echo, other]", "args: [sleep, '60'], timeout: 1"))
     body = 'return await parallel([() => agent("one"), () => agent("two", { agentType: "other" })]);'
     thread = started(uwf, body)
-    one, two = result(uwf, thread)
+    one, two = result(uwf, thread, check=15)
     assert "ONE" in one and two is None
+    shown = uwf("thread", "show", thread).json
+    assert shown["census"] == {"of": "calls", "asked": 2, "answered": 1, "failed": 1, "dropped": 0}
+    assert (shown["status"], shown["reason"]) == ("completed-with-failures", "with failures in 1 of 2 calls")
+    assert uwf("thread", "wait", thread, check=15).error["code"] == "completed_with_failures"
+    assert [each["thread"] for each in uwf("thread", "list", "--status", shown["status"]).json] == [thread]
+    completed = uwf("thread", "list", "--status", "completed").json
+    assert thread not in [each["thread"] for each in completed]
+    uwf("verify")
     config.write_text(works)
     fork = uwf("thread", "fork", thread, "--at", "0").json["thread"]
     again, other = result(uwf, fork)
@@ -228,7 +237,7 @@ def test_data_that_break_their_schema_to_the_end_are_an_exception(uwf: Uwf, aske
 const schema = { type: "object", properties: { never: { type: "integer" } }, required: ["never"] };
 return await agent("one", { schema }).catch((error) => ({ caught: error.message }));
 """
-    assert "output of the call" in result(uwf, started(uwf, body))["caught"]
+    assert "output of the call" in result(uwf, started(uwf, body), check=15)["caught"]
 
 
 @pytest.mark.parametrize("agent", ["scripted", "person", "uwf-rehearse"])
@@ -525,3 +534,54 @@ def test_a_list_says_how_many_calls_it_leaves_out(uwf: Uwf, asked: Asked) -> Non
     result(uwf, thread)
     said = uwf("thread", "list", "--all", "--limit", "1", env={"UWF_FORMAT": "text"})
     assert "3 more are calls of code" in said.err
+
+
+@pytest.mark.parametrize(
+    ("tolerates", "code"), [("0", 15), ("1", 0), ('"49%"', 15), ('"50%"', 0), ('"50%", budget: {}', 0)]
+)
+def test_failures_that_a_script_tolerates_are_counted_and_its_end_is_green(
+    uwf: Uwf, asked: Asked, tolerates: str, code: int
+) -> None:
+    config = Path(os.environ["UWF_STORAGE_ROOT"]) / "config.yaml"
+    config.write_text(config.read_text().replace("args: [echo, other]", "args: [sh, -c, 'echo no; exit 7']"))
+    meta = META.replace("description:", f"tolerates: {tolerates}, description:", 1)
+    text = meta + 'return [await agent("one"), await agent("two", { agentType: "other" })];\n'
+    uwf("workflow", "put", write("script.js", text))
+    ran = uwf("--format", "text", "run", "script", "-p", "null", check=code)
+    assert "2 calls, 1 answered, 1 failed" in ran.out
+    thread = ran.out.split()[1]
+    assert uwf("thread", "steps", thread).json[-1]["output"][1] is None, (
+        "what the command printed is no answer"
+    )
+    uwf("verify")
+
+
+def test_a_tolerance_that_is_none_is_refused(uwf: Uwf) -> None:
+    text = META.replace("description:", 'tolerates: "many", description:', 1) + "return 1;\n"
+    assert "bad-meta" in [code for _, code in refused(uwf, text)]
+
+
+def test_known_answers_come_in_the_order_and_with_the_keys_of_the_first_run(uwf: Uwf, asked: Asked) -> None:
+    """Of calls at once the second is answered first, and the next prompt says so."""
+    agent, prompts = Path("agent.py").absolute(), Path("prompts").absolute()
+    agent.write_text(
+        "import json, sys, time\n"
+        "said = json.load(sys.stdin)['prompt'].strip().splitlines()[-1]\n"
+        f"open({str(prompts)!r}, 'a').write(said + chr(10))\n"
+        "time.sleep(1.5 if said == 'slow' else 0)\n"
+        "print(json.dumps({'verdict': said[:4], 'notes': [1.0, 2.5, {'z': None, 'a': ''}]}))\n"
+    )
+    body = """
+const schema = { type: "object", properties: { verdict: { type: "string" }, notes: {} }, required: ["verdict"] };
+const came = [];
+await parallel(["slow", "fast"].map((one) => async () => came.push(await agent(one, { schema }))));
+return await agent("about " + JSON.stringify(came), { schema });
+"""
+    thread = started(uwf, body)
+    options = ("--agent", f"uwf-exec {sys.executable} {agent}")
+    uwf("thread", "run", thread, *options)
+    first = prompts.read_text().splitlines()
+    assert len(first) == 3 and first[-1].index("fast") < first[-1].index("slow")
+    fork = uwf("thread", "fork", thread, "--at", "0").json["thread"]
+    uwf("thread", "run", fork, *options)
+    assert prompts.read_text().splitlines() == first, "the fork asks nothing again"

@@ -32,8 +32,9 @@ _THREADS = click.argument("threads", metavar="ID...", nargs=-1, required=True, s
 def wait(invocation: Invocation, threads: tuple[str, ...], timeout: float | None) -> None:
     """Wait until no process here works on the threads. The exit status is that of thread run.
 
-    It is 0 for completed threads, 10 for failed ones, 5 for those that wait for a person, 6 if the last step
-    failed, and 11 for a thread that could go on but that no process here runs. Of several, the highest counts.
+    It is 0 for completed threads, 15 for those completed with failures, 10 for failed ones, 5 for those that
+    wait for a person, 6 if the last step failed, and 11 for a thread that could go on but that no process here
+    runs. Of several, the highest counts, but 5 only if no other is bad.
     """
     from uwf_git.api.waiting import wait as wait_for
 

@@ -23,8 +23,9 @@ from uwf_git.engine.kit.agent import Conversation
 from uwf_git.engine.kit.arguments import read_options
 from uwf_git.engine.kit.extract import STATUS, ExpectedOutput, failed_with, judge_printed
 from uwf_git.engine.kit.format import render_frontmatter
+from uwf_git.format.builtin import BUILTIN
 from uwf_git.format.shape import Field, Variant, choices, types, variants
-from uwf_git.format.types import called
+from uwf_git.format.types import RESULT, called
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def _heard(ctx: Context, argv: Sequence[str], finished: CommandResult, seconds: 
         duration_ms=round(seconds * 1000),
     )
     text, errors = _decoded(finished.stdout_tail), _decoded(finished.stderr_tail)
-    if errors.strip() and not talks(ctx.role) and _printed(ctx, errors, None, not ended.ok) is not None:
+    if errors.strip() and not _takes_text(ctx) and _printed(ctx, errors, None, not ended.ok) is not None:
         text = f"{text.rstrip()}\n{errors}" if text.strip() else errors
     return Reply(text, turns=(turn,))
 
@@ -217,7 +218,13 @@ def _is_cut(ctx: Context, finished: CommandResult) -> bool:
     lost = finished.stdout_size > len(finished.stdout_tail) or finished.stderr_size > len(
         finished.stderr_tail
     )
-    return lost and finished.returncode == 0 and not talks(ctx.role)
+    return lost and finished.returncode == 0 and not _takes_text(ctx)
+
+
+def _takes_text(ctx: Context) -> bool:
+    """Return whether the output is taken as it is, by a conversation or by code: no field could say that the command
+    failed."""
+    return talks(ctx.role) or ctx.schema.payload == BUILTIN[RESULT]
 
 
 def _decoded(data: bytes) -> str:
@@ -233,7 +240,7 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
     code = int(turn.result["exitStatus"])
     ended = CommandEnd(code == 0, code, _words(code), turn.text)
     body = f"`{shown}` {ended.words}.\n\n{fenced(ended.report, 'text')}"
-    if talks(ctx.role):
+    if _takes_text(ctx):
         if code:
             raise failed_with(Reply(body + "\n", turns=(turn,)), f"{name} {ended.words}")
         return heard

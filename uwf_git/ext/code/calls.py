@@ -160,9 +160,8 @@ class Calls:
                 "the code gave a schema that is not a JSON Schema", "an object, as z.toJSONSchema makes it"
             )
         if (problem := _schema_problem(schema)) is not None:
-            self._begun()
             error = f"the code gave a schema that is not a JSON Schema: {problem}"
-            self._notify(number, {"error": error, "turns": ()})
+            self._refuse(number, error)
             return
         if what == "agent" and not any(given[name] for name in ("role", "prompt", "systemPrompt")):
             raise AgentFailed("the code asked an agent nothing", "name a role, or give a prompt")
@@ -204,9 +203,7 @@ class Calls:
         if message.get("what") != "script" or given["prompt"] is None or not isinstance(schema, dict | None):
             raise AgentFailed("the script asked for what is neither an agent nor a workflow")
         if (problem := _schema_problem(schema)) is not None:
-            self._begun()
-            error = f"agent(): schema is not a JSON Schema: {problem}"
-            self._notify(number, {"error": error, "thrown": True, "turns": ()})
+            self._refuse(number, f"agent(): schema is not a JSON Schema: {problem}")
             return
         agent, plays = self._who(given["agentType"], given["model"])
         asked = {"what": "script", **given, "schema": schema}
@@ -331,6 +328,11 @@ class Calls:
         answer = {"value": value, "commit": str(head.commit), "turns": ()}
         self._held.append((self._arrival(head), number, answer))
 
+    def _refuse(self, number: int, error: str) -> None:
+        """Throw in the code, before an agent was asked."""
+        self._pending += 1
+        self._notify(number, {"error": error, "thrown": True, "unasked": True, "turns": ()})
+
     def _begun(self) -> None:
         self._asked += 1
         self._pending += 1
@@ -377,7 +379,7 @@ class Calls:
                 self.absent += 1
                 self.absence = self.absence or absence
                 continue
-            self._failed += "error" in answer
+            self._failed += "error" in answer and "unasked" not in answer
             found.append((number, self._told(answer)))
         self._ask_next()
         return found

@@ -450,13 +450,14 @@ def main(argv: Sequence[str]) -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # a package's output is not an answer
 
-    def tell(act: Callable[[], Any]) -> None:
+    def tell(act: Callable[[], Any], wants_data: bool = True) -> None:
         calls.commit = None
         try:
             said: dict[str, Any] = {"value": act()}
         except UwfError as error:
             said = {"error": error.message, "hint": error.hint, "absent": isinstance(error, Waiting)}
-            said["thrown"] = isinstance(error, ExtractionFailed | Invalid)
+            is_unread = isinstance(error, ExtractionFailed) and wants_data
+            said["thrown"] = is_unread or isinstance(error, Invalid)
             said["misconfigured"] = isinstance(error, Unavailable)
             throttled = error.throttled if isinstance(error, AgentFailed) else None
             said["throttled"] = list(throttled) if throttled is not None else None
@@ -470,7 +471,8 @@ def main(argv: Sequence[str]) -> int:
         calls = _Calls(thread, stack)
         for request in _requests(source):
             if "question" in request:
-                tell(partial(calls.begin, request["question"], request["call"]))
+                question = request["question"]
+                tell(partial(calls.begin, question, request["call"]), question["schema"] is not None)
             else:
                 tell(partial(calls.read, request["schema"], request["prompt"] or "", request["call"]))
     return 0
