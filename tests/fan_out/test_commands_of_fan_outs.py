@@ -27,7 +27,7 @@ from uwf_git.format.fan_out import PARENT_KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.history import ancestry
 from uwf_git.store.instance import Instance
-from uwf_git.sync.removal import remove
+from uwf_git.sync.removal import remove, remove_one
 
 FILES = ["a", "b", "c"]
 TEXT = {"UWF_FORMAT": "text"}
@@ -92,7 +92,7 @@ def test_a_list_leaves_out_killed_branches_of_a_fork_that_no_thread_has(world: W
     first, *others = world.forked(thread)
     world.step(first)
     control.kill(world.instance, thread)
-    remove(world.instance, thread)
+    remove_one(world.instance, thread)  # as an earlier version did
     every = listed(world.instance, Filters(ended=True))
     assert {each.thread: each.status for each in every} == {first: COMPLETED, **dict.fromkeys(others, KILLED)}
     assert [each.thread for each in without_quiet_branches(world.instance, every)] == [first]
@@ -305,8 +305,31 @@ def test_a_removal_says_in_a_line_what_it_leaves(world: World, uwf: Uwf) -> None
     assert f"thread {thread} cannot join its branches without {branches[0]}" in said
     uwf("thread", "restore", branches[0])
     said = uwf("thread", "rm", thread, "--yes", env=TEXT).err
-    assert f"its branches stay, such as {branches[0]}" in said and len(said.splitlines()) == 1
-    assert uwf("thread", "show", branches[0]).json["branchOf"]["thread"] is None
+    assert f"{len(branches)} branches of {thread} went along" in said and len(said.splitlines()) == 1
+    assert uwf("thread", "list", "--all").json == []
+    uwf("thread", "restore", thread)
+    assert {each["thread"] for each in uwf("thread", "list", "--all", "--branches").json} == {
+        thread,
+        *branches,
+    }
+
+
+def test_branches_that_another_thread_has_too_stay_and_a_running_one_prevents_the_removal(
+    world: World, uwf: Uwf
+) -> None:
+    thread = world.start()
+    branches = world.forked(thread)
+    with world.instance.locks.hold(branches[1]):
+        error = uwf("thread", "rm", thread, "--yes", check=4).error
+    assert branches[1] in error["message"] and all(map(world.instance.threads.exists, [thread, *branches]))
+    fork = world.instance.threads.fork(world.head(thread).commit, thread)
+    uwf("thread", "rm", thread, "--yes")
+    assert all(map(world.instance.threads.exists, branches))
+    uwf("thread", "rm", branches[2], "--yes")
+    uwf("thread", "rm", fork, "--yes")
+    assert not any(map(world.instance.threads.exists, branches))
+    uwf("thread", "restore", fork)
+    assert [world.instance.threads.exists(each) for each in branches] == [True, True, False]
 
 
 def test_events_of_a_thread_are_those_of_its_branches_too(world: World) -> None:

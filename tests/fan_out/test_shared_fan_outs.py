@@ -27,6 +27,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location, init
 from uwf_git.store.threads import Threads
 from uwf_git.sync import shared_step as shared_steps
+from uwf_git.sync.branches import lost_forks, settle_lost_forks
 from uwf_git.sync.bundle import bundle, unbundle
 from uwf_git.sync.pull import Pulled, pull
 from uwf_git.sync.push import plan, push, refs_of
@@ -169,6 +170,83 @@ def test_branches_that_two_machines_begin_are_the_same_threads(machines: Machine
     assert [role for role, _ in ada.world.asked] == ["planner", "fixer", "fixer", "reviewer"]
     settled(ada, bob)
     assert ada.instance.threads.ids() == {thread, *branches}
+
+
+def test_a_branch_begins_at_the_time_of_its_fork_whoever_begins_it(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada, bob, thread, branches = forked_by_the_first(machines, alone=True)
+    monkeypatch.setattr("time.time", lambda: 2_000_000_000)
+    engine.begin_branches(bob.instance, thread)
+    assert [bob.world.head(each).commit for each in branches] == [
+        ada.world.head(each).commit for each in branches
+    ]
+    assert {bob.world.head(each).row.time for each in branches} == {ada.world.head(thread).row.time}
+
+
+def test_branches_with_a_time_of_their_own_are_noted_and_no_finding(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, bob, thread, _ = forked_by_the_first(machines, alone=True)
+    monkeypatch.setattr("time.time", lambda: 2_000_000_000)
+    monkeypatch.setattr(Threads, "_stamp_after", lambda *_: None)  # as earlier versions did
+    engine.begin_branches(bob.instance, thread)
+    repository = bob.instance.store.repository
+    report = verify_refs(repository, local_refs(repository))
+    assert report.findings == () and [each.code for each in report.notes] == ["own-time"]
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_a_fork_that_was_lost_is_settled_by_whatever_comes_after_a_kill(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, ended: int
+) -> None:
+    ada, bob = machines()
+    thread = ada.world.start()
+    ada.world.step(thread)
+    ada.push()
+    bob.pull()
+    theirs = ada.world.forked(thread)
+    with monkeypatch.context() as patch:
+        patch.setattr("time.time", lambda: 2_000_000_000)
+        ours = bob.world.forked(thread)
+    bob.world.step(ours[2])
+    ada.push()
+
+    def killed(instance: Instance, *_: Oid) -> None:
+        for branch in ours[:ended]:
+            engine.kill(instance, branch, JOINED_WITHOUT)
+
+    with monkeypatch.context() as patch:  # the process is killed as it ends the branches
+        patch.setattr("uwf_git.sync.reconcile.move_branches", killed)
+        patch.setattr("uwf_git.sync.pull.settle_lost_forks", lambda _: None)
+        bob.pull()
+    (lost,) = lost_forks(bob.instance)
+    assert lost.branches and not bob.instance.threads.has_ended(ours[1])
+    bob.pull()
+    assert all(map(bob.instance.threads.has_ended, ours)) and not lost_forks(bob.instance)
+    assert bob.world.head(theirs[2]).row.number == 1  # what was done is kept
+    settled(ada, bob)
+
+
+def test_branches_of_a_killed_parent_end_after_a_kill_of_that(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ada,) = machines(1)
+    thread = ada.world.start()
+    branches = ada.world.forked(thread)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "end_branches", lambda *_: None)
+        engine.kill(ada.instance, thread)
+    assert not any(map(ada.instance.threads.has_ended, branches))
+    assert sorted(settle_lost_forks(ada.instance)) == sorted(branches)
+
+
+def test_branches_whose_parent_is_not_here_are_not_lost(machines: Machines) -> None:
+    ada, bob = machines()
+    branches = ada.world.forked(ada.world.start())
+    ada.push(branches[0])
+    bob.pull()
+    assert not lost_forks(bob.instance) and not bob.instance.threads.has_ended(branches[0])
 
 
 def test_a_fork_that_two_machines_make_at_once_is_one_and_what_was_done_in_its_branches_counts(

@@ -61,6 +61,7 @@ from uwf_git.store.private import ROOM, Folders
 from uwf_git.store.threads import DamagedThread
 from uwf_git.store.witness import ACCEPT
 from uwf_git.store.witness_log import LOST
+from uwf_git.sync.branches import lost_forks, settle_lost_forks
 from uwf_git.sync.push import plan
 from uwf_git.sync.repair import Repair
 from uwf_git.verify.checks import ERROR as ERROR
@@ -124,6 +125,7 @@ class Doctor:
             yield from _guarded("remotes", self._remotes(instance))
             if not self._quick:
                 yield from _guarded("objects", self._objects(instance))
+            yield from _guarded("branches", _branches(instance, self._fix))
             yield from _guarded("threads", _threads(instance))
             yield from _guarded("workflows", _workflows(instance))
             yield from _guarded("extensions", _of_extensions(instance))
@@ -450,6 +452,16 @@ def _archives(instance: Instance) -> Iterator[Check]:
     if ended > MANY_ENDED:
         message = f"{ended} threads that have ended stand in a ref each, which makes pushes slow"
         yield Check("archives", WARNING, message, "uwf gc --fold-before 30d")
+
+
+def _branches(instance: Instance, fix: bool) -> Iterator[Check]:
+    if fix and (ended := settle_lost_forks(instance)):
+        yield Check("branches", OK, f"ended {len(ended)} of lost forks, such as {ended[0]}")
+    for lost in lost_forks(instance):
+        message = (
+            f"nothing waits any more for {len(lost.branches)} of the branches, such as {lost.branches[0]}"
+        )
+        yield Check("branches", WARNING, message, FIX)
 
 
 def _threads(instance: Instance) -> Iterator[Check]:

@@ -26,27 +26,19 @@ def find_here_or_removed(instance: Instance, text: str) -> ThreadId:
         return find_removed(instance, text)
 
 
-def left_behind(instance: Instance, thread: ThreadId) -> str:
-    """Return a line on what the removal of a thread leaves: branches that it waits for, or a thread that waits for it.
-    "" if neither."""
-    from uwf_git.api.fan_out import branches_of
+def waiting_for(instance: Instance, thread: ThreadId) -> str:
+    """Return a line on a thread that waits for one that is about to be removed, "" if there is none."""
     from uwf_git.engine.forks import parents_of
 
-    head = instance.threads.head(thread)
-    if parents := parents_of(instance, head):
-        return f"thread {parents[0]} cannot join its branches without {thread}"
-    branches = branches_of(instance, head)
-    here = [each for each in branches.each if each.head is not None] if branches is not None else []
-    if not here:
-        return ""
-    return f"its branches stay, such as {here[0].thread}; to end them with it, kill it before: uwf thread kill {thread}"
+    parents = parents_of(instance, instance.threads.head(thread))
+    return f"thread {parents[0]} cannot join its branches without {thread}" if parents else ""
 
 
-def remove(instance: Instance, thread: ThreadId) -> None:
-    """Remove a thread in the user's name. Moves refs and raises as `sync.removal.remove`, and RequirementUnmet within
-    a step."""
+def remove(instance: Instance, thread: ThreadId) -> list[ThreadId]:
+    """Remove a thread in the user's name, with its own branches; return these. Moves refs and raises as
+    `sync.removal.remove`, and RequirementUnmet within a step."""
     instance.require_person(f"removes thread {thread}")
-    removal.remove(instance, thread)
+    return removal.remove(instance, thread)
 
 
 def delete_there(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]) -> None:
@@ -55,7 +47,8 @@ def delete_there(instance: Instance, exchange: Exchange, threads: Collection[Thr
     from uwf_git.sync.push import refusal
 
     remote = exchange.remote
-    rejected = delete(instance, exchange, threads).rejected
+    branches = {branch for thread in threads for branch in _branches(instance, thread)}
+    rejected = delete(instance, exchange, [*threads, *sorted(branches - {*threads})]).rejected
     if lost := [each for each in rejected if each.lost]:
         raise HeadMoved(
             f"{lost[0].ref} has moved on {remote.name} since it was last seen",
@@ -63,6 +56,15 @@ def delete_there(instance: Instance, exchange: Exchange, threads: Collection[Thr
         )
     if rejected:
         raise refusal(remote, rejected)
+
+
+def _branches(instance: Instance, thread: ThreadId) -> list[ThreadId]:
+    from uwf_git.sync.branches import own_branches
+
+    try:
+        return own_branches(instance, thread)
+    except UwfError:  # a damaged thread, or one that was removed here, has none to go along
+        return []
 
 
 def removed(instance: Instance) -> list[dict[str, Any]]:

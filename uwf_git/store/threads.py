@@ -446,7 +446,8 @@ class Threads(Histories):
     ) -> _Beginning:
         from uwf_git.store import pages
 
-        prompt = parse_start(self._store.get(node).payload).prompt
+        start = parse_start(self._store.get(node).payload)
+        prompt = start.prompt
         row = self._store.index_commit(version)
         tree = self._repository.root(version)
         inside = self._repository.write_folder(
@@ -460,8 +461,7 @@ class Threads(Histories):
             tree, Entry(BLOB_MODE, "README.md", readme), Entry(TREE_MODE, "start", inside)
         )
         text = layout.start_message(row.name or "", prompt, node, thread, project)
-        known = self._store.index.node(node)
-        if origin is not None and known is not None and known[0] == BRANCH_START:
+        if origin is not None and start.branch is not None:
             stamp = stamp or self._stamp_after((origin,))
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
         parents = (version, origin) if origin else (version,)

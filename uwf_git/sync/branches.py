@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from uwf_git.base.errors import Busy, HeadMoved, NotFound, StoreDamaged
-from uwf_git.engine.forks import branches_of_step, parents_of
+from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged
+from uwf_git.engine.forks import branches_of_step, parents_of, waiting_at
+from uwf_git.engine.step import end_branches
 from uwf_git.format.fan_out import COMPLETED, FAILED, JOINED_WITHOUT, KILLED
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.types import FANNING_WORKFLOW, FORK, JOIN
+from uwf_git.format.types import BRANCH_START, FANNING_WORKFLOW, FORK, JOIN
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, ancestry, relate, start_of
@@ -87,6 +89,89 @@ def move_branches(instance: Instance, old: Oid, new: Oid) -> None:
                 _carry(instance, head, instance.threads.head(theirs))
             if head.archive is None:
                 instance.threads.archive(head, KILLED, JOINED_WITHOUT)
+
+
+class LostFork(NamedTuple):
+    """A fork that nothing waits for any more, and its branches that have not ended. `now` is the other commit of the
+    same step that has replaced it, or the thread that was killed at it."""
+
+    fork: Oid
+    branches: list[ThreadId]
+    now: Oid | Head
+
+
+def lost_forks(instance: Instance) -> list[LostFork]:
+    """Return the lost forks, as they follow from the refs alone: a killed process may have begun to end their branches.
+    Forks whose threads are not here are not lost."""
+    if not instance.store.index.hashes_of_type(BRANCH_START):
+        return []
+    waiting: dict[Oid, list[ThreadId]] = {}
+    for head in instance.threads.all():
+        if isinstance(head, Head) and (fork := instance.threads.fork_of(head)) is not None:
+            waiting.setdefault(fork[0], []).append(head.thread)
+    found = []
+    for oid, branches in waiting.items():
+        if not waiting_at(instance, oid) and not instance.store.index.joins_of(oid.raw):
+            now = _killed_at(instance, oid) or _replacing(instance, oid)
+            if now is not None:
+                found.append(LostFork(oid, branches, now))
+    return found
+
+
+def settle_lost_forks(instance: Instance) -> list[ThreadId]:
+    """End the branches of lost forks; the steps of those that another commit replaced go over to its branches. Moves
+    refs as `move_branches`, and as `engine.step.kill`. Return the ended branches."""
+    lost = lost_forks(instance)
+    for fork, _, now in lost:
+        with contextlib.suppress(NotFound, StoreDamaged, HeadMoved, Busy, Invalid):
+            if isinstance(now, Head):
+                end_branches(instance, now)
+            else:
+                move_branches(instance, fork, now)
+    return [each for fork in lost for each in fork.branches if instance.threads.has_ended(each)]
+
+
+def _killed_at(instance: Instance, fork: Oid) -> Head | None:
+    """Return a thread that was killed at the commit of a fork."""
+    for name in instance.store.index.heads_at(fork.raw):
+        with contextlib.suppress(NotFound, StoreDamaged):
+            head = instance.threads.head(layout.thread_of(name))
+            if head.commit == fork and head.archive is not None and head.archive.status == KILLED:
+                return head
+    return None
+
+
+def _replacing(instance: Instance, fork: Oid) -> Oid | None:
+    """Return another commit of a fork's step, at which a thread here waits, or waited until it joined."""
+    store = instance.store
+    for row in store.index.commits_of(store.index_commit(fork).node):
+        other = Oid(raw=row.oid)
+        if other != fork and (waiting_at(instance, other) or store.index.joins_of(row.oid)):
+            return other
+    return None
+
+
+def own_branches(instance: Instance, thread: ThreadId) -> list[ThreadId]:
+    """Return the branches here, theirs included, of the forks that a thread has and no other thread shares."""
+    head = instance.threads.head(thread)
+    if not _fans_out(instance, head):
+        return []
+    forks = {row.oid: row for row in ancestry(instance.store, head.commit) if row.role == FORK}
+    start = head.row.start or head.row.node
+    for other in instance.threads.all(archived=True) if forks else ():
+        if (
+            isinstance(other, Head)
+            and other.thread != thread
+            and (other.row.start or other.row.node) == start
+        ):
+            for row in ancestry(instance.store, other.commit):
+                forks.pop(row.oid, None)
+    found: list[ThreadId] = []
+    for row in forks.values():
+        for branch in branches_of_step(instance, row):
+            if instance.threads.exists(branch):
+                found += [branch, *own_branches(instance, branch)]
+    return found
 
 
 def _begin(instance: Instance, old: Head, thread: ThreadId, fork: Oid) -> None:

@@ -18,6 +18,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import archives, layout
 from uwf_git.store.instance import Instance
 from uwf_git.sync.adopt import Adoption
+from uwf_git.sync.branches import with_branches
 from uwf_git.sync.pull import Pulled
 from uwf_git.sync.push import refs_of
 from uwf_git.sync.tracking import RemoteListing, listed_lines, sort_out, unpack
@@ -34,7 +35,7 @@ def bundle(instance: Instance, git: Git, threads: Iterable[ThreadId], path: Path
     if target.is_dir() or not target.parent.is_dir():
         raise Invalid(f"cannot write {path}", "name a file in a folder that exists")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    unfolded = _unfold(instance, wanted)
+    unfolded = _unfold(instance, with_branches(instance, wanted))
     try:
         refs = sorted(refs_of(instance, wanted) & repository.refs(without=layout.REMOTES).keys())
         git.run(

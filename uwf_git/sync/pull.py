@@ -19,6 +19,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.private import read_private, write_private
 from uwf_git.store.remotes import DEFAULT, Remote
 from uwf_git.sync import tracking
+from uwf_git.sync.branches import settle_lost_forks
 
 if TYPE_CHECKING:
     from uwf_git.sync.adopt import Adopted, RefusedRef
@@ -135,6 +136,7 @@ def _take_over(
     elif tracked is None:
         tracked = tracking.tracked_among(repository, remote.name, listed.refs)
     report = _adopt(instance, remote.name, tracked, listed.refs, whole, on_verified, fetched.before)
+    settle_lost_forks(instance)
     resumed = tracking.resumed_there(instance, remote, listed.refs, fetched.gone)
     changed = [_resumed(name) for name in resumed]
     gone = tracking.note(instance, remote, listed.refs, fetched.gone)

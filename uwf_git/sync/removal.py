@@ -17,9 +17,9 @@ import contextlib
 import json
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import HeadMoved, NotFound, Usage, UwfError
+from uwf_git.base.errors import Busy, HeadMoved, NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.base.text import counted
 from uwf_git.engine.forks import squatted
 from uwf_git.format.ids import ThreadId, complete, is_thread_id
@@ -30,6 +30,7 @@ from uwf_git.store import removed as kept
 from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
+from uwf_git.sync.branches import own_branches, with_branches
 from uwf_git.sync.tracking import list_refs, tracked_refs
 from uwf_git.workspaces.notes import Notes
 
@@ -55,11 +56,28 @@ class Removal(NamedTuple):
 # Removing
 
 
-def remove(instance: Instance, thread: ThreadId) -> None:
-    """Remove a thread with its failed attempts: write a bundle, make `refs/uwf/removed/<ULID>`, then delete
-    its refs; its fold begins anew unless a remote has it. Raises Busy if it runs or its refs are locked,
-    HeadMoved if it moves; then nothing is removed. What it has in its project is removed as well, as by
-    `workspaces.discarding.discard`."""
+def remove(instance: Instance, thread: ThreadId) -> list[ThreadId]:
+    """Remove a thread after its own branches, each as `remove_one`; return these. Raises Busy if one of them is at
+    work; then nothing is removed."""
+    branches: list[ThreadId] = []
+    with contextlib.suppress(NotFound, StoreDamaged):  # a damaged thread can be removed too
+        branches = own_branches(instance, thread)
+    if busy := [each for each in branches if instance.locks.is_at_work(each)]:
+        raise Busy(f"branch {busy[0]} of thread {thread} is at work", f"uwf thread kill {thread}, then again")
+    if branches:
+        with instance.locks.hold(thread):  # else they are gone and it is not
+            pass
+    for branch in branches:
+        remove_one(instance, branch, along=thread)
+    remove_one(instance, thread)
+    return branches
+
+
+def remove_one(instance: Instance, thread: ThreadId, along: str = "") -> None:
+    """Remove a thread, `along` with another, and its failed attempts: write a bundle, make
+    `refs/uwf/removed/<ULID>`, then delete its refs; its fold begins anew unless a remote has it. Raises Busy if it runs
+    or its refs are locked, HeadMoved if it moves; then nothing is removed. What it has in its project is removed as
+    well, as by `workspaces.discarding.discard`."""
     from uwf_git.engine.budget import forget
 
     repository = instance.store.repository
@@ -76,13 +94,13 @@ def remove(instance: Instance, thread: ThreadId) -> None:
             for name in found.keys() - doomed:
                 if name.startswith((layout.THREADS, layout.ARCHIVE)):
                     raise HeadMoved(f"{name} was moved by another process", "look at it, then repeat")
-            _bury(instance, thread, buried, is_squatter)
+            _bury(instance, thread, buried, is_squatter, along)
 
         if found:
             for name in found.keys() - repository.delete_refs(found, before=bury):
                 instance.threads.drop(name)  # it was paused or resumed meanwhile
         else:
-            _bury(instance, thread, buried, is_squatter)
+            _bury(instance, thread, buried, is_squatter, along)
         if (row := instance.store.index.folded(thread)) and not _is_shared(repository, row.ref, thread):
             archives.remove(repository, thread)
         instance.threads.drop(layout.RESUMED + thread)
@@ -95,13 +113,16 @@ def remove(instance: Instance, thread: ThreadId) -> None:
             discard(instance, thread)
 
 
-def _bury(instance: Instance, thread: ThreadId, refs: dict[str, Oid], is_squatter: bool) -> None:
+def _bury(
+    instance: Instance, thread: ThreadId, refs: dict[str, Oid], is_squatter: bool, along: str = ""
+) -> None:
     repository = instance.store.repository
     kept.keep(repository, thread, refs, instance.warn)
     said = {
         "by": repository.user.ident,
         "at": int(time.time()),
         **({"squatter": True} if is_squatter else {}),
+        **({"with": along} if along else {}),
     }
     blob = repository.write_blob(json.dumps(said).encode("ascii") + b"\n")
     mark, old = layout.REMOVED + thread, repository.ref(layout.REMOVED + thread)
@@ -220,14 +241,15 @@ def find_removed(instance: Instance, text: str) -> ThreadId:
 
 
 def _removal(instance: Instance, thread: ThreadId) -> Removal:
-    repository = instance.store.repository
-    oid = repository.ref(layout.REMOVED + thread)
     try:
-        said = json.loads(repository.blob(oid)) if oid else {}
+        said = _said(instance, thread)
         by, at = str(said["by"]), int(said["at"])
-    except (UwfError, ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError):
         by, at = "", 0
-    is_kept = bool(kept.kept_refs(repository, thread)) or instance.store.index.folded(thread) is not None
+    is_kept = (
+        bool(kept.kept_refs(instance.store.repository, thread))
+        or instance.store.index.folded(thread) is not None
+    )
     return Removal(thread, by, at, is_kept)
 
 
@@ -235,12 +257,26 @@ def _removal(instance: Instance, thread: ThreadId) -> Removal:
 
 
 def restore(instance: Instance, thread: ThreadId) -> bool:
-    """Restore a removed thread: make its refs, then delete `refs/uwf/removed/`. Returns whether it is here;
-    if not, the next pull brings it from a remote that has it. Raises Busy while it runs."""
+    """Restore a removed thread and the branches that were removed along with it: make its refs, then delete
+    `refs/uwf/removed/`. Returns whether it is here; if not, the next pull brings it from a remote that has it. Raises
+    Busy while it runs."""
     with instance.locks.hold(thread):
         _put_back(instance, thread)
     instance.store.sync()
+    for branch in sorted(with_branches(instance, [thread]) - {thread}):
+        if _said(instance, branch).get("with") == thread:
+            restore(instance, branch)
     return instance.threads.exists(thread)
+
+
+def _said(instance: Instance, thread: ThreadId) -> dict[str, Any]:
+    """Return the record of a removal, {} without one."""
+    repository = instance.store.repository
+    mark = repository.ref(layout.REMOVED + thread)
+    with contextlib.suppress(UwfError, ValueError):
+        said = json.loads(repository.blob(mark)) if mark is not None else {}
+        return said if isinstance(said, dict) else {}
+    return {}
 
 
 def _put_back(instance: Instance, thread: ThreadId) -> None:

@@ -59,6 +59,8 @@ class FanOutChecks:
 
     def __init__(self, known: Known) -> None:
         self._known = known
+        self.own_times: dict[Oid, Oid] = {}
+        """By fork, the start of a branch with a time of its own."""
 
     # Steps
 
@@ -288,6 +290,8 @@ class FanOutChecks:
                 _BRANCH, f"the second parent records {other.row.node}, the branch is of fork {branch.fork}"
             )
             return
+        if commit.time != other.row.time:
+            self.own_times.setdefault(Oid(raw=other.row.oid), commit.oid)
         fork = self.fork_of(other)
         if branch.position >= fork.size:
             report(_BRANCH, f"branch {branch.position} is none of the fork's {fork.size}")

@@ -87,6 +87,7 @@ CODES = {
     "coded": "a thread of a code workflow: its code is not run again to confirm its steps",
     "code-elsewhere": "a thread with code that no project on this machine has",
     "approval-unjudged": "nothing here says whether an approval is an approver's: a key, or a trust policy, is missing",
+    "own-time": "branches that begin at another time than their fork: signed ones, or an earlier version's",
     "thread-elsewhere": "a thread's branch where the thread's own refs were not fetched",
     "project": "a project's branch: what is its own was not verified",
     "not-checked-out": "files that were left out of the checkout, which nobody reads there",

@@ -58,6 +58,10 @@ class Claim(NamedTuple):
     status: str = ""
 
 
+OWN_TIME = "own-time"
+_OWN_TIME = "begin at another time: they are signed, or an earlier version began them"
+
+
 class Verifier:
     """Verifies refs one by one, remembering verified commits."""
 
@@ -91,6 +95,7 @@ class Verifier:
         self.threads: set[str] = set()
         self.claims: list[Claim] = []
         self.unjudged: list[Finding] = []
+        self._forks_with_own_times: set[Oid] = set()
         self.diffs: list[tuple[ApprovedDiff, ThreadId | None, str]] = []
         self.steps = 0
 
@@ -131,6 +136,14 @@ class Verifier:
             for each in self._records.approvals.unjudged
         ]
         self._records.approvals.unjudged.clear()
+        own_times = self._records.fan_outs.own_times
+        self.unjudged += [
+            Finding(OWN_TIME, thread, None, str(start), f"branches of fork {fork} {_OWN_TIME}", name)
+            for fork, start in own_times.items()
+            if fork not in self._forks_with_own_times
+        ]
+        self._forks_with_own_times.update(own_times)
+        own_times.clear()
         self.diffs += [(each, thread, name) for each in self._records.approvals.diffs]
         self._records.approvals.diffs.clear()
         unique = list(dict.fromkeys(each._replace(thread=each.thread or thread, ref=name) for each in found))

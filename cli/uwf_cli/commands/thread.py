@@ -409,7 +409,7 @@ def _killed_text(value: Any) -> str:
 )
 @click.option("--yes", is_flag=True, help="Confirm.")
 def rm(invocation: Invocation, chosen: Selection, remote: str | None, yes: bool) -> None:
-    """Remove threads and their failed attempts. Forks keep the steps they share.
+    """Remove threads, their failed attempts and the branches of their fan-outs. Forks keep the steps they share.
 
     Copies on remotes stay, unless --remote is given, and are not pulled again. uwf thread restore works for a
     month; uwf gc --prune deletes the threads at once.
@@ -429,10 +429,12 @@ def rm(invocation: Invocation, chosen: Selection, remote: str | None, yes: bool)
             hint += f", or with{also} there too" if also else ""
             raise Usage(f"thread {thread} would be removed{stays}", hint)
         if instance.threads.exists(thread):
-            left = _left_behind(instance, thread)
-            remove(instance, thread)
-            if left:
-                invocation.note(left)
+            waiting = _waiting_for(instance, thread)
+            if branches := remove(instance, thread):
+                number = f"{len(branches)} branches" if len(branches) > 1 else "1 branch"
+                invocation.note(f"{number} of {thread} went along")
+            if waiting:
+                invocation.note(waiting)
         return {"thread": thread, "archived": False, "removed": True, "remotes": elsewhere}
 
     def first(found: list[ThreadId]) -> None:
@@ -444,11 +446,11 @@ def rm(invocation: Invocation, chosen: Selection, remote: str | None, yes: bool)
     on_each(invocation, chosen, do, _removed_text, unasked=unasked, find=find, first=first)
 
 
-def _left_behind(instance: Instance, thread: ThreadId) -> str:
-    from uwf_git.api.removal import left_behind
+def _waiting_for(instance: Instance, thread: ThreadId) -> str:
+    from uwf_git.api.removal import waiting_for
 
     try:
-        return left_behind(instance, thread)
+        return waiting_for(instance, thread)
     except UwfError:  # a damaged thread can be removed too
         return ""
 

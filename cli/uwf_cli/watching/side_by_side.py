@@ -83,6 +83,7 @@ class SideBySide:
         self._selector = selectors.DefaultSelector()
         self._lines: Lines | None = None
         self._ended: dict[ThreadId, int] = {}
+        self._killed: list[tuple[ThreadId, str]] = []
         self._stopping = False
         self._text = invocation.format == "text"
         size = _LABEL
@@ -107,6 +108,9 @@ class SideBySide:
                     self._turn()
             finally:
                 self._stop()
+        for thread, line in self._killed:
+            if not self._is_left(thread):
+                self._write(thread, line, True)
         statuses = list(self._ended.values())
         if self._text and not self._siblings:
             self._invocation.note(_summary(statuses))
@@ -175,8 +179,14 @@ class SideBySide:
     def _pass_on(self, thread: ThreadId, line: str, is_error: bool) -> None:
         if is_error and self._stopping:
             return  # each says that it was interrupted, which we say once
+        if is_error and self._siblings and f"thread {thread} was killed" in line:
+            self._killed.append((thread, line))  # by the join, or by a user: known once all have ended
+            return
         if is_error and self._siblings and self._is_left(thread):
             return  # it was not needed any more, as the join says
+        self._write(thread, line, is_error)
+
+    def _write(self, thread: ThreadId, line: str, is_error: bool) -> None:
         with self._lines.hidden() if self._lines else nullcontext():
             if is_error:
                 sys.stderr.write(f"{self._label(thread)}{line}\n" if self._text else f"{_of(thread, line)}\n")
