@@ -118,8 +118,8 @@ def test_remove_keeps_commits_and_what_is_uncommitted(uwf: Uwf, project: Path) -
     done = uwf("workspace", "remove", thread)
     removed = row(thread, exists=False)
     del removed["status"]
-    assert done.json == removed
-    assert not place.exists()
+    assert done.json == {**removed, "warnings": done.json["warnings"]}
+    assert "ignored; workspace.keepIgnored" in done.err and not place.exists()
     kept = done.err.split("is kept as ")[1].strip()
     assert git("show", f"{kept}:by hand.txt") == "by hand"
     assert git("show", f"uwf/work/{thread}:new.txt") == "new"

@@ -119,7 +119,9 @@ def test_a_base_of_another_history_is_no_fault_and_one_that_is_no_commit_is(
     assert message.endswith(f"names {tree} as the base of its code, which is a tree")
 
 
-def test_code_that_is_not_here_is_no_fault_and_is_told(uwf: Uwf, thread: ThreadId, project: Path) -> None:
+def test_code_that_is_not_here_is_a_fault_only_if_its_project_is(
+    uwf: Uwf, thread: ThreadId, project: Path
+) -> None:
     away = project.with_name("away")
     project.rename(away)
     value = uwf("verify").json
@@ -128,7 +130,7 @@ def test_code_that_is_not_here_is_no_fault_and_is_told(uwf: Uwf, thread: ThreadI
     assert note["message"] == "the code of 2 steps and 1 attempt is not here: not checked"
     shutil.rmtree(away / ".git/objects")
     away.rename(project)
-    assert uwf("verify").json["findings"] == []
+    assert [each["code"] for each in uwf("verify", check=7).json["findings"]] == ["lost-code"] * 2
 
 
 def test_git_is_started_once_for_a_project_and_never_for_fetched_threads(
