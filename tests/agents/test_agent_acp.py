@@ -325,7 +325,7 @@ def test_interrupted_it_takes_everything_it_started_along(storage: Path, uwf: Ca
         ("die", "python exited with 4 in the middle of its turn: Error: the model is gone", ["Half of it."]),
         ("fail:no credit", "python refused session/prompt: Internal error: no credit", ["Half of it."]),
         ("stop:refusal=I won't.", "python refused to go on", ["I won't."]),
-        ("stop:max_tokens=", "python ended its turn without an answer: the answer was cut off", []),
+        ("stop:max_tokens=", "python did not finish: the answer was cut off", []),
         ("endless", "python said more than 8 million characters in one turn", None),
     ],
 )

@@ -262,7 +262,7 @@ def test_what_gemini_says_of_a_blocked_answer_is_told(
 OPENCODE = """\
 tell(type="text", sessionID="ses_1", part={"text": ANSWER, "messageID": "m1"})
 tokens = {"input": 1000, "output": 100, "reasoning": 0, "cache": {"read": 0, "write": 0}}
-tell(type="step_finish", sessionID="ses_1", part={"cost": 0, "tokens": tokens, "messageID": "m1"})
+tell(type="step_finish", sessionID="ses_1", part={"reason": "stop", "cost": 0, "tokens": tokens, "messageID": "m1"})
 """
 
 
@@ -881,6 +881,134 @@ def test_cursors_documented_output_is_understood(instance: Instance, stand_in: C
         ("assistant", None),
     ]
     assert turns[1]["result"] == {"success": {"content": "x"}}
+
+
+REMARK = f"I expect to say:\n{DONE}\nFirst I look."
+
+
+def _said(name: str, text: str) -> dict[str, Any]:
+    return {
+        "type": name,
+        "message": {"id": text[:9], "content": [{"type": "text", "text": text}]},
+        "session_id": "s1",
+    }
+
+
+def _called(name: str) -> list[dict[str, Any]]:
+    use = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "ok"}
+    return [
+        {"type": name, "message": {"id": "m2", "content": [use]}, "session_id": "s1"},
+        {"type": "user", "message": {"content": [result]}, "session_id": "s1"},
+    ]
+
+
+_INIT = {"type": "system", "subtype": "init", "session_id": "s1", "model": "m"}
+_RESULT = {"type": "result", "subtype": "success", "is_error": False, "result": DONE, "session_id": "s1"}
+_CLAUDE = [_INIT, _said("assistant", REMARK), *_called("assistant"), _said("assistant", DONE), _RESULT]
+_PART = {"messageID": "m1", "callID": "c1", "tool": "bash"}
+STREAMS: dict[str, list[dict[str, Any]]] = {
+    "claude-code": [*_CLAUDE[:-1], {**_RESULT, "stop_reason": "end_turn", "terminal_reason": "completed"}],
+    "qwen": _CLAUDE,
+    "cursor": [
+        _INIT,
+        _said("assistant", REMARK),
+        {"type": "tool_call", "subtype": "started", "call_id": "c", "tool_call": {"read": {"args": {}}}},
+        {"type": "tool_call", "subtype": "completed", "call_id": "c", "tool_call": {"read": {"result": {}}}},
+        _said("assistant", DONE),
+        _RESULT,
+    ],
+    "codex": [
+        {"type": "thread.started", "thread_id": "s1"},
+        {"type": "turn.started"},
+        {"type": "item.completed", "item": {"id": "i0", "type": "agent_message", "text": REMARK}},
+        {"type": "item.started", "item": {"id": "i1", "type": "command_execution", "command": "make"}},
+        {"type": "item.completed", "item": {"id": "i1", "type": "command_execution", "command": "make"}},
+        {"type": "item.completed", "item": {"id": "i2", "type": "agent_message", "text": DONE}},
+        {"type": "turn.completed", "usage": {"input_tokens": 1, "output_tokens": 1}},
+    ],
+    "gemini": [
+        {"type": "init", "session_id": "s1", "model": "m"},
+        {"type": "message", "role": "assistant", "content": REMARK, "delta": True},
+        {"type": "tool_use", "tool_id": "t", "tool_name": "sh", "parameters": {}},
+        {"type": "tool_result", "tool_id": "t", "output": "ok", "status": "success"},
+        {"type": "message", "role": "assistant", "content": DONE, "delta": True},
+        {"type": "result", "status": "success", "stats": {}},
+    ],
+    "opencode": [
+        {"type": "text", "sessionID": "s1", "part": {**_PART, "text": REMARK}},
+        {"type": "tool_use", "sessionID": "s1", "part": {**_PART, "state": {"status": "completed", "output": "ok"}}},
+        {"type": "step_finish", "sessionID": "s1", "part": {"reason": "tool-calls"}},
+        {"type": "text", "sessionID": "s1", "part": {"messageID": "m2", "text": DONE}},
+        {"type": "step_finish", "sessionID": "s1", "part": {"reason": "stop"}},
+    ],
+    "copilot": [
+        {"type": "assistant.message", "data": {"content": REMARK}},
+        {"type": "tool.execution_start", "data": {"toolCallId": "t", "toolName": "bash", "arguments": {}}},
+        {"type": "tool.execution_complete", "data": {"toolCallId": "t", "success": True, "result": {"content": "ok"}}},
+        {"type": "assistant.message", "data": {"content": DONE}},
+        {"type": "assistant.turn_end", "data": {}},
+        {"type": "result", "sessionId": "s1", "exitCode": 0},
+    ],
+}  # fmt: skip
+
+
+def test_each_row_whose_output_has_an_end_says_which() -> None:
+    ends = {name for name in TABLE if row_of(name).complete}
+    assert ends == STREAMS.keys() == {name for name in TABLE if row_of(name).output == "lines"}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_of_a_stream_that_is_cut_only_the_whole_one_makes_a_step(
+    name: str, instance: Instance, stand_in: Callable[..., Any], tmp_path: Path
+) -> None:
+    size = tmp_path / "size"
+    row = row_of(name)
+    stand_in(
+        f"for value in json.loads({json.dumps(STREAMS[name])!r})[:int(Path({str(size)!r}).read_text())]: tell(**value)",
+        name=row.program,
+        version=row.least + ".0",
+        row="{}",
+    )
+    work = start_loop(instance)
+    for cut in range(len(STREAMS[name])):
+        size.write_text(str(cut))
+        with pytest.raises(AgentFailed):
+            work(f"uwf-{name}")
+    (thread,) = instance.threads.ids()
+    kept = instance.attempts.all(thread)
+    assert len(kept) == len(STREAMS[name])
+    assert REMARK in str(
+        next(turn.text for turn in instance.store.turns(instance.store.detail(kept[-1].detail)))
+    )
+    size.write_text(str(len(STREAMS[name])))
+    made, _ = detail(instance, work(f"uwf-{name}"))
+    assert made["answer"].strip() == DONE.strip()
+
+
+ENDINGS = {
+    "its limit of turns": {"subtype": "error_max_turns", "is_error": False},
+    "an error": {"subtype": "error_during_execution", "is_error": True},
+    "a call of a tool": {"stop_reason": "tool_use", "result": ""},
+    "its limit of tokens": {"stop_reason": "max_tokens"},
+    "a refusal": {"stop_reason": "refusal"},
+    "an error of its service": {"is_error": True},
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+def test_claude_that_ends_at_something_else_gave_no_answer(
+    ending: dict[str, Any], instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    lines = [*_CLAUDE[:-2], {**_RESULT, **ending}]
+    stand_in(
+        f"for value in json.loads({json.dumps(lines)!r}): tell(**value)",
+        name="claude",
+        version="2.1.300",
+        row="{}",
+    )
+    failure = refused(instance, "uwf-claude-code")
+    assert "did not finish" in failure.message or "failed" in failure.message
 
 
 ARGS: list[tuple[str, dict[str, Any], str, str]] = [

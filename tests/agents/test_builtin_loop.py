@@ -220,13 +220,14 @@ def test_calls_are_made_in_order_and_only_so_many_at_once() -> None:
     assert [each["error"]["code"] for each in results[AT_ONCE:]] == ["too_many_calls"] * 2
 
 
-def test_an_answer_cut_off_is_told_to_the_model_and_noted() -> None:
+def test_an_answer_cut_off_is_told_to_the_model_and_is_no_answer() -> None:
     cut = calls(("fail", '{"path": "a", "content": "And th'), finish="length")
     ended, model, _ = play(cut, says("No fields and cut", "length"), says("DONE but cu", "length"))
     assert "cut off at its limit" in model.sent[1][-1]["content"]
     assert model.sent[1][-2]["tool_calls"][0]["function"]["arguments"].startswith('{"unreadable": ')
     assert model.sent[2][-1]["content"].startswith("Your answer was cut off")
-    assert ended.notes == ("the answer was cut off at the model's limit of tokens",)
+    assert ended.problem and "was cut off at its limit of tokens" in ended.problem
+    assert [turn.text for turn in ended.turns if turn.role == "assistant"][-1] == "DONE but cu"
 
 
 def test_an_endpoint_that_fails_leaves_what_was_done_or_raises_where_nothing_was() -> None:

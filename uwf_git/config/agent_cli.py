@@ -10,6 +10,10 @@
     session: .session_id                 the session's id
     text: {path: .result, when: {type: result}}
     turns: [{when: {type: message}, text: .content}]
+    complete: {when: {type: result, is_error: [null, false]}}
+
+`complete` says which printed value, or which of a list, is a complete end: if none follows the last turn, the
+program did not finish, and what it said is no answer.
 
 `{args}` are the user's own arguments, last by default; `{new}` is a new UUID, for programs that let the
 caller choose the session's id; `{cwd}` is the folder. In a crew's step the conditions `crew` and, if files
@@ -173,6 +177,7 @@ class Row(NamedTuple):
     model: tuple[Find, ...] = ()
     usage: tuple[UsageAt, ...] = ()
     turns: tuple[TurnAt, ...] = ()
+    complete: tuple[Select, ...] = ()
     errors: tuple[Find, ...] = ()
     trouble: tuple[Find, ...] = ()
     denied: tuple[Find, ...] = ()
@@ -296,6 +301,12 @@ class _Reader:
             if path is not None:
                 tests.append((path, tuple(wanted) if isinstance(wanted, list) else (wanted,)))
         return tuple(tests)
+
+    def _selects(self, value: Any, key: str) -> tuple[Select, ...]:
+        listed = value if isinstance(value, list) else [value]
+        return tuple(
+            self._select(self._mapping(each, key, ("when", "each", "where")), key) for each in listed
+        )
 
     def _usages(self, value: Any, key: str) -> tuple[UsageAt, ...]:
         return tuple(self._usage(each, key) for each in (value if isinstance(value, list) else [value]))
@@ -483,6 +494,7 @@ _ROW: Mapping[str, tuple[str, _Read]] = {
     "model": ("model", _Reader._finds),
     "usage": ("usage", _Reader._usages),
     "turns": ("turns", _Reader._turns),
+    "complete": ("complete", _Reader._selects),
     "errors": ("errors", _Reader._finds),
     "trouble": ("trouble", _Reader._finds),
     "denied": ("denied", _Reader._finds),

@@ -101,13 +101,20 @@ class Completion(NamedTuple):
         return self.finish in _REFUSED or (isinstance(said, str) and bool(said.strip()))
 
     def no_answer(self) -> AgentFailed | None:
-        """Return the failure for a refusal or an empty answer, which a correction would not help, else None."""
+        """Return the failure for a refusal, an empty answer or one without an end, else None."""
         if self.is_refusal:
             words = one_line(self.text, _SHOWN) or f"finish_reason {self.finish}"
             return AgentFailed(
                 f"model {self.model} refused to answer: {words}",
                 "rephrase the task, or use another model",
             )
+        if self.finish in ("length", "max_tokens") and self.text.strip():
+            return AgentFailed(
+                f"the answer of model {self.model} was cut off at its limit of tokens",
+                "raise --max-tokens, or ask for less at once",
+            )
+        if self.finish == "tool_calls" and self.message.get("tool_calls") and self.text.strip():
+            return AgentFailed(f"model {self.model} ended at a call of a tool", "try again, or another model")
         if self.text.strip():
             return None
         why = f" (finish_reason {self.finish})" if self.finish else ""

@@ -9,6 +9,7 @@ prompt in its `StepParts`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +37,14 @@ _REMARKS = "$USER remarks"  # key for remarks among the roles with inputs
 _NAMED = 20  # fields and inputs that are listed
 _END_OF_BRANCH = "the end of this branch"
 _MIN_STEP_TEXT = 400  # characters; with less, a step is left out
+_OWN_HEADING = (
+    r"#{1,6}[ \t]+(?:Deliverable format|Progress|Your role|The task|What happened|(?:Your|The) instruction now"
+    r"|Persona|Step \d|Branch \d)"
+)
+_FORGED = re.compile(rf"(?im)^( {{0,3}})(?={_OWN_HEADING}|=+[ \t]*$)")
+_HEADING = re.compile(r"(?m)^( {0,3})(?=#[ \t])")
+_ESCAPED = r"\1\\"
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 
 def build_prompt(
@@ -60,7 +69,7 @@ def build_prompt(
         f"# Deliverable format\n\n{format_instruction(schema)}",
         f"# Progress\n\n{_progress(history, role)}\n\n{_place(history, role, schema)}",
         f"# Your role: {role.name}\n\n{_role(role, commands(history) if recipient.shell else '')}",
-        f"# The task\n\n{history.start.prompt.strip()}",
+        f"# The task\n\n{unforged(history.start.prompt)}",
     ]
     if history.steps:
         known = (
@@ -69,6 +78,21 @@ def build_prompt(
         parts.append(happened(history, role, answer_of, known, quota))
     parts.append(f"# Your instruction now\n\n{instruction_now(history.steps, instruction)}")
     return "\n\n".join(parts) + "\n"
+
+
+def unforged(text: str) -> str:
+    """Return a text that others wrote, such as a task with an agent's answer in it, for a part of a prompt: it
+    cannot begin another part, by a heading of ours or a fence without an end."""
+    text = re.sub(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", "\n", text.strip())
+    text = _FORGED.sub(_ESCAPED, text)
+    fence = ""
+    for line in text.split("\n"):
+        if mark := _FENCE.fullmatch(line.rstrip()):
+            if not fence:
+                fence = mark[1] if mark[1][0] == "~" or "`" not in mark[2] else ""
+            elif mark[1].startswith(fence) and not mark[2].strip():
+                fence = ""
+    return f"{text}\n{fence}" if fence else text
 
 
 def prompt_at(
@@ -121,12 +145,12 @@ def thread_as_text(
     instance: Instance, history: History, instruction: str | None = None, quota: int = QUOTA
 ) -> str:
     """Return a thread as text for an outside reader: prompt, steps (the newest whole), and instruction."""
-    parts = [f"# The task\n\n{history.start.prompt.strip()}"]
+    parts = [f"# The task\n\n{unforged(history.start.prompt)}"]
     if history.steps:
         told = _notify(history.steps, 0, "", instance.threads.answer, quota)
         parts.append(_section("# What happened so far", told, history))
     if instruction and instruction.strip():
-        parts.append(f"# The instruction now\n\n{instruction.strip()}")
+        parts.append(f"# The instruction now\n\n{_HEADING.sub(_ESCAPED, unforged(instruction))}")
     return "\n\n".join(parts)
 
 
@@ -269,13 +293,14 @@ def instruction_now(steps: Sequence[StepContext], instruction: str | None) -> st
     """Return the current instruction: the edge's or a default, and the remarks since."""
     heard, remarks = split_remarks(steps)
     if instruction is not None and instruction.strip():
-        said = instruction.strip()
+        # A template of the workflow, with fields of answers in it.
+        said = _HEADING.sub(_ESCAPED, unforged(instruction))
     elif heard and heard[-1].role == USER:
         said = "Your question has been answered. Carry on with your role's part."
     else:
         said = "Do your role's part of the task now."
     if remarks:
-        said = "\n\n".join([said, "The user remarks:", *(each.strip() for each in remarks)])
+        said = "\n\n".join([said, "The user remarks:", *map(unforged, remarks)])
     return f"{said}\n\nBegin your answer with the block of fields described under “Deliverable format”."
 
 
@@ -345,10 +370,10 @@ def _notify(
 
 def _of_user(number: int, step: StepContext, asked: bool, room: int | None) -> str:
     if step.remark is not None:
-        return f"## Step {number}: the user remarks\n\n{_cut(step.remark.strip(), room)}"
+        return f"## Step {number}: the user remarks\n\n{unforged(_cut(step.remark, room))}"
     said = step.output.get("answer", "") if isinstance(step.output, dict) else str(step.output)
     how = "answered" if asked else "goes on with this"
-    return f"## Step {number}: the user {how}\n\n{_cut(str(said).strip(), room)}"
+    return f"## Step {number}: the user {how}\n\n{unforged(_cut(str(said), room))}"
 
 
 def _step(number: int, step: StepContext, role: str, answer: str, room: int | None) -> str:

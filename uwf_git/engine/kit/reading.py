@@ -41,7 +41,10 @@ def reader(
         from uwf_git.engine.kit.chat import Chat, resolve_endpoint
 
         with Chat(resolve_endpoint(config, model.alias, secrets)) as chat:
-            return chat.complete(messages, deadline=deadline, extra=extra).reply()
+            done = chat.complete(messages, deadline=deadline, extra=extra)
+        if (failure := done.no_answer()) is not None:
+            raise failure
+        return done.reply()
 
     return ask
 

@@ -216,8 +216,6 @@ class Loop:
     def _answer(self, done: Completion) -> str:
         if (failure := done.no_answer()) is not None:
             raise failure
-        if done.finish == "length":
-            self._notes.append("the answer was cut off at the model's limit of tokens")
         return done.text
 
     def _notify(self, text: str) -> None:

@@ -57,7 +57,7 @@ def node_prompt(
 ) -> str:
     """Return the prompt for a node. Persona and node are repeated if another node has spoken since."""
     from uwf_git.engine.kit.format import format_instruction
-    from uwf_git.engine.kit.prompt import commands, happened, instruction_now, turns_of
+    from uwf_git.engine.kit.prompt import commands, happened, instruction_now, turns_of, unforged
 
     heard, remarks = split_remarks(history.steps)
     before = history._replace(steps=tuple(heard))  # questions and answers, without remarks
@@ -76,7 +76,7 @@ def node_prompt(
     if anew:
         parts.append(brief(history, role))
     if not remembers:
-        parts += [f"# The task\n\n{history.start.prompt.strip()}", brought(history)]
+        parts += [f"# The task\n\n{unforged(history.start.prompt)}", brought(history)]
     if anew and history.steps:
         parts.append(progress_text(history, role))
         parts.append(happened(history, role, answer_of, own if remembers else 0, quota))

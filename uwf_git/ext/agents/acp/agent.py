@@ -198,19 +198,25 @@ def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Rep
         error.throttled = Throttled.told(Path(ctx.options.command[0]).name, error.message)
         raise failed_with(_with_text(ctx, heard), error.message, error.hint).since(error) from None
     reply = _heard(session, said, notes)
-    if said.stop not in ("refusal", "cancelled") and not said.failure and said.turns:
+    if said.stop not in ("refusal", "cancelled", *_UNFINISHED) and not said.failure and said.turns:
         ctx.keep(reply)
     reply = _with_text(ctx, reply)
     name = Path(ctx.options.command[0]).name
     if said.stop in ("refusal", "cancelled"):
         how = "refused to go on" if said.stop == "refusal" else "cancelled its turn"
         raise failed_with(reply, f"{name} {how}", f"see what it said: uwf thread attempts {ctx.thread}")
+    if said.stop in _UNFINISHED:
+        raise failed_with(
+            reply,
+            f"{name} did not finish: {_UNFINISHED[said.stop]}",
+            f"see what it said: uwf thread attempts {ctx.thread}",
+        )
     if said.failure and judged(ctx, reply).problems:
         failed = failed_with(reply, f"{name} failed: {_describe(said.failure)}", "try it by hand")
         failed.throttled = Throttled.told(name, failed.message)
         raise failed
     if not reply.text.strip():
-        why = _UNFINISHED.get(said.stop, session.complaint() or "it printed no error either")
+        why = session.complaint() or "it printed no error either"
         raise failed_with(reply, f"{name} ended its turn without an answer: {why}", "try it by hand")
     return reply
 
@@ -227,7 +233,6 @@ def _describe(failure: str) -> str:
 
 
 def _heard(session: Session, said: PromptResult, notes: Sequence[str]) -> Reply:
-    unfinished = [_UNFINISHED[said.stop]] if said.stop in _UNFINISHED else []
     return Reply(
         "",
         session=session.id,
@@ -235,12 +240,17 @@ def _heard(session: Session, said: PromptResult, notes: Sequence[str]) -> Reply:
         usage=said.usage,
         turns=said.turns,
         cost=said.cost,
-        notes=(*notes, *said.notes, *unfinished),
+        notes=(*notes, *said.notes),
     )
 
 
 def _with_text(ctx: Context, reply: Reply) -> Reply:
-    texts = [turn.text for turn in reply.turns if turn.role == "assistant"]
+    texts: list[str] = []
+    for turn in reply.turns:
+        if turn.role == "assistant":
+            texts.append(turn.text)
+        elif turn.tool not in ("thought", "plan"):
+            texts.clear()  # a remark before a call is no answer
     for text in reversed(texts):
         if not judged(ctx, Reply(text)).problems:
             return reply._replace(text=text)

@@ -50,7 +50,7 @@ class Trouble(NamedTuple):
 class RunOutput(NamedTuple):
     """A run's result. `text` is None without an answer. `known` counts recognised values, `came` are the
     first lines. `complaints` mean a failure only with a failing exit status, `trouble` only without an
-    answer."""
+    answer. `unfinished` says why the output is not that of a finished run, "" if it is."""
 
     text: str | None
     session: str | None
@@ -63,6 +63,7 @@ class RunOutput(NamedTuple):
     denied: tuple[str, ...]
     known: int
     came: str
+    unfinished: str = ""
 
 
 def values(value: Any, path: Path) -> Iterator[Any]:
@@ -129,6 +130,7 @@ class Output:
         self._spent = [_Spending(place) for place in row.usage]
         self._turns = _Turns(on_turn)
         self._known = 0
+        self._complete = False
 
     @property
     def session(self) -> str | None:
@@ -185,8 +187,14 @@ class Output:
         self._value(stderr.decode("utf-8", "replace"), "stderr")
         turns = self._turns.end()
         found = self._found
+        answer = self._text(turns)
+        unfinished = ""
+        if self._row.complete and not self._complete:
+            unfinished = "its output has no complete end"
+        elif self._turns.ends_with_call and not answer:
+            unfinished = "it ended at a call of a tool"
         return RunOutput(
-            self._text(turns),
+            answer,
             self.session,
             next(filter(None, self._models), None),
             self._total(),
@@ -197,6 +205,7 @@ class Output:
             tuple(dict.fromkeys(found["denied"])),
             self._known,
             _shown(bytes(self._came)),
+            unfinished,
         )
 
     def _total(self) -> SessionUsage | None:
@@ -214,10 +223,10 @@ class Output:
 
     def _text(self, turns: tuple[TurnRecord, ...]) -> str | None:
         found = self._found["text"][-1] if self._found["text"] else None
-        if found:
-            return found
-        said = (turn.text for turn in reversed(turns) if turn.role == "assistant" and turn.text)
-        return next(said, found)  # "" is an answer in which nothing was said
+        said = next((turn.text for turn in reversed(turns) if turn.role == "assistant" and turn.text), None)
+        if self._turns.ends_with_call and found in (said, "", None):
+            return None if said else found  # a remark before a call is no answer
+        return found or said if said is not None else found  # "" is an answer in which nothing was said
 
     def _line(self, line: bytes) -> None:
         line = line.strip()
@@ -241,7 +250,10 @@ class Output:
         if stream == "stdout":
             if row.output == "text" and not row.text and value.strip():
                 self._found["text"].append(value)
-            known |= bool([turn for turn in row.turns if self._turns.take(turn, value)])
+            if [turn for turn in row.turns if self._turns.take(turn, value)]:
+                known, self._complete = True, False
+            if any(any(True for _ in selected(value, each)) for each in row.complete):
+                known = self._complete = True
             known |= self._in_trouble(value)
         self._known += known
 
@@ -339,6 +351,7 @@ class _Turns:
         self._group: Any = None
         self._calls: list[TurnRecord] = []  # open, or closed after an open one
         self._open: set[int] = set()
+        self.ends_with_call = False  # nothing was said after the last call
 
     def take(self, place: TurnAt, value: Any) -> bool:
         group = _first(value, place.group)
@@ -364,6 +377,7 @@ class _Turns:
         text = _text(_first(part, place.text))
         if not text:
             return
+        self.ends_with_call = False
         same = self._saying is not None and (place.delta or (group is not None and group == self._group))
         if not same:
             self._close_speech()
@@ -379,6 +393,7 @@ class _Turns:
 
     def _call(self, place: TurnAt, part: Any, group: Any) -> None:
         call = _first(part, place.call)
+        self.ends_with_call = True
         self._close_speech()
         if (group is not None and group != self._group) or not self._done:
             self._add(TurnRecord("assistant", ""))  # it called without a word

@@ -31,6 +31,11 @@ NESTED = (
 """What these programs set for the commands they run. Started by one of those, a CLI would take itself for a part of
 that session."""
 
+_CLAUDE_ENDS = (
+    *("error_max_turns", "error_during_execution", "error_max_budget_usd"),
+    "error_max_structured_output_retries",
+)
+
 _CLAUDE: Mapping[str, Any] = {
     "program": "claude",
     "install": "npm install -g @anthropic-ai/claude-code",
@@ -121,9 +126,19 @@ _CLAUDE: Mapping[str, Any] = {
             "failed": {"is_error": True},
         },
     ],
+    "complete": {
+        "when": {
+            "type": "result",
+            "subtype": "success",
+            "is_error": [None, False],
+            "stop_reason": [None, "end_turn", "stop_sequence"],
+            "terminal_reason": [None, "completed"],
+        }
+    },
     "errors": [
         {"path": ".result", "when": {"type": "result", "is_error": True}},
         {"path": ".errors[]", "when": {"type": "result", "is_error": True}},
+        {"say": "it ended with {.subtype}", "when": {"type": "result", "subtype": list(_CLAUDE_ENDS)}},
     ],
     "trouble": [
         {
@@ -243,6 +258,7 @@ _CODEX: Mapping[str, Any] = {
             "result": ".item.type",
         },
     ],
+    "complete": {"when": {"type": "turn.completed"}},
     # Items and lines of the type "error" come when all goes well too.
     "errors": {"path": ".error.message", "when": {"type": "turn.failed"}},
     "trouble": {"path": ".message", "when": {"type": "error"}},
@@ -334,6 +350,7 @@ _GEMINI: Mapping[str, Any] = {
             "failed": {"status": "error"},
         },
     ],
+    "complete": {"when": {"type": "result", "status": "success"}},
     "errors": {"path": ".error.message", "when": {"type": "result", "status": "error"}},
     "trouble": [
         {"from": "stderr", "match": r"^Attempt \d+ failed.*"},
@@ -413,6 +430,7 @@ _OPENCODE: Mapping[str, Any] = {
             "failed": {".part.state.status": "error"},
         },
     ],
+    "complete": {"when": {"type": "step_finish", ".part.reason": "stop"}},
     "errors": [
         {"path": ".error.data.statusCode", "when": {"type": "error"}},
         {"path": ".error.data.message", "when": {"type": "error"}},
@@ -546,6 +564,7 @@ _QWEN: Mapping[str, Any] = {
             "failed": {"is_error": True},
         },
     ],
+    "complete": {"when": {"type": "result", "subtype": "success", "is_error": [None, False]}},
     "errors": {"path": ".error.message", "when": {"type": "result", "is_error": True}},
     "denied": {"path": ".permission_denials[].tool_name", "when": {"type": "result"}},
     "login": r"(?i)API Error: 401|invalid api key|no auth type|missing API key",
@@ -620,6 +639,7 @@ _COPILOT: Mapping[str, Any] = {
             "failed": {"data.success": False},
         },
     ],
+    "complete": {"when": {"type": "result", "exitCode": 0}},
     "errors": {"path": ".data.message", "when": {"type": "session.error"}},
     "trouble": {
         "say": "HTTP {.data.statusCode}: {.data.errorMessage}",
@@ -672,6 +692,7 @@ _CURSOR: Mapping[str, Any] = {
             "failed": {".tool_call[].result.success": None},
         },
     ],
+    "complete": {"when": {"type": "result", "subtype": "success", "is_error": [None, False]}},
     "errors": {"path": ".result", "when": {"type": "result", "is_error": True}},
     "denied": {
         "path": ".tool_call[keys]",
@@ -704,7 +725,14 @@ _LLM: Mapping[str, Any] = {
         {"text": ".response"},
         {"each": ".tool_calls[]", "call": ".tool_call_id", "tool": ".name", "arguments": ".arguments"},
     ],
-    "errors": {"from": "stderr", "match": r"(?m)^Error: (.*)"},
+    "errors": [
+        {"from": "stderr", "match": r"(?m)^Error: (.*)"},
+        {
+            "each": ".response_json.choices[]",
+            "where": {"finish_reason": "length"},
+            "say": "the answer was cut off at the model's limit of tokens",
+        },
+    ],
     "trouble": [
         {
             "each": ".response_json.choices[]",

@@ -163,7 +163,8 @@ class Run:
         """Whether it ended with an answer in the wanted session, as far as known."""
         finished, said = self._finished, self._said
         well = finished is not None and finished.returncode == 0 and self._other is None and not self.refused
-        return well and said is not None and not said.errors and bool(said.turns or (said.text or "").strip())
+        whole = well and said is not None and not said.errors and not said.unfinished
+        return whole and said is not None and bool(said.turns or (said.text or "").strip())
 
     def reply(self) -> Reply:
         """Return the reply, even of a failed run."""
@@ -263,7 +264,13 @@ class Run:
     def _unanswered(self, env: Mapping[str, str]) -> AgentFailed | None:
         row, said = self._row, self.said
         if said.turns or (said.text or "").strip():
-            return None
+            if not said.unfinished:
+                return None
+            why = self._stated()
+            return AgentFailed(
+                f"{row.program} did not finish: {said.unfinished}" + (f": {why}" if why else ""),
+                f"what it said is kept: uwf thread attempts {self._ctx.thread}",
+            )
         if said.trouble and said.known:
             words = self._stated()
             advice = advice_on(words) or "try again, or another model"
