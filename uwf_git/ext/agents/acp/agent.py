@@ -249,8 +249,8 @@ def _with_text(ctx: Context, reply: Reply) -> Reply:
     for turn in reply.turns:
         if turn.role == "assistant":
             texts.append(turn.text)
-        elif turn.tool not in ("thought", "plan"):
-            texts.clear()  # a remark before a call is no answer
+        elif isinstance(turn.result, dict) and turn.result.get("status") in ("completed", "failed"):
+            texts.clear()  # a remark before a call is no answer; calls that never ended stand at the end
     for text in reversed(texts):
         if not judged(ctx, Reply(text)).problems:
             return reply._replace(text=text)
