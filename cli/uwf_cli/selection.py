@@ -18,9 +18,10 @@ from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.resolve import moment
-from uwf_git.api.listing import STATUSES, Filters, listed, rests, without_quiet_branches
+from uwf_git.api.listing import STATUSES, Filters, listed, why_not_stepped, without_quiet_branches
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import counted
+from uwf_git.base.text import listed as named
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 
 _DAY = 86_400  # seconds
+_NAMED = 10  # threads that a line names
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -177,16 +179,14 @@ def chosen_threads(
             raise Usage(
                 "no thread was named", "give ids, @ for the newest, or filters such as --status failed"
             )
+        if to_step:
+            return _to_step(invocation, chosen.filters, among)
         active = "completed" not in among  # what the command can do needs a thread that has not ended
         selected = (
             each
             for each in listed(instance, chosen.filters)
             if each.status in among and not (active and each.has_ended)
         )
-        if to_step:
-            runs = instance.locks.runs()
-            selected = (each for each in selected if each.thread not in runs and not rests(instance, each))
-            return [each.thread for each in without_quiet_branches(instance, list(selected))]
         return [each.thread for each in selected]
     found: dict[ThreadId, None] = {}
     for text in chosen.ids:
@@ -197,6 +197,27 @@ def chosen_threads(
                 raise
             failures.add(error)
     return list(found)
+
+
+def _to_step(invocation: Invocation, filters: Filters, among: Collection[str]) -> list[ThreadId]:
+    """Return the selected threads that a run may take on. Of those of a status that was asked for, name the others, and
+    why they are left alone."""
+    instance = invocation.instance
+    runs = instance.locks.runs()
+    left: dict[str, list[ThreadId]] = {}
+    able = []
+    for each in listed(instance, filters):
+        if each.status not in among:
+            continue
+        why = why_not_stepped(instance, each, runs)
+        if why:
+            left.setdefault(why, []).append(each.thread)
+        else:
+            able.append(each)
+    found = [each.thread for each in without_quiet_branches(instance, able)]
+    for why, threads in left.items() if filters.statuses else ():
+        invocation.warn(f"left alone, {why}: {named(threads, _NAMED)}")
+    return found
 
 
 def require_yes(invocation: Invocation, threads: list[ThreadId], verb: str) -> None:

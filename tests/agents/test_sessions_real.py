@@ -77,7 +77,8 @@ def test_a_program_recalls_the_first_turn_on_a_second_machine_and_back_on_the_fi
     def answers(machine: Machine, *call: str | Path, status: str = "again", cwd: Path | None = None) -> str:
         """A step, whose model answers this; what its model had been told."""
         server.play(lambda _: Say(f"---\nstatus: {status}\n---\n\n{ANSWERED} {len(notes)}\n"))
-        machine(*call, "--agent", AGENTS[program], cwd=cwd, timeout=200)
+        ends = 11 if "--max-steps" in call else 0
+        machine(*call, "--agent", AGENTS[program], cwd=cwd, timeout=200, check=ends)
         last = machine("thread", "steps", thread, "--json").json[-1]["step"]
         detail = machine("thread", "step-details", last, "--json").json["detail"]["value"]
         notes.append("; ".join(detail.get("notes", [])) + f" in {detail['session']}")

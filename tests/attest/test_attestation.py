@@ -398,7 +398,7 @@ def test_a_thread_of_a_hundred_steps_and_an_output_that_was_there_before(
     uwf("workflow", "put", write("pair.yaml", PAIR))
     thread = str(uwf("thread", "start", "pair", "-p", "x").json["thread"])
     same = "- {role: writer, output: {text: same}}\n- {role: critic, output: {approved: false}}\n" * 51
-    uwf("thread", "run", thread, "--max-steps", "102", "--agent", scripted(same))
+    uwf("thread", "run", thread, "--max-steps", "102", "--agent", scripted(same), check=11)
     found = proved(uwf, root, thread, tmp_path)
     assert len(found["steps"]) == 102
     assert len({each["output"]["sha256"] for each in found["steps"]}) == 2

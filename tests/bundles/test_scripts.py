@@ -585,3 +585,47 @@ return await agent("about " + JSON.stringify(came), { schema });
     fork = uwf("thread", "fork", thread, "--at", "0").json["thread"]
     uwf("thread", "run", fork, *options)
     assert prompts.read_text().splitlines() == first, "the fork asks nothing again"
+
+
+def test_a_script_has_what_is_the_same_whenever_it_runs_and_is_told_what_to_use_else(
+    uwf: Uwf, asked: Asked
+) -> None:
+    body = """
+const url = new URL("https://example.org/a?b=1");
+url.searchParams.append("c", "é");
+const copy = structuredClone({ at: new Date(0), of: new Map([["k", [1]]]), list: [new Set([2])] });
+const order = [];
+queueMicrotask(() => order.push("micro"));
+await null;
+const controller = new AbortController();
+controller.abort();
+console.warn("logged");
+const pure = [
+  url.href, new URLSearchParams("x=1&x=2").getAll("x"), [...new TextEncoder().encode("é")],
+  new TextDecoder().decode(new TextEncoder().encode("é")), copy.at.toISOString(), [...copy.of], [...copy.list[0]],
+  btoa("ab"), atob("YWI="), order, controller.signal.aborted, copy.of instanceof Map,
+];
+const tried = [
+  () => setTimeout(() => {}, 1), () => setInterval(() => {}, 1), () => fetch("https://example.org"), () => process.env,
+  () => performance.now(), () => crypto.randomUUID(), () => Buffer.from("a"), () => AbortSignal.timeout(1),
+  () => new WebSocket("wss://example.org"), () => structuredClone(() => 1), () => Date.now(), () => Math.random(),
+];
+return { pure, refused: tried.map((each) => { try { each(); return null; } catch (error) { return error.message; } }) };
+"""
+    found = result(uwf, started(uwf, body))
+    assert found["pure"] == [
+        *("https://example.org/a?b=1&c=%C3%A9", ["1", "2"], [195, 169], "é", "1970-01-01T00:00:00.000Z"),
+        *([["k", [1]]], [2], "YWI=", "ab", ["micro"], True, True),
+    ]
+    assert all(found["refused"]) and all("\n" not in each for each in found["refused"]), found["refused"]
+    assert found["refused"][0].startswith("a script has no setTimeout(): it waits for agents alone")
+
+
+@pytest.mark.parametrize("name", ["script.js", "script.py"])
+def test_a_byte_order_mark_is_no_error(uwf: Uwf, asked: Asked, name: str) -> None:
+    text = META + 'return "ended";\n'
+    if name.endswith(".py"):
+        text = 'meta = {"name": "script", "description": "d"}\n\n\nasync def run():\n    return "ended"\n'
+    uwf("workflow", "put", write(name, "\ufeff" + text))
+    thread = uwf("thread", "start", "script", "-p", "null").json["thread"]
+    assert result(uwf, thread) == "ended"

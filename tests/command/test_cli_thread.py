@@ -151,7 +151,8 @@ def test_run_stops_at_the_limit_and_refuses_limits_that_are_none(uwf: Uwf, threa
         assert refused.error["code"] == "usage"
         assert refused.out == ""
     assert uwf("thread", "show", thread).json["role"] is None
-    two = uwf("thread", "run", thread, "--max-steps", "2", "--agent", scripted(REJECTS_ONCE)).lines
+    limited = ("--max-steps", "2", "--agent", scripted(REJECTS_ONCE))
+    two = uwf("thread", "run", thread, *limited, check=11).lines
     assert [line["role"] for line in two] == ["writer", "critic"]
     assert uwf("thread", "show", thread).json["next"] == "writer"
 

@@ -48,7 +48,7 @@ def test_the_agent_of_a_persona_does_its_steps(
 ) -> None:
     config(SETTINGS)
     thread = begin(instance)
-    lines = uwf("thread", "run", thread, "--max-steps", "2", "--format", "text").out
+    lines = uwf("thread", "run", thread, "--max-steps", "2", "--format", "text", check=11).out
     assert "sketch by Ada (uwf-exec): strong" in lines
     assert "check by Tom (uwf-exec): other" in lines
 

@@ -101,7 +101,7 @@ def test_a_step_that_is_ended_by_a_pause_goes_on_in_its_session(uwf: Uwf, thread
     assert uwf("thread", "show", thread).json["status"] == "paused"
     assert [turn["text"] for turn in uwf("thread", "turns", thread).json] == ["I look."]
     assert uwf("thread", "resume", thread).json["status"] == "idle"
-    uwf("thread", "run", "--all", "--max-steps", "1", "--agent", talker)
+    uwf("thread", "run", "--all", "--max-steps", "1", "--agent", talker, check=11)
     (step,) = uwf("thread", "steps", thread).json
     assert step["output"] == {"text": "went on in s-1"}
 

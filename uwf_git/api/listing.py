@@ -10,7 +10,7 @@ from uwf_git.base.text import counted, iso, nearest
 from uwf_git.base.thread_states import CORRUPT, IDLE, JOINING, STATES, words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from uwf_git.engine.spending import Totals
     from uwf_git.format.ids import ThreadId
@@ -196,6 +196,24 @@ def without_quiet_branches(instance: Instance, found: list[ListedThread]) -> lis
 
 def _is_quiet(each: ListedThread) -> bool:
     return each.status == "idle" or each.has_ended
+
+
+def why_not_stepped(instance: Instance, each: ListedThread, runs: Container[ThreadId]) -> str:
+    """Return why a run that selects threads does not take one on, "" if it does; `runs` are those that processes
+    run."""
+    from uwf_git.engine.calls import is_call
+    from uwf_git.store.history import Head
+
+    if each.thread in runs:
+        return "a process here runs it"
+    if not isinstance(each.head, Head):
+        return ""
+    if each.has_ended:
+        at_fail = "it has ended at $FAIL, and uwf thread fork ID --from-role ROLE tries a step again"
+        return at_fail if each.status == "failed" else "it has ended"
+    if is_call(instance, each.head):
+        return "its script asks it: run that"
+    return "it is a conversation, and it is your turn" if rests(instance, each) else ""
 
 
 def rests(instance: Instance, each: ListedThread) -> bool:

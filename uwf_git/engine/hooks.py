@@ -55,7 +55,10 @@ def run_status_hook(instance: Instance, thread: ThreadId, status: str, found: Ou
         elif instance.attempts.failed(head):
             last = instance.attempts.all(thread)[-1]
             run_hook(instance, thread, FAILED, failed={"role": last.role, "agent": last.agent})
-    elif status in (COMPLETED, WITH_FAILURES, KILLED):
+    elif status == WITH_FAILURES:
+        archive = instance.threads.head(thread).archive
+        run_hook(instance, thread, status, error=archive.reason if archive is not None else "")
+    elif status in (COMPLETED, KILLED):
         run_hook(instance, thread, status)
 
 

@@ -171,7 +171,7 @@ def begin(instance: Instance, at: Position) -> Live:
         "script": by_script,
         "type": "start",
         "name": f"{history.workflow.name}.{suffix}",
-        "source": source.decode("utf-8", "replace"),
+        "source": source.decode("utf-8-sig", "replace"),
         "modules": list(modules()),
         "input": {"prompt": history.start.prompt, "steps": _past(instance, at)},
         "options": options,

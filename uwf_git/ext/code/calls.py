@@ -271,7 +271,7 @@ class Calls:
         require_trusted(instance, workflow)
         self._begun()
         suffix = workflow.file.partition(".")[2]
-        value = {"source": source.decode("utf-8", "replace"), "file": f"{workflow.name}.{suffix}"}
+        value = {"source": source.decode("utf-8-sig", "replace"), "file": f"{workflow.name}.{suffix}"}
         self._notify(number, {"value": value, "turns": ()})
 
     def _request(self, given: Mapping[str, Any], is_rehearsed: bool) -> Request:

@@ -84,7 +84,7 @@ def describe(source: bytes, language: str, config: Config) -> EvaluationResult:
 
     order = {
         "mode": "descriptor",
-        "source": source.decode("utf-8", "replace"),
+        "source": source.decode("utf-8-sig", "replace"),
         "modules": list(modules()),
     }
     program = program_of(language, config)

@@ -4,6 +4,7 @@ module, and Node cannot compile text."""
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -82,6 +83,7 @@ class Module:
             _language()
         except ModuleNotFoundError:
             raise UwfError("code in JavaScript needs the package tree-sitter", install_hint("code")) from None
+        source = source.removeprefix(codecs.BOM_UTF8)
         self._root = Parser(_language()).parse(source).root_node
         self._lines = source.split(b"\n")
         self._declared = dict(self._declarations())

@@ -28,6 +28,10 @@ export function runScript(source, name, { args, call, say, spent, total }) {
     say,
     spent,
     total,
+    platform: { URL, URLSearchParams, TextDecoder, AbortController, AbortSignal, Event, EventTarget },
+    bytes: (text) => new TextEncoder().encode(text),
+    encode: btoa,
+    decode: atob,
     mostAgents: MOST_AGENTS,
     mostItems: MOST_ITEMS,
   };
@@ -73,6 +77,64 @@ function prelude(host) {
   delete globalThis.Atomics;
   delete globalThis.SharedArrayBuffer;
   delete globalThis.WebAssembly;
+
+  // What is the same whenever it runs again is there; the rest of the platform says what to use in its place.
+  Object.assign(globalThis, host.platform);
+  delete URL.createObjectURL;
+  delete URL.revokeObjectURL;
+  globalThis.TextEncoder = class TextEncoder {
+    encoding = "utf-8";
+    encode(text = "") {
+      return Uint8Array.from(host.bytes(String(text)));
+    }
+  };
+  globalThis.structuredClone = (value) => clone(value, new Map());
+  function clone(value, seen) {
+    if (typeof value === "function" || typeof value === "symbol")
+      throw new TypeError(`structuredClone() takes data, not a ${typeof value}`);
+    if (value === null || typeof value !== "object") return value;
+    if (seen.has(value)) return seen.get(value);
+    const keep = (made) => (seen.set(value, made), made);
+    if (value instanceof Date) return keep(new Date(value.getTime()));
+    if (value instanceof RegExp) return keep(new RegExp(value.source, value.flags));
+    if (ArrayBuffer.isView(value) && !(value instanceof DataView)) return keep(value.slice());
+    if (value instanceof Map) {
+      const made = keep(new Map());
+      for (const [key, item] of value) made.set(clone(key, seen), clone(item, seen));
+      return made;
+    }
+    if (value instanceof Set) {
+      const made = keep(new Set());
+      for (const item of value) made.add(clone(item, seen));
+      return made;
+    }
+    const made = keep(isArray(value) ? [] : value instanceof Error ? new Error(value.message) : {});
+    for (const key of Object.keys(value)) made[key] = clone(value[key], seen);
+    return made;
+  }
+  globalThis.btoa = (value) => host.encode(value);
+  globalThis.atob = (value) => host.decode(value);
+  globalThis.queueMicrotask = (task) => void Promise.resolve().then(task);
+  const absent = (name, instead) => () => {
+    throw new Error(`a script has no ${name}: ${instead}`);
+  };
+  const noTimers = "it waits for agents alone, with await agent(…), parallel() and pipeline()";
+  for (const name of ["setTimeout", "setInterval", "setImmediate", "clearTimeout", "clearInterval", "clearImmediate"])
+    globalThis[name] = absent(`${name}()`, noTimers);
+  AbortSignal.timeout = absent("AbortSignal.timeout()", noTimers);
+  const noNetwork = "an agent reaches the network, so ask one: agent(…)";
+  for (const name of ["fetch", "WebSocket", "EventSource", "XMLHttpRequest"])
+    globalThis[name] = absent(`${name}()`, noNetwork);
+  const instead = {
+    process: "pass what it needs in args",
+    performance: inArgs,
+    crypto: "pass what is random in args, and let an agent compute digests",
+    Buffer: "use TextEncoder, TextDecoder, btoa() or atob()",
+  };
+  for (const [name, way] of Object.entries(instead)) {
+    const refuse = absent(name, way);
+    globalThis[name] = new Proxy(function () {}, { get: refuse, set: refuse, has: refuse, apply: refuse, construct: refuse });
+  }
 
   const text = (value) => (typeof value === "string" ? value : value instanceof Error ? String(value) : show(value));
   function show(value) {

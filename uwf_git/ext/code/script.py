@@ -11,6 +11,7 @@ its result; the code runs from its beginning whenever that is tried, so calls th
 from __future__ import annotations
 
 import ast
+import codecs
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ _SCHEMA = {"type": "object", "properties": {}}
 
 def is_script(text: bytes, language: str) -> bool:
     """Return whether a file of code is a workflow script."""
+    text = text.removeprefix(codecs.BOM_UTF8)
     if language != PYTHON:
         return _ANYWHERE.search(text) is not None and _DESCRIPTOR.search(text) is None
     try:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from uwf_git.base.errors import RemoteFailed, UwfError
 from uwf_git.base.extras import install_hint
+from uwf_git.engine.status import WITH_FAILURES
 from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.endpoint import Endpoint, is_broken_off, unreachable
 from uwf_git.ext.fleet.messages import ThreadEntry
@@ -54,6 +55,7 @@ STATES = (
     "gave up",
     "cancelled",
     "completed",
+    WITH_FAILURES,
     ENDED_FAILED,
     "killed",
 )
@@ -87,7 +89,7 @@ class Row(NamedTuple):
 
     @property
     def open(self) -> bool:
-        return self.state not in ("gave up", "cancelled", "completed", ENDED_FAILED, "killed")
+        return self.state not in ("gave up", "cancelled", "completed", WITH_FAILURES, ENDED_FAILED, "killed")
 
     @property
     def is_paused(self) -> bool:
@@ -495,7 +497,8 @@ class Queue:
         if status == WorkflowExecutionStatus.COMPLETED:
             result = await self.client.get_workflow_handle(listed.id, run_id=listed.run_id).result()
             said = result if isinstance(result, Mapping) else {}
-            ended = {"killed": "killed", "failed": ENDED_FAILED}.get(str(said.get("status")), "completed")
+            ends = {"killed": "killed", "failed": ENDED_FAILED, WITH_FAILURES: WITH_FAILURES}
+            ended = ends.get(str(said.get("status")), "completed")
             return Row(listed.id, ended, head=str(said.get("head", "")), used=used)
         if status in (WorkflowExecutionStatus.CANCELED, WorkflowExecutionStatus.TERMINATED):
             return Row(listed.id, "cancelled", used=used)

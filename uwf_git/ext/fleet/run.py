@@ -16,7 +16,7 @@ from uwf_git.api.fan_out import waits_for_branches
 from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed, UwfError
 from uwf_git.engine.forks import parents_of
-from uwf_git.engine.status import PAUSED, WAITING, status_of
+from uwf_git.engine.status import PAUSED, WAITING, WITH_FAILURES, ended_status, status_of
 from uwf_git.ext.fleet import endpoint, messages
 from uwf_git.ext.fleet.admission import Admission, FleetLimits
 from uwf_git.ext.fleet.client import ENDED_FAILED, RUNNING, Queue, Row, connect
@@ -257,7 +257,7 @@ class Fleet:
         known = dict(done)
         for thread in wanted.keys() - open_.keys() - known.keys():
             row = await queue.row(thread)
-            if row is not None and row.state in ("completed", ENDED_FAILED, "killed"):
+            if row is not None and row.state in ("completed", WITH_FAILURES, ENDED_FAILED, "killed"):
                 row = await self._seen_to(row)
             if row is None:
                 await queue.start([self._admission.again(wanted[thread])])
@@ -289,7 +289,7 @@ class Fleet:
                 )
             head = self._ended(row.thread)
         if head is not None and head.archive is not None:
-            return row._replace(state=head.archive.status, head=head.node)
+            return row._replace(state=ended_status(head.archive), head=head.node)
         self._notify({"warning": f"the queue says that thread {row.thread} has ended, which it hasn't"})
         return None
 

@@ -102,6 +102,7 @@ _PYTHON = re.compile(r"^async def run\(", re.M)
 
 def _file_of(source: str) -> str:
     """Return the name of the file that a source is written to."""
+    source = source.removeprefix("\ufeff")
     if _SCRIPT.search(source):
         return "workflow.js"
     return "workflow.py" if _PYTHON.search(source) else "workflow.yaml"

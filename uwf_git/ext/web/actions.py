@@ -26,7 +26,16 @@ from uwf_cli.page.addresses import Page, PageRequest
 
 from uwf_git.api import control
 from uwf_git.api.workflows import file_names
-from uwf_git.base.errors import Busy, HeadMoved, NotFound, Usage, UwfError, Waiting
+from uwf_git.base.errors import (
+    Busy,
+    CompletedWithFailures,
+    HeadMoved,
+    NotFound,
+    NotRunning,
+    Usage,
+    UwfError,
+    Waiting,
+)
 from uwf_git.engine.budget import OPTIONS, Budgets, parse_option
 from uwf_git.engine.human_turn import HumanTurn, human_turn
 from uwf_git.engine.kit.form import FormField
@@ -574,7 +583,7 @@ def _require_unmoved(head: Head, form: Form) -> None:
 
 
 def _failure(code: int, err: IO[bytes], order: ActionRequest) -> ActionFailed | None:
-    if code in (0, Waiting.exit_status):
+    if code in (0, Waiting.exit_status, NotRunning.exit_status, CompletedWithFailures.exit_status):
         return None
     err.seek(0, os.SEEK_END)
     err.seek(max(0, err.tell() - _PRINTED))

@@ -17,6 +17,7 @@ from uwf_cli.page.addresses import Page, PageRequest
 from uwf_git.api.progress import step_value
 from uwf_git.base.errors import UwfError
 from uwf_git.engine import budget
+from uwf_git.engine.census import census_text
 from uwf_git.engine.fan_out import branches_at
 from uwf_git.engine.human_turn import HumanTurn, human_turn
 from uwf_git.engine.lineage import RelatedThread, kin
@@ -178,6 +179,7 @@ class _Thread:
             "author": name_of(head.row.author or ""),
             "made_up": head.row.rehearsed,
             "spent": self._or(self._spent, []),
+            "census": census_text(at["census"]) if "census" in at else "",
             "budget": self._or(self._budget, []),
             "raise": self._or(lambda: _how_to_raise(instance, head), ""),
             "stuck": self._or(lambda: outlook(instance, head).hint, "") if at.get("problem") else "",

@@ -11,7 +11,7 @@ from uwf_cli.resolve import moment
 from uwf_git.api.listing import STATUSES, Filters, ListedThread, listed, thread_items, without_quiet_branches
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.engine.inbox import BUDGET, waits_of
-from uwf_git.engine.status import CORRUPT, WAITING
+from uwf_git.engine.status import CORRUPT, WAITING, WITH_FAILURES
 from uwf_git.ext.web.actions import registered, workflows
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
@@ -20,7 +20,7 @@ TABS = {
     "waiting": ("waiting", "paused"),
     "running": ("running", "idle", "joining"),
     "failed": ("failed", "corrupt"),
-    "done": ("completed", "killed"),
+    "done": ("completed", WITH_FAILURES, "killed"),
     "all": STATUSES,
 }
 """The tabs, with the statuses of the threads in each."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from uwf_cli.failures import print_error
 
-from uwf_git.base.errors import Failure, Waiting
+from uwf_git.base import thread_states
+from uwf_git.base.errors import CompletedWithFailures, Failure, Waiting, failure_of
 from uwf_git.base.text import counted
 from uwf_git.ext.fleet import messages
 
@@ -37,14 +38,21 @@ def report_ends(
     cancelled = [row for row in rows if row.state == "cancelled"]
     waits = [row for row in rows if row.open]
     failed = len(gave_up) + len(cancelled)
+    partial = [row for row in rows if row.state == thread_states.WITH_FAILURES.word]
     parts = [
-        f"{len(rows) - failed - len(waits)} done",
+        f"{len(rows) - failed - len(waits) - len(partial)} done",
+        f"{len(partial)} {thread_states.WITH_FAILURES.label}",
         f"{len(waits)} waiting",
         f"{failed} failed",
     ]
     summary = ", ".join(part for part in parts if not part.startswith("0 "))
     invocation.note(f"{counted(len(rows), 'thread')}: {summary}")
     worst = 1 if cancelled else 0
+    for row in partial:
+        worst = max(worst, thread_states.WITH_FAILURES.exit_status)
+        message = f"thread {row.thread} is {thread_states.WITH_FAILURES.label}"
+        failure = CompletedWithFailures(message, f"see: uwf thread show {row.thread}")
+        print_error(invocation, failure_of(failure), thread=row.thread)
     for row in gave_up:
         fault = faults.get(row.thread)
         status = fault.status if fault else 1

@@ -13,6 +13,7 @@ from uwf_cli.watching.lines import Lines, lasted, step_line
 
 from uwf_git.base.text import counted
 from uwf_git.engine.progress import Watch
+from uwf_git.engine.status import WITH_FAILURES
 from uwf_git.ext.fleet.admission import Admission
 from uwf_git.ext.fleet.client import ENDED_FAILED
 from uwf_git.ext.fleet.limits import Gate
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from uwf_git.store.instance import Instance
 
-_OVER = frozenset(("done", "completed", ENDED_FAILED, "killed"))
+_OVER = frozenset(("done", "completed", WITH_FAILURES, ENDED_FAILED, "killed"))
 _RECENT = 10.0  # seconds whose steps say how fast it goes
 _RESTS = ("waiting", "blocked", "paused")
 

@@ -1,0 +1,75 @@
+"""A thread whose branches failed says how many, and is not plainly completed unless its policy allows that."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from cli_samples import write
+from conftest import Uwf
+
+FAN_OUT = """
+name: fan
+description: Fans out.
+roles:
+  worker: {{ description: w, systemPrompt: W., outputSchema: {schema} }}
+  adder: {{ description: a, systemPrompt: A., outputSchema: {schema} }}
+graph:
+  $START: [{{ each: [one, two, three], role: worker, prompt: "{{{{ item }}}}", {policy} join: adder }}]
+  adder: [{{ role: $END }}]
+"""
+SCHEMA = (
+    "{ type: object, properties: { text: { type: string } }, required: [text], additionalProperties: false }"
+)
+AGENT = """
+import json, sys
+if json.load(sys.stdin)["start"]["prompt"].strip() == "two":
+    sys.exit(3)
+print(json.dumps({"text": "done"}))
+"""
+CENSUS = {"of": "branches", "asked": 3, "answered": 2, "failed": 1, "dropped": 0}
+
+
+def started(uwf: Uwf, policy: str) -> tuple[str, str]:
+    Path("agent.py").write_text(AGENT)
+    file = write("fan.yaml", FAN_OUT.format(policy=policy, schema=SCHEMA))
+    thread = uwf("thread", "start", file, "-p", "Go").json["thread"]
+    return thread, f"uwf-exec {sys.executable} {Path('agent.py').absolute()}"
+
+
+def test_failures_that_the_policy_allows_are_counted_and_the_end_is_green(uwf: Uwf) -> None:
+    thread, agent = started(uwf, "onFailure: drop,")
+    ran = uwf("--format", "text", "thread", "run", thread, "--agent", agent, check=None)
+    assert ran.code == 0, ran.err
+    assert "3 branches, 2 answered, 1 failed" in ran.out.splitlines()[-1]
+    assert uwf("thread", "show", thread).json["census"] == CENSUS
+    assert uwf("thread", "show", thread).json["status"] == "completed"
+    assert uwf("thread", "read", thread, "--format", "json").json["census"] == CENSUS
+
+
+def test_a_join_that_does_not_look_at_a_killed_branch_ends_with_failures(uwf: Uwf) -> None:
+    thread, agent = started(uwf, "")
+    uwf("thread", "run", thread, "--agent", agent, check=6)
+    branches = uwf("thread", "show", thread).json["branches"]["each"]
+    assert uwf("thread", "wait", thread, check=6)
+    (failed,) = [each["thread"] for each in branches if each["status"] == "failed"]
+    uwf("thread", "kill", failed)
+    uwf("thread", "run", thread, "--agent", agent, check=15)
+    assert uwf("thread", "wait", thread, check=15).error["code"] == "completed_with_failures"
+    shown = uwf("thread", "show", thread).json
+    assert (shown["status"], shown["census"]) == ("completed-with-failures", CENSUS)
+    uwf("verify")
+
+
+def test_a_limit_of_steps_is_the_same_status_for_run_and_wait_in_branches_too(uwf: Uwf) -> None:
+    thread, agent = started(uwf, "onFailure: drop,")
+    stopped = uwf("thread", "run", thread, "--max-steps", "1", "--agent", agent, check=11).error
+    assert stopped["code"] == "not_running" and "stopped after 1 step" in stopped["message"]
+    assert uwf("thread", "wait", thread, check=11).error["code"] == "not_running"
+
+
+def test_a_run_of_failed_threads_names_those_that_it_leaves_alone(uwf: Uwf) -> None:
+    thread, agent = started(uwf, "onFailure: fail,")
+    uwf("thread", "run", thread, "--agent", agent, check=10)
+    ran = uwf("--format", "text", "thread", "run", "--status", "failed", "--agent", agent)
+    assert "left alone, it has ended at $FAIL, and uwf thread fork" in ran.err and thread in ran.err
