@@ -112,6 +112,11 @@ def without_control(text: str) -> str:
     return re.sub(_UNSEEN, "", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
+def without_colours(text: str) -> str:
+    """Return a program's output without the sequences that colour it."""
+    return re.sub(r"\x1b\[[0-9;:]*m", "", text) if "\x1b" in text else text
+
+
 def whole_lines(text: str) -> str:
     return text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
 

@@ -10,6 +10,7 @@ from typing import Any
 from uwf_git.base.text import one_line
 from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out import Branches, branches_at
+from uwf_git.engine.forks import fork_at, join_at
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.lineage import parent_of_branch
 from uwf_git.engine.pause import paused_threads
@@ -24,7 +25,9 @@ from uwf_git.engine.status import (
     WAITING,
     status_of,
 )
-from uwf_git.store.history import Head
+from uwf_git.format.types import FORK, JOIN, JOIN_OUTPUT
+from uwf_git.store.history import Head, ancestry
+from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
 
 ABSENT = "absent"
@@ -47,7 +50,7 @@ def branch_statuses(instance: Instance, branches: Branches) -> list[str]:
 def counts(statuses: Iterable[str]) -> dict[str, int]:
     """Return how many branches have each status, those that ended first."""
     found = Counter(statuses)
-    return {status: found[status] for status in ORDER if found[status]}
+    return {status: found[status] for status in (*ORDER, *(found.keys() - set(ORDER))) if found[status]}
 
 
 def joining_value(instance: Instance, head: Head) -> dict[str, Any]:
@@ -59,6 +62,28 @@ def joining_value(instance: Instance, head: Head) -> dict[str, Any]:
         for each, status, item in zip(branches.each, statuses, branches.fork.items, strict=True)
     ]
     return {"branches": {"counts": counts(statuses), "each": listed}}
+
+
+def joined_value(instance: Instance, head: Head) -> dict[str, Any]:
+    """Return `branches` of a thread that has joined some, those of its newest fork, as `joining_value` and with the
+    number of the `fork`'s step; empty for others."""
+    if not instance.store.index.hashes_of_type(JOIN_OUTPUT):
+        return {}
+    join: CommitRow | None = None
+    for row in ancestry(instance.store, head.commit):
+        if row.role == JOIN and join is None:
+            join = row
+        elif row.role == FORK and join is not None:
+            joined, items = join_at(instance, join.node), fork_at(instance, row.node).items
+            listed = [
+                {"index": index, "thread": each.thread, "status": each.status, "item": item_text(item)}
+                for index, (each, item) in enumerate(zip(joined, items, strict=False))
+            ]
+            statuses = [each.status for each in joined]
+            return {"branches": {"counts": counts(statuses), "each": listed, "fork": row.number}}
+        elif row.kind not in ("step", "start"):
+            break
+    return {}
 
 
 def branch_value(instance: Instance, head: Head) -> dict[str, Any]:

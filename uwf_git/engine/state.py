@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from uwf_git.base.text import iso
-from uwf_git.engine.branch_states import branch_value, joining_value
+from uwf_git.engine.branch_states import branch_value, joined_value, joining_value
 from uwf_git.engine.call_answer import command_of, fields_wanted
 from uwf_git.engine.calls import asking_calls, is_call
 from uwf_git.engine.census import census_of
@@ -124,6 +124,8 @@ def _sides(instance: Instance, head: Head) -> dict[str, Any]:
     value = branch_value(instance, head)
     if head.waits_for_join:
         value |= joining_value(instance, head)
+    else:
+        value |= joined_value(instance, head)
     if link := link_of(instance.store, head.thread):
         value |= link_value(instance, link)
     if others := parted(instance.store, head.thread):

@@ -9,6 +9,7 @@ from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Workflow, asks_human, reply_in, status_of
 from uwf_git.format.shape import choices, types, variants
+from uwf_git.format.types import FORK_OUTPUT, JOIN_OUTPUT
 from uwf_git.store.instance import Instance
 from uwf_git.store.pages import verdict
 
@@ -32,6 +33,8 @@ def summary(instance: Instance, schema: Hash | None, output: Any) -> Summary:
     """Return what an output of this type comes to: its question, its status, its required fields that choose among
     values; else what `pages.verdict` takes."""
     if not isinstance(output, dict) or reply_in(output) is not None or asks_human(output):
+        return Summary(verdict(output))
+    if schema in (FORK_OUTPUT, JOIN_OUTPUT):
         return Summary(verdict(output))
     if status_of(output):
         return Summary(verdict(output), True)

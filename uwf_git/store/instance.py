@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
@@ -78,6 +79,8 @@ class Instance:
         self, location: Location, environ: Mapping[str, str] | None = None, config: Config | None = None
     ) -> None:
         check_format(location.git_dir)
+        if time.time() < 0:  # neither ids nor git have such times
+            raise Invalid("the clock of this machine is before 1970", "set it, and repeat this")
         if config is not None:
             self.config = config
         self.location = location

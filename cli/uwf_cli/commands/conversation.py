@@ -14,6 +14,7 @@ from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_git.api.find import find_step, with_step
 from uwf_git.base.errors import Invalid, Usage
+from uwf_git.base.text import without_colours
 
 if TYPE_CHECKING:
     pass
@@ -90,7 +91,7 @@ def _line(value: Any) -> str:
         called = f"  {value['tool']} {_short(value['arguments'])}{terminal.style(_spent(value), 'dim')}"
         return f"{called}\n  {sign} {_short(value['result'] or value['text'])}"
     spent = _spent(value)
-    text = value["text"].strip()
+    text = without_colours(value["text"]).strip()
     if not text and not spent:
         return ""
     said = f": {text}" if text else ""
@@ -107,5 +108,5 @@ def _spent(value: Any) -> str:
 
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    flat = " ".join(text.split())
+    flat = " ".join(without_colours(text).split())
     return flat if len(flat) <= SHOWN else f"{flat[:SHOWN]}…"

@@ -114,7 +114,7 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
     now = time.time()
     rows = [
         _row(each, "  " * depth + names(each["thread"]), wide, several, projects, now, names)
-        for depth, each in _nested(value)
+        for depth, each in nested(value)
     ]
     header = ["thread", "status", "updated", "last step", "cost", "task"]
     if terminal.width() is not None:  # for who types the next command
@@ -122,7 +122,7 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
         numbers = {str(thread): f"@{number}" if number > 1 else "@" for number, thread in newest}
         rows = [
             (numbers.get(each["thread"], ""), *row)
-            for row, (_, each) in zip(rows, _nested(value), strict=True)
+            for row, (_, each) in zip(rows, nested(value), strict=True)
         ]
         header.insert(0, "")
     if wide:
@@ -206,7 +206,8 @@ def _seconds(text: str) -> float:
     return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
 
 
-def _nested(items: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+def nested(items: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    """Return threads below their parents, each with its depth."""
     listed_here = {each["thread"] for each in items}
     below: dict[str, list[dict[str, Any]]] = {}
     for each in items:

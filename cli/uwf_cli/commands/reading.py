@@ -134,10 +134,10 @@ def _census(census: Any) -> list[tuple[str, str]]:
 
 
 def _branches(branches: Any) -> list[tuple[str, str]]:
-    """Return how many branches stand how, and those that have not ended, failed first."""
+    """Return how many branches stand how, and those that have not ended, failed first; once joined, all of them."""
     if branches is None:
         return []
-    left = [each for each in branches["each"] if each["status"] != "completed"]
+    left = [each for each in branches["each"] if each["status"] != "completed" or "fork" in branches]
     left.sort(key=lambda each: _URGENCY.get(each["status"], len(_URGENCY)))
     lines = [
         f"- {each['thread']}  {terminal.status(each['status'])}  branch {each['index']}: {each['item']}"
@@ -145,7 +145,13 @@ def _branches(branches: Any) -> list[tuple[str, str]]:
     ]
     if len(left) > _LISTED:
         lines.append(f"- and {len(left) - _LISTED} more")
-    return [("branches", branches_text(branches["counts"])), ("left", "\n".join(lines))]
+    counted_by_status = branches_text(branches["counts"])
+    if "fork" in branches:
+        return [
+            ("branches", f"{counted_by_status}, joined after step {branches['fork']}"),
+            ("", "\n".join(lines)),
+        ]
+    return [("branches", counted_by_status), ("left", "\n".join(lines))]
 
 
 def _approvals(approvals: Any) -> list[tuple[str, str]]:

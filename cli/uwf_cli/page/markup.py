@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli.terminal import escape
-from uwf_git.base.text import cut
+from uwf_git.base.text import cut, without_colours
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -48,7 +48,7 @@ def pre(content: str, language: str = "") -> str:
 
 
 def lines(content: str, language: str = "") -> str:
-    return tag("pre", tag("code", text(content)), language, tabindex="0")
+    return tag("pre", tag("code", text(without_colours(content))), language, tabindex="0")
 
 
 def fold(title: str, inside: str, classes: str = "") -> str:
@@ -96,6 +96,7 @@ def bounded(content: Any, room: int = LONGEST) -> str:
 
 
 def _paragraphs(content: str) -> str:
+    content = without_colours(content)
     return tag("div", text(content.strip("\n")), "as-is") if "\n" in content else text(content)
 
 
@@ -128,7 +129,7 @@ def markdown(source: str, below: int = 3, breaks: bool = False) -> str:
     if not _has_room(source):
         return tag("div", lines(source), "prose")
     parser = _parser(breaks, _cells(source) <= len(source) + 1000)
-    tokens = parser.parse(escape(source))
+    tokens = parser.parse(escape(without_colours(source)))
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(6, int(token.tag[1]) + below)}"

@@ -322,9 +322,10 @@ def _edit(ctx: Context, terminal: Terminal, introduction: str) -> Reply:
             edited = _without_notes(path.read_text(encoding="utf-8", errors="replace"))
             if not edited.strip() or edited == _without_notes(text):
                 raise Absent(f"the form of role {ctx.role.name!r} was left as it was", _way_back(ctx))
-            verdict = judge(Reply(edited), ExpectedOutput(ctx.role, ctx.schema))
+            answer = _without_hints(edited, _form(ctx))
+            verdict = judge(Reply(answer), ExpectedOutput(ctx.role, ctx.schema))
             if not verdict.problems:
-                return Reply(edited, output=verdict.output)
+                return Reply(answer, output=verdict.output)
             problems, text = verdict.problems, edited
 
 
@@ -358,6 +359,14 @@ def _help(ctx: Context, introduction: str) -> str:
 def _without_notes(text: str) -> str:
     kept = [line for line in text.splitlines() if not line.startswith(_NOTE)]
     return "\n".join(kept).strip("\n") + "\n"
+
+
+def _without_hints(text: str, form: str) -> str:
+    """Return a form without what it says behind its fields, which would be taken for values."""
+    for line in form.splitlines():
+        if "  # " in line:
+            text = text.replace(f"{line[line.index('  # ') :]}\n", "\n")
+    return text
 
 
 def _open_editor(terminal: Terminal, path: Path) -> None:

@@ -276,6 +276,7 @@ class PossibleActions(NamedTuple):
     names: frozenset[str]
     options: tuple[str, ...]
     fields: tuple[FormField, ...]
+    fork_at: int
     goes_on: bool
     limits: Mapping[str, str]
     commands: Mapping[str, str]
@@ -315,6 +316,7 @@ def possible(instance: Instance, head: Head, status: str) -> PossibleActions:
         frozenset(names),
         following.options,
         turn.fields if turn is not None else (),
+        max(0, head.row.number - ended),  # after its end nothing would be left to do
         goes_on,
         limits,
         commands,

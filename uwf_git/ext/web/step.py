@@ -57,6 +57,7 @@ TURNS = 200
 LARGEST_IN_A_LINE = 1 << 20
 """Bytes of a node that is read for a line about it."""
 
+_SHORT = 200  # characters to which the texts of a large value are cut at most
 _ROOM = 20_000  # characters of one text, or one value
 _WHOLE = 400_000  # of a requested one
 _RENDERED = 60_000  # of a Markdown one
@@ -307,9 +308,20 @@ class _HistoryView:
             said = plain(content)
         except RecursionError:
             return Part(Markup(""), "it is nested too deeply to show here")
-        if len(said) > _ROOM:
+        room = self._room(name)
+        if len(said) <= _ROOM:
+            return Part(Markup(markup.value(content)))
+        if (
+            len(plain(_with_texts_of(content, _SHORT))) > _ROOM
+        ):  # not texts take the room, but the number of values
             return self.text(name, said)
-        return Part(Markup(markup.value(content)))
+        longest = room
+        while len(plain(short := _with_texts_of(content, longest))) > room and longest > _SHORT:
+            longest //= 2
+        left = len(said) - len(plain(short))
+        more = name if left > 0 and room < _WHOLE else ""
+        words = f"{left:,} of {len(said):,} characters are left out here" if left > 0 else ""
+        return Part(Markup(markup.value(short)), words, more)
 
     def said(self, output: Any, node: Node | None) -> Part | None:
         if self._detail is None or node is None:
@@ -321,6 +333,15 @@ class _HistoryView:
     def raw(self) -> Part | None:
         answer = self._detail.answer if self._detail else ""
         return self.text("raw", answer) if answer.strip() else None
+
+
+def _with_texts_of(content: Any, longest: int) -> Any:
+    """Return a value whose texts have at most so many characters."""
+    if isinstance(content, str):
+        return content if len(content) <= longest else f"{content[:longest]}…"
+    if isinstance(content, Mapping):
+        return {key: _with_texts_of(each, longest) for key, each in content.items()}
+    return [_with_texts_of(each, longest) for each in content] if isinstance(content, list) else content
 
 
 def spent_by(instance: Instance, detail: Detail, failed: bool = False) -> Totals:

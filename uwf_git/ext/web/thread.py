@@ -29,7 +29,17 @@ from uwf_git.engine.thread_spending import account, spent_on
 from uwf_git.ext.web import step as steps
 from uwf_git.ext.web.actions import possible
 from uwf_git.ext.web.code import CodeView, code_of_thread
-from uwf_git.ext.web.page.graph import NEXT, NOW, described, drawing, end_of, transitions, way_of
+from uwf_git.ext.web.page.graph import (
+    NEXT,
+    NOW,
+    BranchWays,
+    branch_ways,
+    described,
+    drawing,
+    end_of,
+    transitions,
+    way_of,
+)
 from uwf_git.ext.web.page.step import amounts, brief, name_of
 from uwf_git.format.kinds import (
     HUMAN,
@@ -118,6 +128,7 @@ class _Thread:
         self._begin = max(0, self._end - SHOWN)
         self._start = self._or(self._read_start, None)
         self._workflow = self._or(self._read_workflow, None)
+        self._ran: list[BranchWays] = self._or(lambda: branch_ways(instance, self._rows), [])
         self._prices: Mapping[str, Price] = self._or(lambda: budget.prices(instance), {})
 
     def _or(self, make: Callable[[], T], otherwise: U) -> T | U:
@@ -193,7 +204,7 @@ class _Thread:
             "graph": self._graph(taken, now, turn),
             "described": self._described(taken, now, turn),
             "made": self._or(self._made, 0),
-            "ways": transitions(self._workflow, taken) if self._workflow else (),
+            "ways": transitions(self._workflow, taken, self._ran) if self._workflow else (),
             "who": now if now in (None, END, BUNDLE) else role_name(now),
             "here": now,
             "turn": turn,
@@ -266,7 +277,7 @@ class _Thread:
         workflow = self._workflow
         if workflow is None or len(workflow.roles) > _DRAWN:
             return None
-        return Markup(drawing(workflow, taken, now, turn, self._or(self._progress, "")))
+        return Markup(drawing(workflow, taken, now, turn, self._or(self._progress, ""), self._ran))
 
     def _progress(self) -> str:
         """Return how many branches of the last fork have ended, "" if it is joined."""
@@ -317,7 +328,7 @@ class _Thread:
             return addresses.step(self._head.thread, last[role]) if role in last else None
 
         workflow = self._workflow
-        return described(workflow, taken, now, address, turn) if workflow is not None else None
+        return described(workflow, taken, now, address, turn, ran=self._ran) if workflow is not None else None
 
     def _code(self) -> CodeView | None:
         def too_large(detail: Hash) -> bool:

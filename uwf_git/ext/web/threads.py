@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from uwf_cli.commands.listing import nested
 from uwf_cli.page.addresses import STATUS, Page, PageRequest
 from uwf_cli.resolve import moment
 
@@ -61,7 +62,7 @@ def page(instance: Instance, asked: PageRequest) -> Page:
         {
             "tab": tab,
             "tabs": numbers,
-            "threads": shown,
+            "threads": nested(shown),
             "asked": asked,
             "first": first,
             "more": max(0, len(chosen) - first - SHOWN),

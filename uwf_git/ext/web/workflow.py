@@ -11,7 +11,7 @@ from markupsafe import Markup
 from uwf_cli.commands.workflow import history_note
 from uwf_cli.page.addresses import Page, PageRequest
 
-from uwf_git.api.listing import Filters, ListedThread, listed
+from uwf_git.api.listing import Filters, ListedThread, listed, without_quiet_branches
 from uwf_git.api.versions import bundle_of, past, registered, unified
 from uwf_git.api.workflows import ResolvedWorkflow, stored_workflow
 from uwf_git.base.errors import LimitExceeded, NotFound, Usage, UwfError
@@ -53,13 +53,14 @@ def _used(instance: Instance, only: Sequence[str] = ()) -> dict[str, dict[str, A
     for each in listed(instance, Filters(ended=True)):
         if isinstance(each.head, Head) and each.head.row.name and (not only or each.thread in only):
             found.setdefault(each.head.row.name, []).append(each)
-    return {name: _states(each) for name, each in found.items()}
+    # The list, to which the number links, shows them so.
+    return {name: _states(without_quiet_branches(instance, each)) for name, each in found.items()}
 
 
 def _states(found: Sequence[ListedThread]) -> dict[str, Any]:
     times = [each.head.updated for each in found if isinstance(each.head, Head)]
     states = dict(Counter(each.status for each in found).most_common())
-    newest = next(each.head.row.workflow for each in found if isinstance(each.head, Head))
+    newest = next((each.head.row.workflow for each in found if isinstance(each.head, Head)), None)
     return {"threads": len(times), "states": states, "last": max(times, default=None), "hash": newest}
 
 

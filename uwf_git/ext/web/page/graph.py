@@ -6,24 +6,36 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_cli.page.markup import tag, text
 
 from uwf_git.base.text import counted, harmless, shortened
+from uwf_git.engine.forks import branches_of_step
 from uwf_git.format.kinds import Workflow
 from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, START, USER
+from uwf_git.store.history import ancestry
 from uwf_git.workflow.diagram import Drawing, label_of
 from uwf_git.workflow.fan_out import join_name
+
+if TYPE_CHECKING:
+    from uwf_git.store.index import CommitRow
+    from uwf_git.store.instance import Instance
 
 _WIDTH, _HEIGHT, _GAP = 190, 40, 46  # of a node, and between two
 _LANE = 34  # between two edges beside the nodes
 _LETTER = 6.6  # the width of one in a label
 _LONGEST = 26
+_MOST_ROWS = 5_000  # steps of branches that are counted
 _INSET = 45  # by which the ends are narrower, at each side
 NOW, NEXT = "now", "next"
 NODE_NAMES = {START: "start", END: "end", FAIL: "failed"}
 """The names shown for nodes that are no roles."""
+
+
+BranchWays = tuple[tuple[str, ...], ...]
+"""The roles that each branch of a fork passed."""
 
 
 class _Way(NamedTuple):
@@ -78,15 +90,19 @@ class _Passed(NamedTuple):
         return self.join if current == JOIN else current
 
 
-def _passed(drawn: Drawing, taken: Sequence[str]) -> _Passed:
+def _passed(drawn: Drawing, taken: Sequence[str], ran: Sequence[BranchWays] = ()) -> _Passed:
     nodes, arrows = Counter[str](), Counter[tuple[str, str]]()
-    before, join = "", None
+    before, join, forks = "", None, iter(ran)
     for name in taken:
         if name == FORK:
             # Of several fan-outs of a role, the first stands for all.
             edges = enumerate(drawn.workflow.graph.get(before, ()))
             join = next((join_name(before, place) for place, edge in edges if edge.fan_out is not None), None)
-            arrows.update((before, entry) for entry in (drawn.joins[join].roles if join else ()))
+            ways = next(forks, ())
+            arrows.update((before, entry) for entry in (drawn.joins[join].roles if join and not ways else ()))
+            for way in ways:
+                nodes.update(way)
+                arrows.update(pairwise((before, *way, join) if join else (before, *way)))
             continue
         name = join or name if name == JOIN else name
         for target in (drawn.ends(before, name) if name in ENDS else ()) or [name]:
@@ -96,10 +112,31 @@ def _passed(drawn: Drawing, taken: Sequence[str]) -> _Passed:
     return _Passed(nodes, arrows, join)
 
 
-def transitions(workflow: Workflow, taken: Sequence[str]) -> list[Transition]:
-    """Return the graph's edges in order. `taken` are the nodes passed, with `$FORK` and `$JOIN`."""
+def branch_ways(instance: Instance, rows: Iterable[CommitRow]) -> list[BranchWays]:
+    """Return the roles that the branches of each fork passed, of forks in the order of `rows`, oldest first."""
+    left, found = _MOST_ROWS, []
+    for row in rows:
+        if row.role != FORK:
+            continue
+        ways = []
+        for head in instance.threads.heads(branches_of_step(instance, row)).values():
+            way: list[str] = []
+            for each in ancestry(instance.store, head.commit):
+                left -= 1
+                if each.kind != "step" or left < 0:
+                    break
+                if each.role not in (None, USER, FORK, JOIN, END):
+                    way.append(each.role or "")
+            ways.append(tuple(reversed(way)))
+        found.append(tuple(filter(None, ways)))
+    return found
+
+
+def transitions(workflow: Workflow, taken: Sequence[str], ran: Sequence[BranchWays] = ()) -> list[Transition]:
+    """Return the graph's edges in order. `taken` are the nodes passed, with `$FORK` and `$JOIN`, and `ran` those of
+    the branches of each fork."""
     drawn = Drawing(workflow)
-    return _transitions(drawn, _passed(drawn, taken))
+    return _transitions(drawn, _passed(drawn, taken, ran))
 
 
 def _transitions(drawn: Drawing, passed: _Passed) -> list[Transition]:
@@ -121,11 +158,12 @@ def described(
     address: Callable[[str], str | None] = lambda role: None,
     turn: str = NEXT,
     branches: str = "",
+    ran: Sequence[BranchWays] = (),
 ) -> str:
-    """Return the graph as JSON for the drawing script. `taken`, `current`, `turn` and `branches` as for `drawing`;
-    `address` links a node."""
+    """Return the graph as JSON for the drawing script. `taken`, `current`, `turn`, `branches` and `ran` as for
+    `drawing`; `address` links a node."""
     drawn = Drawing(workflow)
-    passed = _passed(drawn, taken)
+    passed = _passed(drawn, taken, ran)
     current = passed.named(current)
     turns = _turns(passed, current, turn, branches)
     nodes = [
@@ -156,13 +194,15 @@ def drawing(
     current: str | None = None,
     turn: str = NEXT,
     branches: str = "",
+    ran: Sequence[BranchWays] = (),
 ) -> str:
     """Return the SVG. `taken` are the nodes passed, with `$FORK` and `$JOIN`; `current` is next or in progress, and
-    `turn` the word for it: NOW or NEXT. `branches` says how the branches of the last fork are: `3 of 8 done`."""
+    `turn` the word for it: NOW or NEXT. `branches` says how the branches of the last fork are: `3 of 8 done`; `ran`
+    are the nodes that the branches of each fork passed."""
     drawn = Drawing(workflow)
     names = [name for name in drawn.names if name not in ENDS] + [END] + [FAIL] * (FAIL in drawn.names)
     places = {name: number for number, name in enumerate(names)}
-    passed = _passed(drawn, taken)
+    passed = _passed(drawn, taken, ran)
     ways = _transitions(drawn, passed)
     placed = [_Way(places[way.source], places[way.target], way.label) for way in ways]
     lanes = _lanes([way for way in placed if way.target != way.source + 1])

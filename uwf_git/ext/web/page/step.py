@@ -71,13 +71,21 @@ def turn(record: TurnRecord) -> str:
         parts.append(tag("p", "arguments", "meta") + pre(plain(record.arguments)))
     if record.result not in (None, ""):
         parts.append(tag("p", "result", "meta") + pre(plain(record.result)))
-    if record.text.strip():
+    if (said := record.text.strip()) and said not in plain(record.result) and not _is_in(said, record.result):
         parts.append(pre(record.text))
     failed = tag("span", ", failed", "is-no") if record.failed else ""
     title = tag("strong", text(brief(record.tool, _GIST))) + failed
     if called := _first_text(record.arguments):
         title += " " + tag("code", text(called))
     return tag("div", fold(title, "".join(parts)) if parts else title, kind)
+
+
+def _is_in(text: str, result: Any) -> bool:
+    """Return whether a value of a tool's result is a text, or the whole is."""
+    values = (
+        result.values() if isinstance(result, Mapping) else result if isinstance(result, list) else (result,)
+    )
+    return text == plain(result).strip() or any(isinstance(each, str) and text in each for each in values)
 
 
 def plain(content: Any) -> str:

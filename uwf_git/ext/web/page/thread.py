@@ -4,6 +4,7 @@ sub-workflows."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_cli.output import exact
@@ -16,7 +17,7 @@ from uwf_git.engine.spending import Totals, together
 from uwf_git.engine.status import outlook, status_of
 from uwf_git.engine.summary import Summary, summary_of
 from uwf_git.engine.thread_spending import nested, runs
-from uwf_git.ext.web.page.graph import drawing, end_of, way_of
+from uwf_git.ext.web.page.graph import branch_ways, drawing, end_of, way_of
 from uwf_git.ext.web.page.step import amounts, how_found, name_of, turn
 from uwf_git.format.kinds import REHEARSE, StepContext, asks_human, title_of
 from uwf_git.format.types import BUNDLE, END, USER, is_kind, role_name
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from uwf_git.format.kinds import Detail
     from uwf_git.store.attempts import FailedAttempt
     from uwf_git.store.history import Head
+    from uwf_git.store.index import CommitRow
     from uwf_git.store.instance import Instance
 
 _DEEPEST = 8  # sub-workflows within each other that are shown
@@ -155,7 +157,15 @@ class _Page:
         taken = way_of(((step.role, asks_human(step.output)) for step in steps), end)
         workflow = self._history.workflow
         said = markdown(workflow.description) if workflow.description.strip() else ""
-        return tag("h2", f"Workflow {text(workflow.name)}") + said + drawing(workflow, taken)
+        return (
+            tag("h2", f"Workflow {text(workflow.name)}")
+            + said
+            + drawing(workflow, taken, ran=branch_ways(self._instance, self._rows()))
+        )
+
+    def _rows(self) -> Iterator[CommitRow]:
+        own = takewhile(lambda row: row.kind == "step", ancestry(self._instance.store, self._head.commit))
+        yield from reversed(list(own))
 
     def _list(self) -> str:
         items = "".join(

@@ -44,7 +44,8 @@ export async function draw(box) {
   if (box.dataset.graph !== said) return; // it is being drawn anew
   const picture = element("svg", { class: "graph laid", viewBox: `0 0 ${placed.width} ${placed.height}`, role: "group", "aria-label": `The graph of ${name}` });
   picture.append(marker("to"), marker("to-was"));
-  labelled.forEach((way, index) => picture.append(path(way, placed.ways[index])));
+  const boxes = new Map(sized.map((node, index) => [node.id, { ...node, ...placed.nodes[index] }]));
+  labelled.forEach((way, index) => picture.append(path(way, placed.ways[index], boxes.get(way.source))));
   sized.forEach((node, index) => picture.append(drawnNode(node, placed.nodes[index])));
   labelled.forEach((way, index) => way.text && picture.append(label(way, placed.ways[index])));
   framed(box, picture, placed);
@@ -75,8 +76,12 @@ function marker(id) {
     element("path", { class: id === "to" ? "tip" : "tip-was", d: "M0 1L9.5 5L0 9L2.5 5z" }));
 }
 
-// A curve through what dagre says, smooth where it turns.
-function path(way, { points }) {
+// A curve through what dagre says, smooth where it turns. A way to its own node is a loop at the right of that.
+function path(way, { points, x: middle }, node) {
+  if (way.source === way.target) {
+    const x = node.x + node.width / 2, y = node.y, out = x + Math.max(24, middle - way.width / 2 - x) * 1.3;
+    return arrow(way, `M${x} ${y - 9}C${out} ${y - 24} ${out} ${y + 24} ${x} ${y + 9}`);
+  }
   const at = points.map(({ x, y }) => [Math.round(x * 10) / 10, Math.round(y * 10) / 10]);
   let d = `M${at[0]}`;
   for (let index = 1; index < at.length - 1; index += 1) {
@@ -85,6 +90,10 @@ function path(way, { points }) {
     d += `Q${x} ${y} ${to[0]} ${to[1]}`;
   }
   if (at.length === 2) d += `L${at[1]}`;
+  return arrow(way, d);
+}
+
+function arrow(way, d) {
   return element("path", { class: way.times ? "way was" : "way", d, "marker-end": `url(#${way.times ? "to-was" : "to"})` });
 }
 
