@@ -33,6 +33,7 @@ def detach(
     ended, and what its first step would raise without an agent."""
     from uwf_git.api.start import require_agent
     from uwf_git.api.waiting import raise_if_waiting
+    from uwf_git.config.resolve import AgentOptions
 
     instance = invocation.instance
     if "UWF_THREAD" in os.environ:
@@ -40,12 +41,12 @@ def detach(
             "a step or hook cannot start a run in the background, as all that it starts ends with it",
             "leave out --detach, or begin a thread for others to run: uwf thread start",
         )
-    if isinstance(options.agent, str):
+    if isinstance(options.agent, str | AgentOptions):
         require_agent(instance.location.root, options.agent)
     with instance.locks.run(thread) as lock:
         head = instance.threads.active_head(thread)
         if not value:  # a thread that was started for this run is told to its caller in any case
-            raise_if_waiting(instance, head, options.agent is not None)
+            raise_if_waiting(instance, head, options.agent)
         with instance.runs.begin_detached_output(thread) as output, deferred():
             spawn(
                 _command(invocation, thread, options, most),
@@ -63,15 +64,18 @@ def detach(
 def run_words(most: int, options: Options, remote: str | None) -> list[str]:
     """Return the options of a `uwf thread run` that runs a thread with these."""
     from uwf_git.api.run import FOREVER
+    from uwf_git.config.resolve import AgentOptions
 
-    given = {
-        "--max-steps": most,
-        "--agent": options.agent,
-        "--cwd": options.cwd,
-        "--files": options.files or None,
-        "--remote": remote,
-    }
-    words = [f"{name}={value}" for name, value in given.items() if value is not None]
+    agent = options.agent
+    agents = agent.words if isinstance(agent, AgentOptions) else () if agent is None else (agent,)
+    given = [
+        ("--max-steps", most),
+        *(("--agent", each) for each in agents),
+        ("--cwd", options.cwd),
+        ("--files", options.files or None),
+        ("--remote", remote),
+    ]
+    words = [f"{name}={value}" for name, value in given if value is not None]
     return [*words, "--wait"] if options.patience == FOREVER else words
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import AgentFailed, HeadMoved, Invalid, UwfError
+from uwf_git.config.resolve import AgentOptions, agent_options
 from uwf_git.engine import step as engine
 from uwf_git.engine.retrying import FOREVER as FOREVER
 from uwf_git.engine.retrying import PATIENCE as PATIENCE
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class Options(NamedTuple):
-    """How to make a step. `agent` (alias, command or Agent) overrides the configuration; `cwd` is the agents'
-    folder, remembered; `on_stderr` gets a command's standard error; `hooks`: run the user's hooks; `files`: what a
-    worktree begins with after a failed attempt, and `patience`, as in `engine.step.step`."""
+    """How to make a step. `agent` (alias, command, Agent, or those of a whole run) overrides the configuration; `cwd`
+    is the agents' folder, remembered; `on_stderr` gets a command's standard error; `hooks`: run the user's hooks;
+    `files`: what a worktree begins with after a failed attempt, and `patience`, as in `engine.step.step`."""
 
-    agent: str | Agent | None = None
+    agent: str | Agent | AgentOptions | None = None
     cwd: Path | None = None
     on_stderr: Callable[[bytes], None] | None = None
     exchange: Exchange | None = None
@@ -76,6 +77,7 @@ def run(
             options = following()
             if options is None:
                 return
+            options = _of_whole_run(options)
             try:
                 if instance.threads.head(thread).waits_for_join:
                     outcome = _joined(instance, thread, options, make, branches, following)
@@ -89,6 +91,14 @@ def run(
             yield outcome
             if outcome.done:
                 return
+
+
+def _of_whole_run(options: Options) -> Options:
+    """Return options whose agent replaces what models play, and leaves commands and people their roles."""
+    agent = options.agent
+    if agent is None or isinstance(agent, AgentOptions):
+        return options
+    return options._replace(agent=agent_options((agent,)) if isinstance(agent, str) else AgentOptions(agent))
 
 
 def ended_elsewhere(instance: Instance, thread: ThreadId, error: UwfError) -> Outcome | None:

@@ -17,6 +17,7 @@ from uwf_git.trust.ability import raise_if_unmet
 from uwf_git.workspaces.options import SHARED, WorkspaceOption
 
 if TYPE_CHECKING:
+    from uwf_git.config.resolve import AgentOptions
     from uwf_git.engine.kit.agent import Agent
     from uwf_git.format.kinds import Workflow
     from uwf_git.workspaces.choice import Choice
@@ -35,7 +36,7 @@ class Start(NamedTuple):
     prompt: str
     budget: Mapping[str, float] = {}
     cwd: Path | None = None
-    agent: str | Agent | None = None
+    agent: str | Agent | AgentOptions | None = None
     max_rounds: int | None = None
     persona: str = ""
     data: Mapping[str, Any] | None = None
@@ -188,7 +189,7 @@ def warn_of_limit(instance: Instance, reasons: Sequence[str]) -> None:
         instance.warn(f"cannot enforce maxCost: {'; '.join(reasons)} — {UNTOLD_HINT}")
 
 
-def warn_of_agent(instance: Instance, thread: ThreadId, agent: str) -> None:
+def warn_of_agent(instance: Instance, thread: ThreadId, agent: str | AgentOptions) -> None:
     """Warn if a thread with a cost limit gets an `agent` with unknown cost."""
     from uwf_git.engine.budget import COST, Budgets
     from uwf_git.engine.performer import missing_price_at
@@ -201,17 +202,19 @@ def warn_of_agent(instance: Instance, thread: ThreadId, agent: str) -> None:
             warn_of_limit(instance, list(filter(None, [missing_price_at(instance, head, role, agent)])))
 
 
-def require_agent(root: Path, agent: str) -> None:
+def require_agent(root: Path, agent: str | AgentOptions) -> None:
     """Raise Usage for an unusable agent, before a thread exists. `root` has config.yaml."""
     from uwf_git.config.read import load_config
     from uwf_git.config.resolve import is_missing, resolve_agent
 
-    found = resolve_agent(load_config(root), "", "", agent)
-    if is_missing(found):
-        raise Usage(
-            f"--agent: there is no agent {found.command!r}, and no program of that name on PATH",
-            "uwf agent list",
-        )
+    config = load_config(root)
+    for name in (agent,) if isinstance(agent, str) else agent.names:
+        found = resolve_agent(config, "", "", name)
+        if is_missing(found):
+            raise Usage(
+                f"--agent: there is no agent {found.command!r}, and no program of that name on PATH",
+                "uwf agent list",
+            )
 
 
 def start_all(

@@ -13,7 +13,9 @@ from uwf_git.format.ids import ThreadId
 
 if TYPE_CHECKING:
     from uwf_git.api.turn import Function, FunctionAgent
+    from uwf_git.engine.step import Outcome
     from uwf_git.format.kinds import StepContext
+    from uwf_git.store.instance import Instance
 
 
 class Budget(NamedTuple):
@@ -142,8 +144,9 @@ class Thread:
         cwd: str | Path | None = None,
         remote: str | None = None,
     ) -> Step | None:
-        """Run one step and return it; None if there is none now, see `state`. Parameters as for `run`."""
-        return next(self.run(agent, max_steps=1, cwd=cwd, remote=remote), None)
+        """Run one step and return it; None if there is none now, see `state`. Parameters as for `run`, but that
+        `agent` plays the role whatever plays it otherwise."""
+        return next(self._steps(agent, 1, cwd, remote, is_single=True), None)
 
     def run(
         self,
@@ -156,21 +159,37 @@ class Thread:
         """Run steps and yield each, until the thread ends, waits, is paused, or made `max_steps`; see
         `state`. Lazy.
 
-        `agent` overrides the configuration: an alias, a command, or a function that gets a Turn and returns
-        the output, or text that contains it. `cwd` is the agents' folder. With a `remote`, the thread is
+        `agent` plays the roles that a model plays otherwise, not those of commands and people: an alias, a
+        command, ROLE=NAME for one role, or a function that gets a Turn and returns the output, or text that
+        contains it. `cwd` is the agents' folder. With a `remote`, the thread is
         pulled before each step and pushed afterwards.
 
         Raises AgentFailed for a failed step, with a function's exception as cause, Busy during another
         process's step, and other UwfErrors that prevent a step.
         """
+        return self._steps(agent, max_steps, cwd, remote)
+
+    def _steps(
+        self,
+        agent: str | Function | None,
+        max_steps: int | None,
+        cwd: str | Path | None,
+        remote: str | None,
+        is_single: bool = False,
+    ) -> Iterator[Step]:
         from uwf_git.api.run import Options, run
+        from uwf_git.api.run import step as make
 
         function = None if agent is None or isinstance(agent, str) else _function_agent(agent)
         named = agent if isinstance(agent, str) else None
         exchange = self.store._exchange(remote) if remote is not None else None
         options = Options(function.agent if function else named, folder_of(cwd), exchange=exchange)
         instance = self.store._instance
-        steps = run(instance, self._id, lambda: options, max_steps)
+
+        def make_one(instance: Instance, thread: ThreadId, _options: Options) -> Outcome:
+            return make(instance, thread, options)
+
+        steps = run(instance, self._id, lambda: options, max_steps, make=make_one if is_single else make)
         while True:
             try:
                 outcome = next(steps, None)

@@ -12,11 +12,14 @@ from uwf_git.base.errors import AgentFailed, Busy, NotRunning, TimedOut, Waiting
 from uwf_git.engine.call_answer import command_of
 from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.human_turn import human_turn
+from uwf_git.engine.performer import override_at
 from uwf_git.engine.status import at_rest, outlook, raise_if_stuck, status_of
-from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
+    from uwf_git.config.resolve import AgentOptions
+    from uwf_git.engine.kit.agent import Agent
     from uwf_git.store.history import Head
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5  # seconds between two looks
@@ -84,9 +87,9 @@ def raise_unless_completed(instance: Instance, head: Head, stopped: str, hint: s
     raise NotRunning(f"thread {head.thread} is not at its end{stopped}", hint)
 
 
-def raise_if_waiting(instance: Instance, head: Head, by_agent: bool = False) -> None:
+def raise_if_waiting(instance: Instance, head: Head, agent: str | Agent | AgentOptions | None = None) -> None:
     """Raise what the next step of an active thread would raise without an agent: Paused, Waiting, NoTransition.
-    `by_agent`: an agent is given for the next role."""
+    `agent` overrides the configuration, which may name a person."""
     from uwf_git.engine.inbox import ROLE, waits_of
     from uwf_git.engine.pause import raise_if_paused
 
@@ -96,9 +99,11 @@ def raise_if_waiting(instance: Instance, head: Head, by_agent: bool = False) -> 
     if at_rest(instance, head):
         raise Waiting(f"in conversation {head.thread} it is your turn", f"uwf chat --resume {head.thread}")
     waits = waits_of(instance, head)
-    if waits is not None and by_agent and waits.kind == ROLE:
-        workflow = instance.registry.workflow(Hash(waits.workflow))
-        waits = waits if workflow.is_persons(waits.role) else None  # else only the configuration makes it so
+    if waits is not None and agent is not None and waits.kind == ROLE:
+        at = instance.threads.position(head)
+        is_persons = at.history.workflow.is_persons(waits.role)  # else only the configuration makes it so
+        if not is_persons and override_at(instance, at, waits.role, agent) is not None:
+            waits = None
     if waits is not None:
         why = waits.reason or waits.question
         raise Waiting(f"thread {head.thread} waits for a person: {why}", waits.command)

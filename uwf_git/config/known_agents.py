@@ -22,7 +22,8 @@ BUNDLES = "uwf-bundle"
 
 _KINDS = ("rehearsal", "human", "command", "model", "workflow", "protocol", "cli")
 """The kinds of agents, in the order in which their names count."""
-_MODELLESS = frozenset(("rehearsal", "human", "command", "workflow"))
+_FIXED = frozenset(("human", "command", "workflow"))
+_MODELLESS = _FIXED | {"rehearsal"}
 
 
 class Plugin(NamedTuple):
@@ -49,6 +50,18 @@ def asks_no_model(agent: str) -> bool:
     name = agent.partition("/")[0]
     program = shipped(name)
     return name in (BUNDLES, UWF) or (program is not None and program.kind in _MODELLESS)
+
+
+def asks_model(command: str) -> bool:
+    """Return whether a model plays the roles of this command's agent, which is then replaced by an agent that is named
+    for a whole run. It doesn't for uwf-exec and other commands, people, and workflows; `uwf-rehearse` stands in for
+    one."""
+    if command.startswith(PLUGIN):
+        name = command.removeprefix(PLUGIN)
+        kinds = [each.kind for one in ext.others() for each in one.agents if each.name == name]
+        return kinds[0] not in _FIXED if kinds else True
+    program = shipped(command)
+    return program is not None and program.kind not in _FIXED
 
 
 @cache

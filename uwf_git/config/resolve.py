@@ -2,23 +2,104 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Iterable
 from pathlib import PurePath
+from typing import Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid, Usage
 from uwf_git.base.text import nearest, one_line
-from uwf_git.config.known_agents import ANY_ROW, PLUGIN, full_name, known_names, plugin_names, shipped
+from uwf_git.config.known_agents import (
+    ANY_ROW,
+    PLUGIN,
+    asks_model,
+    full_name,
+    known_names,
+    plugin_names,
+    shipped,
+)
 from uwf_git.config.settings import NO_MODEL, AgentConfig, Config, Model, expanded, parse_command
 from uwf_git.format.kinds import REHEARSE
 
+_ROLE = re.compile(r"([^\s=/.~'\"-][^\s='\"]*)=(.*)", re.DOTALL)
+
+
+class AgentOptions(NamedTuple):
+    """The agents that `--agent` names for a whole run: `everywhere` plays the roles that a model plays otherwise, a
+    rehearsal all of them; `roles` are of the form ROLE=NAME, and replace whatever plays the role."""
+
+    everywhere: str | Any | None = None
+    roles: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The values of the options."""
+        own = () if self.everywhere is None else (str(self.everywhere),)
+        return (*own, *(f"{role}={name}" for role, name in self.roles))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        own = (self.everywhere,) if isinstance(self.everywhere, str) else ()
+        return (*own, *(name for _, name in self.roles))
+
+
+def agent_options(texts: Iterable[str]) -> AgentOptions | None:
+    """Parse values of `--agent`, None for none. Raises Usage for two of one kind."""
+    everywhere: list[str] = []
+    roles: dict[str, str] = {}
+    for text in texts:
+        match = _ROLE.fullmatch(text)
+        if match is None:
+            everywhere.append(text)
+        elif roles.setdefault(match[1], match[2]) != match[2]:
+            raise Usage(f"--agent names two agents for role {match[1]}", "name one")
+    if len(everywhere) > 1:
+        raise Usage(
+            f"--agent names {everywhere[0]} and {everywhere[1]} for all roles",
+            "for one role: --agent ROLE=NAME",
+        )
+    return AgentOptions(next(iter(everywhere), None), tuple(roles.items())) if everywhere or roles else None
+
+
+def narrowed(
+    config: Config,
+    workflow: str,
+    role: str,
+    options: AgentOptions,
+    persona: str = "",
+    own: str | None = None,
+) -> str | Any | None:
+    """Return what --agent names for a role, None to leave it to the configuration, or to the agent that code names as
+    the role's `own`."""
+    if (named := dict(options.roles).get(role)) is not None:
+        return named
+    everywhere = options.everywhere
+    if everywhere is None:
+        return None
+    try:
+        if isinstance(everywhere, str) and _is_rehearsal(config, everywhere):
+            return everywhere
+        agent = resolve_agent(config, workflow, role, own, persona)
+    except (Invalid, Usage):  # what can't play the role needs no replacement
+        return everywhere
+    return everywhere if asks_model(agent.command) else None
+
+
+def _is_rehearsal(config: Config, name: str) -> bool:
+    return resolve_agent(config, "", "", name).command == REHEARSE
+
 
 def resolve_agent(
-    config: Config, workflow: str, role: str, override: str | None = None, persona: str = ""
+    config: Config, workflow: str, role: str, override: str | AgentOptions | None = None, persona: str = ""
 ) -> AgentConfig:
     """Return a role's agent: `override` (--agent) > agentOverrides > defaultAgent > embedded `uwf-rehearse`.
     Each is an alias or a command; a single word in the file is an alias. `persona` is the speaker's id.
     Raises Invalid, Usage."""
+    if isinstance(override, AgentOptions):
+        chosen = narrowed(config, workflow, role, override, persona)
+        override = chosen if isinstance(chosen, str) else None
     if override is not None:
         log.debug("H8NBHNDW", "--agent names {agent} for {role}", agent=override, role=role)
         known = known_agent(config, override)

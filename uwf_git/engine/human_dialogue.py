@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, RequirementUnmet, UwfError
+from uwf_git.config.resolve import AgentOptions
 from uwf_git.engine.human_roles import HumanRoles, gate_role
 from uwf_git.engine.kit.agent import Agent, create_agent
 from uwf_git.engine.kit.context import Reply
@@ -40,12 +41,15 @@ class TypedAnswer(NamedTuple):
         return keeping(instance, thread, self.words, fields)
 
 
-def typed_answer(instance: Instance, thread: ThreadId, agent: str | Agent | None) -> TypedAnswer | None:
+def typed_answer(
+    instance: Instance, thread: ThreadId, agent: str | Agent | AgentOptions | None
+) -> TypedAnswer | None:
     """Ask the person who plays the next role; None if a person doesn't, or a step is refused anyway. `agent` is
     an override. Raises Absent without a terminal or if the person leaves, Paused, AgentFailed if time runs
     out."""
     head = instance.threads.active_head(thread)
-    named = isinstance(agent, str) and HUMAN.removeprefix("uwf-") in agent
+    names = agent.names if isinstance(agent, AgentOptions) else (agent,) if isinstance(agent, str) else ()
+    named = any(HUMAN.removeprefix("uwf-") in name for name in names)
     if not named and not HumanRoles(instance).among(head.row):
         return None
     raise_if_paused(instance, thread)

@@ -14,7 +14,8 @@ from uwf_git import ext
 from uwf_git.base import lifetime, log
 from uwf_git.base.errors import AgentFailed, OutOfRounds, StoreDamaged, Throttled, Usage, UwfError, Waiting
 from uwf_git.base.text import one_line
-from uwf_git.config.known_agents import GROUP, PLUGIN, plugins, shipped
+from uwf_git.config.known_agents import GROUP, PLUGIN, asks_model, plugins, shipped
+from uwf_git.config.resolve import AgentOptions, narrowed
 from uwf_git.format.ids import Hash, ThreadId, is_hash
 from uwf_git.format.kinds import HUMAN, REHEARSE, parse_start
 from uwf_git.format.node import from_blob
@@ -48,8 +49,34 @@ class AgentResult(NamedTuple):
     stderr: str = ""
 
 
+def override_at(
+    instance: Instance, at: Position, role: str, override: str | Agent | AgentOptions | None
+) -> str | Agent | None:
+    """Return what an override, of a step or of a whole run, names for a role."""
+    if not isinstance(override, AgentOptions):
+        return override
+    speaks = at.history.speaks(role) if role in at.history.workflow.roles else ""
+    named: str | Agent | None = narrowed(instance.config, at.history.workflow.name, role, override, speaks)
+    return named
+
+
+def replaced_agent(instance: Instance, at: Position, role: str, command: Sequence[str]) -> str:
+    """Return the configured agent of a role that no model plays, if another command plays it in its place; "" if
+    none."""
+    from uwf_git.config.resolve import resolve_agent
+
+    workflow = at.history.workflow
+    if workflow.code is not None or role not in workflow.roles or workflow.is_persons(role):
+        return ""
+    with contextlib.suppress(UwfError):  # what can't play the role is not replaced
+        own = resolve_agent(instance.config, workflow.name, role, persona=at.history.speaks(role))
+        if not asks_model(own.command) and (own.command, *own.args) != tuple(command):
+            return own.alias
+    return ""
+
+
 def performer_of(
-    instance: Instance, at: Position, role: str, override: str | Agent | None
+    instance: Instance, at: Position, role: str, override: str | Agent | AgentOptions | None
 ) -> tuple[AgentConfig, Agent | None]:
     """Return the configuration of a role's agent, and the agent itself if it runs in this process. A code
     workflow runs its own code and passes the override on. A role with `human: true` is a person's, whatever the
@@ -61,30 +88,33 @@ def performer_of(
     from uwf_git.engine.human_roles import agent_of_person
 
     runner, is_persons = runner_of(at.history.workflow), at.history.workflow.is_persons(role)
-    if override is not None and not isinstance(override, str):
+    named = override_at(instance, at, role, override)
+    if named is not None and not isinstance(named, str):
         if runner is not None:
             raise Usage(
                 f"workflow {at.history.workflow.name} is code, whose calls this agent cannot do", "name one"
             )
         at.history.check_speaker(role)
-        name = override.called(())
-        if is_persons and override.name not in (HUMAN, REHEARSE):
+        name = named.called(())
+        if is_persons and named.name not in (HUMAN, REHEARSE):
             return AgentConfig(HUMAN, HUMAN, (), None), embedded(HUMAN)
-        return AgentConfig(name, name, (), None), override
+        return AgentConfig(name, name, (), None), named
     if runner is not None:
         runner.admit(instance, at)
-        given = () if override is None else (override,)
-        return AgentConfig(runner.name, runner.name, given, None), runner
+        words = (
+            override.words if isinstance(override, AgentOptions) else (named,) if named is not None else ()
+        )
+        return AgentConfig(runner.name, runner.name, words, None), runner
     at.history.check_speaker(role)
     name, persona = at.history.workflow.name, at.history.speaks(role)
-    config = resolve_agent(instance.config, name, role, override=override, persona=persona)
+    config = resolve_agent(instance.config, name, role, override=named, persona=persona)
     if is_persons:
-        config = agent_of_person(config, override is not None)
+        config = agent_of_person(config, named is not None)
     refuse_to_make_up(instance, at, role, config)
     return config, embedded(config.command)
 
 
-def provider_of(instance: Instance, head: Head, role: str, override: str | None = None) -> str:
+def provider_of(instance: Instance, head: Head, role: str, override: str | AgentOptions | None = None) -> str:
     """Return the provider that the next role's agent calls: its model's, or one with the agent's name, alias
     or command; "" if none."""
     from uwf_git.config.resolve import resolve_agent
@@ -319,7 +349,9 @@ def hash_printed(
 # Expected cost
 
 
-def missing_price_at(instance: Instance, head: Head, role: str, agent: str | Agent | None = None) -> str:
+def missing_price_at(
+    instance: Instance, head: Head, role: str, agent: str | Agent | AgentOptions | None = None
+) -> str:
     """Return why the cost of the next role's agent cannot be known beforehand, "" if it can."""
     if head.row.workflow is None or head.row.start is None:
         return ""
@@ -335,22 +367,28 @@ def missing_price_reason(
     workflow: Workflow,
     roles: Iterable[str],
     persona: str = "",
-    agent: str | Agent | None = None,
+    agent: str | Agent | AgentOptions | None = None,
 ) -> list[str]:
     """Return why the cost of these roles' agents cannot be known beforehand, one clause each. `persona` is
     the default speaker."""
     from uwf_git.config.resolve import resolve_agent
 
-    if agent is not None and not isinstance(agent, str):
-        return [why] if (why := agent.missing_price(instance.config, ())) else []
     found: dict[str, None] = {}
     for role in roles:
         if workflow.is_persons(role):
             continue
         with contextlib.suppress(UwfError):  # reported to the agent of the role
             speaker = workflow.speaks(role, persona)
-            config = resolve_agent(instance.config, workflow.name, role, override=agent, persona=speaker)
-            playing = embedded(config.command)
-            if playing is not None and (why := playing.missing_price(instance.config, config.args)):
+            named: str | Agent | None
+            if isinstance(agent, AgentOptions):
+                named = narrowed(instance.config, workflow.name, role, agent, speaker)
+            else:
+                named = agent
+            if isinstance(named, str | None):
+                config = resolve_agent(instance.config, workflow.name, role, override=named, persona=speaker)
+                playing, args = embedded(config.command), config.args
+            else:
+                playing, args = named, ()
+            if playing is not None and (why := playing.missing_price(instance.config, args)):
                 found[why] = None
     return list(found)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import AgentFailed, Throttled, UwfError
 from uwf_git.base.text import duration
-from uwf_git.config.known_agents import PLUGIN, asks_no_model, shipped
+from uwf_git.config.known_agents import asks_model
 from uwf_git.config.resolve import known_agent
-from uwf_git.format.kinds import ENDED_BY_USER, THROTTLED
+from uwf_git.format.kinds import ENDED_BY_USER, REHEARSE, THROTTLED
 from uwf_git.store.private import read_private, write_private
 
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ def stand_in(instance: Instance, role: Role) -> str | None:
     found = known_agent(instance.config, role.fallback)
     if found is None:
         return None
-    is_model = found.command.startswith(PLUGIN) or shipped(found.command) is not None
-    return role.fallback if is_model and not asks_no_model(found.command) else None
+    return role.fallback if asks_model(found.command) and found.command != REHEARSE else None
 
 
 def _stands_in_next(made: Sequence[FailedAttempt]) -> bool:

@@ -25,6 +25,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.threads import DamagedThread
 
 if TYPE_CHECKING:
+    from uwf_git.config.resolve import AgentOptions
     from uwf_git.engine.kit.agent import Agent
     from uwf_git.store.index import ArchiveRow
 
@@ -297,7 +298,7 @@ def budget_before(
     instance: Instance,
     head: Head,
     role: str,
-    agent: str | Agent | None = None,
+    agent: str | Agent | AgentOptions | None = None,
     budgets: Budgets | None = None,
 ) -> BudgetState | None:
     """Return the budget before a role's step, if any. An unknown price counts as reached if the configuration

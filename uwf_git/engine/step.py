@@ -48,9 +48,11 @@ from uwf_git.engine.pause import end_step, pause_of, raise_if_paused, refusal
 from uwf_git.engine.performer import (
     AgentResult,
     called,
+    override_at,
     perform,
     performer_of,
     program_of,
+    replaced_agent,
     reported,
     run_command_of,
 )
@@ -128,6 +130,7 @@ from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.shared_folder import announcement, sharing
 
 if TYPE_CHECKING:
+    from uwf_git.config.resolve import AgentOptions
     from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.approving import Standing
     from uwf_git.engine.kit.agent import Agent
@@ -207,7 +210,7 @@ class Outcome(NamedTuple):
 def step(
     instance: Instance,
     thread: ThreadId,
-    agent: str | Agent | None = None,
+    agent: str | Agent | AgentOptions | None = None,
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
     files: str = "",
@@ -245,7 +248,7 @@ def step(
 def step_without_hooks(
     instance: Instance,
     thread: ThreadId,
-    agent: str | Agent | None = None,
+    agent: str | Agent | AgentOptions | None = None,
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
     files: str = "",
@@ -317,7 +320,7 @@ def take_turn(
     at: Position,
     found: Outlook,
     lock: int,
-    agent: str | Agent | None = None,
+    agent: str | Agent | AgentOptions | None = None,
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
     files: str = "",
@@ -507,7 +510,9 @@ def _completed(instance: Instance, at: Position, found: Outlook, standing: Stand
     return outcome_of(instance, at, found, standing.role.name)
 
 
-def _gate(instance: Instance, at: Position, found: Outlook, agent: str | Agent | None) -> Standing | None:
+def _gate(
+    instance: Instance, at: Position, found: Outlook, agent: str | Agent | AgentOptions | None
+) -> Standing | None:
     """Return how the gate stands that is next, None if there is none, or a rehearsal plays it."""
     history = at.history
     made_up = [step for step in history.steps if step.agent == REHEARSE and gate_role(history, step.role)]
@@ -737,7 +742,7 @@ class _Run:
         self._workspace: StepWorkspace | None = None
         self._held = contextlib.ExitStack()
 
-    def do(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> Position:
+    def do(self, agent: str | Agent | AgentOptions | None, cwd: Path | None, lock: int) -> Position:
         try:
             with self._held:
                 return self._done(agent, cwd, lock)
@@ -746,7 +751,7 @@ class _Run:
                 error.hint = f"{error.hint}, then step again: what {report.agent} answered is kept"
             raise
 
-    def _done(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> Position:
+    def _done(self, agent: str | Agent | AgentOptions | None, cwd: Path | None, lock: int) -> Position:
         instance = self._instance
         made = self._finished_work() or self._ask(agent, cwd, lock)
         try:
@@ -758,7 +763,7 @@ class _Run:
             log.debug(
                 "E5R67H14", "step {step} is accepted", step=made.step, agent=step.agent, output=step.output
             )
-            node, step = self._with_person(*self._with_code(made.step, step))
+            node, step = self._with_replaced(*self._with_person(*self._with_code(made.step, step)))
             after = append_step(instance, self._at, node, step, (merge,) if merge else self._calls())
         except (AgentFailed, NotFound) as error:
             self._raise_if_interrupted(made)
@@ -840,6 +845,22 @@ class _Run:
             step = step._replace(detail=store.draft(told.type, told.payload()))
             return store.draft(STEPNODE, step.payload()), step
 
+    def _with_replaced(self, node: Hash, step: Step) -> tuple[Hash, Step]:
+        """Return the StepNode with a note of the configured command, person or workflow in whose place its agent
+        played the role."""
+        order, store = self._order, self._instance.store
+        if order is None or not order.command:
+            return node, step
+        own = replaced_agent(self._instance, self._at, self._role, order.command)
+        detail = store.detail(step.detail) if own else None
+        if detail is None:
+            return node, step
+        note = self._instance.redactor.text(f"{order.name} played this role in place of {own}")[0]
+        with store.registering():
+            told = detail._replace(notes=(*detail.notes, note))
+            step = step._replace(detail=store.draft(told.type, told.payload()))
+            return store.draft(STEPNODE, step.payload()), step
+
     def _unpin(self, step: Hash) -> None:
         if self._pinned is not None:
             history = self._at.history
@@ -879,9 +900,10 @@ class _Run:
         self._keep(made, made.error, once=True)
         return None
 
-    def _ask(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> AgentResult:
+    def _ask(self, agent: str | Agent | AgentOptions | None, cwd: Path | None, lock: int) -> AgentResult:
         instance, history = self._instance, self._at.history
         role = history.workflow.roles.get(self._role)
+        agent = override_at(instance, self._at, self._role, agent) if history.workflow.code is None else agent
         if agent is None and role is not None and role.fallback:
             agent = stand_in_now(instance, history, role) or None
         config, performer = performer_of(instance, self._at, self._role, agent)
@@ -897,6 +919,10 @@ class _Run:
                 return left.command == (config.command, *config.args)
             return resumes_session(instance, self._at, self._role, name)
 
+        if own := replaced_agent(instance, self._at, self._role, (config.command, *config.args)):
+            instance.warn(
+                f"thread {self._thread}: {name} plays {self._role} in place of {own}, which config.yaml names"
+            )
         persons = config.command == HUMAN
         folder, base = self._persons_folder() if persons else self._folder(cwd, goes_on, config)
         order = EngineOrder(

@@ -41,6 +41,7 @@ from uwf_git.sync.transfer import Rejected
 from uwf_git.workspaces.sharing import push_code
 
 if TYPE_CHECKING:
+    from uwf_git.config.resolve import AgentOptions
     from uwf_git.engine.kit.agent import Agent
 
 
@@ -49,7 +50,7 @@ def shared_step(
     git: Git,
     remote: Remote,
     thread: ThreadId,
-    agent: str | Agent | None = None,
+    agent: str | Agent | AgentOptions | None = None,
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
     files: str = "",

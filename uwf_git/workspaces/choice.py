@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.config.known_agents import ANY_ROW, shipped
 from uwf_git.config.policy import RUN, WRITING, parse_policy, tighten
-from uwf_git.config.resolve import resolve_agent
+from uwf_git.config.resolve import AgentOptions, narrowed, resolve_agent
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import HUMAN, SUBWORKFLOW
 from uwf_git.format.types import USER
@@ -205,14 +205,17 @@ def share(instance: Instance, parent: ThreadId, child: ThreadId) -> None:
 
 
 def _may_write(instance: Instance, workflow: Workflow, agent: object, persona: str, depth: int = 0) -> bool:
-    if agent is not None and not isinstance(agent, str):
-        return False
     for name, role in workflow.roles.items():
         if role.human:
             continue
         speaker = workflow.speaks(name, persona)
         with suppress(UwfError):  # reported by the step
-            found = resolve_agent(instance.config, workflow.name, name, override=agent, persona=speaker)
+            named = agent
+            if isinstance(agent, AgentOptions):
+                named = narrowed(instance.config, workflow.name, name, agent, speaker)
+            if not isinstance(named, str | None):  # a function of the caller's
+                continue
+            found = resolve_agent(instance.config, workflow.name, name, override=named, persona=speaker)
             if found.command == SUBWORKFLOW and found.args and depth < _DEEPEST:
                 child = instance.registry.current(found.args[-1]).hash
                 if _may_write(instance, instance.registry.workflow(child), None, "", depth + 1):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange
     from uwf_git.api.fan_out import Branches, RunBranches
     from uwf_git.api.run import Options, Outcome
+    from uwf_git.config.resolve import AgentOptions
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
     from uwf_git.workspaces.options import WorkspaceOption
@@ -43,10 +44,30 @@ _MIN_OUTPUT_WIDTH = 8  # minimum columns of an output, however narrow the termin
 AT_ONCE = click.IntRange(1, 1000)
 """How many steps may be made at once: each is a process."""
 
+
+def _agents(
+    _context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> AgentOptions | None:
+    if not values:
+        return None
+    from uwf_git.config.resolve import agent_options
+
+    return agent_options(values)
+
+
 AGENT = click.option(
     "--agent",
     metavar="CMD",
-    help="Agent of config.yaml, or a command line. Default: as configured.",
+    multiple=True,
+    callback=_agents,
+    help="Agent of config.yaml, or a command line, for all roles that a model plays; ROLE=CMD for one role. Repeatable."
+    " Default: as configured.",
+    shell_complete=complete_agent,
+)
+STEP_AGENT = click.option(
+    "--agent",
+    metavar="CMD",
+    help="Agent of config.yaml, or a command line, for this step. Default: as configured.",
     shell_complete=complete_agent,
 )
 CWD = click.option(
@@ -101,7 +122,7 @@ QUIET = click.option("-q", "--quiet", is_flag=True, help="Don't show the live li
     'uwf thread step 01JK7M --agent "my-agent --fast" --cwd ~/project',
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
-@AGENT
+@STEP_AGENT
 @CWD
 @WORKSPACE
 @FILES
@@ -160,7 +181,7 @@ def run(
     chosen: Selection,
     jobs: int,
     max_steps: int,
-    agent: str | None,
+    agent: AgentOptions | None,
     cwd: Path | None,
     workspace: str | None,
     files: str | None,
@@ -209,7 +230,7 @@ def run(
     failures.end()
 
 
-def _warn_of_agent(invocation: Invocation, thread: ThreadId, agent: str | None) -> None:
+def _warn_of_agent(invocation: Invocation, thread: ThreadId, agent: str | AgentOptions | None) -> None:
     if agent is not None:
         from uwf_git.api.start import warn_of_agent
 
@@ -307,8 +328,11 @@ def side_by_side(
 
 def repeated(agent: object, where: Path | None, remote: str | None) -> str:
     """Return the options to repeat in a command that continues, quoted for a shell, each after a space."""
-    given = {"--agent": agent, "--cwd": where, "--remote": remote}
-    return "".join(f" {name} {shlex.quote(str(value))}" for name, value in given.items() if value is not None)
+    from uwf_git.config.resolve import AgentOptions
+
+    words = agent.words if isinstance(agent, AgentOptions) else () if agent is None else (agent,)
+    given = [*(("--agent", word) for word in words), ("--cwd", where), ("--remote", remote)]
+    return "".join(f" {name} {shlex.quote(str(value))}" for name, value in given if value is not None)
 
 
 def _stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
@@ -466,7 +490,7 @@ def continue_(
     invocation: Invocation,
     thread: str,
     max_steps: int,
-    agent: str | None,
+    agent: AgentOptions | None,
     cwd: Path | None,
     remote: str | None,
     detach: bool,

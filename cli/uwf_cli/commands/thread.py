@@ -39,6 +39,7 @@ from uwf_git.format.types import MOST_ROUNDS
 if TYPE_CHECKING:
     from uwf_git.api.start import Start
     from uwf_git.api.workflows import ResolvedWorkflow
+    from uwf_git.config.resolve import AgentOptions
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
     from uwf_git.workspaces.choice import Choice
@@ -280,7 +281,7 @@ def start_and_run(
     persona: str | None,
     max_rounds: int | None,
     max_steps: int,
-    agent: str | None,
+    agent: AgentOptions | None,
     cwd: Path | None,
     workspace: str | None,
     include_changes: bool,
@@ -317,7 +318,7 @@ def start_and_run(
     run_one(invocation, thread, options, max_steps, quiet, value if detach else None)
 
 
-def require_agent(invocation: Invocation, agent: str) -> None:
+def require_agent(invocation: Invocation, agent: str | AgentOptions) -> None:
     """Raise Usage for an unusable agent, before a thread exists."""
     from uwf_git.api.start import require_agent
 

@@ -28,6 +28,7 @@ from uwf_git.base import log
 from uwf_git.base.errors import Absent, AgentFailed, Invalid, NotFound, Throttled, UwfError
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import counted, encodable, last_line, one_line
+from uwf_git.config.resolve import agent_options, known_agent, narrowed
 from uwf_git.engine.budget import COST, Budgets, prices, use, waiting
 from uwf_git.engine.calls import Request, arrivals, find, root_of
 from uwf_git.engine.kit.extract import sum_usage
@@ -80,7 +81,7 @@ class ConversationResult(NamedTuple):
 
 
 class Calls:
-    """The calls of one step. `override` is the user's agent for it; `cwd` is the agents' folder. Turns are
+    """The calls of one step. `override` are the values of --agent for it; `cwd` is the agents' folder. Turns are
     recorded as they come. `fileno` is readable when answers are ready. Must be closed."""
 
     def __init__(
@@ -112,7 +113,7 @@ class Calls:
         self._commits: dict[int, str] = {}
         self._head = order.head
         self._folder = str(cwd)
-        self._override = override[0] if override else None
+        self._options = agent_options(override)
         self._recorder = recorder
         self._locks = instance.locks.descriptors(self._thread)
         self._log = instance.runs.log(self._thread)
@@ -171,17 +172,18 @@ class Calls:
         if (known := self._find(request)) is not None:
             self._hand_out(number, known, given, what == "agent")
         elif what == "agent":
+            override = self._override(given["agent"], given["role"] or BUNDLE)
             question = Question(
                 self._head,
                 self._folder,
-                self._override,
+                override,
                 given["agent"],
                 given["role"],
                 given["prompt"],
                 given["systemPrompt"],
                 schema,
             )
-            who = self._override or given["agent"] or f"whoever plays {given['role'] or 'the role'}"
+            who = override or given["agent"] or f"whoever plays {given['role'] or 'the role'}"
             asked = self._new(given["role"], one_line(who, 60))
             order = {"question": question._asdict(), "call": list(request)}
             self._do(self._questions, number, lambda: self._answer(number, asked, order))
@@ -214,17 +216,18 @@ class Calls:
         if (known := self._find(request)) is not None:
             self._hand_out(number, known, {"role": None}, is_agents=True)
             return
+        override = self._override(agent, plays)
         question = Question(
             self._head,
             self._folder,
-            self._override,
+            override,
             agent,
             prompt=given["prompt"],
             schema=schema,
             plays=plays,
             isolation=given["isolation"] or "",
         )
-        who = self._override or agent or given["label"] or plays
+        who = override or agent or given["label"] or plays
         conversation = self._new(None, one_line(who, 60))
         order = {"question": question._asdict(), "call": list(request)}
         self._do(self._questions, number, lambda: self._answer(number, conversation, order))
@@ -292,11 +295,21 @@ class Calls:
         count, self._counts[key] = self._counts[key], self._counts[key] + 1
         return Request(content, count)
 
+    def _override(self, agent: str | None, role: str) -> str | None:
+        """Return what --agent names for a call of a role, for which the code may name an agent."""
+        if self._options is None:
+            return None
+        config = self._instance.config
+        own = agent if agent is not None and known_agent(config, agent) is not None else None
+        named: str | None = narrowed(config, self._workflow, role, self._options, own=own)
+        return named
+
     def _rehearses(self, agent: str | None, role: str) -> bool:
         from uwf_git.config.resolve import resolve_agent
 
         with contextlib.suppress(UwfError):
-            chosen = self._override if self._override is not None else agent
+            override = self._override(agent, role)
+            chosen = override if override is not None else agent
             found = resolve_agent(self._instance.config, self._workflow, role, chosen)
             return found.command == REHEARSE
         return False

@@ -187,13 +187,14 @@ def agents_of(
     """Return the agents of a workflow's roles, or of one, as command lines with their models, and for
     workflow agents version and agents. `around` are enclosing workflows. Raises Usage, Invalid if no agent is
     configured."""
-    from uwf_git.config.resolve import resolve_agent
+    from uwf_git.config.resolve import agent_options, resolve_agent
 
+    options = None if override is None else agent_options((override,))
     roles = workflow.roles if only is None else [only]
     found = {}
     for role in roles:
         speaks = workflow.speaks(role, persona) if role in workflow.roles else ""
-        config = resolve_agent(instance.config, workflow.name, role, override, speaks)
+        config = resolve_agent(instance.config, workflow.name, role, options, speaks)
         said = " ".join(
             (shlex.join([config.command, *config.args]), *_asked(instance, config, (*around, workflow.name)))
         )

@@ -10,6 +10,7 @@ from uwf_git.base.errors import UwfError
 
 if TYPE_CHECKING:
     from uwf_git.api.dispatch import StepOptions
+    from uwf_git.config.resolve import AgentOptions
     from uwf_git.ext.fleet.messages import ThreadEntry
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
@@ -36,13 +37,12 @@ def dispatch(
         from uwf_git.ext.fleet.step_process import WorkerOptions
         from uwf_git.ext.fleet.worker import WorkerSettings
 
-        wanted = begins(instance, threads, HEARTBEAT, terms.retries + 1, terms.agent, bool(terms.limits))
+        orders = WorkerOptions(() if terms.agent is None else (terms.agent,))
+        wanted = begins(instance, threads, HEARTBEAT, terms.retries + 1, orders.agent, bool(terms.limits))
         stops = instance.config.stops_unpriced
         admission = Admission(wanted, FleetLimits(None, dict(terms.limits), stops))
         with up(instance, None) as (at, server):
-            fleet = Fleet(
-                instance, server, WorkerSettings(at, terms.at_once, WorkerOptions(terms.agent)), 1, tell
-            )
+            fleet = Fleet(instance, server, WorkerSettings(at, terms.at_once, orders), 1, tell)
             asyncio.run(fleet.run(admission))
         instance.store.sync()
 
@@ -54,7 +54,7 @@ def begins(
     threads: Sequence[ThreadId],
     heartbeat: float,
     tries: int,
-    agent: str | None = None,
+    agent: AgentOptions | None = None,
     counts: bool = False,
 ) -> list[ThreadEntry]:
     """Return threads for the queue. `agent` overrides the configuration; `counts`: their spending is counted."""

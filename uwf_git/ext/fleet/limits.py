@@ -20,7 +20,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from uwf_git.base.errors import Throttled
@@ -33,6 +33,9 @@ from uwf_git.git.fsync import share
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 from uwf_git.store.private import read_private, write_private
+
+if TYPE_CHECKING:
+    from uwf_git.config.resolve import AgentOptions
 
 PATIENCE = 2.0
 """Seconds for which an agent of a fleet waits itself where a provider wants to be asked later: then its step ends, so
@@ -60,7 +63,7 @@ def queues(config: Config) -> dict[str, Rates]:
     return {QUEUE: Rates(), **{queue_of(name): each.limits for name, each in config.providers.items()}}
 
 
-def next_queue(instance: Instance, head: Head, role: str | None, agent: str | None = None) -> str:
+def next_queue(instance: Instance, head: Head, role: str | None, agent: AgentOptions | None = None) -> str:
     """Return the task queue of a thread's next step by its `role`. `agent` overrides the configuration."""
     return queue_of(provider_of(instance, head, role, agent)) if role is not None else QUEUE
 

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -47,6 +47,7 @@ from uwf_git.workspaces.options import parse_option
 from uwf_git.workspaces.sharing import push_code
 
 if TYPE_CHECKING:
+    from uwf_git.config.resolve import AgentOptions
     from uwf_git.config.secrets import Redactor
     from uwf_git.store.history import Head
 
@@ -56,14 +57,20 @@ _BROKEN_OFF = Fault("interrupted", 130, "the step was interrupted")
 
 
 class WorkerOptions(NamedTuple):
-    """A worker's orders: overriding agent, agents' folder, remote, threads' workspace and its project's
+    """A worker's orders: values of --agent, agents' folder, remote, threads' workspace and its project's
     remote."""
 
-    agent: str | None = None
+    agents: Sequence[str] = ()
     cwd: str | None = None
     remote: str | None = None
     workspace: str | None = None
     workspace_remote: str = ""
+
+    @property
+    def agent(self) -> AgentOptions | None:
+        from uwf_git.config.resolve import agent_options
+
+        return agent_options(self.agents)
 
     def argument(self) -> str:
         return json.dumps(self._asdict())
@@ -244,7 +251,7 @@ class StepRunner:
         return standing(self.instance, thread, self._orders.agent)
 
 
-def standing(instance: Instance, thread: ThreadId, agent: str | None = None) -> ThreadState:
+def standing(instance: Instance, thread: ThreadId, agent: AgentOptions | None = None) -> ThreadState:
     """Return a thread's state. `agent` overrides the configuration. Raises what reading it raises."""
     from uwf_git.engine.status import budget_reached, outlook, persons_role, status_of
 
@@ -264,7 +271,7 @@ def standing(instance: Instance, thread: ThreadId, agent: str | None = None) -> 
 
 
 def branches_to_queue(
-    instance: Instance, thread: ThreadId, agent: str | None = None
+    instance: Instance, thread: ThreadId, agent: AgentOptions | None = None
 ) -> list[tuple[str, str, str]]:
     """Return the branches that a thread waits for and that are to be in the queue, each with its head and the queue of
     its next step."""

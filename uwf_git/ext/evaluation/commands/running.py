@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import AGENT, AT_ONCE, QUIET
+from uwf_cli.commands.running import AT_ONCE, QUIET
 from uwf_cli.commands.thread import require_agent
-from uwf_cli.completers import complete_suite, complete_workflow
+from uwf_cli.completers import complete_agent, complete_suite, complete_workflow
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 
@@ -23,6 +23,7 @@ from uwf_git.api.start import warn_of_limit
 from uwf_git.api.workflows import ResolvedWorkflow, stored_workflow, version_of
 from uwf_git.base.errors import AgentFailed, NotFound, Usage, Waiting
 from uwf_git.base.text import counted, nearest
+from uwf_git.config.resolve import AgentOptions, agent_options
 from uwf_git.ext.evaluation.commands.result_output import (
     called,
     result_line,
@@ -82,7 +83,13 @@ def running(function: _F) -> _F:
             help="Workflow to test: NAME, NAME@VERSION, NAME~2, a hash or a file. Default: the newest of each case.",
             shell_complete=complete_workflow,
         ),
-        AGENT,
+        click.option(
+            "--agent",
+            metavar="CMD",
+            help="Agent of config.yaml, or a command line, for all roles that a model plays; ROLE=CMD for one role."
+            " Default: as configured.",
+            shell_complete=complete_agent,
+        ),
         click.option(
             "--repeat",
             type=click.IntRange(1, 1000),
@@ -189,8 +196,9 @@ def carried_out(
     instance = invocation.instance
     read = Suites(instance.store).read(suite)
     chosen = _chosen(read, cases, tags)
-    if options.agent is not None:
-        require_agent(invocation, options.agent)
+    agents = None if options.agent is None else agent_options((options.agent,))
+    if agents is not None:
+        require_agent(invocation, agents)
     versions = _Versions(invocation, options.workflow)
     limits = options.limits
     whole = {key: limits[key] for key in ("max_cost", "max_tokens", "max_time")}
@@ -204,7 +212,7 @@ def carried_out(
     )
     budget = resolve.limits({**whole, "max_steps": None})
     is_limited = bool(budget.get("maxCost") or asked.limits.budget.get("maxCost"))
-    _warn(invocation, versions, chosen, options.agent, is_limited)
+    _warn(invocation, versions, chosen, agents, is_limited)
     step = None
     if options.by is not None:
         terms = StepOptions(options.agent, options.retries, budget, options.jobs)
@@ -288,7 +296,7 @@ def _warn(
     invocation: Invocation,
     versions: Callable[[Case], Version],
     cases: list[Case],
-    agent: str | None,
+    agent: AgentOptions | None,
     limited: bool,
 ) -> None:
     if not limited:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
     from uwf_cli.selection import Selection
 
+    from uwf_git.config.resolve import AgentOptions
     from uwf_git.ext.fleet.admission import FleetLimits
     from uwf_git.ext.fleet.endpoint import Endpoint
     from uwf_git.ext.fleet.step_process import WorkerOptions
@@ -106,7 +107,7 @@ def _bounds(most: int | None, texts: Mapping[str, str | None]) -> FleetLimits:
 
 def orders(
     invocation: Invocation,
-    agent: str | None,
+    agent: AgentOptions | None,
     cwd: Path | None,
     remote: str | None,
     workspace: str | None,
@@ -119,12 +120,13 @@ def orders(
     from uwf_git.workspaces.options import parse_option
     from uwf_git.workspaces.removal import tidy
 
+    words = agent.words if agent is not None else ()
     if remote is not None:
         _ask(invocation, remote)
     if workspace is None:
         if workspace_remote:
             raise Usage("--workspace-remote needs a workspace", "give one: --workspace worktree:PROJECT")
-        return WorkerOptions(agent, str(cwd) if cwd else None, remote)
+        return WorkerOptions(words, str(cwd) if cwd else None, remote)
     if cwd is not None:
         raise Usage("--cwd and --workspace exclude each other", "give one of them")
     option = parse_option(workspace, workspace_remote)
@@ -132,7 +134,7 @@ def orders(
     tidy(invocation.instance)
     if option.place is None:
         option = option._replace(place=Path.cwd())
-    return WorkerOptions(agent, None, remote, option.text(), workspace_remote)
+    return WorkerOptions(words, None, remote, option.text(), workspace_remote)
 
 
 def _ask(invocation: Invocation, remote: str) -> None:

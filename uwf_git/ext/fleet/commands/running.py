@@ -35,6 +35,7 @@ from uwf_git.ext.fleet.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from uwf_git.config.resolve import AgentOptions
     from uwf_git.ext.fleet.admission import FleetLimits
     from uwf_git.ext.fleet.endpoint import Endpoint
     from uwf_git.ext.fleet.retry_policy import Fault
@@ -84,7 +85,7 @@ def run(
     jobs: int,
     heartbeat: float,
     tries: int,
-    agent: str | None,
+    agent: AgentOptions | None,
     cwd: Path | None,
     remote: str | None,
     workspace: str | None,
@@ -308,7 +309,7 @@ class EventPrinter:
 def worker(
     invocation: Invocation,
     jobs: int,
-    agent: str | None,
+    agent: AgentOptions | None,
     cwd: Path | None,
     remote: str | None,
     workspace: str | None,
