@@ -177,6 +177,7 @@ class Thread:
         remote: str | None,
         is_single: bool = False,
     ) -> Iterator[Step]:
+        from uwf_git.api.preflight import require_ready_thread
         from uwf_git.api.run import Options, run
         from uwf_git.api.run import step as make
 
@@ -185,6 +186,8 @@ class Thread:
         exchange = self.store._exchange(remote) if remote is not None else None
         options = Options(function.agent if function else named, folder_of(cwd), exchange=exchange)
         instance = self.store._instance
+        if max_steps != 1:
+            require_ready_thread(instance, self._id, options.agent)
 
         def make_one(instance: Instance, thread: ThreadId, _options: Options) -> Outcome:
             return make(instance, thread, options)

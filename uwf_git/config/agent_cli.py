@@ -185,6 +185,7 @@ class Row(NamedTuple):
     sessions: SessionsAt | None = None
     login: str = ""
     sign_in: str = ""
+    signed_in: tuple[str, ...] = ()
     lost: str = ""
     tools: bool = True
 
@@ -502,6 +503,7 @@ _ROW: Mapping[str, tuple[str, _Read]] = {
     "sessions": ("sessions", _Reader._sessions),
     "login": ("login", _Reader._pattern),
     "signIn": ("sign_in", _Reader._text),
+    "signedIn": ("signed_in", _Reader._texts),
     "lost": ("lost", _Reader._pattern),
     "tools": ("tools", _Reader._switch),
 }

@@ -38,9 +38,7 @@ def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentC
     if not _is_rehearse(agent) or (agent.args and not at.history.workflow.is_persons(role)):
         return
     thread = at.head.thread
-    if not (who := _others(instance, at.head, at.history.steps)):
-        return
-    if _plays_along(at, role, who):
+    if not (who := real_workers(instance, at, role)):
         return
     if agent.stands_in:
         raise Usage(
@@ -56,11 +54,16 @@ def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentC
         )
 
 
+def real_workers(instance: Instance, at: Position, role: str) -> list[str]:
+    """Return who worked on a thread, so that no output of a role may be generated; none in a rehearsal."""
+    who = _others(instance, at.head, at.history.steps)
+    return [] if _plays_along(at, role, who) else who
+
+
 def refuse_generated_step(instance: Instance, at: Position, role: str, agent: str) -> None:
     """Raise AgentFailed if another command made the step with uwf-rehearse and `refuse_to_make_up` would have
     refused. Whether it had a script isn't known."""
-    who = _others(instance, at.head, at.history.steps)
-    if not who or _plays_along(at, role, who):
+    if not (who := real_workers(instance, at, role)):
         return
     thread, config = at.head.thread, instance.config
     if agent == config.default_agent and _named(config, at.history, role) is None:

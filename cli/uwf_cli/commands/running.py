@@ -195,6 +195,7 @@ def run(
     Filters select idle threads; --status failed selects failed ones. Threads run one after another, or with
     -j in parallel, one process each. --detach takes one thread.
     """
+    from uwf_git.api.preflight import require_ready_thread
     from uwf_git.api.run import Options
 
     if detach and len(chosen.ids) != 1:
@@ -203,6 +204,7 @@ def run(
     options = Options(agent, where, files=files or "", patience=patience(wait))
     if len(chosen.ids) == 1:
         shared, found = exchanged(invocation, chosen.ids[0], remote)
+        require_ready_thread(invocation.instance, found, agent)
         place(invocation, found, workspace, where)
         _warn_of_agent(invocation, found, agent)
         run_one(
@@ -501,6 +503,7 @@ def continue_(
     It is pulled from origin or the only remote, if there is one. Its code is fetched from the project's remote
     into the repository of this folder, or of --cwd.
     """
+    from uwf_git.api.preflight import require_ready_thread
     from uwf_git.api.run import Options
 
     where = folder(cwd)
@@ -509,6 +512,7 @@ def continue_(
     else:
         shared, found = None, _pulled(invocation, thread)
     options = Options(agent, where, exchange=shared)
+    require_ready_thread(invocation.instance, found, agent)
     run_one(invocation, found, options, max_steps, quiet, {} if detach else None)
 
 

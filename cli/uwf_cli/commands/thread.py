@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,18 +31,21 @@ from uwf_cli.completers import complete_remote, complete_speaker, complete_threa
 from uwf_cli.detached import DETACH
 from uwf_cli.exchange import git_for
 from uwf_cli.invocation import Invocation
+from uwf_cli.output import dollars
 from uwf_cli.selection import Selection, on_each, threads
 from uwf_git.api.listing import ACTIVE, Filters
 from uwf_git.base.errors import Usage, UwfError
-from uwf_git.base.text import one_line
+from uwf_git.base.text import counted, one_line
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.types import MOST_ROUNDS
 
 if TYPE_CHECKING:
+    from uwf_git.api.preflight import Part, Usual
     from uwf_git.api.start import Start
     from uwf_git.api.workflows import ResolvedWorkflow
     from uwf_git.config.resolve import AgentOptions
     from uwf_git.format.ids import ThreadId
+    from uwf_git.format.kinds import Workflow
     from uwf_git.store.instance import Instance
     from uwf_git.workspaces.choice import Choice
 
@@ -206,15 +211,18 @@ def begin(
     *,
     persona: str | None = None,
     to_run: bool = False,
+    is_ready: Callable[[Workflow, str], None] | None = None,
 ) -> StartedThread:
     """Start a thread. If it is `to_run` at once, its code must be trusted; a file named by its path is.
-    `persona` names the default speaker."""
+    `persona` names the default speaker; `is_ready` gets the workflow and its id, and may raise."""
     from uwf_git.api.start import Version, start
     from uwf_git.api.workflows import speaker_of, version_of
 
     found = _startable(invocation, workflow, what.max_rounds is not None, to_run)
     instance = invocation.instance
     what = what._replace(persona=speaker_of(found, persona), place=what.place or Path.cwd())
+    if is_ready is not None:
+        is_ready(found.workflow, what.persona)
     version = Version(version_of(instance, found), found.hash, found.workflow)
     started = start(instance, version, what)
     begun = StartedThread(started.thread, found.hash, found.workflow.name, started.workspace)
@@ -296,6 +304,7 @@ def start_and_run(
     Combines `uwf thread start` and `uwf thread run` and takes the options of both; --max-steps is that of
     `run`.
     """
+    from uwf_git.api.preflight import require_ready, usual
     from uwf_git.api.run import Options
     from uwf_git.api.start import Start
 
@@ -305,7 +314,13 @@ def start_and_run(
         require_agent(invocation, agent)
     option = workspace_option(workspace, include_changes)
     what = Start(read_prompt(prompt, prompt_file), budget, where, agent, max_rounds, workspace=option)
-    begun = begin(invocation, workflow, what, persona=persona, to_run=True)
+
+    def is_ready(found: Workflow, speaker: str) -> None:
+        parts = require_ready(invocation.instance, found, agent, speaker)
+        if not quiet and invocation.format == "text" and terminal.is_terminal(sys.stderr):
+            sys.stderr.write(_plan_text(parts, usual(invocation.instance, found.name)))
+
+    begun = begin(invocation, workflow, what, persona=persona, to_run=True, is_ready=is_ready)
     value = begun.value()
     if not detach:
         invocation.emit(
@@ -316,6 +331,19 @@ def start_and_run(
     shared, thread = exchanged(invocation, begun.thread, remote)
     options = Options(agent, where, exchange=shared, patience=patience(wait))
     run_one(invocation, thread, options, max_steps, quiet, value if detach else None)
+
+
+def _plan_text(parts: Sequence[Part], past: Usual | None) -> str:
+    """Format who plays which role, and what that usually takes."""
+    from uwf_git.base.text import duration
+
+    rows = [(f"  {each.role}", terminal.style(each.agent, "dim")) for each in parts]
+    if past is None:
+        return terminal.table(rows)
+    spent = [counted(past.steps, "step"), duration(past.seconds)]
+    spent += [f"{past.tokens:,} tokens"] if past.tokens is not None else []
+    spent += [dollars(past.cost)] if past.cost is not None else []
+    return f"{terminal.table(rows)}usually {', '.join(spent)} ({counted(past.threads, 'thread')} before)\n"
 
 
 def require_agent(invocation: Invocation, agent: str | AgentOptions) -> None:

@@ -16,13 +16,13 @@ stateless one is a pair of functions.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base import lifetime, log
-from uwf_git.base.errors import AgentFailed, Usage, UwfError
+from uwf_git.base.errors import AgentFailed, Unavailable, Usage, UwfError
 from uwf_git.base.text import shortened
 from uwf_git.engine.conversation import talks
 from uwf_git.engine.kit.context import Context, KeptSession, Reply
@@ -148,6 +148,7 @@ ParseFunction = Callable[[Sequence[str]], Any]
 NameFunction = Callable[[Any], str]
 ShellFunction = Callable[[Context], bool]
 ToldFunction = Callable[["Config", Sequence[str]], str]
+ReadyFunction = Callable[["Config", Sequence[str], Mapping[str, str]], str]
 
 
 class AttemptFailed(AgentFailed):
@@ -165,7 +166,8 @@ class Agent:
     `about` is shown by `--help`; other parameters as for create_agent. `sees_files`: the agent reads files by
     the machine's paths, so its prompt names the folders of a crew's step; it and `has_shell` may use the
     context, but not its prompt. `missing_price` returns why the cost cannot be known beforehand, `asks` the
-    alias of the provider that it will call; "" if none.
+    alias of the provider that it will call; "" if none. `ready` raises a UwfError if the agent cannot work with these
+    variables, as its program is missing, and returns how to log in if that seems to be missing, "" if not.
     """
 
     def __init__(
@@ -180,6 +182,7 @@ class Agent:
         sees_files: ShellFunction = lambda ctx: True,
         missing_price: ToldFunction = lambda config, args: "",
         asks: ToldFunction = lambda config, args: "",
+        ready: ReadyFunction = lambda config, args, environ: "",
     ) -> None:
         self.name = name if name.startswith("uwf-") else f"uwf-{name}"
         self.usage = usage or self.name
@@ -191,6 +194,7 @@ class Agent:
         self.sees_files = sees_files
         self.missing_price = missing_price
         self.asks = asks
+        self.ready = ready
 
     def called(self, args: Sequence[str]) -> str:
         """Return the agent name in its steps with these arguments. Raises Usage."""
@@ -443,6 +447,15 @@ def _check_name(name: str) -> None:
             f"no agent can be called {shortened(ascii(name), 60)}, {problem}",
             f"give a line of at most {LONGEST_NAME} printable characters",
         )
+
+
+def require_program(name: str, environ: Mapping[str, str]) -> None:
+    """Raise Unavailable for a program that is not on PATH. Paths are not checked, as they may be relative to the
+    agent's folder."""
+    import shutil
+
+    if "/" not in name and shutil.which(name, path=environ.get("PATH")) is None:
+        raise Unavailable(f"{name} is not installed, or not on PATH", "install it, or name it with its path")
 
 
 def create_agent(

@@ -154,6 +154,12 @@ def provider_alias(agent: str, config: Config, alias: str | None) -> str:
     return model.provider if model is not None else ""
 
 
+def ready(agent: str, config: Config, alias: str | None, environ: Mapping[str, str]) -> str:
+    """As `Agent.ready`, for a model by its alias."""
+    resolve_endpoint(config, model_alias(agent, config, alias), environ)
+    return ""
+
+
 def resolve_endpoint(config: Config, alias: str, secrets: Mapping[str, str]) -> Endpoint:
     """Return the endpoint of a configured model. `secrets` are the values of `.env`. Raises Invalid for an
     unknown alias, AgentFailed if the key is not set."""

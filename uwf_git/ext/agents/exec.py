@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import AgentFailed, Invalid, Throttled, Usage
 from uwf_git.base.text import fenced, last_line, nearest, settled, shortened
 from uwf_git.engine.conversation import talks
-from uwf_git.engine.kit.agent import Conversation
+from uwf_git.engine.kit.agent import Conversation, require_program
 from uwf_git.engine.kit.arguments import read_options
 from uwf_git.engine.kit.extract import STATUS, ExpectedOutput, failed_with, judge_printed
 from uwf_git.engine.kit.format import render_frontmatter
@@ -29,6 +29,7 @@ from uwf_git.format.types import RESULT, called
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
 
 if TYPE_CHECKING:
+    from uwf_git.config.settings import Config
     from uwf_git.engine.kit.candidate import Verdict
     from uwf_git.engine.step_parts import Changes
     from uwf_git.sandbox.child import CommandResult
@@ -399,7 +400,14 @@ def _explain_failure(
     return said, "let the command print the fields itself, as JSON or between two lines of ---"
 
 
-agent = Agent("uwf-exec", _Conversation, parse_args, USAGE, about=__doc__)
+def _ready(_config: Config, args: Sequence[str], environ: Mapping[str, str]) -> str:
+    options = parse_args(args)
+    for command in filter(None, (options.command, *options.roles.values())):
+        require_program(command[0], environ)
+    return ""
+
+
+agent = Agent("uwf-exec", _Conversation, parse_args, USAGE, about=__doc__, ready=_ready)
 main = agent.main
 
 if __name__ == "__main__":

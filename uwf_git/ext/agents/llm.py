@@ -7,7 +7,7 @@ conversation; a failed step resumes from its attempt's turns.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from uwf_git.config.settings import Config
 from uwf_git.engine.kit.agent import Conversation
@@ -81,6 +81,12 @@ def _asks(config: Config, args: Sequence[str]) -> str:
     return provider_alias("uwf-llm", config, parse_args(args).model)
 
 
+def _ready(config: Config, args: Sequence[str], environ: Mapping[str, str]) -> str:
+    from uwf_git.engine.kit.chat import ready
+
+    return ready("uwf-llm", config, parse_args(args).model, environ)
+
+
 agent = Agent(
     "uwf-llm",
     _Conversation,
@@ -90,6 +96,7 @@ agent = Agent(
     sees_files=lambda ctx: False,
     missing_price=_missing_price,
     asks=_asks,
+    ready=_ready,
 )
 main = agent.main
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Usage
@@ -183,6 +183,12 @@ def _asks(config: Config, args: Sequence[str]) -> str:
     return provider_alias("uwf-builtin", config, parse_args(args).model)
 
 
+def _ready(config: Config, args: Sequence[str], environ: Mapping[str, str]) -> str:
+    from uwf_git.engine.kit.chat import ready
+
+    return ready("uwf-builtin", config, parse_args(args).model, environ)
+
+
 agent = Agent(
     "uwf-builtin",
     _Conversation,
@@ -192,6 +198,7 @@ agent = Agent(
     sees_files=lambda ctx: False,
     missing_price=_missing_price,
     asks=_asks,
+    ready=_ready,
 )
 main = agent.main
 

@@ -18,18 +18,21 @@ import os
 import re
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from uwf_git.base.errors import AgentFailed, Throttled, Usage
-from uwf_git.engine.kit.agent import Conversation, judged
+from uwf_git.base.errors import AgentFailed, Throttled, Unavailable, Usage
+from uwf_git.base.extras import install_hint
+from uwf_git.engine.kit.agent import Conversation, judged, require_program
 from uwf_git.engine.kit.arguments import read_options
 from uwf_git.engine.kit.context import SILENCE
 from uwf_git.engine.kit.extract import failed_with
 from uwf_git.kit import Agent, Context, Reply
 
 if TYPE_CHECKING:
+    from uwf_git.config.settings import Config
     from uwf_git.ext.agents.acp.session import PromptResult, Session, Settings
 
 USAGE = "uwf-acp [--mode MODE] [--model MODEL] [--auth METHOD] [--no-files] [--] COMMAND [ARG…]"
@@ -272,7 +275,14 @@ def _has_shell(ctx: Context) -> bool:
     return not ctx.policy.forbids_commands
 
 
-agent = Agent("uwf-acp", _Conversation, parse_args, USAGE, named, __doc__, _has_shell)
+def _ready(_config: Config, args: Sequence[str], environ: Mapping[str, str]) -> str:
+    if find_spec("acp") is None:
+        raise Unavailable("the package for uwf-acp is not installed: acp", install_hint("acp"))
+    require_program(parse_args(args).command[0], environ)
+    return ""
+
+
+agent = Agent("uwf-acp", _Conversation, parse_args, USAGE, named, __doc__, _has_shell, ready=_ready)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

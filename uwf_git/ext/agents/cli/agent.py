@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,6 +60,7 @@ def agent_called(command: str) -> Agent:
             lambda ctx: _has_shell(ctx, _row(ctx)),
             lambda ctx: _row(ctx).tools,
             _missing_price,
+            ready=lambda config, args, environ: _ready(_row_called(config, _parse_name(args).name), environ),
         )
     name = f"uwf-{row.name}"
     usage = f"{name} [ARG…]   the arguments are those of {row.program}"
@@ -72,7 +73,15 @@ def agent_called(command: str) -> Agent:
         has_shell=lambda ctx: _has_shell(ctx, row),
         sees_files=lambda ctx: row.tools,
         missing_price=lambda config, args: _missing_price_by(row, config, args),
+        ready=lambda config, args, environ: _ready(row, environ),
     )
+
+
+def _ready(row: Row, environ: Mapping[str, str]) -> str:
+    from uwf_git.ext.agents.cli.calls import missing_login, require
+
+    require(row, environ)
+    return missing_login(row, environ)
 
 
 def _missing_price(config: Config, args: Sequence[str]) -> str:
@@ -112,17 +121,20 @@ def _parse_name(args: Sequence[str]) -> Options:
 
 
 def _row(ctx: Context) -> Row:
+    return _row_called(ctx.config, ctx.options.name)
+
+
+def _row_called(config: Config, name: str) -> Row:
     from uwf_git.base.text import nearest, one_line
 
-    name = ctx.options.name
-    if name in ctx.config.broken_clis:
+    if name in config.broken_clis:
         raise Invalid(
-            f'config.yaml: agentClis "{one_line(name, 40)}": {one_line(ctx.config.broken_clis[name], 1000)}',
+            f'config.yaml: agentClis "{one_line(name, 40)}": {one_line(config.broken_clis[name], 1000)}',
             f"correct the row: uwf config set agentClis.{name}.KEY VALUE",
         )
-    row = ctx.config.agent_clis.get(name) or shipped_row(name)
+    row = config.agent_clis.get(name) or shipped_row(name)
     if row is None:
-        hint = nearest(name, [*ctx.config.agent_clis, *TABLE]) or "add it under agentClis in config.yaml"
+        hint = nearest(name, [*config.agent_clis, *TABLE]) or "add it under agentClis in config.yaml"
         raise Usage(f"there is no agent CLI called {name!r}", hint)
     return row
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -128,6 +129,30 @@ def require(row: Row, env: Mapping[str, str]) -> str:
         hint = f"install it: {row.install}" if row.install else "install it, or put it on PATH"
         raise Unavailable(f"{row.program} is not installed, or not on PATH", hint)
     return found
+
+
+def missing_login(row: Row, env: Mapping[str, str]) -> str:
+    """Return how to log in if nothing is there of what a login leaves, "" if something is, or that is not known. On
+    macOS logins are in the keychain."""
+    if not row.signed_in or sys.platform == "darwin" or any(_is_there(each, env) for each in row.signed_in):
+        return ""
+    return f"{row.program} seems not to be logged in: {row.sign_in or 'log in there'}"
+
+
+def _is_there(login: str, env: Mapping[str, str]) -> bool:
+    """Return whether a variable `$NAME` is set, or a file exists, in `PATH: PATTERN` one that matches."""
+    name, _, pattern = login.partition(": ")
+    if _VARIABLE.fullmatch(name):
+        return bool(env.get(name[1:]))
+    if any(not env.get(each) for each in _VARIABLE.findall(name)):
+        return False
+    path = Path(_VARIABLE.sub(lambda match: env[match[1]], name.replace("~", env.get("HOME") or "~", 1)))
+    if not pattern:
+        return path.exists()
+    try:
+        return re.search(pattern, path.read_text("utf-8", "replace")) is not None
+    except OSError:
+        return False
 
 
 def installed_version(row: Row, env: Mapping[str, str]) -> str | None:

@@ -154,6 +154,15 @@ _CLAUDE: Mapping[str, Any] = {
     "login": r"(?i)authentication_failed|not logged in|run /login|invalid api key|failed to authenticate"
     r"|oauth token has expired",
     "signIn": "run claude and log in there, or set ANTHROPIC_API_KEY",
+    "signedIn": [
+        *("$ANTHROPIC_API_KEY", "$ANTHROPIC_AUTH_TOKEN", "$CLAUDE_CODE_OAUTH_TOKEN"),
+        *("$CLAUDE_CODE_USE_BEDROCK", "$CLAUDE_CODE_USE_VERTEX", "$CLAUDE_CODE_USE_FOUNDRY"),
+        *("$CLAUDE_CONFIG_DIR/.credentials.json", "~/.claude/.credentials.json"),
+        *(
+            f"{folder}/settings.json: apiKeyHelper|ANTHROPIC_|CLAUDE_CODE_"
+            for folder in ("$CLAUDE_CONFIG_DIR", "~/.claude", "/etc/claude-code")
+        ),
+    ],
     "lost": r"No conversation found|requires a valid session ID",
     "sessions": {
         "folder": ["$CLAUDE_CONFIG_DIR/projects/{slug}", "~/.claude/projects/{slug}"],
@@ -265,6 +274,13 @@ _CODEX: Mapping[str, Any] = {
     "denied": {"path": ".item.type", "when": {"type": "item.completed", "item.status": "declined"}},
     "login": r"(?i)401 unauthorized|not logged in|missing environment variable|refresh token|codex login",
     "signIn": "run: codex login",
+    "signedIn": [
+        *("$OPENAI_API_KEY", "$CODEX_API_KEY", "$CODEX_HOME/auth.json", "~/.codex/auth.json"),
+        *(
+            f"{folder}/config.toml: model_provider|credentials_store"
+            for folder in ("$CODEX_HOME", "~/.codex")
+        ),
+    ],
     "lost": r"(?i)no rollout found|thread/resume failed|no saved session|session not found",
     "sessions": {
         "folder": ["$CODEX_HOME/sessions", "~/.codex/sessions"],
@@ -363,6 +379,10 @@ _GEMINI: Mapping[str, Any] = {
     },
     "login": r"(?i)set an auth method|invalid auth method|UNAUTHENTICATED|API key not valid|GEMINI_API_KEY",
     "signIn": "run gemini and log in there, or set GEMINI_API_KEY",
+    "signedIn": [
+        *("$GEMINI_API_KEY", "$GOOGLE_API_KEY", "$GOOGLE_GENAI_USE_VERTEXAI", "$GOOGLE_GENAI_USE_GCA"),
+        *("~/.gemini/oauth_creds.json", "~/.gemini/.env", "~/.env", "~/.gemini/gemini-credentials.json"),
+    ],
     "lost": r"(?i)error resuming session|invalid session identifier|no previous sessions",
     "sessions": {
         "folder": ["$GEMINI_CLI_HOME/.gemini/tmp/{project}/chats", "~/.gemini/tmp/{project}/chats"],
@@ -651,6 +671,10 @@ _COPILOT: Mapping[str, Any] = {
     },
     "login": r"(?i)HTTP 401|no authentication information found|not logged in|copilot login",
     "signIn": "run: copilot login",
+    "signedIn": [
+        *("$COPILOT_GITHUB_TOKEN", "$GH_TOKEN", "$GITHUB_TOKEN", "~/.config/gh/hosts.yml"),
+        *(f"{folder}/config.json: logged_in|token" for folder in ("$COPILOT_HOME", "~/.copilot")),
+    ],
     "lost": r"(?i)no session, task, or name matched",
 }
 
@@ -700,6 +724,9 @@ _CURSOR: Mapping[str, Any] = {
     },
     "login": r"(?i)authentication required|not logged in|CURSOR_API_KEY|agent login",
     "signIn": "run: cursor-agent login, or set CURSOR_API_KEY",
+    "signedIn": [
+        *("$CURSOR_API_KEY", "~/.config/cursor/auth.json", "~/.cursor/cli-config.json: authInfo"),
+    ],
     "lost": r"(?i)(chat|session|conversation)[^\n]*not found|no (chat|session|conversation)",
 }
 

@@ -1,0 +1,307 @@
+"""Whether a run can reach its end with the agents of this machine: checked before its first step, and before money."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.base.errors import Invalid, Unavailable, Usage, UwfError
+from uwf_git.base.text import nearest
+from uwf_git.config.edit import dotted
+from uwf_git.config.known_agents import asks_model
+from uwf_git.config.resolve import (
+    AgentOptions,
+    agent_options,
+    is_missing,
+    known_agent,
+    narrowed,
+    overriding,
+    resolve_agent,
+)
+from uwf_git.engine.default_agent import real_workers
+from uwf_git.engine.human_roles import agent_of_person
+from uwf_git.engine.performer import called, embedded
+from uwf_git.engine.status import COMPLETED
+from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW
+from uwf_git.format.types import RESUME, START
+from uwf_git.workflow.moderator import reachable
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import AgentConfig
+    from uwf_git.engine.kit.agent import Agent
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.format.kinds import Workflow
+    from uwf_git.store.history import Position
+    from uwf_git.store.instance import Instance
+
+PERSON, REHEARSAL, WORKFLOW, COMMAND, MODEL = "person", "rehearsal", "workflow", "command", "model"
+_DEEPEST = 8  # workflows within each other that are looked at
+_COMPARED = 20  # past threads
+
+
+class Part(NamedTuple):
+    """A role and who plays it. `kept`: --agent doesn't replace that; `stands_in`: nobody chose its rehearsal;
+    `is_real`: more than a rehearsal; `problem` keeps it from playing, `warning` may."""
+
+    role: str
+    agent: str
+    kind: str
+    kept: bool = False
+    stands_in: bool = False
+    is_real: bool = False
+    problem: str = ""
+    hint: str = ""
+    warning: str = ""
+
+
+class Usual(NamedTuple):
+    """What a workflow has usually taken in `threads`: the medians. None of them reported tokens or a cost if that is
+    None."""
+
+    threads: int
+    steps: int
+    seconds: float
+    tokens: int | None
+    cost: float | None
+
+
+def require_ready(
+    instance: Instance,
+    workflow: Workflow,
+    agents: str | Agent | AgentOptions | None = None,
+    persona: str = "",
+    at: Position | None = None,
+) -> tuple[Part, ...]:
+    """Return who plays the roles that a new thread, or one at a position, may reach. Warns of logins that seem to be
+    missing, and of roles that --agent leaves to commands, people and workflows. Raises Usage for a role that the
+    workflow doesn't have, Invalid if a role has no agent, its program is missing, or a rehearsal would go on where
+    others have worked."""
+    options = agent_options((agents,)) if isinstance(agents, str) else agents
+    options = options if isinstance(options, AgentOptions | None) else AgentOptions(options)
+    check_roles(workflow, options)
+    parts = _parts(instance, workflow, options, persona, at)
+    problems = _problems(instance, workflow, parts, at)
+    if problems:
+        texts = "; ".join(text for text, _ in problems)
+        raise Invalid(f"workflow {workflow.name} cannot run to its end here: {texts}", problems[0][1])
+    if at is not None and at.history.start.branch is not None:
+        return parts  # its parent's run has warned
+    for warning in dict.fromkeys(each.warning for each in parts if each.warning):
+        instance.warn(warning)
+    kept = [each for each in parts if each.kept]
+    if kept:
+        named = ", ".join(f"{each.role} ({each.agent})" for each in kept)
+        hint = f"--agent {kept[0].role}=NAME replaces that one"
+        instance.warn(f"--agent leaves roles that no model plays as they are: {named} — {hint}")
+    return parts
+
+
+def require_ready_thread(
+    instance: Instance, thread: ThreadId, agents: str | Agent | AgentOptions | None = None
+) -> None:
+    """As `require_ready`, for a thread whose next step is a role's."""
+    from uwf_git.engine.status import outlook
+
+    head = instance.threads.head(thread)
+    if head.archive is not None:
+        return
+    at = instance.threads.position(head)
+    workflow = at.history.workflow
+    if outlook(instance, *at).next in workflow.roles:
+        require_ready(instance, workflow, agents, at.history.start.persona, at)
+    elif isinstance(agents, AgentOptions):
+        check_roles(workflow, agents)
+
+
+def check_roles(workflow: Workflow, options: AgentOptions | None) -> None:
+    """Raise Usage if --agent names a role that a workflow doesn't have. Code may ask for any."""
+    if options is None or workflow.code is not None:
+        return
+    for role, _ in options.roles:
+        if role not in workflow.roles:
+            raise Usage(
+                f"--agent {role}=…: workflow {workflow.name} has no role {role!r}",
+                nearest(role, workflow.roles) or f"its roles: {', '.join(workflow.roles)}",
+            )
+
+
+def usual(instance: Instance, name: str) -> Usual | None:
+    """Return what completed threads of a workflow have taken: the medians of the newest, None without any."""
+    from statistics import median
+
+    from uwf_git.engine.budget import prices
+    from uwf_git.engine.spending import money, tokens_of
+    from uwf_git.engine.thread_spending import account
+    from uwf_git.store.history import Head
+
+    found = [
+        head
+        for head in instance.threads.all(archived=True)
+        if isinstance(head, Head) and head.row.name == name
+        if head.archive is not None and head.archive.status == COMPLETED
+    ]
+    newest = sorted(found, key=lambda head: head.thread)[-_COMPARED:]
+    spent = [account(instance, head).spent for head in newest]
+    tokens = [each.total for one in spent if (each := tokens_of(one)) is not None]
+    costs = [paid.cost for one in spent if (paid := money(one, prices(instance))).cost is not None]
+    if not spent:
+        return None
+    return Usual(
+        len(spent),
+        round(median(each.steps for each in spent)),
+        median(each.seconds for each in spent),
+        round(median(tokens)) if tokens else None,
+        median(costs) if costs else None,
+    )
+
+
+def _parts(
+    instance: Instance,
+    workflow: Workflow,
+    options: AgentOptions | None = None,
+    persona: str = "",
+    at: Position | None = None,
+    depth: int = 0,
+) -> tuple[Part, ...]:
+    reached = _reached(instance, workflow, at)
+    return tuple(
+        _part(instance, workflow, role, options, persona, depth) for role in workflow.roles if role in reached
+    )
+
+
+def _part(
+    instance: Instance, workflow: Workflow, role: str, options: AgentOptions | None, persona: str, depth: int
+) -> Part:
+    config, speaker = instance.config, workflow.speaks(role, persona)
+    own = None
+    if workflow.code is not None and overriding(config, workflow.name, role)[0] is None:
+        own = role if known_agent(config, role) is not None else None  # a script names agents by their types
+    named = None
+    if options is not None:
+        named = narrowed(config, workflow.name, role, options, speaker, own)
+    if not isinstance(named, str | None):
+        return Part(role, "a person" if workflow.is_persons(role) else named.name, MODEL, is_real=True)
+    try:
+        agent = resolve_agent(config, workflow.name, role, named if named is not None else own, speaker)
+        if workflow.is_persons(role):
+            agent = agent_of_person(agent, named is not None)
+        kept = options is not None and options.everywhere is not None and named is None
+        part = Part(role, agent.alias, _kind(agent), kept and not workflow.is_persons(role))
+        if part.kind == PERSON:
+            return part._replace(agent="a person")
+        if part.kind == REHEARSAL:
+            return part._replace(stands_in=agent.stands_in and not agent.args)
+        if part.kind == WORKFLOW:
+            return _with_child(instance, part, agent, depth)
+        if is_missing(agent):
+            raise Unavailable(
+                f"{agent.command} is not installed, or not on PATH", "install it, or see: uwf agent list"
+            )
+        playing = embedded(agent.command)
+        if playing is None:
+            return part._replace(is_real=True)
+        warning = playing.ready(config, agent.args, {**instance.secrets, **os.environ})
+        return part._replace(agent=called(playing, agent), is_real=True, warning=warning)
+    except UwfError as error:
+        return Part(role, "", COMMAND, problem=error.message, hint=error.hint)
+
+
+def _kind(agent: AgentConfig) -> str:
+    if agent.command == HUMAN:
+        return PERSON
+    if PurePath(agent.command).name == REHEARSE:
+        return REHEARSAL
+    if agent.command == SUBWORKFLOW:
+        return WORKFLOW
+    return MODEL if asks_model(agent.command) else COMMAND
+
+
+def _with_child(instance: Instance, part: Part, agent: AgentConfig, depth: int) -> Part:
+    """Return a role that a workflow plays, with the first problem of its own roles."""
+    name = agent.args[-1] if agent.args else ""
+    if not name or "/" in name or depth >= _DEEPEST:
+        return part._replace(is_real=True)
+    child = instance.registry.workflow(instance.registry.current(name).hash)
+    parts = _parts(instance, child, depth=depth + 1)
+    problems = _problems(instance, child, parts)
+    part = part._replace(
+        agent=f"{part.agent} {name}" if part.agent == SUBWORKFLOW else part.agent,
+        stands_in=any(each.stands_in for each in parts),
+        is_real=any(each.is_real for each in parts),
+    )
+    return (
+        part._replace(problem=f"workflow {name}: {problems[0][0]}", hint=problems[0][1]) if problems else part
+    )
+
+
+def _problems(
+    instance: Instance, workflow: Workflow, parts: Sequence[Part], at: Position | None = None
+) -> list[tuple[str, str]]:
+    """Return what keeps a run from its end, and the hints. Code may do without some of its agents."""
+    problems = [(f"role {each.role}: {each.problem}", each.hint) for each in parts if each.problem]
+    if workflow.code is not None:
+        return problems if len(problems) == len(parts) else []
+    return problems + _mixed(instance, workflow, parts, at)
+
+
+def _mixed(
+    instance: Instance, workflow: Workflow, parts: Sequence[Part], at: Position | None
+) -> list[tuple[str, str]]:
+    """Return the roles that only a rehearsal plays, and that others precede."""
+    graph = _graph(workflow)
+    real = {each.role: reachable(graph, each.role) for each in parts if each.is_real}
+    late, by = [], dict[str, None]()
+    for each in parts:
+        if not each.stands_in:
+            continue
+        before = [role for role, reached in real.items() if role != each.role and each.role in reached]
+        worked = real_workers(instance, at, each.role) if at is not None else []
+        if before or worked:
+            late.append(each.role)
+            by |= dict.fromkeys([*worked, *(f"{role} ({_named(parts, role)})" for role in before)])
+    if not late:
+        return []
+    have = "has" if len(late) == 1 else "have"
+    problem = (
+        f"{', '.join(late)} {have} no agent, and uwf-rehearse does not generate outputs after other agents:"
+        f" {', '.join(by)}"
+    )
+    rehearse = " ".join(f"--agent {role}={REHEARSE}" for role in late)
+    models = [each.agent for each in parts if each.kind == MODEL and known_agent(instance.config, each.agent)]
+    hint = f"add {rehearse} to rehearse {'it' if len(late) == 1 else 'them'} all the same, or name an agent"
+    if models:
+        hint += f": uwf config set defaultAgent {models[0].removeprefix('uwf-')}"
+    else:
+        hint += f": uwf config set {dotted(('agentOverrides', workflow.name, late[0]))} NAME"
+    return [(problem, hint)]
+
+
+def _named(parts: Sequence[Part], role: str) -> str:
+    return next(each.agent for each in parts if each.role == role)
+
+
+def _graph(workflow: Workflow) -> dict[str, set[str]]:
+    """Return the roles that follow a role; the roles of a fan-out's branches are followed by those of its join."""
+    graph = {
+        source: {role for edge in edges if edge.status != RESUME or source != START for role in edge.targets}
+        for source, edges in workflow.graph.items()
+    }
+    for edge in workflow.edges:
+        if edge.fan_out is not None:
+            after = {role for each in edge.fan_out.join for role in each.targets}
+            for role in set(edge.targets) - after:
+                graph.setdefault(role, set()).update(after)
+    return graph
+
+
+def _reached(instance: Instance, workflow: Workflow, at: Position | None) -> set[str]:
+    if workflow.code is not None:
+        return set(workflow.roles)
+    graph = _graph(workflow)
+    if at is None:
+        return reachable(graph)
+    from uwf_git.engine.status import outlook
+
+    return reachable(graph, outlook(instance, *at).next or START)
