@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_git.api.start import require_agent
 from uwf_git.base.errors import Invalid, Unavailable, Usage, UwfError
 from uwf_git.base.text import nearest
 from uwf_git.config.edit import dotted
@@ -22,7 +23,7 @@ from uwf_git.config.resolve import (
 )
 from uwf_git.engine.default_agent import real_workers
 from uwf_git.engine.human_roles import agent_of_person
-from uwf_git.engine.performer import called, embedded
+from uwf_git.engine.performer import embedded
 from uwf_git.engine.status import COMPLETED
 from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW
 from uwf_git.format.types import RESUME, START
@@ -76,16 +77,19 @@ def require_ready(
 ) -> tuple[Part, ...]:
     """Return who plays the roles that a new thread, or one at a position, may reach. Warns of logins that seem to be
     missing, and of roles that --agent leaves to commands, people and workflows. Raises Usage for a role that the
-    workflow doesn't have, Invalid if a role has no agent, its program is missing, or a rehearsal would go on where
-    others have worked."""
+    workflow doesn't have, and if a rehearsal would go on where others have worked, Invalid if an agent is not known,
+    installed or configured."""
     options = agent_options((agents,)) if isinstance(agents, str) else agents
     options = options if isinstance(options, AgentOptions | None) else AgentOptions(options)
     check_roles(workflow, options)
+    if options is not None:
+        require_agent(instance.location.root, options)
     parts = _parts(instance, workflow, options, persona, at)
     problems = _problems(instance, workflow, parts, at)
     if problems:
         texts = "; ".join(text for text, _ in problems)
-        raise Invalid(f"workflow {workflow.name} cannot run to its end here: {texts}", problems[0][1])
+        kind = Invalid if any(each.problem for each in parts) else Usage  # as a step's without an agent
+        raise kind(f"workflow {workflow.name} cannot run to its end here: {texts}", problems[0][1])
     if at is not None and at.history.start.branch is not None:
         return parts  # its parent's run has warned
     for warning in dict.fromkeys(each.warning for each in parts if each.warning):
@@ -165,10 +169,8 @@ def _parts(
     at: Position | None = None,
     depth: int = 0,
 ) -> tuple[Part, ...]:
-    reached = _reached(instance, workflow, at)
-    return tuple(
-        _part(instance, workflow, role, options, persona, depth) for role in workflow.roles if role in reached
-    )
+    roles = _reached(instance, workflow, at)
+    return tuple(_part(instance, workflow, role, options, persona, depth) for role in roles)
 
 
 def _part(
@@ -203,7 +205,7 @@ def _part(
         if playing is None:
             return part._replace(is_real=True)
         warning = playing.ready(config, agent.args, {**instance.secrets, **os.environ})
-        return part._replace(agent=called(playing, agent), is_real=True, warning=warning)
+        return part._replace(is_real=True, warning=warning)
     except UwfError as error:
         return Part(role, "", COMMAND, problem=error.message, hint=error.hint)
 
@@ -263,10 +265,9 @@ def _mixed(
             by |= dict.fromkeys([*worked, *(f"{role} ({_named(parts, role)})" for role in before)])
     if not late:
         return []
-    have = "has" if len(late) == 1 else "have"
     problem = (
-        f"{', '.join(late)} {have} no agent, and uwf-rehearse does not generate outputs after other agents:"
-        f" {', '.join(by)}"
+        f"no agent is configured for {', '.join(late)}, and uwf-rehearse does not generate outputs where other agents"
+        f" have worked: {', '.join(by)}"
     )
     rehearse = " ".join(f"--agent {role}={REHEARSE}" for role in late)
     models = [each.agent for each in parts if each.kind == MODEL and known_agent(instance.config, each.agent)]
@@ -296,12 +297,14 @@ def _graph(workflow: Workflow) -> dict[str, set[str]]:
     return graph
 
 
-def _reached(instance: Instance, workflow: Workflow, at: Position | None) -> set[str]:
+def _reached(instance: Instance, workflow: Workflow, at: Position | None) -> list[str]:
+    """Return the roles that a run may reach, the nearest first."""
     if workflow.code is not None:
-        return set(workflow.roles)
-    graph = _graph(workflow)
-    if at is None:
-        return reachable(graph)
+        return list(workflow.roles)
     from uwf_git.engine.status import outlook
 
-    return reachable(graph, outlook(instance, *at).next or START)
+    graph = _graph(workflow)
+    found = [START if at is None else outlook(instance, *at).next or START]
+    for role in found:  # which grows meanwhile
+        found += [each for each in sorted(graph.get(role, ())) if each not in found]
+    return [each for each in found if each in workflow.roles]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import Usage
+from uwf_git.base.errors import Usage, UwfError
 from uwf_git.config.edit import dotted, split_key, write_secret
 from uwf_git.config.edit import get_value as get_value
 from uwf_git.config.edit import list_values as list_values
@@ -131,6 +132,41 @@ def _agent(text: str, config: Config) -> tuple[str, str]:
     if text in known_names(config.agents, config.agent_clis):
         return text, ""
     return command_agent(config, text, "--agent").alias, text
+
+
+def ready_agents(root: Path) -> list[str]:
+    """Return the agents that ask a model and could work here, by the names in which they are chosen: those of the
+    configuration, then the others; those that seem not to be logged in come last."""
+    from uwf_git.config.known_agents import asks_model, known_names
+    from uwf_git.config.resolve import is_missing, resolve_agent
+    from uwf_git.config.secrets import load_secrets
+    from uwf_git.engine.performer import embedded
+
+    config = load_config(root)
+    environ = {**load_secrets(root, config, os.environ), **os.environ}
+    found: list[str] = []
+    doubtful: list[str] = []
+    seen: set[tuple[str, ...]] = set()
+    for name in sorted(
+        known_names(config.agents, config.agent_clis), key=lambda each: each.startswith("uwf-")
+    ):
+        try:
+            agent = resolve_agent(config, "", "", name)
+            playing = embedded(agent.command)
+            if (
+                playing is None
+                or not asks_model(agent.command)
+                or agent.command == REHEARSE
+                or is_missing(agent)
+            ):
+                continue
+            warning = playing.ready(config, agent.args, environ)
+        except UwfError:
+            continue
+        if (called := (agent.command, *agent.args)) not in seen:
+            seen.add(called)
+            (doubtful if warning else found).append(name)
+    return [*found, *doubtful]
 
 
 def set_up_before(root: Path) -> tuple[Config, SettingChanges]:

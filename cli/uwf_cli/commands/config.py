@@ -184,7 +184,7 @@ def setup(
 
 
 def _ask(root: Path) -> SettingChanges:
-    from uwf_git.api.settings import PRESETS, REHEARSE, Preset, SettingChanges, set_up_before
+    from uwf_git.api.settings import PRESETS, REHEARSE, Preset, SettingChanges, ready_agents, set_up_before
 
     config, before = set_up_before(root)
     sys.stderr.write(
@@ -192,7 +192,11 @@ def _ask(root: Path) -> SettingChanges:
     )
     provider = _prompt("Provider (" + ", ".join(PRESETS) + ", another, or none)", before.provider or "none")
     if provider == "none":
-        agent = _prompt("Default agent", before.agent or REHEARSE)
+        offered = ready_agents(root)
+        agent = _prompt(
+            f"Default agent ({', '.join([*offered, REHEARSE])}, or another)",
+            before.agent or next(iter(offered), REHEARSE),
+        )
         return SettingChanges(agent=agent)
     known, preset = config.providers.get(provider), PRESETS.get(provider)
     base_url = _prompt("Address", (known or preset or Preset("", "")).base_url or None)

@@ -1,0 +1,204 @@
+"""Who plays is who was meant: `--agent` of a run, and what is checked before its first step."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from cli_samples import on_terminal, write
+from conftest import Uwf
+
+import uwf_git as api
+
+FIXED = """\
+name: fix
+description: A fix and its tests, and a person.
+roles:
+  fixer:
+    description: f
+    systemPrompt: f
+    outputSchema: &done {type: object, properties: {passed: {type: boolean}}, required: [passed]}
+  tests: {description: t, systemPrompt: t, outputSchema: *done}
+  boss: {description: b, systemPrompt: b, outputSchema: *done}
+graph:
+  $START: [{role: fixer}]
+  fixer: [{role: tests}]
+  tests: [{role: boss}]
+  boss: [{role: $END}]
+"""
+SAYS_YES = """uwf-exec echo '{"passed": true}'"""
+COUNTS = 'uwf-exec sh -c \'echo asked >>asked; echo "{\\"passed\\": true}"\''
+
+
+@pytest.fixture(autouse=True)
+def fix(uwf: Uwf) -> None:
+    write("fix.yaml", FIXED)
+    uwf("workflow", "put", "fix.yaml")
+
+
+def sets(uwf: Uwf, *settings: tuple[str, str]) -> None:
+    for key, value in settings:
+        uwf("config", "set", key, value)
+
+
+def played() -> dict[str, tuple[str, bool]]:
+    """The agents and verdicts of the newest thread's roles."""
+    thread = max(api.open().threads(ended=True), key=lambda each: each.id)
+    return {step.role: (step.agent, step.output.get("passed")) for step in thread.steps}
+
+
+def test_an_agent_for_a_run_plays_no_commands_and_no_persons_role(uwf: Uwf) -> None:
+    sets(
+        uwf,
+        ("agents.suite.command", "uwf-exec false"),
+        ("agentOverrides.fix.tests", "suite"),
+        ("agentOverrides.fix.boss", "uwf-human"),
+    )
+    result = uwf("run", "fix", "-p", "x", "--agent", SAYS_YES, check=None)
+    assert uwf("thread", "show", "@").json["status"] == "waiting"
+    assert played()["tests"] == ("uwf-exec", False)
+    assert (
+        "--agent leaves roles that no model plays as they are: tests (suite), boss (a person)" in result.err
+    )
+
+
+def test_a_plain_command_is_one_too(uwf: Uwf) -> None:
+    Path("suite").write_text("#!/bin/sh\nuwf agent put-step '{\"passed\": false}'\n")
+    Path("suite").chmod(0o755)
+    sets(uwf, ("agents.suite.command", str(Path("suite").absolute())), ("agentOverrides.fix.tests", "suite"))
+    uwf("run", "fix", "-p", "x", "--agent", SAYS_YES)
+    assert played()["tests"][1] is False
+
+
+def test_one_role_is_named_with_its_agent(uwf: Uwf) -> None:
+    sets(uwf, ("agents.suite.command", "uwf-exec false"), ("agentOverrides.fix.tests", "suite"))
+    uwf(
+        "run",
+        "fix",
+        "-p",
+        "x",
+        "--agent",
+        SAYS_YES,
+        "--agent",
+        f"tests={SAYS_YES}",
+        "--agent",
+        "boss=uwf-rehearse",
+    )
+    assert played()["tests"] == ("uwf-exec", True)
+    assert played()["boss"][0] == "uwf-rehearse"
+    assert "in place of suite" in str(uwf("thread", "step-details", "@@2").out)
+
+
+def test_a_role_that_is_not_there_is_named_with_those_that_are(uwf: Uwf) -> None:
+    refused = uwf("run", "fix", "-p", "x", "--agent", "judge=codex", check=2).error
+    assert "has no role 'judge'" in refused["message"]
+    assert refused["hint"] == "known: boss, fixer, tests"
+    assert uwf("thread", "list", "--all").json == []
+
+
+def test_in_python_too(uwf: Uwf) -> None:
+    sets(uwf, ("agents.suite.command", "uwf-exec false"), ("agentOverrides.fix.tests", "suite"))
+    store = api.open()
+    thread = store.start("fix", "x")
+    steps = list(thread.run(lambda turn: {"passed": True}))
+    assert [step.output["passed"] for step in steps] == [True, False, True]
+    other = store.start("fix", "x")
+    for _ in range(3):
+        step = other.step(lambda turn: {"passed": True})
+        assert step is not None and step.output["passed"] is True
+
+
+def test_a_step_overrides_whatever_plays_it_and_says_so(uwf: Uwf) -> None:
+    sets(uwf, ("agents.suite.command", "uwf-exec false"), ("agentOverrides.fix.tests", "suite"))
+    thread = uwf("thread", "start", "fix", "-p", "x").json["thread"]
+    assert "in place of" not in uwf("thread", "step", thread, "--agent", SAYS_YES).err
+    said = uwf("thread", "step", thread, "--agent", SAYS_YES).err
+    assert "uwf-exec plays tests in place of suite, which config.yaml names" in said
+    assert "uwf-exec played this role in place of suite" in uwf("thread", "step-details", f"{thread}@2").out
+    assert uwf("verify").json["findings"] == []
+
+
+def test_a_rehearsal_rehearses_commands_as_well(uwf: Uwf) -> None:
+    sets(uwf, ("agents.suite.command", "uwf-exec false"), ("agentOverrides.fix.tests", "suite"))
+    uwf("run", "fix", "-p", "x", "--agent", "uwf-rehearse")
+    assert {agent for agent, _ in played().values()} == {"uwf-rehearse"}
+
+
+def test_a_run_whose_last_agent_is_missing_asks_nobody(uwf: Uwf) -> None:
+    sets(
+        uwf,
+        ("agents.counts.command", COUNTS),
+        ("defaultAgent", "counts"),
+        ("agentOverrides.fix.tests", "uwf-gemini"),
+        ("agents.gone.command", "uwf-exec no-such-program"),
+        ("agentOverrides.fix.boss", "gone"),
+    )
+    bare = {
+        "PATH": os.pathsep.join(
+            each for each in os.environ["PATH"].split(":") if not Path(each, "gemini").exists()
+        )
+    }
+    refused = uwf("run", "fix", "-p", "x", check=None, env=bare)
+    assert refused.error["code"] == "invalid"
+    assert "role tests: gemini is not installed" in refused.error["message"]
+    assert "role boss: no-such-program is not installed" in refused.error["message"]
+    assert not Path("asked").exists()
+    assert uwf("thread", "list", "--all").json == []
+
+
+def test_a_rehearsal_that_would_go_on_after_real_work_is_refused_with_a_hint_that_works(uwf: Uwf) -> None:
+    sets(uwf, ("agents.counts.command", COUNTS), ("agentOverrides.fix.tests", "counts"))
+    refused = uwf("run", "fix", "-p", "x", check=None).error
+    assert "no agent is configured for boss, and" in refused["message"]
+    assert refused["hint"].startswith("add --agent boss=uwf-rehearse")
+    assert not Path("asked").exists()
+    uwf("run", "fix", "-p", "x", "--agent", "boss=uwf-rehearse")
+    assert uwf("thread", "show", "@").json["status"] == "completed"
+
+
+def test_a_rehearsal_before_real_work_is_none_of_that(uwf: Uwf) -> None:
+    sets(uwf, ("agents.counts.command", COUNTS), ("agentOverrides.fix.boss", "counts"))
+    uwf("run", "fix", "-p", "x")
+    assert uwf("thread", "show", "@").json["status"] == "completed"
+
+
+def test_a_thread_that_goes_on_is_checked_from_where_it_is(uwf: Uwf) -> None:
+    sets(uwf, ("agentOverrides.fix.fixer", "uwf-exec no-such-program"), ("defaultAgent", SAYS_YES))
+    thread = uwf("thread", "start", "fix", "-p", "x").json["thread"]
+    assert "role fixer" in uwf("thread", "run", thread, check=None).error["message"]
+    uwf("thread", "step", thread, "--agent", SAYS_YES)
+    uwf("thread", "run", thread)
+    assert uwf("thread", "show", thread).json["status"] == "completed"
+
+
+def test_a_login_that_seems_to_be_missing_is_told_and_not_refused(uwf: Uwf, hermetic: Path) -> None:
+    Path("bin").mkdir()
+    Path("bin/codex").write_text("#!/bin/sh\nexit 3\n")
+    Path("bin/codex").chmod(0o755)
+    path = {"PATH": f"{Path('bin').absolute()}:{os.environ['PATH']}"}
+    told = uwf("run", "fix", "-p", "x", "--agent", "codex", env=path, check=None).err
+    assert "codex seems not to be logged in: run: codex login" in told
+    key = {**path, "OPENAI_API_KEY": "sk-" + "x" * 20}
+    assert "seems not" not in uwf("run", "fix", "-p", "x", "--agent", "codex", env=key, check=None).err
+
+
+def test_on_a_terminal_a_run_shows_who_plays_and_what_that_usually_takes(uwf: Uwf) -> None:
+    sets(uwf, ("agentOverrides.fix.boss", SAYS_YES))
+    uwf("run", "fix", "-p", "x")
+    status, shown = on_terminal("run", "fix", "-p", "x", env={"NO_COLOR": "1"})
+    assert status == 0
+    rows = [line.split() for line in shown.splitlines()[:3]]
+    assert rows == [["fixer", "uwf-rehearse"], ["tests", "uwf-rehearse"], ["boss", "uwf-exec"]]
+    assert "usually 3 steps" in shown and "(1 thread before)" in shown
+
+
+def test_setup_offers_the_agents_that_are_there(uwf: Uwf, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("bin").mkdir()
+    Path("bin/codex").write_text("#!/bin/sh\nexit 3\n")
+    Path("bin/codex").chmod(0o755)
+    own = [each for each in os.environ["PATH"].split(":") if not Path(each, "claude").exists()]
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path("bin").absolute()), *own]))
+    status, shown = on_terminal("setup", typed=[("Provider", "none"), ("Default agent", "")])
+    assert status == 0 and "codex" in shown
+    assert uwf("config", "get", "defaultAgent").json == "codex"
