@@ -68,7 +68,8 @@ def test_a_branch_knows_its_parent_after_the_join_too(world: World) -> None:
     branch = world.forked(thread)[0]
     world.run(thread)
     assert shown(world, branch)["branchOf"]["thread"] == thread  # type: ignore[index]
-    assert "branches" not in shown(world, thread)
+    branches = shown(world, thread)["branches"]
+    assert branches["each"][0]["thread"] == branch  # type: ignore[index, call-overload]
 
 
 def test_a_list_has_idle_and_ended_branches_only_as_numbers_of_their_parent(world: World) -> None:

@@ -129,7 +129,7 @@ def markdown(source: str, below: int = 3, breaks: bool = False) -> str:
     if not _has_room(source):
         return tag("div", lines(source), "prose")
     parser = _parser(breaks, _cells(source) <= len(source) + 1000)
-    tokens = parser.parse(escape(without_colours(source)))
+    tokens = parser.parse(escape(source))
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(6, int(token.tag[1]) + below)}"
@@ -138,6 +138,7 @@ def markdown(source: str, below: int = 3, breaks: bool = False) -> str:
 
 def answer(source: str) -> str:
     """Render an agent's answer; its field block is shown as written, since Markdown would make it a heading."""
+    source = without_colours(source)
     found = _FIELDS.match(source)
     if found is None:
         return markdown(source)
