@@ -304,7 +304,7 @@ def start_and_run(
     Combines `uwf thread start` and `uwf thread run` and takes the options of both; --max-steps is that of
     `run`.
     """
-    from uwf_git.api.preflight import require_ready, usual
+    from uwf_git.api.preflight import REHEARSAL, require_ready, usual
     from uwf_git.api.run import Options
     from uwf_git.api.start import Start
 
@@ -317,7 +317,8 @@ def start_and_run(
 
     def is_ready(found: Workflow, speaker: str) -> None:
         parts = require_ready(invocation.instance, found, agent, speaker)
-        if not quiet and invocation.format == "text" and terminal.is_terminal(sys.stderr):
+        is_rehearsal = all(each.kind == REHEARSAL for each in parts)
+        if not (quiet or is_rehearsal) and invocation.format == "text" and terminal.is_terminal(sys.stderr):
             sys.stderr.write(_plan_text(parts, usual(invocation.instance, found.name)))
 
     begun = begin(invocation, workflow, what, persona=persona, to_run=True, is_ready=is_ready)
