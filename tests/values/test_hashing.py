@@ -187,6 +187,7 @@ def test_builtin_types_keep_their_hashes_as_stores_hold_nodes_of_them() -> None:
         "Detail3": "8XA9ZMJ611DG5",
         "Detail4": "EYJWXZZVVPHP5",
         "Detail5": "DQX6XHSTTKK7A",
+        "Detail6": "EPVF3A8AK21XV",
         "Approval": "BM5VV1V69H1YY",
         "Revocation": "3SC9BHGNZEK8B",
         "Session": "512R62TP7YZ4F",
