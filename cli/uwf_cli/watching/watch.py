@@ -94,10 +94,6 @@ def _one(invocation: Invocation, thread: ThreadId) -> None:
             is_over = _is_over(invocation.instance, thread, value, error)
             begun = begun or value["event"] != "rests"
             if is_over and begun:
-                from uwf_git.api.waiting import raise_unless_completed
-
-                head = invocation.instance.threads.head(thread)
-                raise_unless_completed(invocation.instance, head, "", f"uwf thread run {thread} goes on")
                 return
         time.sleep(_TICK)
         values = happening.news()
