@@ -158,3 +158,21 @@ def _parses(parse: Any, payload: Any) -> bool:
 def test_a_step_with_every_reference_names_them_all() -> None:
     step = kinds.Step(A, B, "r", C, A, "x")  # type: ignore[arg-type]
     assert Schema(BUILTIN[STEPNODE]).references(step.payload()) == [A, B, C]
+
+
+@pytest.mark.parametrize(
+    ("factor", "value", "valid"),
+    [
+        (0.1, 0.3, True),
+        (0.1, 1.1, True),
+        (0.01, 19.99, True),
+        (0.1, 0.35, False),
+        (7, 14, True),
+        (7, 15, False),
+        (0.1, 1e300, True),
+        (1e-300, 1e300, True),
+        (2, 1e-05, False),
+    ],
+)
+def test_a_multiple_is_one_as_it_is_written(factor: float, value: float, valid: bool) -> None:
+    assert Schema({"type": "number", "multipleOf": factor}).is_valid(value) is valid

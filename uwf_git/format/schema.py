@@ -67,8 +67,8 @@ class Schema:
         self._quick: Check | None = None
         self._validator: Validator | None = None
         self._resolver: Any = None
-        text = json.dumps(payload)
-        self.has_references = any(f'"{name}"' in text for name in REFERENCE_FORMATS)
+        self._text = json.dumps(payload)
+        self.has_references = any(f'"{name}"' in self._text for name in REFERENCE_FORMATS)
 
     def problems(self, value: Any, at_most: int = 20) -> list[Problem]:
         """Return a value's problems, most telling first. Raises Invalid if the schema cannot be applied (an
@@ -130,13 +130,17 @@ class Schema:
         """The jsonschema validator: no formats but references, nothing fetched."""
         if self._validator is None:
             from jsonschema import Draft202012Validator, FormatChecker
+            from jsonschema.validators import extend
             from jsonschema_specifications import REGISTRY
 
+            validator = Draft202012Validator
+            if '"multipleOf"' in self._text:
+                validator = extend(validator, {"multipleOf": _multiple_of})  # type: ignore[no-untyped-call]
             formats = FormatChecker(formats=())
             for name in REFERENCE_FORMATS:
                 formats.checks(name)(_may_be_reference)
             # An explicit registry: the default one would fetch unknown $refs over the network.
-            self._validator = Draft202012Validator(self.payload, format_checker=formats, registry=REGISTRY)
+            self._validator = validator(self.payload, format_checker=formats, registry=REGISTRY)
         return self._validator
 
     def _collect(self, schema: Any, value: Any, seen: frozenset[tuple[int, int]]) -> Iterator[Hash]:
@@ -197,6 +201,20 @@ class Schema:
             if kind == "string":
                 return isinstance(value, str) and (branch.get("format") is None or is_hash(value))
         return bool(self.validator().evolve(schema=branch).is_valid(value))
+
+
+def _multiple_of(validator: Any, factor: Any, value: Any, schema: Any) -> Iterator[Any]:
+    """Check multipleOf in decimal, as it is written: in binary 0.3 is no multiple of 0.1."""
+    from decimal import Context, Decimal
+
+    from jsonschema import Draft202012Validator
+
+    binary = Draft202012Validator.VALIDATORS["multipleOf"]
+    # What was valid in binary stays valid: outputs are stored with it.
+    errors = list(binary(validator, factor, value, schema) or ())
+    exact = Context(prec=700)
+    if errors and exact.remainder(Decimal(repr(value)), Decimal(repr(factor))) != 0:
+        yield from errors
 
 
 def problems_of(payload: Any, value: Any, at_most: int) -> list[Problem]:
