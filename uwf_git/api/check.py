@@ -108,16 +108,17 @@ def check(
     diffs = check_diffs(verified.diffs, clones(instance, threads_with_code))
     missing = missing_refs(instance.store, threads)
     wrong = {finding.ref for finding in verified.findings}
-    doubted, unsure = _witnessed(instance, threads, wrong, {finding.ref for finding in missing})
-    verified = verified._replace(warnings=(*verified.warnings, *unsure), notes=(*verified.notes, *code.notes))
     rewritten = [] if threads else _rewritten_in_a_mirror(instance, refs, verified)
+    reported = {finding.ref for finding in (*missing, *rewritten)}
+    doubted, unsure = _witnessed(instance, threads, wrong, reported)
+    verified = verified._replace(warnings=(*verified.warnings, *unsure), notes=(*verified.notes, *code.notes))
     return _something(
         Report(refs, verified, [*missing, *doubted, *verified.findings, *code.findings, *diffs, *rewritten])
     )
 
 
 def _witnessed(
-    instance: Instance, threads: Collection[ThreadId], wrong: Collection[str], missing: Collection[str]
+    instance: Instance, threads: Collection[ThreadId], wrong: Collection[str], reported: Collection[str]
 ) -> tuple[list[Finding], list[Finding]]:
     """Return findings for heads that the user's log contradicts, and warnings for those that it may have lost."""
     from uwf_git.store.witness_log import LOST, UNSURE
@@ -125,7 +126,7 @@ def _witnessed(
     findings: list[Finding] = []
     warnings: list[Finding] = []
     for doubt in instance.witness.check():
-        if (threads and doubt.thread not in threads) or doubt.ref in missing:
+        if (threads and doubt.thread not in threads) or doubt.ref in reported:
             continue
         if doubt.ref in wrong and doubt.kind != LOST:
             continue
