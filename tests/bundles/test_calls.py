@@ -138,6 +138,11 @@ def test_a_name_is_the_configurations_and_a_call_of_one_that_nobody_has_fails(
         assert part in nobody
     assert said("--agent", "given") == ["given"] * 3
 
+    thread = uwf("thread", "start", put["hash"], "-p", "Ask").json["thread"]
+    uwf("thread", "run", thread, "--agent", "given")  # of a whole run it replaces no commands
+    told = uwf("thread", "steps", thread).json[0]["output"]["said"]
+    assert (told[0], told[2]) == ("named", "role")
+
 
 SIGNED = """\
 import asyncio

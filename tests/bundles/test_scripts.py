@@ -579,11 +579,11 @@ return await agent("about " + JSON.stringify(came), { schema });
 """
     thread = started(uwf, body)
     options = ("--agent", f"uwf-exec {sys.executable} {agent}")
-    uwf("thread", "run", thread, *options)
+    uwf("thread", "step", thread, *options)
     first = prompts.read_text().splitlines()
     assert len(first) == 3 and first[-1].index("fast") < first[-1].index("slow")
     fork = uwf("thread", "fork", thread, "--at", "0").json["thread"]
-    uwf("thread", "run", fork, *options)
+    uwf("thread", "step", fork, *options)
     assert prompts.read_text().splitlines() == first, "the fork asks nothing again"
 
 

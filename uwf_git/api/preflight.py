@@ -131,6 +131,25 @@ def check_roles(workflow: Workflow, options: AgentOptions | None) -> None:
             )
 
 
+def require_played(
+    instance: Instance, workflow: Workflow, options: AgentOptions, role: str | None = None, persona: str = ""
+) -> None:
+    """Raise Usage if --agent plays no role of a workflow, or not the only one that is asked, since no model plays it:
+    a comparison would then be one with itself."""
+    check_roles(workflow, options)
+    roles = [role] if role is not None else [name for name in workflow.roles if not workflow.is_persons(name)]
+    config = instance.config
+    for each in roles:
+        speaker = workflow.speaks(each, persona) if each in workflow.roles else ""
+        if narrowed(config, workflow.name, each, options, speaker) is not None:
+            return
+    if roles:
+        raise Usage(
+            f"--agent {' '.join(options.words)} plays no role of workflow {workflow.name}, where no model plays one",
+            f"name the role: --agent {roles[0]}=NAME",
+        )
+
+
 def usual(instance: Instance, name: str) -> Usual | None:
     """Return what completed threads of a workflow have taken: the medians of the newest, None without any."""
     from statistics import median

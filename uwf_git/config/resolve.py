@@ -26,6 +26,10 @@ from uwf_git.format.kinds import REHEARSE
 _ROLE = re.compile(r"([^\s=/.~'\"-][^\s='\"]*)=(.*)", re.DOTALL)
 
 
+EVERY_ROLE = "*"
+"""In place of a role's name: all roles, whatever plays them, as for the single step of a code workflow."""
+
+
 class AgentOptions(NamedTuple):
     """The agents that `--agent` names for a whole run: `everywhere` plays the roles that a model plays otherwise, a
     rehearsal all of them; `roles` are of the form ROLE=NAME, and replace whatever plays the role."""
@@ -73,7 +77,8 @@ def narrowed(
 ) -> str | Any | None:
     """Return what --agent names for a role, None to leave it to the configuration, or to the agent that code names as
     the role's `own`."""
-    if (named := dict(options.roles).get(role)) is not None:
+    roles = dict(options.roles)
+    if (named := roles.get(role, roles.get(EVERY_ROLE))) is not None:
         return named
     everywhere = options.everywhere
     if everywhere is None:

@@ -15,7 +15,7 @@ from uwf_git.base import lifetime, log
 from uwf_git.base.errors import AgentFailed, OutOfRounds, StoreDamaged, Throttled, Usage, UwfError, Waiting
 from uwf_git.base.text import one_line
 from uwf_git.config.known_agents import GROUP, PLUGIN, asks_model, plugins, shipped
-from uwf_git.config.resolve import AgentOptions, narrowed
+from uwf_git.config.resolve import EVERY_ROLE, AgentOptions, narrowed
 from uwf_git.format.ids import Hash, ThreadId, is_hash
 from uwf_git.format.kinds import HUMAN, REHEARSE, parse_start
 from uwf_git.format.node import from_blob
@@ -101,9 +101,8 @@ def performer_of(
         return AgentConfig(name, name, (), None), named
     if runner is not None:
         runner.admit(instance, at)
-        words = (
-            override.words if isinstance(override, AgentOptions) else (named,) if named is not None else ()
-        )
+        alone = () if named is None else (f"{EVERY_ROLE}={named}",)
+        words = override.words if isinstance(override, AgentOptions) else alone
         return AgentConfig(runner.name, runner.name, words, None), runner
     at.history.check_speaker(role)
     name, persona = at.history.workflow.name, at.history.speaks(role)

@@ -19,6 +19,7 @@ from uwf_cli.invocation import Invocation
 
 from uwf_git import ext
 from uwf_git.api.dispatch import StepOptions
+from uwf_git.api.preflight import require_played
 from uwf_git.api.start import warn_of_limit
 from uwf_git.api.workflows import ResolvedWorkflow, stored_workflow, version_of
 from uwf_git.base.errors import AgentFailed, NotFound, Usage, Waiting
@@ -197,9 +198,12 @@ def carried_out(
     read = Suites(instance.store).read(suite)
     chosen = _chosen(read, cases, tags)
     agents = None if options.agent is None else agent_options((options.agent,))
+    versions = _Versions(invocation, options.workflow)
     if agents is not None:
         require_agent(invocation, agents)
-    versions = _Versions(invocation, options.workflow)
+        for case in chosen:
+            version = versions(case)
+            require_played(instance, version.workflow, agents, case.role, version.speaker)
     limits = options.limits
     whole = {key: limits[key] for key in ("max_cost", "max_tokens", "max_time")}
     each = {f"max_{key[5:]}": text for key, text in limits.items() if key.startswith("case_")}
