@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from uwf_git.engine.approving import standing_at
+from uwf_git.engine.forks import branches_of
 from uwf_git.engine.status import outlook
 from uwf_git.engine.step import append_step
 from uwf_git.format.approvals import Approval, Identity, Revocation, parse_approval
@@ -18,6 +21,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
+from uwf_git.store.location import locate
 from uwf_git.store.pages import approval_page, revocation_page, verdict
 
 APPROVERS = "[ann@example.invalid, bob@example.invalid, carol@example.invalid]"
@@ -51,6 +55,35 @@ graph:
     - { role: builder, condition: stop, prompt: Build another. }
     - { role: $END }
 """
+
+IN_BRANCHES = """\
+name: release
+description: A release of parts that are built in branches.
+roles:
+  planner:
+    description: Lists parts.
+    systemPrompt: List.
+    outputSchema: { type: object, properties: { parts: { type: array, items: { type: string } } }, required: [parts] }
+  builder:
+    description: Builds it.
+    systemPrompt: Build.
+    outputSchema: { type: object, properties: { text: { type: string } }, required: [text] }
+  gate:
+    description: Decides whether it is released.
+    human: true
+    approvers: APPROVERS
+    notAuthor: true
+    outputSchema:
+      type: object
+      properties: { decision: { enum: [ship, stop] } }
+      required: [decision]
+      additionalProperties: false
+graph:
+  $START: [{ role: planner }]
+  planner: [{ each: $last().parts, role: builder, prompt: "{{ item }}", join: { role: gate, prompt: "Ship?" } }]
+  gate: [{ role: $END }]
+"""
+"""A workflow whose gate judges what branches of a fan-out made."""
 
 BUILDS = 'uwf-exec echo \'{"text": "v1"}\''
 
@@ -96,6 +129,23 @@ def at_gate(uwf: Callable[..., Any], text: str = "", prompt: str = "v1") -> str:
     dora("workflow", "put", path)
     thread = str(dora("thread", "start", "release", "-p", prompt).json["thread"])
     dora("thread", "step", thread, "--agent", BUILDS)
+    return thread
+
+
+def at_gate_after_branches(uwf: Callable[..., Any], *builders: str) -> str:
+    """A thread at its gate, of which each of these people built a part in a branch, and the last one joined
+    them; dora ran all else."""
+    dora = Colleague(uwf, "dora")
+    Path("release.yaml").write_text(IN_BRANCHES.replace("APPROVERS", APPROVERS))
+    dora("workflow", "put", "release.yaml")
+    thread = str(dora("thread", "start", "release", "-p", "v1").json["thread"])
+    Path("parts.json").write_text(json.dumps({"parts": [f"part of {name}" for name in builders]}))
+    dora("thread", "step", thread, "--agent", "uwf-exec cat parts.json")
+    dora("thread", "step", thread, check=None)
+    instance = Instance(locate(None, os.environ, Path.cwd()))
+    branches = branches_of(instance, instance.threads.head(ThreadId(thread)))
+    for name, branch in zip(builders, branches, strict=True):
+        Colleague(uwf, name)("thread", "step", branch, "--agent", BUILDS)
     return thread
 
 

@@ -9,10 +9,11 @@ import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from approvers import APPROVERS, BUILDS, Colleague, at_gate, release
+from approvers import APPROVERS, BUILDS, Colleague, at_gate, at_gate_after_branches, release
 from cli_samples import GATE, PAIR, on_terminal, write
 from conftest import Uwf
 from workflows import opened
@@ -21,8 +22,11 @@ import uwf_git
 from uwf_git.api.states import Waiting
 from uwf_git.base.errors import RequirementUnmet
 from uwf_git.format.approvals import canonical, decision, shown
-from uwf_git.format.ids import ThreadId
+from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
+from uwf_git.git.repository import Oid
+from uwf_git.store.approvals import authors_of
+from uwf_git.store.index import CommitRow, commit_row
 from uwf_git.store.private import EngineOrder
 
 
@@ -182,6 +186,44 @@ def test_whoever_ran_a_step_is_an_author_too(uwf: Uwf, people: dict[str, Colleag
     people["carol"]("thread", "step", thread, "--agent", BUILDS)
     assert "made what gate" in people["carol"].approves(thread, check=14).error["message"]
     people["ann"].approves(thread)  # who approved or refused before has made nothing
+
+
+def test_whoever_worked_in_a_branch_is_an_author_of_what_joins_it(
+    uwf: Uwf, people: dict[str, Colleague]
+) -> None:
+    thread = at_gate_after_branches(uwf, "carol", "bob", "eve")
+    for name in ("carol", "bob"):
+        assert "made what gate" in people[name].approves(thread, check=14).error["message"]
+    assert approvals(uwf, thread)["of"] == ["ann@example.invalid"]
+    people["ann"].approves(thread)
+    assert uwf("verify").json["findings"] == []
+
+
+def _row(oid: int, kind: str, **more: Any) -> CommitRow:
+    row = commit_row(Oid(raw=bytes([oid] * 20)), kind, Hash("N"), (), 0)
+    return row._replace(workflow=Hash("W"), agent="uwf-exec", role="builder", **more)
+
+
+def test_authors_are_those_of_everything_that_a_head_stands_on() -> None:
+    kinds = {
+        1: ("workflow", ()), 2: ("start", (1,)), 3: ("step", (2,)),  # a thread
+        4: ("start", (1, 3)), 5: ("step", (4,)), 6: ("start", (1, 5)), 7: ("step", (6,)),  # a call, and one of its own
+        8: ("step", (5, 7)), 9: ("part", (8,)), 10: ("step", (3, 9)),
+        11: ("approval", (10,)), 12: ("step", (10, 11)),
+    }  # fmt: skip
+    gates = {12}
+    rows = {bytes([n] * 20): _row(n, kind) for n, (kind, _) in kinds.items()}
+    for n in gates:
+        rows[bytes([n] * 20)] = rows[bytes([n] * 20)]._replace(agent="uwf-human", role="gate")
+
+    def commit(oid: Oid) -> SimpleNamespace:
+        number = oid.raw[0]
+        return SimpleNamespace(
+            parents=[Oid(raw=bytes([n] * 20)) for n in kinds[number][1]], committer=f"p{number}"
+        )
+
+    authors = authors_of(rows[bytes([12] * 20)], rows.get, commit, lambda _, role: role == "gate")
+    assert {by for _, by in authors} == {f"p{n}" for n in (2, 3, 4, 5, 6, 7, 8, 10)}
 
 
 def test_a_remark_after_an_approval_makes_it_stale(uwf: Uwf, people: dict[str, Colleague]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from approvers import APPROVERS, BUILDS, Colleague, ForgedApprovals, at_gate, release
+from approvers import APPROVERS, BUILDS, Colleague, ForgedApprovals, at_gate, at_gate_after_branches, release
 from cli_samples import GATE, write
 from commands import git
 from conftest import Uwf
@@ -145,6 +145,14 @@ def test_an_authors_own_approval_is_found(uwf: Uwf) -> None:
     thread = at_gate(uwf, release("[dora@example.invalid, ann@example.invalid]", quorum=1, notAuthor=True))
     forged = ForgedApprovals(Instance(locate(None, os.environ, Path.cwd())), thread)
     said = forged.honest("dora")
+    forged.step([forged.node_of(forged.commit(said))], said.output)
+    assert codes(uwf) == {"approval-self", "approval-missing"}
+
+
+def test_an_approval_by_who_worked_in_a_branch_is_found(uwf: Uwf) -> None:
+    thread = at_gate_after_branches(uwf, "bob", "eve")
+    forged = ForgedApprovals(Instance(locate(None, os.environ, Path.cwd())), thread)
+    said = forged.honest("bob")
     forged.step([forged.node_of(forged.commit(said))], said.output)
     assert codes(uwf) == {"approval-self", "approval-missing"}
 

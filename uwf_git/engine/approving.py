@@ -144,7 +144,7 @@ def _authors(instance: Instance, head: Head) -> tuple[tuple[Oid, str], ...]:
     return authors_of(
         head.row,
         lambda oid: store.index_commit(Oid(raw=oid)),
-        lambda oid: store.repository.commit(Oid(raw=oid)).committer,
+        store.repository.commit,
         lambda node, role: role in (roles := workflow(node).roles) and bool(roles[role].approvers),
     )
 

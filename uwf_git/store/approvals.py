@@ -11,8 +11,8 @@ has the newest of them as its second parent.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from uwf_git.base.errors import HeadMoved
 from uwf_git.format.approvals import Approval, Revocation, parse_approval, parse_revocation
@@ -111,6 +111,16 @@ def records_up_to(
     return sorted(records, key=lambda each: each.order)
 
 
+class LinkedCommit(Protocol):
+    """A commit, as far as `authors_of` reads it."""
+
+    @property
+    def parents(self) -> Sequence[Oid]: ...
+
+    @property
+    def committer(self) -> str: ...
+
+
 class Approvals:
     """The approvals of a store's threads."""
 
@@ -204,22 +214,31 @@ class Approvals:
 def authors_of(
     head: CommitRow,
     row_of: Callable[[bytes], CommitRow | None],
-    committer_of: Callable[[bytes], str],
+    commit_of: Callable[[Oid], LinkedCommit | None],
     is_gate: Callable[[Hash, str], bool],
 ) -> tuple[tuple[Oid, str], ...]:
-    """Return the commits of those who made what is judged at a head, with their committers: of the thread's start, of
-    each step of an agent, and of each step of a person whose role, of a workflow, is no gate; also in sub-workflows."""
-    found: dict[bytes, str] = {}
-    pending = [head]
+    """Return the commits of those who made any part of what is judged at a head, with their committers: of starts, of
+    the steps of agents, and of the steps of persons whose role, of a workflow, is no gate. Parts are all that the head
+    stands on: its thread and that one's origin, sub-workflows, branches of a fan-out, calls of code. Without its
+    commit, a record has no known author. This is the one place that says who made a thread."""
+    authors: dict[Oid, str] = {}
+    seen = {head.oid}
+    pending: list[CommitRow] = [head]
     while pending:
-        row: CommitRow | None = pending.pop()
-        while row is not None and row.kind in ("start", "step"):
-            if row.kind == "start" or _makes(row, is_gate):
-                found[row.oid] = committer_of(row.oid)
-            if row.kind == "step" and row.merged is not None and (child := row_of(row.merged)) is not None:
-                pending.append(child)
-            row = row_of(row.parent) if row.parent is not None else None
-    return tuple((Oid(raw=oid), by) for oid, by in found.items())
+        row = pending.pop()
+        if row.kind not in ("start", "step", "part"):
+            continue
+        oid = Oid(raw=row.oid)
+        commit = commit_of(oid)
+        if commit is not None and (row.kind == "start" or (row.kind == "step" and _makes(row, is_gate))):
+            authors[oid] = commit.committer
+        parents = [parent.raw for parent in commit.parents] if commit is not None else [row.parent]
+        for parent in parents:
+            if parent is not None and parent not in seen:
+                seen.add(parent)
+                if (below := row_of(parent)) is not None:
+                    pending.append(below)
+    return tuple(authors.items())
 
 
 def _makes(row: CommitRow, is_gate: Callable[[Hash, str], bool]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.format.approvals import (
     Approval,
@@ -500,10 +501,19 @@ class ApprovalChecks:
                 roles[workflow] = frozenset(name for name, each in found.items() if each.approvers)
             return role in roles[workflow]
 
-        def committer(oid: bytes) -> str:
-            return self._known.objects.commit(Oid(raw=oid)).committer
+        def row_of(oid: bytes) -> CommitRow | None:
+            try:
+                return self._row(oid)
+            except (Bad, UwfError):
+                return None  # not in this clone, which is reported
 
-        return authors_of(head.row, self._row, committer, is_gate)
+        def commit_of(oid: Oid) -> CommitObject | None:
+            try:
+                return self._known.objects.commit(oid)
+            except Bad:
+                return None  # read from a tree
+
+        return authors_of(head.row, row_of, commit_of, is_gate)
 
     def _record(self, oid: bytes) -> Record | None:
         known = self._known
