@@ -14,6 +14,7 @@ import pytest
 from cli_samples import GATE, ONE
 from signers import Signer, SigningMachine, trust_file
 
+from uwf_git.store import ref_kinds
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
 from uwf_git.trust.judgement import MET, NOT_PROVABLE, UNMET, Judgement, Requirements
@@ -47,6 +48,9 @@ class Store_:
         machine("eval", "run", "fine", check=None)
         machine("eval", "baseline", "set", "fine")
         thread = str(machine("thread", "start", "gated", "-p", "Announce it").json["thread"])
+        machine("thread", "step", thread, "--agent", "false", check=6)
+        fork = str(machine("thread", "fork", thread, "--at", "0").json["thread"])
+        machine("thread", "pause", fork)
         self.steps(thread)
         machine("thread", "answer", thread, "-f", "decision=send")
         return thread
@@ -112,8 +116,15 @@ def test_each_kind_of_record_that_is_unsigned_is_unmet(store: Store_) -> None:
     assert store.outcomes("KEY") == every(UNMET)
     assert all(each.reason.endswith("is not signed") for each in store.judge("KEY"))
     assert {each.record.word.split()[0] for each in store.judge("KEY")} == {
-        *("workflow", "crew", "suite", "baseline", "start", "step", "answer", "the")
+        *("workflow", "crew", "suite", "baseline", "start", "step", "answer", "attempt", "the")
     }
+
+
+def test_every_shared_kind_of_refs_is_under_a_rule_or_needs_none() -> None:
+    ruled = {kind.prefix: kind.rule for kind in ref_kinds.every() if kind.is_shared}
+    assert set(ruled.values()) - {""} == {*SUBJECTS[1:], *OF_THREADS} - {"starts"}
+    # The policy has a rule of its own, and a node's name is its hash.
+    assert {prefix for prefix, rule in ruled.items() if not rule} == {"refs/uwf/trust/", "refs/uwf/nodes/"}
 
 
 def test_a_step_that_names_a_person_as_its_agent_is_a_step_all_the_same() -> None:

@@ -17,11 +17,12 @@ from typing import NamedTuple
 from uwf_git.base.errors import HeadMoved, Paused, StoreDamaged
 from uwf_git.base.text import iso, one_line
 from uwf_git.format.ids import ThreadId
-from uwf_git.git.objects import parse_tag
+from uwf_git.git.objects import is_signed, parse_tag
 from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
 from uwf_git.store.private import PAUSE
+from uwf_git.trust.ability import PAUSES, raise_if_unable
 
 _INSTANT = 5.0  # seconds
 
@@ -79,6 +80,7 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
     repository = instance.store.repository
     head = instance.threads.active_head(thread)
     if not is_paused(instance, thread):
+        raise_if_unable(instance, "threads", head.row.name or "", (PAUSES,))
         instance.store.gate(reason, "the reason", "a tag")
         text = f"paused: {one_line(reason, layout.LONGEST_REASON)}\n" if reason.strip() else "paused\n"
         tag = repository.write_tag(layout.tag_name(thread), head.commit, text)
@@ -128,17 +130,21 @@ def was_lifted(instance: Instance, thread: ThreadId, tag: Oid) -> bool:
 
 
 def carry(instance: Instance, thread: ThreadId, fork: ThreadId) -> None:
-    """Pause the other side of a divergence like its original. Makes `refs/uwf/paused/<fork>`, the same on
-    every machine."""
+    """Pause the other side of a divergence like its original. Makes `refs/uwf/paused/<fork>`: the same on every
+    machine, or signed by the user, who says it again, if the original is signed and they sign tags."""
     tag = instance.store.repository.ref(layout.PAUSED + thread)
     if tag is None or is_paused(instance, fork):
         return
-    said = parse_tag(instance.store.repository.read(tag)[1])
-    raw = layout.pause_tag(fork, said.target, said.tagger, said.time, said.message)
+    repository = instance.store.repository
+    data = repository.read(tag)[1]
+    said = parse_tag(data)
+    if is_signed(data) and repository.config.signs_tags:
+        carried = repository.write_tag(layout.tag_name(fork), said.target, said.message)
+    else:
+        raw = layout.pause_tag(fork, said.target, said.tagger, said.time, said.message)
+        carried = repository.write_raw_tag(raw)
     with contextlib.suppress(HeadMoved):  # it was paused meanwhile
-        instance.store.repository.create_ref(
-            layout.PAUSED + fork, instance.store.repository.write_raw_tag(raw)
-        )
+        repository.create_ref(layout.PAUSED + fork, carried)
 
 
 def forget_lifted(instance: Instance) -> None:

@@ -123,6 +123,9 @@ class RefKind(NamedTuple):
     settle          how two sides are reconciled: `version`, the remote's history keeps the name and ours becomes a
                     proposal; `replace`, the remote's; `grow`, entries of both. Only the core has `thread`,
                     `attempts`, `fork`, `pause`, `fold`, `policy`
+    rule            what rules of the trust policy call its records, so that they are judged wherever refs are
+                    admitted: of threads one of `trust.policy.OF_THREADS` (starts, steps and answers are told by their
+                    role), of definitions one of its SUBJECTS; "" for what no rule need be about
     word            the word in messages: `crew`; `told` describes a thread's ref, `owner` begins a message about a
                     wrong name
     along           prefixes of refs with the same name that are pushed along
@@ -144,6 +147,7 @@ class RefKind(NamedTuple):
     record_parents: int | None = None
     name_field: str = ""
     settle: str = "replace"
+    rule: str = ""
     word: str = ""
     told: str = ""
     owner: str = ""

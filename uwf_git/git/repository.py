@@ -25,6 +25,7 @@ from uwf_git.git.objects import COMMIT as COMMIT
 from uwf_git.git.objects import (
     NAMES,
     commit_text,
+    is_signed,
     parse_commit,
     parse_tree,
     rewritten_commit,
@@ -264,10 +265,21 @@ class Repository(ObjectDatabase):
         return self._write(COMMIT, signed_commit(data, self._signature(data)))
 
     def rewrite_commit(
-        self, commit: Oid, tree: Oid, parents: Sequence[Oid], message: str | None = None
+        self,
+        commit: Oid,
+        tree: Oid,
+        parents: Sequence[Oid],
+        message: str | None = None,
+        resigns: bool = False,
     ) -> Oid:
-        """Write a commit with another tree and parents; author and time stay, the signature is dropped."""
-        return self._write(COMMIT, rewritten_commit(self._of_kind(commit, COMMIT), tree, parents, message))
+        """Write a commit with another tree and parents; author, committer and time stay. The signature is dropped; if
+        it `resigns`, one that the user made is replaced by another of theirs, if they sign."""
+        before = self._of_kind(commit, COMMIT)
+        data = rewritten_commit(before, tree, parents, message)
+        is_own = resigns and self.config.signs_commits and is_signed(before)
+        if is_own and parse_commit(before).committer == self.user.ident:
+            data = signed_commit(data, self._signature(data))
+        return self._write(COMMIT, data)
 
     def write_raw_commit(self, data: bytes) -> Oid:
         return self._write(COMMIT, data)

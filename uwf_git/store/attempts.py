@@ -115,7 +115,7 @@ class Attempts:
         message = re.sub(r"^attempt \d+", f"attempt {number:04d}", old.message)
         head = self.head_of(oid)
         parents = (tip,) if self.head_of(tip) == head else (tip, head)
-        commit = self._repository.rewrite_commit(oid, tree, parents, message)
+        commit = self._repository.rewrite_commit(oid, tree, parents, message, resigns=True)
         self._store.index_commit(commit)
         return commit
 

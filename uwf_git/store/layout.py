@@ -368,6 +368,12 @@ def fork_tag(fork: str, origin: str, base: Oid, when: int) -> bytes:
     return f"{head}\n\nfork of {origin}\n".encode("ascii")
 
 
+def derived_fork(fork: str, message: str, base: Oid, when: int) -> bytes | None:
+    """Return the divergence tag that a tag with this message would be, None if it is of a fork that a user made."""
+    origin = fork_origin(message)
+    return fork_tag(fork, origin, base, when) if origin is not None and not is_forked(message) else None
+
+
 def fork_message(origin: str) -> str:
     """Return the message of the tag for a fork that a user made."""
     return f"fork of {origin}\n{_FORKED}\n"

@@ -33,6 +33,7 @@ WORKFLOWS = RefKind(
     owner="the workflow is called",
     record_parents=1,
     settle="version",
+    rule="workflows",
     branches="refs/heads/uwf/workflows/",
     commands="uwf workflow",
     versions="uwf_git.store.versions:Registry",
@@ -51,9 +52,16 @@ FORKS = RefKind(
     word="fork",
     told="where {} parted from another",
     settle="fork",
+    rule="forks",
 )
 FOLDED = RefKind(
-    "refs/uwf/folded/", "month", order=40, target="fold", told="the threads that ended in {}", settle="fold"
+    "refs/uwf/folded/",
+    "month",
+    order=40,
+    target="fold",
+    told="the threads that ended in {}",
+    settle="fold",
+    rule="ends",
 )
 ARCHIVE = RefKind(
     "refs/uwf/archive/",
@@ -63,6 +71,7 @@ ARCHIVE = RefKind(
     target="end",
     records=("start", "step"),
     settle="thread",
+    rule="ends",
     word="head",
 )
 PAUSED = RefKind(
@@ -75,6 +84,7 @@ PAUSED = RefKind(
     word="pause",
     told="the pause of {}",
     settle="pause",
+    rule="pauses",
 )
 THREADS = RefKind(
     "refs/uwf/threads/",
@@ -83,6 +93,7 @@ THREADS = RefKind(
     of_thread=True,
     records=("start", "step"),
     settle="thread",
+    rule="steps",
     word="head",
 )
 ATTEMPTS = RefKind(
@@ -95,6 +106,7 @@ ATTEMPTS = RefKind(
     word="attempts",
     told="the failed attempts of {}",
     settle="attempts",
+    rule="attempts",
 )
 APPROVALS = RefKind(
     "refs/uwf/approvals/",
@@ -106,6 +118,7 @@ APPROVALS = RefKind(
     word="approvals",
     told="the approvals of {}",
     settle="approvals",
+    rule="answers",
 )
 PINS = RefKind(
     "refs/uwf/nodes/",
@@ -172,6 +185,12 @@ def versioned() -> dict[str, RefKind]:
 def kind_of_record(record: str) -> RefKind | None:
     """Return the kind of refs for a record ("crew", "pin", …), None for records of threads."""
     return _by_record(_ours).get(record) or (None if record in _OF_HEADS else _by_record(_all).get(record))
+
+
+def rule_for(record: str) -> str:
+    """Return what rules of the trust policy call a kind of record besides starts and steps, "" if none is about it."""
+    kind = kind_of_record(record)
+    return kind.rule if kind is not None else ""
 
 
 def registering(record: str) -> RefKind:

@@ -545,6 +545,7 @@ class Threads(Histories):
         `refs/uwf/forks/<new ULID>`."""
         thread = new_thread_id()
         if origin is not None:
+            self._store.before_record("threads", self._store.index_commit(commit).name or "", "forks")
             tag = self._repository.write_tag(layout.tag_name(thread), commit, layout.fork_message(origin))
             self._repository.create_ref(layout.FORKS + thread, tag)
         return self._at(thread, commit)

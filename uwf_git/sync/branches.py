@@ -179,7 +179,7 @@ def _begin(instance: Instance, old: Head, thread: ThreadId, fork: Oid) -> None:
     row = start_of(instance.store, old.commit)
     start = repository.commit(Oid(raw=row.oid))
     made = repository.rewrite_commit(
-        Oid(raw=row.oid), repository.root(Oid(raw=row.oid)), (start.parents[0], fork)
+        Oid(raw=row.oid), repository.root(Oid(raw=row.oid)), (start.parents[0], fork), resigns=True
     )
     instance.store.index_commit(made)
     repository.create_ref(layout.THREADS + thread, made)

@@ -310,10 +310,9 @@ def _has_rules(instance: Instance, kind: str, name: str) -> bool:
     if not has_policy(instance):
         return False
     from uwf_git.trust import policies
-    from uwf_git.trust.records import SUBJECT_OF
 
     policy = policies.current(instance)
-    return policy is not None and bool(policy.rules_for(SUBJECT_OF.get(kind, kind), name))
+    return policy is not None and bool(policy.rules_for(ref_kinds.rule_for(kind), name))
 
 
 def _raise_if_unreviewed(

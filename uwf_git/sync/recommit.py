@@ -22,7 +22,7 @@ def put_on(store: Store, base: Oid, rows: Iterable[CommitRow]) -> Oid:
             raise StoreDamaged(f"commit {Oid(raw=row.oid)} has no folder for its step", "see: uwf verify")
         tree = repository.graft(repository.root(onto), folder, added)
         tree = _with_pages(repository, tree, old)
-        onto = repository.rewrite_commit(Oid(raw=row.oid), tree, (onto, *old.parents[1:]))
+        onto = repository.rewrite_commit(Oid(raw=row.oid), tree, (onto, *old.parents[1:]), resigns=True)
         store.index_commit(onto)
     return onto
 

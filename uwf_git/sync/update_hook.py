@@ -32,7 +32,6 @@ from uwf_git.store.private import write_private
 from uwf_git.sync.admission import Admission
 from uwf_git.trust import policies
 from uwf_git.trust.policy import DELETIONS, REWRITES
-from uwf_git.trust.records import SUBJECT_OF
 
 _NONE = "0" * 40
 _WORK = layout.BRANCHES + "work/"
@@ -91,7 +90,7 @@ class Update:
 
     def _definition(self, kind: str, prefix: str, name: str, new: Oid) -> None:
         """Hold the branch of a definition to the rules about it."""
-        rules = self._policy.rules_for(SUBJECT_OF.get(kind, kind), name) if self._policy is not None else ()
+        rules = self._policy.rules_for(ref_kinds.rule_for(kind), name) if self._policy is not None else ()
         if not rules:
             return
         try:

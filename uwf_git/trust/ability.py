@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from uwf_git.format.kinds import Workflow
     from uwf_git.trust.policy import Rule
 
-ENDS = "ends"
+ENDS, PAUSES = "ends", "pauses"
+_TAGS = frozenset({ENDS, PAUSES, "forks"})
+"""The records that are tags, whose signing git configures apart."""
 _SIGN = "git config --global commit.gpgSign true"
 
 
@@ -38,9 +40,12 @@ def has_policy(instance: Instance) -> bool:
 def raise_if_unable_to_step(instance: Instance, workflow: Workflow, role: str, agent: str = "") -> None:
     """Raise as `raise_if_unable` for a step of a role by an agent, "" if it isn't known yet."""
     if has_policy(instance):
+        from uwf_git.trust.policy import ATTEMPTS, STEPS
         from uwf_git.trust.records import step_of
 
-        raise_if_unable(instance, "threads", workflow.name, step_of(role, agent, workflow.is_persons(role)))
+        of = step_of(role, agent, workflow.is_persons(role))
+        may_fail = (ATTEMPTS,) if STEPS in of else ()
+        raise_if_unable(instance, "threads", workflow.name, (*of, *may_fail))
 
 
 def raise_if_unable(instance: Instance, subject: str, name: str, of: tuple[str, ...] = ()) -> None:
@@ -50,16 +55,15 @@ def raise_if_unable(instance: Instance, subject: str, name: str, of: tuple[str, 
         return
     from uwf_git.trust import policies
     from uwf_git.trust.own_key import own_key
-    from uwf_git.trust.records import SUBJECT_OF
 
     policy = policies.current(instance)
-    subject = SUBJECT_OF.get(subject, subject)
+    subject = ref_kinds.rule_for(subject) or subject
     rules = policy.rules_for(subject, name, of) if policy is not None else ()
     if policy is None or not rules:
         return
     what = f"the trust policy wants {rules[0]}"
     repository = instance.store.repository
-    if not (repository.config.signs_tags if of == (ENDS,) else repository.config.signs_commits):
+    if not (repository.config.signs_tags if _TAGS.issuperset(of) and of else repository.config.signs_commits):
         raise RequirementUnmet(f"{what}, and you don't sign", _SIGN)
     try:
         key = own_key(repository)
@@ -97,7 +101,6 @@ def unmet(instance: Instance, kind: str, name: str, commit: Oid) -> str:
     from uwf_git.store.index import Overlay
     from uwf_git.store.indexing import Store
     from uwf_git.trust.judgement import MET, requirements
-    from uwf_git.trust.records import SUBJECT_OF
 
     required = requirements(Store(instance.store.repository, Overlay(instance.store.index)))
     row = ref_kinds.kind_of_record(kind)
@@ -106,7 +109,7 @@ def unmet(instance: Instance, kind: str, name: str, commit: Oid) -> str:
     ref = row.prefix + name
     registered = set(_chain(instance, ref))
     judged = required.judge({ref: commit}, lambda oid: oid in registered)
-    found = [each for each in judged if each.outcome != MET and each.record.subject == SUBJECT_OF.get(kind)]
+    found = [each for each in judged if each.outcome != MET and each.record.subject == row.rule]
     return found[-1].reason if found else ""
 
 

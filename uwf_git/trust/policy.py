@@ -42,8 +42,10 @@ FILE = "trust.yaml"
 
 SSH, OPENPGP, X509 = "ssh", "openpgp", "x509"
 STARTS, STEPS, ANSWERS, ENDS = "starts", "steps", "answers", "ends"
-OF_THREADS = (STARTS, STEPS, ANSWERS, ENDS)
-"""The records of a thread, as rules call them: its start, its agents' steps, its persons' steps, its archive tag."""
+ATTEMPTS, PAUSES, FORKS = "attempts", "pauses", "forks"
+OF_THREADS = (STARTS, STEPS, ANSWERS, ENDS, ATTEMPTS, PAUSES, FORKS)
+"""The records of a thread, as rules call them: its start, its agents' steps, its persons' steps and approvals, its
+archive tag, failed attempts, its pause, and the tag of a fork that a user made."""
 
 SUBJECTS = ("threads", "workflows", "crews", "suites", "baselines")
 DELETIONS, REWRITES = "deletions", "rewrites"
@@ -521,7 +523,8 @@ class _Reader:
                 self._findings.error(
                     (*path, "of"), "bad-rule", f"threads have no {one_line(each, 60)!r}", hint
                 )
-        return frozenset(chosen)
+        # These four were all that there was, so a rule that names them is about everything.
+        return frozenset(OF_THREADS if set(chosen) == {STARTS, STEPS, ANSWERS, ENDS} else chosen)
 
     def _allow(self, value: Any) -> list[str]:
         chosen = self._texts(value, ("allow",), "allow")

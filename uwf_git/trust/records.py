@@ -1,4 +1,6 @@
-"""The records that rules of a policy are about: versions, starts, steps, answers of persons and ends of threads."""
+"""The records that rules of a policy are about: versions, and of threads starts, steps, answers and approvals of
+persons, ends, pauses, failed attempts and forks. The table of kinds of refs says what rules call those of a kind
+(`RefKind.rule`)."""
 
 from __future__ import annotations
 
@@ -7,18 +9,16 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from uwf_git.base.errors import UwfError
+from uwf_git.ext import RefKind
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.kinds import HUMAN, parse_workflow
 from uwf_git.format.types import USER
-from uwf_git.git.objects import is_signed, parse_commit, parse_tag
+from uwf_git.git.objects import id_of, is_signed, parse_commit, parse_tag
 from uwf_git.git.repository import COMMIT, TAG, Oid, Repository
 from uwf_git.store import archives, layout, ref_kinds
 from uwf_git.store.index import CommitRow
 from uwf_git.store.indexing import Store
-from uwf_git.trust.policy import ANSWERS, ENDS, STARTS, STEPS, Policy
-
-SUBJECT_OF = {"workflow": "workflows", "crew": "crews", "suite": "suites", "baseline": "baselines"}
-"""The subject of a rule, by the kind of record of a version."""
+from uwf_git.trust.policy import ANSWERS, ENDS, FORKS, STARTS, STEPS, Policy
 
 _MOST_FOREIGN = (
     10_000  # commits that are no records, through which records are looked for, as in a project's history
@@ -49,8 +49,8 @@ class Record(NamedTuple):
     @property
     def word(self) -> str:
         """The record in messages: `step 4KNM2PXR3B1QW`."""
-        if self.of == (ENDS,):
-            return f"the end of {self.thread}"
+        if self.subject == "threads" and self.node is None:
+            return f"the {self.of[0].removesuffix('s')} of {self.thread}"
         singular = (self.of[0] if self.of else self.subject).removesuffix("s")
         return f"{singular} {self.node or self.name}"
 
@@ -127,10 +127,10 @@ class _Walk:
         kind, data = self._repository.read(oid)
         if kind == TAG:
             pointing = ref_kinds.kind_of(ref)
-            tag = parse_tag(data)
-            if pointing is None or pointing.target != "end" or thread is None:
+            if pointing is None or not pointing.rule or thread is None:
+                tag = parse_tag(data)
                 return [Record(oid, "", "", (), ref, thread, None, tag.time, (tag.target,), False)]
-            return [self._end(oid, ref, thread, data)]
+            return [self._tag(oid, ref, thread, data, pointing.rule)]
         if kind != COMMIT:
             return []
         commit = self._repository.commit(oid)
@@ -144,18 +144,18 @@ class _Walk:
         shared = ref_kinds.kind_of_record(row.kind)
         most = shared.record_parents if shared is not None else None
         below = commit.parents[:most]
-        is_of_thread = row.kind in ("start", "step")
-        subject = "threads" if is_of_thread else SUBJECT_OF.get(row.kind, "")
-        of: tuple[str, ...] = (STARTS,) if row.kind == "start" else self._step(row) if is_of_thread else ()
-        owner = thread if is_of_thread else None
+        subject, of = self._called(row, shared, commit.parents)
+        name = row.name or (
+            "" if shared is None or not shared.of_thread else self._name_at(commit.parents[-1])
+        )
         return [
             Record(
                 oid,
                 subject,
-                row.name or "",
+                name,
                 of,
                 ref,
-                owner,
+                thread if subject == "threads" else None,
                 row.node,
                 commit.time,
                 below,
@@ -163,6 +163,25 @@ class _Walk:
                 commit.committer,
             )
         ]
+
+    def _called(
+        self, row: CommitRow, shared: RefKind | None, parents: tuple[Oid, ...]
+    ) -> tuple[str, tuple[str, ...]]:
+        """Return the subject of rules about a record, and what they call it: "" and none if no rule is."""
+        if row.kind in ("start", "step"):
+            return "threads", (STARTS,) if row.kind == "start" else self._step(row)
+        if shared is None or not shared.of_thread:
+            return shared.rule if shared is not None else "", ()
+        is_union = shared.settle == "approvals" and self._store.index_commit(parents[-1]).kind == row.kind
+        return ("", ()) if is_union else ("threads", (shared.rule,))  # nobody makes a union of two sides
+
+    def _name_at(self, oid: Oid) -> str:
+        """Return the name of the workflow of a record of a thread, through the attempts below it."""
+        while True:
+            row = self._store.index_commit(oid)
+            if row.kind in ("start", "step"):
+                return row.name or ""
+            oid = self._repository.commit(oid).parents[-1]
 
     def _step(self, row: CommitRow) -> tuple[str, ...]:
         return step_of(row.role or "", row.agent or "", (row.role or "") in self._played(row))
@@ -177,31 +196,35 @@ class _Walk:
             self._persons[node] = frozenset(filter(workflow.is_persons, workflow.roles))
         return self._persons[node]
 
-    def _end(self, oid: Oid, ref: str, thread: ThreadId, data: bytes) -> Record:
+    def _tag(self, oid: Oid, ref: str, thread: ThreadId, data: bytes, rule: str) -> Record:
         tag = parse_tag(data)
         name = self._store.index_commit(tag.target).name or ""
-        return Record(
-            oid,
-            "threads",
-            name,
-            (ENDS,),
-            ref,
-            thread,
-            None,
-            tag.time,
-            (tag.target,),
-            is_signed(data),
-            tag.tagger,
+        # Every machine writes the same tag for a divergence, whose id follows from it: it is nobody's word.
+        is_derived = rule == FORKS and data == layout.derived_fork(
+            thread, tag.message, tag.target, self._repository.commit(tag.target).time
         )
+        subject, of = ("", ()) if is_derived else ("threads", (rule,))
+        signed = is_signed(data)
+        return Record(oid, subject, name, of, ref, thread, None, tag.time, (tag.target,), signed, tag.tagger)
 
     def _folded(self, oid: Oid, ref: str) -> list[Record]:
-        """Return the ends in a fold. Signed ones become objects again, which git can verify."""
-        found = []
+        """Return the ends and forks in a fold, and lead to its failed attempts. Signed tags become objects again,
+        which git can verify."""
+        records = []
         for entry in archives.read(self._repository, oid).threads.values():
-            if entry.tag.raw in self._seen or self._is_known(entry.tag):
-                continue
-            self._seen.add(entry.tag.raw)
-            if is_signed(entry.raw) and not self._repository.has(entry.tag):
-                self._repository.write_raw_tag(entry.raw)
-            found.append(self._end(entry.tag, ref, entry.thread, entry.raw))
-        return found
+            tags = [(entry.tag, entry.raw, ENDS)]
+            if entry.fork is not None:
+                tags.append((id_of(TAG, entry.fork), entry.fork, FORKS))
+            for tag, raw, rule in tags:
+                if tag.raw in self._seen or self._is_known(tag):
+                    continue
+                self._seen.add(tag.raw)
+                if is_signed(raw) and not self._repository.has(tag):
+                    self._repository.write_raw_tag(raw)
+                records.append(self._tag(tag, ref, entry.thread, raw, rule))
+            if entry.attempts is not None:
+                beside = Record(
+                    entry.attempts, "", "", (), ref, entry.thread, None, 0, (entry.attempts,), False
+                )
+                records.append(beside)
+        return records

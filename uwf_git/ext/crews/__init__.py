@@ -11,6 +11,7 @@ REFS = RefKind(
     record_parents=1,
     name_field="name",
     settle="version",
+    rule="crews",
     word="crew",
     owner="the crew is called",
     foreign=("package/",),
