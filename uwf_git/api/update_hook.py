@@ -14,25 +14,30 @@ _UPDATE, _FIRST = "update", "pre-receive"
 _SCRIPT = """\
 #!/bin/sh
 {mark}: judges each pushed ref of uwf by the trust policy of this repository.
-# As hooks/update it decides, and refuses if anything fails. As hooks/pre-receive it judges a push of many refs at
-# once, for hooks/update to look up, and refuses nothing.
+# As hooks/update it decides, and refuses if anything fails. As hooks/pre-receive it judges the refs of a push together,
+# for hooks/update to look up, and refuses nothing.
+LC_ALL=C
+export LC_ALL
+ordinary() {{ # REF: no name that uwf may have to do with
+	case $1 in
+	*[uU][wW][fF]*|*[!A-Za-z0-9._/+@=,%#-]*) return 1 ;;
+	refs/heads/*|refs/tags/*|refs/notes/*) return 0 ;;
+	*) return 1 ;;
+	esac
+}}
 judge() {{ {python} -P -m uwf_git.sync.update_hook "$@"; }}
 verdicts=${{GIT_DIR:-.}}/uwf/hook/$PPID
 case $0 in
 *pre-receive)
 	rm -f "$verdicts"
-	push=$(cat)
-	few=$(printf '%s\\n' "$push" | head -n 4 | wc -l)
-	if [ "$few" -gt 3 ]; then printf '%s\\n' "$push" | judge --push "$verdicts"; fi
+	push=$(while read -r old new ref; do ordinary "$ref" || printf '%s\\n' "$old $new $ref"; done)
+	if [ -n "$push" ]; then printf '%s\\n' "$push" | judge --push "$verdicts"; fi
 	exit 0
 	;;
 esac
-case $1 in
-refs/uwf/*|refs/heads/uwf/*) ;;
-*) exit 0 ;;
-esac
+if ordinary "$1"; then exit 0; fi
 if grep -qxF "$1 $2 $3" "$verdicts" 2>/dev/null; then exit 0; fi
-judge "$1" "$2" "$3"
+judge "$1" "$2" "$3" "$verdicts"
 """
 
 

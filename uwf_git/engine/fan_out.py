@@ -110,7 +110,7 @@ def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
     heads = instance.threads.heads(threads)
     for position, thread in enumerate(threads):
         head = heads.get(thread)
-        if head is not None and not is_branch_at(instance, head.row, row.node, position):
+        if head is not None and not is_branch_at(instance.store, head.row, row.node, position):
             raise StoreDamaged(
                 f"thread {thread} has the id of branch {position} of a fork, and is not that branch",
                 f"uwf thread rm {thread} --yes, then step again",

@@ -19,6 +19,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head
 from uwf_git.store.index import CommitRow
+from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import branch_of
 
@@ -73,21 +74,21 @@ def _known_at(instance: Instance, fork: Oid) -> list[ThreadId]:
     )
 
 
-def squatted(instance: Instance, thread: ThreadId, commit: Oid) -> tuple[Oid, int] | None:
+def squatted(store: Store, thread: ThreadId, commit: Oid) -> tuple[Oid, int] | None:
     """Return the fork here, and the index there, of the branch that has a thread's id, if the thread with this last
     commit is not that branch."""
     when = milliseconds_of(thread)
-    for fork in instance.store.index.forks_within((when - MOST_BRANCHES) // 1000, when // 1000):
+    for fork in store.index.forks_within((when - MOST_BRANCHES) // 1000, when // 1000):
         oid = Oid(raw=fork.oid)
         position = branch_index(str(oid), fork.time, thread)
         if position is None:
             continue
-        if not is_branch_at(instance, instance.store.index_commit(commit), fork.node, position):
+        if not is_branch_at(store, store.index_commit(commit), fork.node, position):
             return oid, position
     return None
 
 
-def is_branch_at(instance: Instance, row: CommitRow, fork: Hash, position: int) -> bool:
+def is_branch_at(store: Store, row: CommitRow, fork: Hash, position: int) -> bool:
     """Return whether a thread with this commit is, by its StartNode, the branch at an index of a fork's StepNode."""
-    own = branch_of(instance.store, row.start or row.node)
+    own = branch_of(store, row.start or row.node)
     return own is not None and (own.fork, own.position) == (fork, position)

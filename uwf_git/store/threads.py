@@ -541,9 +541,12 @@ class Threads(Histories):
             self._repository.create_ref(layout.THREADS + fork, head)
 
     def fork(self, commit: Oid, origin: ThreadId | None = None) -> ThreadId:
-        """Make `refs/uwf/threads/<new ULID>` on an existing commit. `origin` is recorded first in
-        `refs/uwf/forks/<new ULID>`."""
+        """Make `refs/uwf/threads/<new ULID>` on an existing commit. `origin`, or else the thread that its start names,
+        is recorded first in `refs/uwf/forks/<new ULID>`."""
         thread = new_thread_id()
+        if origin is None:
+            start = Oid(raw=start_of(self._store, commit).oid)
+            origin = layout.thread_named(self._repository.commit(start).message)
         if origin is not None:
             self._store.before_record("threads", self._store.index_commit(commit).name or "", "forks")
             tag = self._repository.write_tag(layout.tag_name(thread), commit, layout.fork_message(origin))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from uwf_git.base.errors import RequirementUnmet, Usage
 from uwf_git.base.text import one_line
+from uwf_git.engine.forks import squatted
+from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import JOIN
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.store import archives, layout, ref_kinds
+from uwf_git.store.history import relate, tagged_commit
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
@@ -98,6 +101,44 @@ class Admission:
             elif row.parent is not None:
                 pending.append(row.parent)
         return found
+
+
+def squatting(store: Store, name: str, oid: Oid) -> tuple[Finding, ...]:
+    """Return the findings of a sound ref by which a thread would have the id of a branch that it is not."""
+    threads: Mapping[ThreadId, Oid | None] = {}
+    if name.startswith(layout.FOLDED):
+        folded = archives.read(store.repository, oid).threads
+        threads = {thread: entry.ended.target for thread, entry in folded.items()}
+    elif name.startswith(layout.THREADS):
+        threads = {layout.thread_of(name): oid}
+    elif name.startswith(layout.ARCHIVE):
+        threads = {layout.thread_of(name): tagged_commit(store, oid)}
+    for thread, commit in threads.items():
+        branch = squatted(store, thread, commit) if commit is not None else None
+        if branch is not None:
+            fork, position = branch
+            message = f"thread {thread} has the id of branch {position} of fork {fork}, which it is not"
+            return (Finding("wrong-branch", thread, None, str(commit), message, name),)
+    return ()
+
+
+def foreign_to(store: Store, head: Oid, name: str, oid: Oid) -> str:
+    """Return why a verified ref of a thread, such as its pause, isn't one of the thread with this head commit, "" if
+    it is."""
+    kind, thread = ref_kinds.kind_of(name), layout.thread_of(name)
+    settle = kind.settle if kind is not None else ""
+    if settle in ("attempts", "approvals"):
+        row = store.index_commit(head)
+        if store.index_commit(oid).start != (row.start or row.node):
+            return f"{name} holds {settle} of another thread than {thread}"
+    elif settle in ("fork", "pause"):
+        target = tagged_commit(store, oid)
+        relation = relate(store, head, target) if target is not None else None
+        if settle == "pause" and relation is None:
+            return f"{name} pauses another thread than {thread}"
+        if settle == "fork" and (relation is None or relation.theirs):
+            return f"{name} says that {thread} parted where it never was"
+    return ""
 
 
 def pin(instance: Instance, git: Git, remote: Remote, version: str) -> None:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, HeadMoved, RequirementUnmet, StoreDamaged
-from uwf_git.engine.forks import squatted
 from uwf_git.engine.pause import was_lifted
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import TAG, Oid, TooLarge
 from uwf_git.store import archives, layout, ref_kinds
-from uwf_git.store.history import Link, ancestry, link_of, own_forks, parse_link, relate, tagged_commit
+from uwf_git.store.history import Link, ancestry, link_of, own_forks, parse_link
 from uwf_git.store.instance import Instance
 from uwf_git.sync import tracking
 from uwf_git.sync.reconcile import (
@@ -320,7 +319,11 @@ class Adoption:
             yield RefusedRef(name, (unmet(name, thread, self._refs[name], error.message),))
 
     def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
-        findings = self._trial.findings(name, oid, not self._is_named(name)) or self._squatting(name, oid)
+        from uwf_git.sync.admission import squatting
+
+        findings = self._trial.findings(name, oid, self._is_fork) or squatting(
+            self._instance.store, name, oid
+        )
         log.debug(
             "YP7HQ0BE",
             "verifies {ref}: {findings} findings",
@@ -334,32 +337,23 @@ class Adoption:
             self._notify()
         return findings
 
-    def _is_named(self, name: str) -> bool:
-        """Return whether a ref is a thread's that is no fork, so that the id of a call follows from what was asked."""
-        if layout.namespace_of(name) not in (layout.THREADS, layout.ARCHIVE):
-            return False
-        link = layout.FORKS + layout.thread_of(name)
-        return link not in self._refs and self._repository.ref(link) is None
+    def _is_fork(self, thread: ThreadId) -> bool:
+        """Return whether a tag says that a thread is a fork, and so has another id than its start names."""
+        if layout.FORKS + thread in self._refs or self._repository.ref(layout.FORKS + thread) is not None:
+            return True
+        folded = self._instance.store.folded(thread)
+        return (folded is not None and folded.fork is not None) or thread in self._folded_forks
 
-    def _squatting(self, name: str, oid: Oid) -> tuple[Finding, ...]:
-        """Return the findings of a sound ref by which a thread would have the id of a branch that it is not."""
-        threads: Mapping[ThreadId, Oid | None] = {}
-        if name.startswith(layout.FOLDED):
-            folded = archives.read(self._repository, oid).threads
-            threads = {thread: entry.ended.target for thread, entry in folded.items()}
-        elif name.startswith(layout.THREADS):
-            threads = {layout.thread_of(name): oid}
-        elif name.startswith(layout.ARCHIVE):
-            threads = {layout.thread_of(name): tagged_commit(self._instance.store, oid)}
-        for thread, commit in threads.items():
-            found = squatted(self._instance, thread, commit) if commit is not None else None
-            if found is not None:
-                from uwf_git.verify.findings import Finding
-
-                fork, position = found
-                message = f"thread {thread} has the id of branch {position} of fork {fork}, which it is not"
-                return (Finding("wrong-branch", thread, None, str(commit), message, name),)
-        return ()
+    @cached_property
+    def _folded_forks(self) -> set[ThreadId]:
+        """The forks in the folds there."""
+        folds = [oid for name, oid in self._refs.items() if name.startswith(layout.FOLDED)]
+        forks: set[ThreadId] = set()
+        for fold in folds:
+            with contextlib.suppress(StoreDamaged):  # reported
+                entries = archives.read(self._repository, fold).threads.values()
+                forks |= {entry.thread for entry in entries if entry.fork is not None}
+        return forks
 
     def _untrusted(self, name: str, oid: Oid) -> tuple[Finding, ...]:
         """Return the findings of a verified ref that doesn't meet the trust policy."""
@@ -430,13 +424,18 @@ class Adoption:
         tag = archives.tag_again(self._repository, row.ref, thread) if row else None
         return sides._replace(tag=tag) if tag else sides
 
+    def _raise_if_foreign(self, name: str, oid: Oid) -> None:
+        from uwf_git.sync.admission import foreign_to
+
+        head = self._instance.threads.head(layout.thread_of(name)).commit
+        if problem := foreign_to(self._instance.store, head, name, oid):
+            raise ForeignThread(problem, "delete it there")
+
     def _attempts(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
         thread = layout.thread_of(name)
         if not self._instance.threads.exists(thread):
             return  # of a thread that was refused, or deleted there
-        row = self._instance.threads.head(thread).row
-        if self._instance.store.index_commit(oid).start != (row.start or row.node):
-            raise ForeignThread(f"{name} holds attempts of another thread than {thread}", "delete it there")
+        self._raise_if_foreign(name, oid)
         with self._instance.locks.hold(thread):
             moved = settle_attempts(self._instance, thread, oid)
         yield Adopted(name, Case.BEHIND if moved else Case.AHEAD, thread)
@@ -445,9 +444,7 @@ class Adoption:
         thread = layout.thread_of(name)
         if not self._instance.threads.exists(thread):
             return  # of a thread that was refused, or deleted there
-        row = self._instance.threads.head(thread).row
-        if self._instance.store.index_commit(oid).start != (row.start or row.node):
-            raise ForeignThread(f"{name} holds approvals of another thread than {thread}", "delete it there")
+        self._raise_if_foreign(name, oid)
         yield from self._growing(name, oid)
 
     def _fork(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
@@ -455,12 +452,7 @@ class Adoption:
         folded = self._instance.store.folded(thread)
         if not self._instance.threads.exists(thread) or (folded is not None and folded.fork):
             return
-        base = tagged_commit(self._instance.store, oid)
-        relation = (
-            relate(self._instance.store, self._instance.threads.head(thread).commit, base) if base else None
-        )
-        if relation is None or relation.theirs:
-            raise ForeignThread(f"{name} says that {thread} parted where it never was", "delete it there")
+        self._raise_if_foreign(name, oid)
         self._check_origin(name, thread, self._circular)
         yield from self._replaceable(name, oid)
 
@@ -500,9 +492,7 @@ class Adoption:
         thread, threads = layout.thread_of(name), self._instance.threads
         if not threads.exists(thread) or threads.has_ended(thread) or was_lifted(self._instance, thread, oid):
             return
-        on = tagged_commit(self._instance.store, oid)
-        if on is None or relate(self._instance.store, threads.head(thread).commit, on) is None:
-            raise ForeignThread(f"{name} pauses another thread than {thread}", "delete it there")
+        self._raise_if_foreign(name, oid)
         old = self._repository.ref(name)
         if old is None or self._yields:
             self._repository.put_ref(name, old, oid)

@@ -28,6 +28,7 @@ from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import ancestry, link_of, links
 from uwf_git.store.index import CommitRow
+from uwf_git.sync.base_branches import BASES as BASES
 from uwf_git.sync.push import LargeBlob, hint_if_locked, look_through
 from uwf_git.sync.tracking import listed_lines
 from uwf_git.sync.transfer import Rejected, deletions, transfer
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from uwf_git.store.versions import Versions
 
 HEADS = "refs/heads/"
-BASES = layout.BRANCHES + "base/"
+
 PROPOSED = layout.BRANCHES + "proposals/"
 LONGEST_NAME = 200
 MOST_LISTED = 1000

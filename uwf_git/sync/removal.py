@@ -88,7 +88,7 @@ def remove_one(instance: Instance, thread: ThreadId, along: str = "") -> None:
         buried = {**_unfolded(instance, thread), **found}
         is_squatter = False
         with contextlib.suppress(UwfError):  # a damaged thread can be removed too
-            is_squatter = squatted(instance, thread, instance.threads.head(thread).commit) is not None
+            is_squatter = squatted(instance.store, thread, instance.threads.head(thread).commit) is not None
 
         def bury(doomed: Collection[str]) -> None:
             for name in found.keys() - doomed:

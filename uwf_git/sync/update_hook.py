@@ -1,13 +1,16 @@
-"""What an `update` hook of a server admits: each ref of uwf that is pushed, judged by the policy of the server's own
-repository. `main` is what the hook calls, with the name, the old and the new object of a ref.
+"""What an `update` hook of a server admits: each ref that is pushed, judged by the policy of the server's own
+repository, and by the state that the whole push would make. `main` is what the hook calls, with the name, the old and
+the new object of a ref.
 
-Refused are: names that no kind of refs has; what `verify` finds invalid; records that don't meet the policy; policies
-that nobody signed whom the one before names; edits of published definitions that don't meet a rule about them; another
-end for an ended thread; and, unless the policy allows it, deletions and rewritten history. What uwf deletes by itself,
-such as the active ref of an ended thread, may go once what replaces it is there. Any failure refuses.
+Refused are: names that no kind of refs has, and those that block or shadow uwf's (`sync.ref_names`); what a pull would
+refuse, which is judged by the same functions (`sync.admission`); records that don't meet the policy; policies that
+nobody signed whom the one before names; edits of published definitions that don't meet a rule about them; a base branch
+that hides steps; another end for an ended thread; and, unless the policy allows it, deletions and rewritten history.
+What uwf deletes by itself, such as the active ref of an ended thread, may go once what replaces it is there. Any
+failure refuses.
 
-A push of many refs is judged at once by `judge_push`, before git takes its objects, since a process for each ref takes
-long. It only notes what is admitted; the hook judges the others one by one.
+A push is judged at once by `judge_push`, before git takes its objects. It only notes what is admitted; the hook judges
+the others one by one, against what is there by then.
 """
 
 from __future__ import annotations
@@ -27,9 +30,12 @@ from uwf_git.git.objects import BLOB, COMMIT, TAG, id_of
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import archives, layout, ref_kinds
 from uwf_git.store.archives import FoldedThread
+from uwf_git.store.history import own_forks, parse_link, tagged_commit
 from uwf_git.store.indexing import Store
 from uwf_git.store.private import write_private
-from uwf_git.sync.admission import Admission
+from uwf_git.sync import ref_names
+from uwf_git.sync.admission import Admission, foreign_to, squatting
+from uwf_git.sync.base_branches import BASES, base_problem, branch_of_base
 from uwf_git.trust import policies
 from uwf_git.trust.policy import DELETIONS, REWRITES
 
@@ -43,10 +49,19 @@ _REWRITTEN = "it may not be rewritten: the new history does not contain the old 
 
 
 class Update:
-    """A pushed update of a ref in a server's repository. `old` is None for a new ref, `new` for a deletion."""
+    """A pushed update of a ref in a server's repository. `old` is None for a new ref, `new` for a deletion. `push` are
+    the other refs of the push as it would leave them, None for a deleted one."""
 
-    def __init__(self, store: Store, ref: str, old: Oid | None, new: Oid | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        ref: str,
+        old: Oid | None,
+        new: Oid | None,
+        push: Mapping[str, Oid | None] | None = None,
+    ) -> None:
         self._store = store
+        self._push = push
         self._repository = store.repository
         self._ref, self._old, self._new = ref, old, new
         self._policy = policies.current(self._repository)
@@ -55,8 +70,12 @@ class Update:
     def check(self) -> None:
         """Raise RequirementUnmet for what the policy refuses, StoreDamaged or Invalid for anything else that may
         not be pushed."""
+        if self._new is not None and (problem := ref_names.problem(self._ref)):
+            raise Invalid(problem)
         if self._ref.startswith(_FLEETS):
             self._mark()
+        elif not self._ref.startswith((layout.NAMESPACE, layout.BRANCHES)):
+            return
         elif self._ref.startswith(layout.BRANCHES):
             self._branch()
         elif not layout.is_shared_ref(self._ref):
@@ -81,12 +100,29 @@ class Update:
             return
         if self._old is not None and not self._stands_on(self._new, self._old):
             self._need(REWRITES, _REWRITTEN)
+        if self._ref.startswith(BASES):
+            self._base(self._new)
         thread = self._ref.removeprefix(layout.THREAD_BRANCHES)
         if self._ref.startswith(layout.THREAD_BRANCHES) and is_thread_id(thread):
             self._valid(layout.THREADS + thread, self._new)
         for kind, row in ref_kinds.versioned().items():
             if self._ref.startswith(row.branches):
                 self._definition(kind, row.prefix, self._ref.removeprefix(row.branches), self._new)
+
+    def _base(self, new: Oid) -> None:
+        """A pull request compares a branch with its base, which may hide none of its steps."""
+        branch = branch_of_base(self._ref)
+        head = self._at(branch)
+        if head is None and branch.startswith(layout.THREAD_BRANCHES):
+            head = self._head(ThreadId(branch.removeprefix(layout.THREAD_BRANCHES)))
+        if head is None:
+            return
+        thread = branch.removeprefix(layout.THREAD_BRANCHES)
+        tag = self._at(layout.FORKS + thread)
+        base = tagged_commit(self._store, tag) if tag is not None else None
+        others = [oid for name, oid in self._refs(layout.THREADS).items() if not name.endswith(thread)]
+        if problem := base_problem(self._store, head, new, base, others):
+            raise Invalid(problem)
 
     def _definition(self, kind: str, prefix: str, name: str, new: Oid) -> None:
         """Hold the branch of a definition to the rules about it."""
@@ -124,14 +160,65 @@ class Update:
         if ref.startswith(layout.THREADS):
             self._not_beside_an_end(ref.removeprefix(layout.THREADS), new)
         self._valid(ref, new)
+        if kind.of_thread:
+            self._one_thread(ref, new)
         if ref.startswith(layout.ARCHIVE):
             self._ends_what_is_here(ref.removeprefix(layout.ARCHIVE), new)
         elif ref.startswith(layout.FOLDED):
             for thread, entry in archives.read(self._repository, new).threads.items():
                 self._ends_what_is_here(thread, entry.tag, entry.ended.target)
 
+    def _one_thread(self, ref: str, new: Oid) -> None:
+        """Hold what is beside a thread to its head, in whichever order they are pushed."""
+        thread = layout.thread_of(ref)
+        is_head = ref.startswith((layout.THREADS, layout.ARCHIVE))
+        head = (tagged_commit(self._store, new) or new) if is_head else self._head(thread)
+        if head is None:
+            if self._push is not None:
+                raise Invalid(f"there is no thread {thread}: push it before, or together with this")
+            return
+        names = [prefix + thread for prefix in layout.of_threads()] if is_head else [ref]
+        for name in names:
+            oid = new if name == ref else self._at(name)
+            if oid is not None and (problem := foreign_to(self._store, head, name, oid)):
+                raise StoreDamaged(problem)
+        if ref.startswith(layout.FORKS) and self._is_own_fork(thread):
+            raise StoreDamaged(f"{ref} makes thread {thread} a fork of its own forks")
+
+    def _is_own_fork(self, thread: ThreadId) -> bool:
+        origins: dict[ThreadId, set[ThreadId]] = {}
+        pending = [thread]
+        while pending:
+            at = pending.pop()
+            if at in origins:
+                continue
+            tag = self._new if at == thread else self._at(layout.FORKS + at)
+            data = self._repository.read(tag)[1] if tag is not None else None
+            link = parse_link(at, data) if data is not None else None
+            origins[at] = {link.origin} if link is not None else set()
+            pending += origins[at]
+        return thread in own_forks(origins)
+
+    def _head(self, thread: ThreadId) -> Oid | None:
+        """Return the last commit of a thread, as the push leaves it."""
+        end = next(self._ends(thread), None)
+        if end is not None:
+            return tagged_commit(self._store, end[1]) or end[1]
+        return self._at(layout.THREADS + thread)
+
+    def _at(self, name: str) -> Oid | None:
+        """Return where a ref is after the push."""
+        if self._push is not None and name in self._push:
+            return self._push[name]
+        return self._new if name == self._ref else self._repository.ref(name)
+
+    def _refs(self, prefix: str) -> dict[str, Oid]:
+        pushed = {name: oid for name, oid in (self._push or {}).items() if name.startswith(prefix)}
+        refs: dict[str, Oid | None] = {**self._repository.refs(prefix), **pushed}
+        return {name: oid for name, oid in refs.items() if oid is not None}
+
     def _ends_what_is_here(self, thread: str, tag: Oid, target: Oid | None = None) -> None:
-        active = self._repository.ref(layout.THREADS + thread)
+        active = self._at(layout.THREADS + thread)
         if active is not None and not self._stands_on(target or tag, active):
             self._need(REWRITES, f"the end of thread {thread} does not stand on its head here: pull first")
         if any(end != tag for end, _ in self._ends(thread)):
@@ -147,9 +234,11 @@ class Update:
     def _ends(self, thread: str) -> Iterator[tuple[Oid, Oid]]:
         """Yield the tag of each end of a thread here, and an object that stands on its last step: the tag itself, or,
         since a fold's tags are no objects, the commit."""
-        tag = self._repository.ref(layout.ARCHIVE + thread)
-        if tag is not None:
-            yield tag, tag
+        for tag in dict.fromkeys(
+            (self._repository.ref(layout.ARCHIVE + thread), self._at(layout.ARCHIVE + thread))
+        ):
+            if tag is not None:
+                yield tag, tag
         for entry in self._folded.get(ThreadId(thread), ()):
             yield entry.tag, entry.ended.target
 
@@ -157,7 +246,7 @@ class Update:
     def _folded(self) -> Mapping[ThreadId, Sequence[FoldedThread]]:
         """The threads in folds here, each in one as a rule."""
         found: dict[ThreadId, list[FoldedThread]] = {}
-        for fold in self._repository.refs(layout.FOLDED).values():
+        for fold in self._refs(layout.FOLDED).values():
             for thread, entry in archives.read(self._repository, fold).threads.items():
                 found.setdefault(thread, []).append(entry)
         return found
@@ -169,7 +258,11 @@ class Update:
         if ref == layout.POLICY and self._old is not None and self._stands_on(self._old, new):
             raise RequirementUnmet("the policy may not be rolled back")
         received = ReceivedRefsVerifier(self._store)
-        found = received.findings(ref, new) or Admission(self._store).findings(ref, new)
+        found = (
+            received.findings(ref, new, lambda thread: self._at(layout.FORKS + thread) is not None)
+            or squatting(self._store, ref, new)
+            or Admission(self._store).findings(ref, new)
+        )
         received.close()
         if found:
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
@@ -216,37 +309,57 @@ class Update:
         return done.code == 0
 
 
-def check(git_dir: Path, ref: str, old: str, new: str) -> None:
-    """Judge an update in a repository. `old` and `new` are ids, or forty zeros for none. Raises UwfError."""
-    if not ref.startswith((layout.NAMESPACE, layout.BRANCHES)):
-        return
+def check(git_dir: Path, ref: str, old: str, new: str, verdicts: Path | None = None) -> None:
+    """Judge an update in a repository, which `judge_push` did not admit, if it wrote `verdicts`. `old` and `new` are
+    ids, or forty zeros for none. Raises UwfError."""
     store = Store(Repository(git_dir))
     try:
-        Update(store, ref, _oid(old), _oid(new)).check()
+        push = _admitted(verdicts) if verdicts is not None else None
+        Update(store, ref, _oid(old), _oid(new), push).check()
     finally:
         store.index.close()
+
+
+def _admitted(verdicts: Path) -> dict[str, Oid | None] | None:
+    """Return the refs of a push that were admitted, None if it was not judged at once."""
+    try:
+        lines = verdicts.read_text("utf-8", "surrogateescape").splitlines()
+        return {ref: _oid(new) for ref, _, new in (line.split(" ") for line in lines)}
+    except (OSError, ValueError):
+        return None
 
 
 def judge_push(git_dir: Path, updates: Iterable[tuple[str, str, str]], verdicts: Path) -> None:
     """Write the updates (ref, old, new) that are admitted, a line each. A push that changes the policy has none, since
     the others are to be judged by the new one."""
-    found = [each for each in updates if each[0].startswith((layout.NAMESPACE, layout.BRANCHES))]
+    found = list(updates)
     if any(ref == layout.POLICY for ref, _, _ in found):
         return
     store = Store(Repository(git_dir))
     if quarantine := os.environ.get("GIT_QUARANTINE_PATH"):
         store.repository.borrow(Path(quarantine))
-    admitted = []
-    for ref, old, new in found:
-        with suppress(Exception):  # the hook says why
-            Update(store, ref, _oid(old), _oid(new)).check()
-            admitted.append(f"{ref} {old} {new}\n")
+    admitted = found
+    while True:  # what is refused leaves another state for the others
+        push = {ref: _oid(new) for ref, _, new in admitted}
+        kept = [each for each in admitted if _is_admitted(store, each, push)]
+        if len(kept) == len(admitted):
+            break
+        admitted = kept
     store.index.close()
     for past in verdicts.parent.glob("*"):
         with suppress(OSError):
             if past.stat().st_mtime < time.time() - _KEPT:
                 past.unlink()
-    write_private(verdicts, "".join(admitted).encode("utf-8", "surrogateescape"))
+    lines = "".join(f"{ref} {old} {new}\n" for ref, old, new in admitted)
+    write_private(verdicts, lines.encode("utf-8", "surrogateescape"))
+
+
+def _is_admitted(store: Store, update: tuple[str, str, str], push: Mapping[str, Oid | None]) -> bool:
+    ref, old, new = update
+    with suppress(Exception):  # the hook says why
+        Update(store, ref, _oid(old), _oid(new), push).check()
+        return True
+    return False
 
 
 def _oid(text: str) -> Oid | None:
@@ -255,7 +368,7 @@ def _oid(text: str) -> Oid | None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Judge the update that git passes to its hook: REF OLD NEW. Print the reason of a refusal; return the exit
-    status. With `--push FILE`, judge the push on standard input, lines of OLD NEW REF, for FILE."""
+    status. A fourth word is the FILE of `--push`. With `--push FILE`, judge the push on standard input, lines of OLD NEW REF, for FILE."""
     words = sys.argv[1:] if argv is None else argv
     git_dir = Path(os.environ.get("GIT_DIR", ".")).absolute()
     if words[0] == "--push":
@@ -263,9 +376,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows = (line.split(" ", 2) for line in lines)
         judge_push(git_dir, [(ref, old, new) for old, new, ref in rows], Path(words[1]).absolute())
         return 0
-    ref, old, new = words
+    ref, old, new, *verdicts = words
     try:
-        check(git_dir, ref, old, new)
+        check(git_dir, ref, old, new, Path(verdicts[0]).absolute() if verdicts else None)
     except Exception as error:  # whatever it is, the ref was not judged
         said = error.message if isinstance(error, UwfError) else f"{type(error).__name__}: {error}"
         sys.stderr.write(f"uwf refuses {one_line(ref, 120, '?')}: {one_line(said, 300)}\n")

@@ -191,6 +191,16 @@ class Verifier:
         except (Bad, *UNFORESEEN):
             return None
 
+    def thread_named(self, head: Oid) -> ThreadId | None:
+        """Return the thread that the start of a verified head names, None if it names none or can't be read."""
+        try:
+            record = self._known.records.get(head.raw)
+            begin = self._known.begin_of(record) if record is not None else None
+            commit = self._objects.commit(Oid(raw=begin.oid)) if begin is not None else None
+            return layout.thread_named(commit.message) if commit is not None else None
+        except (Bad, *UNFORESEEN):
+            return None
+
     def is_call_elsewhere(self, record: Record, thread: ThreadId) -> bool:
         """Return whether a verified thread is a call of code under another id than follows from what was asked."""
         try:

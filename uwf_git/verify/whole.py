@@ -212,11 +212,19 @@ def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[F
     yield from _branches(verifier, heads, forked)
     for claim in heads.values():
         if claim.thread not in forked:
-            yield from _wrong_call(verifier, claim)
+            yield from misnamed(verifier, claim)
 
 
-def _wrong_call(verifier: Verifier, claim: Claim) -> Iterator[Finding]:
+def misnamed(verifier: Verifier, claim: Claim) -> Iterator[Finding]:
+    """Yield the finding about a thread that is no fork, and has another id than its start says, or than follows from
+    what was asked in a call of code."""
     record = verifier.record(claim.commit)
+    branch = verifier.branch(record) if record is not None else None
+    named = verifier.thread_named(claim.commit)
+    # The id of a branch follows from its fork, which may be committed again.
+    if named not in (None, claim.thread) and (branch is None or branch.id not in (None, claim.thread)):
+        message = f"its start is that of thread {named}, and no fork's tag says why it has another id"
+        yield Finding("wrong-name", claim.thread, None, str(claim.commit), message, claim.ref)
     if record is not None and verifier.is_call_elsewhere(record, claim.thread):
         message = "it is a call of code under another id than follows from what was asked"
         yield Finding(WRONG_CALL, claim.thread, None, str(claim.commit), message, claim.ref)
@@ -293,13 +301,19 @@ class ReceivedRefsVerifier:
             seconds=store.repository.config.max_verify,
         )
 
-    def findings(self, name: str, oid: Oid, may_rename: bool = True) -> tuple[Finding, ...]:
-        """Return a ref's findings. Without any, its objects are indexed. Unless it `may_rename`, as forks may, a call
-        of code must have the id that follows from what was asked."""
+    def findings(
+        self, name: str, oid: Oid, is_fork: Callable[[ThreadId], bool] = lambda _: True
+    ) -> tuple[Finding, ...]:
+        """Return a ref's findings. Without any, its objects are indexed. A thread that `is_fork` says is none must have
+        the id that its start names, and a call of code the one that follows from what was asked."""
+        before = len(self._verifier.claims)
         found = self._verifier.ref(name, oid)
-        if not found and not may_rename:
-            claims = [each for each in self._verifier.claims[-1:] if each.ref == name]
-            found = [each for claim in claims for each in _wrong_call(self._verifier, claim)]
+        claims = self._verifier.claims[before:]
+        forked = {each.thread for each in claims if each.prefix == layout.FORKS}
+        for claim in claims if not found else ():
+            is_head = claim.prefix in (layout.THREADS, layout.ARCHIVE)
+            if is_head and claim.thread not in forked and not is_fork(claim.thread):
+                found += misnamed(self._verifier, claim)
         if not found:
             self.steps += self._overlay.settle()
         return tuple(found)
