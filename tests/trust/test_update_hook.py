@@ -111,7 +111,7 @@ def test_records_that_do_not_meet_the_policy_are_refused_by_name(served: Served)
     assert f"uwf refuses {ref}: step" in said and "is not signed" in said
     assert f"uwf refuses {ref}" in served.pushes(forged, ref, "--atomic")
     other = ref[:-1] + ("0" if ref[-1] != "0" else "1")
-    assert "is not signed" in served.pushes(forged, other)
+    assert f"its start is that of thread {thread}" in served.pushes(forged, other)
     branch = f"refs/heads/uwf/threads/{thread}"
     assert "is not signed" in served.pushes(forged, branch)
     served.people["ann"].signs(commits=False)

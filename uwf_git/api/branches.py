@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base.errors import NotFound, NothingToVerify, RemoteFailed
-from uwf_git.format.ids import ThreadId
+from uwf_git.base.errors import NotFound, NothingToVerify, RemoteFailed, UwfError
+from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
@@ -150,6 +150,9 @@ def verify_on_remote(
         )
         result = result._replace(findings=(Finding(UNCHECKED, None, None, "", message),))
     for ref, oid in sorted(there.items()):
+        if problem := _base_problem(instance, there, ref):
+            finding = Finding("wrong-base", None, None, str(oid), problem, ref)
+            result = result._replace(findings=(*result.findings, finding))
         branch = Branch(f"{ref.removeprefix(HEADS)} on {remote.name}", ref)
         thread = branch.thread
         if thread is not None and oid in _tracked_heads(instance, remote, thread, verified):
@@ -170,6 +173,24 @@ def verify_on_remote(
             result.verified + 1,
         )
     return _without_stale(instance, remote, result)
+
+
+def _base_problem(instance: Instance, there: Mapping[str, Oid], ref: str) -> str:
+    """Return why a branch of a remote is no base of the one that is compared with it, "" if it is one."""
+    from uwf_git.store.history import Head, link_of
+    from uwf_git.sync.base_branches import BASES, base_problem, branch_of_base
+
+    head = there.get(branch := branch_of_base(ref)) if ref.startswith(BASES) else None
+    if head is None:
+        return ""
+    name = branch.removeprefix(layout.THREAD_BRANCHES)
+    link = link_of(instance.store, ThreadId(name)) if is_thread_id(name) else None
+    threads = instance.threads.all(archived=True)
+    others = (each.commit for each in threads if isinstance(each, Head) and each.thread != name)
+    try:
+        return base_problem(instance.store, head, there[ref], link.base if link is not None else None, others)
+    except UwfError:
+        return ""  # the branch or its base is damaged, which is reported
 
 
 def _without_stale(instance: Instance, remote: Remote, result: RemoteBranches) -> RemoteBranches:

@@ -100,7 +100,8 @@ def check(
     refs = _refs(instance, threads) if remote is None else _refs_of_remote(instance, remote)
     verified = verify_refs(repository, refs, repository.config.max_blob, on_commit)
     if remote is not None:
-        report = Report(refs, verified, [*verified.findings, *_rewritten(instance, remote, refs, verified)])
+        lost = [*_rewritten(instance, remote, refs, verified), *_policy_there(instance, remote, refs)]
+        report = Report(refs, verified, [*verified.findings, *lost])
         return _with_branches(instance, remote, report, on_commit) if fetches else _something(report, remote)
     threads_with_code = [each.thread for each in verified.code]
     made_here = Notes(repository.private).recorded
@@ -185,6 +186,16 @@ def _rewritten(
         )
         for each in rewrites(instance, remote, sound)
     ]
+
+
+def _policy_there(instance: Instance, remote: str, refs: Mapping[str, Oid | None]) -> list[Finding]:
+    if not refs or not has_policy(instance):
+        return []
+    from uwf_git.trust import policies
+
+    message = policies.problem_there(instance.store.repository, remote, refs)
+    tip = refs.get(layout.POLICY)
+    return [Finding(policies.REPLACED, None, None, str(tip or ""), message, layout.POLICY)] if message else []
 
 
 def _rewritten_in_a_mirror(

@@ -524,8 +524,9 @@ class Adoption:
             policies.remember(self._repository, oid, self._remote)
             case = Case.UNKNOWN if known is None else Case.BEHIND if successor else Case.TWO_HISTORIES
             yield Adopted(name, case)
-        elif self._remote is not None and policies.was_rolled_back(self._repository, oid, self._remote):
-            message = f"the trust policy was rolled back there, to {str(oid)[:10]}"
+        elif self._remote is not None and (
+            message := policies.problem_there(self._repository, self._remote, {name: oid})
+        ):
             yield RefusedRef(name, (Finding(policies.REPLACED, None, None, str(oid), message, name),))
         else:
             yield Adopted(name, Case.AHEAD)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +20,7 @@ from uwf_git.store.private import read_private, write_private
 from uwf_git.store.remotes import DEFAULT, Remote
 from uwf_git.sync import tracking
 from uwf_git.sync.branches import settle_lost_forks
+from uwf_git.trust.ability import has_policy
 
 if TYPE_CHECKING:
     from uwf_git.sync.adopt import Adopted, RefusedRef
@@ -152,7 +153,7 @@ def _take_over(
     shared = layout.shared()
     strange = [name for name in listed.strange if not name.startswith(shared)]
     misnamed = [name for name in listed.strange if name.startswith(shared)]
-    refused = (*report.refused, *map(_misnamed, misnamed))
+    refused = (*report.refused, *map(_misnamed, misnamed), *_without_policy(instance, remote, listed))
     return Pulled(
         *(
             remote.name,
@@ -164,6 +165,19 @@ def _take_over(
             report.rewrites,
         )
     )
+
+
+def _without_policy(instance: Instance, remote: Remote, listed: RemoteListing) -> Iterator[RefusedRef]:
+    """Yield what is refused if the policy that was seen on a remote is gone there."""
+    if layout.POLICY in listed.refs or not has_policy(instance):
+        return
+    from uwf_git.sync.adopt import RefusedRef
+    from uwf_git.trust import policies
+    from uwf_git.verify.findings import Finding
+
+    if message := policies.problem_there(instance.store.repository, remote.name, listed.refs):
+        finding = Finding(policies.REPLACED, None, None, "", message, layout.POLICY)
+        yield RefusedRef(layout.POLICY, (finding,))
 
 
 def _get_ready() -> None:
@@ -365,9 +379,11 @@ def _push_back(refused: RefusedRef, remote: str) -> str:
 
 
 def raise_if_incomplete(pulled: Pulled) -> None:
-    """Raise StoreDamaged for invalid refs, Rewritten for rewritten history, HeadMoved for a conflicting merge, Busy
-    for threads with a running step."""
+    """Raise StoreDamaged for invalid refs, Rewritten for rewritten or rolled back history, HeadMoved for a conflicting
+    merge, Busy for threads with a running step."""
     raise_if_refused(pulled)
+    for rollback in pulled.rewrites:
+        raise rollback.error()
     for merged in pulled.merged:
         if isinstance(merged.problem, HeadMoved | RequirementUnmet):
             raise merged.problem

@@ -367,8 +367,9 @@ def _oid(text: str) -> Oid | None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Judge the update that git passes to its hook: REF OLD NEW. Print the reason of a refusal; return the exit
-    status. A fourth word is the FILE of `--push`. With `--push FILE`, judge the push on standard input, lines of OLD NEW REF, for FILE."""
+    """Judge the update that git passes to its hook: REF OLD NEW, and maybe the FILE of `--push`. Print the reason of a
+    refusal; return the exit status. With `--push FILE`, judge the push on standard input, lines of OLD NEW REF, for
+    FILE."""
     words = sys.argv[1:] if argv is None else argv
     git_dir = Path(os.environ.get("GIT_DIR", ".")).absolute()
     if words[0] == "--push":

@@ -44,6 +44,8 @@ from uwf_git.trust.signatures import (
 
 _STORE = ""  # in proofs: this store, not a person
 
+_UNPROVED = "may be younger than it says: no forgery is known, but nothing here shows its age"
+
 Proofs = dict[str, float]
 """Times before which a record was made, by the person who vouches for it; `_STORE` is this store."""
 
@@ -169,11 +171,11 @@ class Requirements:
         if key.end is not None and self._has_ended(key):
             times = [at for by, at in proofs.items() if by != person] + ([since] if since is not None else [])
             if not any(at < key.end for at in times):
-                reason = f"signed by {person} with a key that is {word}, and may be younger than it says"
+                reason = f"signed by {person} with a key that is {word}, and {_UNPROVED}"
                 return NOT_PROVABLE, reason, person
         elif signature.state in (EXPIRED, REVOKED) and since is None:
             word = "revoked" if signature.state == REVOKED else "expired"
-            reason = f"signed by {person} with a key that is {word} by now, and may be younger than it says"
+            reason = f"signed by {person} with a key that is {word} by now, and {_UNPROVED}"
             return NOT_PROVABLE, reason, person
         return MET, "", person
 

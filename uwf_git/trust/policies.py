@@ -118,6 +118,20 @@ def was_rolled_back(repository: Repository, commit: Oid, remote: str) -> bool:
     return seen is not None and seen != commit and commit in lineage(repository, seen)
 
 
+def problem_there(repository: Repository, remote: str, refs: Mapping[str, Oid | None]) -> str:
+    """Return why the policy among a remote's refs is less than what was seen there, "" if it is not: deleted, or rolled
+    back. A policy that was never seen there is no problem."""
+    known = remembered(repository)
+    if known is None or remote not in known.shared:
+        return ""
+    tip = refs.get(layout.POLICY)
+    if tip is None:
+        return "the trust policy was deleted there, and new clones have none: push yours"
+    if was_rolled_back(repository, tip, remote):
+        return f"the trust policy was rolled back there, to {str(tip)[:10]}"
+    return ""
+
+
 def _oid(text: str) -> Oid:
     if len(text) != 40:
         raise ValueError(f"{one_line(text, 60)!r} is not an object id")

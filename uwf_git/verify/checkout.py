@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged
+from uwf_git.base.errors import Invalid, NotFound, NothingToVerify, RemoteFailed, StoreDamaged
 from uwf_git.base.text import one_line
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.foreign import ForeignRepository
@@ -64,6 +64,8 @@ class OpenCheckout(NamedTuple):
         done = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", wanted)
         oid = done.out.decode("ascii", "replace").strip()
         if done.code != 0 or not oid:
+            if branch.name == "HEAD" and not self.git("rev-list", "--all", "--max-count=1").out.strip():
+                raise NothingToVerify(f"{self.git_dir} has no commits", "fetch them: git fetch")
             raise NotFound(
                 f"no branch, tag or commit {one_line(branch.name, 80)!r} in {self.git_dir}",
                 "see: git branch --all; is it fetched?",

@@ -36,7 +36,7 @@ CODES = {
     "not-a-person": "a step of a person's role that names an agent",
     "approval-forged": "an approval that its person did not give, or nobody who may approve",
     "approval-stale": "an approval of something else than the step: another head, another output shown, or taken back",
-    "approval-self": "an approval by who made what is judged, where the role excludes them",
+    "approval-self": "an approval by who made any part of what is judged, where the role excludes them",
     "approval-missing": "a step with fewer approvals that count than its role asks for",
     "after-end": "a step where the workflow had ended",
     "wrong-persona": "a start in which nobody of the crew speaks, or one of a crew where the workflow is of none",
@@ -54,10 +54,11 @@ CODES = {
     # workflows
     "bad-source": "a workflow's definition does not compile",
     "other-source": "a workflow's definition compiles to another node",
-    "wrong-name": "a workflow under another's name",
+    "wrong-name": "a workflow under another's name, or a thread under another id than its start says, that is no fork",
     # refs
     "wrong-ref": "a ref points at something that does not belong there",
     "missing-ref": "a ref was seen here and is gone, though no uwf deleted it",
+    "wrong-base": "a base branch on a remote that hides steps of the branch that is compared with it",
     "rewritten": "a remote has other history than was seen there",
     "rolled-back": "a remote, or the store, has less history than was seen there",
     "unwitnessed": "a head that this user's log of heads doesn't know, and nobody else may have written",
@@ -68,7 +69,7 @@ CODES = {
     "policy-not-signed": "a trust policy that is not signed by a maintainer whom the one before names",
     "policy-replaced": "a trust policy that does not stand on the one in force here",
     "requirement-unmet": "a record that is not signed as the trust policy, or --require, requires",
-    "not-provable": "a record whose key has ended since, and that may be younger than it says",
+    "not-provable": "a valid signature whose key has ended since; nothing here shows that it was made before that",
     "too-many": "there is more than is reported",
     "unchecked": "nothing is known to be wrong: checking it takes longer than one command may take",
     # branches and checkouts

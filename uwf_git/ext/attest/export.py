@@ -20,13 +20,14 @@ def page(invocation: Invocation, threads: tuple[str, ...], file: Path, force: bo
     from uwf_git.ext.attest.page import audit_page
 
     value = _report(invocation, threads[0])
-    _write(invocation, value, audit_page(value), file, force)
+    _write(invocation, value, audit_page(value), file, force, False)  # a page has no signature
 
 
 def report(invocation: Invocation, threads: tuple[str, ...], file: Path, force: bool) -> None:
     """Write a thread's audit report as JSON. Exits with 7 if something is wrong with the thread."""
     value = _report(invocation, threads[0])
-    _write(invocation, value, as_json(value) + "\n", file, force)
+    signed = value["signature"] is not None
+    _write(invocation, value, as_json(value) + "\n", file, force, signed)
 
 
 def _report(invocation: Invocation, name: str) -> dict[str, Any]:
@@ -36,7 +37,9 @@ def _report(invocation: Invocation, name: str) -> dict[str, Any]:
     return audit_report(instance, instance.threads.head(find_thread(invocation, name)))
 
 
-def _write(invocation: Invocation, value: dict[str, Any], text: str, file: Path, force: bool) -> None:
+def _write(
+    invocation: Invocation, value: dict[str, Any], text: str, file: Path, force: bool, signed: bool
+) -> None:
     findings = value["verification"]["findings"]
     if str(file) == "-":
         invocation.write(text)
@@ -48,7 +51,7 @@ def _write(invocation: Invocation, value: dict[str, Any], text: str, file: Path,
             "file": str(file),
             "bytes": len(data),
             "findings": len(findings),
-            "signed": value["signature"] is not None,
+            "signed": signed,
         }
         invocation.emit(written, lambda each: f"{each['file']}: {each['bytes']:,} bytes")
     for each in findings:
