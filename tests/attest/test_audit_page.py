@@ -35,7 +35,7 @@ def test_a_page_says_who_decided_what_was_shown_and_what_is_not_known(uwf: Uwf, 
         "audit.html",
         len(page.encode()),
         0,
-        True,
+        False,  # a page has no signature
     )
     text = re.sub(r"<[^>]*>", " ", page)
     for words in (

@@ -1,20 +1,28 @@
-"""An auditor needs no uwf: a script of 150 lines finds each word that is not in the thread's commits."""
+"""An auditor needs no uwf: a script of 330 lines finds each word that is not in the thread's commits."""
 
 from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from approvers import BUILDS, ForgedApprovals, at_gate, at_gate_after_branches, release
 from cli_samples import ONE, scripted, write
 from commands import git
 from conftest import Uwf
 from evidence import SCRIPT, Evidence, altered, check_file, cloned, configure, places
+from signers import Signer, SigningMachine, trust_file
+
+from uwf_git.format.ids import Hash
+from uwf_git.store.instance import Instance
+from uwf_git.store.location import locate
 
 
 @pytest.fixture
@@ -34,9 +42,9 @@ def checked(evidence: Evidence, value: Any, *options: str | Path) -> tuple[int, 
     return done.returncode, done.stdout + done.stderr
 
 
-def test_the_script_has_150_lines_and_needs_nothing_but_python(evidence: Evidence) -> None:
+def test_the_script_has_330_lines_and_needs_nothing_but_python(evidence: Evidence) -> None:
     text = SCRIPT.read_text()
-    assert len(text.splitlines()) <= 150 and max(map(len, text.splitlines())) <= 120
+    assert len(text.splitlines()) <= 330 and max(map(len, text.splitlines())) <= 120
     needed = {
         alias.name
         for node in ast.walk(ast.parse(text))
@@ -101,6 +109,93 @@ def test_each_field_that_is_altered_is_found(evidence: Evidence, report: dict[st
     for path in places(report):
         status, said = checked(evidence, altered(report, path))
         assert status == 1, f"{path}: {said}"
+
+
+def _two(forged: ForgedApprovals, *decisions: str) -> list[Hash]:
+    names = ("ann", "bob")
+    said = [forged.honest(name, decision) for name, decision in zip(names, decisions, strict=False)]
+    return [forged.node_of(forged.commit(each)) for each in said]
+
+
+def _taken_back(forged: ForgedApprovals) -> list[Hash]:
+    nodes = _two(forged, "ship", "ship")
+    forged.revoke(nodes[0], "ann")
+    return nodes
+
+
+def _by_a_stranger(forged: ForgedApprovals) -> list[Hash]:
+    return [*_two(forged, "ship"), forged.node_of(forged.commit(forged.honest("eve")))]
+
+
+def _committed_by_another(forged: ForgedApprovals) -> list[Hash]:
+    return [*_two(forged, "ship"), forged.node_of(forged.commit(forged.honest("bob"), committer="eve"))]
+
+
+DECISIONS: dict[str, tuple[Callable[[ForgedApprovals], list[Hash]], str]] = {
+    "honest": (lambda forged: _two(forged, "ship", "ship"), ""),
+    "otherwise": (lambda forged: _two(forged, "stop", "stop"), "and the step says"),
+    "one": (lambda forged: _two(forged, "ship"), "needs 2 approvals, and has 1"),
+    "taken-back": (_taken_back, "took approval"),
+    "stranger": (_by_a_stranger, "eve <eve@example.invalid> is not known to be one of"),
+    "another-committer": (_committed_by_another, "is not of the person and time that it names"),
+}
+
+
+@pytest.mark.parametrize("case", DECISIONS)
+def test_a_decision_that_its_approvals_do_not_carry_is_found(uwf: Uwf, hermetic: Path, case: str) -> None:
+    thread = at_gate(uwf)
+    gives, words = DECISIONS[case]
+    forged = ForgedApprovals(Instance(locate(None, os.environ, Path.cwd())), thread)
+    forged.step(gives(forged), forged.honest("ann").output)
+    uwf("export", thread, "--audit-json", "report.json", check=7 if words else 0)
+    clone = cloned(forged.instance.location.git_dir, hermetic / "clone")
+    done = check_file(Path("report.json"), clone, "--accept-unproved")
+    assert (done.returncode == 1 and words in done.stdout) if words else done.returncode == 0, done.stdout
+    assert "has no good signature by --signers" in done.stdout  # and is not proved
+
+
+def test_whoever_made_a_part_approves_nothing_for_the_script(uwf: Uwf, hermetic: Path) -> None:
+    thread = at_gate_after_branches(uwf, "bob", "eve")
+    forged = ForgedApprovals(Instance(locate(None, os.environ, Path.cwd())), thread)
+    said = forged.honest("bob")
+    forged.step([forged.node_of(forged.commit(said))], said.output)
+    uwf("export", thread, "--audit-json", "report.json", check=7)
+    clone = cloned(forged.instance.location.git_dir, hermetic / "clone")
+    done = check_file(Path("report.json"), clone, "--accept-unproved")
+    assert done.returncode == 1 and "bob <bob@example.invalid> made a part of what is judged" in done.stdout
+    assert "rests on branches, whose steps are not looked at" in done.stdout
+
+
+def test_groups_of_the_pinned_policy_say_who_may_approve(uwf: Uwf, hermetic: Path) -> None:
+    people = {name: Signer(hermetic, name) for name in ("ann", "bob")}
+    ann, bob = (SigningMachine(uwf, hermetic / name, people[name]) for name in people)
+    ann("init")
+    groups = "groups: {team: [bob], all: [ann, bob]}\n"
+    for more in (groups, groups + "allow: [deletions]\n"):
+        (hermetic / "trust.yaml").write_text(trust_file(people, more=more))
+        ann("trust", "set", hermetic / "trust.yaml")
+    hub = hermetic / "hub.git"
+    git("init", "-q", "--bare", hub)
+    ann("remote", "add", "origin", hub)
+    thread = ann.starts("v1", ann.registers(release("[team]", quorum=1)))
+    ann("thread", "step", thread, "--agent", BUILDS)
+    ann("push")
+    bob("clone", hub)
+    bob("thread", "answer", thread, "-f", "decision=ship")
+    bob("export", thread, "--audit-json", "report.json")
+    clone = cloned(bob.store, hermetic / "clone")
+    signers = hermetic / "signers"
+    signers.write_text("".join(f"{name} {each.public}\n" for name, each in people.items()))
+    newest = git("-C", clone, "rev-parse", "refs/uwf/trust/policy").strip()
+    first = git("-C", clone, "rev-parse", "refs/uwf/trust/policy~1").strip()
+    for options, status, words in (
+        ((), 1, "is not known to be one of team"),
+        (("--policy", newest), 0, "as said"),
+        (("--policy", first), 0, "as said"),
+        (("--policy", "0" * 40), 1, "does not stand on"),
+    ):
+        done = check_file(Path("report.json"), clone, "--signers", signers, *options)
+        assert done.returncode == status and words in done.stdout + done.stderr, (options, done)
 
 
 def test_what_is_left_out_or_added_is_found(evidence: Evidence, report: dict[str, Any]) -> None:

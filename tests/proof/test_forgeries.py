@@ -268,6 +268,36 @@ def another_thread_under_the_id(world: ProofWorld) -> None:
     world.put(f"refs/uwf/threads/{world.thread}", world.ref(world.active))
 
 
+COPY = "01M8HVZZZZZZZZZZZZZZZZZZZZ"
+
+
+def a_copy_under_another_id(world: ProofWorld) -> None:
+    world.put(f"refs/uwf/threads/{COPY}", world.ref(world.active))
+
+
+def tag_in_the_name_of_ann(world: ProofWorld, thread: str, message: str) -> str:
+    head = f"object {world.ref(world.active)}\ntype commit\ntag uwf/{thread}\n"
+    return world.written(f"{head}tagger ann <ann@example.invalid> 1790000000 +0000\n\n{message}\n", "tag")
+
+
+def a_copy_that_is_called_a_fork(world: ProofWorld) -> None:
+    a_copy_under_another_id(world)
+    message = f"fork of {world.other}\nforked by hand"
+    world.put(f"refs/uwf/forks/{COPY}", tag_in_the_name_of_ann(world, COPY, message))
+
+
+def a_pause_in_the_name_of_ann(world: ProofWorld) -> None:
+    world.put(f"refs/uwf/paused/{world.other}", tag_in_the_name_of_ann(world, world.other, "paused: wait"))
+
+
+def base_of_the_comparison_moved(world: ProofWorld) -> None:
+    world.put(f"refs/heads/uwf/base/{world.thread}", world.ref(f"{world.archive}^{{commit}}"))
+
+
+def policy_deleted(world: ProofWorld) -> None:
+    world.put("refs/uwf/trust/policy", None)
+
+
 def workflow_committed_again(world: ProofWorld) -> None:
     ref = "refs/uwf/workflows/gate"
     world.put(
@@ -367,15 +397,17 @@ FRESH_AND_SEEN: tuple[Forgery, ...] = (
     *(end_signed_by_a_stranger, an_earlier_end, name_in_the_tag),
     *(
         the_end_of_another_thread,
+        another_thread_under_the_id,
         workflow_committed_again,
         workflow_version_by_a_stranger,
         end_replaced_in_a_fold,
     ),
-    *(policy_by_a_stranger, policy_unsigned),
+    *(a_copy_under_another_id, a_copy_that_is_called_a_fork, a_pause_in_the_name_of_ann),
+    *(base_of_the_comparison_moved, policy_by_a_stranger, policy_unsigned),
     *(page_edited_on_the_branch, branch_of_other_commits, branch_of_another_thread),
 )
 # Nothing in what one who comes fresh sees of these is wrong in itself.
-SEEN_ONLY: tuple[Forgery, ...] = (another_thread_under_the_id, another_first_policy)
+SEEN_ONLY: tuple[Forgery, ...] = (another_first_policy, policy_deleted)
 
 
 @pytest.fixture

@@ -326,7 +326,7 @@ def test_a_remote_that_was_rolled_back_is_told_and_loses_nothing(pair: Pair) -> 
     pair.bob("pull")
     before = pair.bob.refs()
     forces(pair, active(pair), old)
-    done = pair.bob("pull")
+    done = pair.bob("pull", check=STATUS)
     assert [each["now"] for each in done.json["rolledBack"]] == [old]
     assert "rewritten" not in done.json and pair.bob.refs() == before
     found = pair.bob("verify", "--remote", "origin", check=STATUS).json["findings"]

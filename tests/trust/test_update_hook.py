@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -14,8 +15,10 @@ from forged import Forger
 from signers import Signer, SigningMachine, trust_file
 
 from uwf_git.store import layout
+from uwf_git.sync import ref_names
 
 NONE = "0" * 40
+COPY = "01M8HVZZZZZZZZZZZZZZZZZZZZ"
 SIGNED = "[{threads: '*', require: signed}]"
 
 
@@ -264,16 +267,18 @@ def test_it_fails_closed(served: Served) -> None:
     served.ann("push")
     served.ann.steps(thread)
     ref = f"{layout.THREADS}{thread}"
-    hook = served.path / "hooks" / "update"
-    text = hook.read_text()
-    hook.write_text(text.replace("judge() { ", "judge() { /nowhere"))
+    hooks = [served.path / "hooks" / name for name in ("update", "pre-receive")]
+    text = hooks[0].read_text()
+    for hook in hooks:
+        hook.write_text(text.replace("judge() { ", "judge() { /nowhere"))
     before = served.refs()
     done = subprocess.run(
         ["git", "--git-dir", str(served.ann.store), "push", served.url, f"{ref}:{ref}"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode and served.refs() == before
-    hook.write_text(text)
+    for hook in hooks:
+        hook.write_text(text)
     (served.path / "uwf" / "policy").write_text("nonsense\n")
     assert "cannot be read" in served.pushes(ref, ref)
     (served.path / "uwf" / "policy").unlink()
@@ -338,6 +343,151 @@ def test_an_edit_of_a_published_definition_is_held_to_its_rule(served: Served) -
     assert f"uwf refuses {branch}" in served.pushes(back, branch)
     served.ann("pull")
     served.ann("publish", "workflow", "relay")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("refs/heads/uwf", "refs/heads/uwf/threads", "refs/heads/uwf/base", "refs/heads/uwf/base/workflows"),
+        *(
+            "refs/heads/UWF",
+            "refs/heads/Uwf/x",
+            "refs/heads/uwf/Threads/x",
+            "refs/heads/u\u200bwf/x",
+            "refs/heads/ｕｗｆ",
+        ),
+        *("refs/heads/refs/uwf/x", "refs/tags/uwf", "refs/tags/uwf/threads/x", "refs/tags/refs/uwf/x"),
+        *("refs/heads/uwf/threads/x", "refs/heads/uwf/base/x", "refs/UWF/threads/x"),
+        *("refs/replace/01", "refs/original/x", "refs/grafts", "refs/unknown/x"),
+    ],
+)
+def test_names_that_block_or_shadow_those_of_uwf_are_refused(name: str) -> None:
+    assert ref_names.problem(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "refs/heads/main",
+            "refs/heads/feature/uwf",
+            "refs/heads/uwf-git",
+            "refs/heads/ünï",
+            "refs/tags/v1.0",
+        ),
+        *("refs/notes/commits", "refs/pull/1/head", "refs/merge-requests/1/head", "refs/changes/01/1/1"),
+        *(f"refs/heads/uwf/threads/{COPY}", f"refs/heads/uwf/base/{COPY}", "refs/heads/uwf/workflows/relay"),
+        *(
+            "refs/heads/uwf/base/workflows/relay",
+            "refs/heads/uwf/base/branches/mine/x",
+            "refs/heads/uwf/work/x",
+        ),
+        *(
+            "refs/heads/uwf/proposals/x",
+            "refs/heads/uwf/mine",
+            f"refs/uwf/threads/{COPY}",
+            "refs/uwf/fleets/x",
+        ),
+    ],
+)
+def test_names_of_uwf_and_of_others_pass(name: str) -> None:
+    assert ref_names.problem(name) == ""
+
+
+def test_a_push_of_names_that_block_or_shadow_is_refused_and_others_pass(served: Served) -> None:
+    thread = served.ann.starts()
+    served.ann("push")
+    ref = f"{layout.THREADS}{thread}"
+    commit = served.ann.refs()[ref]
+    for name in ("refs/heads/uwf", "refs/tags/uwf/x", f"refs/replace/{commit}", "refs/heads/ｕｗｆ/x"):
+        assert f"uwf refuses {name}"[:24] in served.pushes(ref, name), name
+    for name in (
+        "refs/heads/main",
+        "refs/tags/v1",
+        "refs/notes/commits",
+        "refs/pull/1/head",
+        "refs/heads/ünï",
+    ):
+        assert served.pushes(ref, name) == "", name
+    served.ann("publish", "thread", thread, check=None)
+    assert f"refs/heads/uwf/threads/{thread}" in served.refs()
+
+
+def test_a_copy_of_a_thread_under_another_id_is_refused_and_found(served: Served) -> None:
+    thread = served.ann.starts()
+    served.ann("push")
+    ref, copy = f"{layout.THREADS}{thread}", f"{layout.THREADS}{COPY}"
+    assert f"its start is that of thread {thread}" in served.pushes(ref, copy)
+    Forger(served.path)("update-ref", copy, served.ann.refs()[ref])
+    assert "its start is that of" in served.ann("pull", check=7).error["message"]
+    found = served.ann("verify", "--remote", "origin", check=7).json["findings"]
+    assert [(each["code"], each["ref"]) for each in found] == [("wrong-name", copy)]
+    Forger(served.path)("update-ref", "-d", copy)
+    fork = served.ann("thread", "fork", thread).json["thread"]
+    served.ann("push")
+    assert f"{layout.THREADS}{fork}" in served.refs()
+    served.machine("bob")("clone", served.url)
+
+
+def test_what_is_beside_a_thread_is_judged_with_it_in_each_order(served: Served) -> None:
+    thread, other = served.ann.starts(), served.ann.starts("Another")
+    served.ann("thread", "step", other, "--agent", "false", check=6)
+    served.ann("thread", "pause", thread)
+    paused, attempts = f"{layout.PAUSED}{thread}", f"{layout.ATTEMPTS}{other}"
+    for ref in (paused, attempts):
+        assert "there is no thread" in served.pushes(ref, ref)
+    theirs = f"{layout.ATTEMPTS}{thread}"
+    both = [f"{layout.THREADS}{thread}:{layout.THREADS}{thread}", f"{attempts}:{theirs}"]
+    for order in (both, both[::-1]):
+        done = subprocess.run(
+            ["git", "--git-dir", str(served.ann.store), "push", served.url, *order],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert f"uwf refuses {theirs}" in done.stderr and "of another thread" in done.stderr
+        assert theirs not in served.refs()
+    served.ann("push")
+    assert served.refs().keys() >= {paused, attempts, f"{layout.THREADS}{thread}"}
+    served.machine("bob")("clone", served.url)
+
+
+def test_a_base_branch_that_hides_steps_is_told_and_refused(served: Served) -> None:
+    thread = served.ann.starts()
+    served.ann.steps(thread)
+    served.ann("publish", "thread", thread, check=None)
+    served.ann("push")
+    head, base = f"refs/heads/uwf/threads/{thread}", f"refs/heads/uwf/base/{thread}"
+    before = served.refs()[base]
+    commit = served.refs()[head]
+    for target in (commit, f"{commit}~1"):
+        assert "so that those up to it are not shown" in served.pushes(target, base, "--force")
+    Forger(served.path)("update-ref", base, commit)
+    found = served.ann("verify", "--remote", "origin", check=7).json["findings"]
+    assert [(each["code"], each["ref"]) for each in found] == [("wrong-base", base)]
+    Forger(served.path)("update-ref", base, before)
+    fork = served.ann("thread", "fork", thread, "--at", "1").json["thread"]
+    served.ann.steps(fork, "otherwise")
+    served.ann("push")
+    served.ann("publish", "thread", fork, check=None)
+    served.ann("verify", "--remote", "origin")
+
+
+def test_a_policy_that_is_gone_or_older_on_the_remote_is_told(served: Served) -> None:
+    first = served.sets()
+    served.ann("push")
+    served.sets(more="allow: [deletions]\n")
+    served.ann("push")
+    git = Forger(served.path)
+    for command, said in (
+        (("-d", layout.POLICY), "was deleted"),
+        ((layout.POLICY, first), "was rolled back"),
+    ):
+        git("update-ref", *command)
+        for words in (("pull",), ("verify", "--remote", "origin")):
+            done = served.ann(*words, check=14)
+            assert said in json.dumps(done.json), done.out
+    served.ann("push")
+    served.ann("pull")
+    served.ann("verify", "--remote", "origin")
 
 
 def accepting(served: Served, ref: str) -> str:

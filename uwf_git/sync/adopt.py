@@ -338,9 +338,15 @@ class Adoption:
         return findings
 
     def _is_fork(self, thread: ThreadId) -> bool:
-        """Return whether a tag says that a thread is a fork, and so has another id than its start names."""
-        if layout.FORKS + thread in self._refs or self._repository.ref(layout.FORKS + thread) is not None:
+        """Return whether a tag that can be taken over says that a thread is a fork, and so has another id than its
+        start names."""
+        name = layout.FORKS + thread
+        if self._repository.ref(name) is not None:
             return True
+        if (link := self._refs.get(name)) is not None:
+            return thread not in self._circular and not (
+                self._trial.findings(name, link) or self._untrusted(name, link)
+            )
         folded = self._instance.store.folded(thread)
         return (folded is not None and folded.fork is not None) or thread in self._folded_forks
 

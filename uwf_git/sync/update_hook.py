@@ -100,24 +100,25 @@ class Update:
             return
         if self._old is not None and not self._stands_on(self._new, self._old):
             self._need(REWRITES, _REWRITTEN)
-        if self._ref.startswith(BASES):
-            self._base(self._new)
         thread = self._ref.removeprefix(layout.THREAD_BRANCHES)
+        base = self._ref if self._ref.startswith(BASES) else BASES + thread.removeprefix(layout.BRANCHES)
+        if (commit := self._at(base)) is not None:
+            self._base(base, commit)
         if self._ref.startswith(layout.THREAD_BRANCHES) and is_thread_id(thread):
-            self._valid(layout.THREADS + thread, self._new)
+            is_here = self._head(ThreadId(thread)) is not None
+            self._valid(layout.THREADS + thread, self._new, may_rename=not is_here)
         for kind, row in ref_kinds.versioned().items():
             if self._ref.startswith(row.branches):
                 self._definition(kind, row.prefix, self._ref.removeprefix(row.branches), self._new)
 
-    def _base(self, new: Oid) -> None:
+    def _base(self, ref: str, new: Oid) -> None:
         """A pull request compares a branch with its base, which may hide none of its steps."""
-        branch = branch_of_base(self._ref)
-        head = self._at(branch)
-        if head is None and branch.startswith(layout.THREAD_BRANCHES):
-            head = self._head(ThreadId(branch.removeprefix(layout.THREAD_BRANCHES)))
-        if head is None:
-            return
+        branch = branch_of_base(ref)
         thread = branch.removeprefix(layout.THREAD_BRANCHES)
+        there = self._head(ThreadId(thread)) if is_thread_id(thread) else None
+        head = self._at(branch) or there
+        if head is None or (is_thread_id(thread) and there is None and head != new):
+            return  # nothing here says whether the thread is a fork
         tag = self._at(layout.FORKS + thread)
         base = tagged_commit(self._store, tag) if tag is not None else None
         others = [oid for name, oid in self._refs(layout.THREADS).items() if not name.endswith(thread)]
@@ -127,10 +128,13 @@ class Update:
     def _definition(self, kind: str, prefix: str, name: str, new: Oid) -> None:
         """Hold the branch of a definition to the rules about it."""
         rules = self._policy.rules_for(ref_kinds.rule_for(kind), name) if self._policy is not None else ()
+        version = self._version_in(new)
         if not rules:
+            if layout.parse_message(self._repository.commit(version).message) is not None:
+                self._valid(prefix + name, version)  # an edit on a forge is looked at by who pulls it
             return
         try:
-            self._valid(prefix + name, self._version_in(new))
+            self._valid(prefix + name, version)
         except UwfError as error:
             raise RequirementUnmet(f"the trust policy wants {rules[0]}: {error.message}") from None
 
@@ -251,7 +255,7 @@ class Update:
                 found.setdefault(thread, []).append(entry)
         return found
 
-    def _valid(self, ref: str, new: Oid) -> None:
+    def _valid(self, ref: str, new: Oid, may_rename: bool = False) -> None:
         from uwf_git.verify.findings import UNTRUSTED
         from uwf_git.verify.whole import ReceivedRefsVerifier
 
@@ -259,7 +263,7 @@ class Update:
             raise RequirementUnmet("the policy may not be rolled back")
         received = ReceivedRefsVerifier(self._store)
         found = (
-            received.findings(ref, new, lambda thread: self._at(layout.FORKS + thread) is not None)
+            received.findings(ref, new, lambda thread: may_rename or self._is_fork(thread))
             or squatting(self._store, ref, new)
             or Admission(self._store).findings(ref, new)
         )
@@ -268,6 +272,10 @@ class Update:
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             untrusted = found[0].code in UNTRUSTED
             raise (RequirementUnmet if untrusted else StoreDamaged)(f"{found[0].message}{more}")
+
+    def _is_fork(self, thread: ThreadId) -> bool:
+        folded = self._folded.get(thread, ())
+        return self._at(layout.FORKS + thread) is not None or any(each.fork is not None for each in folded)
 
     def _deletion(self) -> None:
         kind = ref_kinds.kind_of(self._ref)
