@@ -96,7 +96,8 @@ def test_a_setting_survives_the_round_trip_and_comments_stay(uwf: Uwf, config: C
         ("modelOverrides.extract", "gpt-4.1", "gpt-4.1"),
         ("defaultAgent", "mine", "mine"),
     ):
-        assert uwf("config", "set", key, given).json == {"key": key, "value": value}
+        shown = uwf("config", "set", key, given).json
+        assert (shown["key"], shown["value"]) == (key, value)
     listed = uwf("config", "list").json
     assert listed["defaultAgent"] == "mine"
     assert listed["agents.mine.args"] == ["--port", "80"]
@@ -260,7 +261,8 @@ def test_a_setting_is_taken_back_and_comments_stay(uwf: Uwf, config: Callable[[s
         "    # a list\n    args:\n      - a\n      - b\n  other: {command: o, timeout: 5}\n"
         "# what is used\ndefaultAgent: mine # for now\nhooks:\n  waiting: |\n    a\n    b\n"
     )
-    assert uwf("config", "unset", "agents.mine.args").json == {"key": "agents.mine.args", "value": ["a", "b"]}
+    unset = uwf("config", "unset", "agents.mine.args").json
+    assert (unset["key"], unset["value"]) == ("agents.mine.args", ["a", "b"])
     assert "# a list\n  other:" in path.read_text()
     assert uwf("config", "unset", "hooks").json["value"] == {"waiting": "a\nb\n"}
     uwf("config", "unset", "agents.mine.timeout")

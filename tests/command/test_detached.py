@@ -51,7 +51,7 @@ def at_work(thread: str) -> tuple[int, int]:
 def test_a_step_cannot_start_a_run_in_the_background(uwf: Uwf, thread: ThreadId) -> None:
     other = uwf("thread", "fork", thread, "--at", "0").json["thread"]
     inner = f"{sys.executable} -m uwf_cli.main thread run {other} --detach"
-    uwf("thread", "step", thread, "--agent", f"uwf-exec sh -c '{inner} 2>said; echo status: passed'")
+    uwf("thread", "step", thread, "--agent", f"uwf-exec sh -c '{inner} 2>said; echo done'")
     assert "a step or hook cannot start a run in the background" in Path("said").read_text()
     assert uwf("ps").json == []
 

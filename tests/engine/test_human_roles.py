@@ -150,7 +150,7 @@ def test_a_rehearsal_plays_it_and_nothing_else_is_made_up(uwf: Uwf) -> None:
     rehearsed = uwf("run", "gated", "-p", "Try it", "--agent", "uwf-rehearse").lines
     assert [each["role"] for each in rehearsed if "role" in each][:2] == ["writer", "gate"]
     real = uwf("thread", "start", "gated", "-p", "Do it").json["thread"]
-    uwf("thread", "step", real, "--agent", "uwf-exec sh -c 'echo \"text: real\"'")
+    uwf("thread", "step", real, "--agent", "uwf-exec sh -c 'echo real'")
     refused = uwf("thread", "step", real, "--agent", "uwf-rehearse", check=2).error
     assert "does not generate a person's answers" in refused["message"]
     script = scripted(

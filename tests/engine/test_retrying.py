@@ -201,7 +201,7 @@ def test_a_command_waits_between_tries_and_says_so(uwf: Uwf, tmp_path: Path) -> 
     path = tmp_path / "one.yaml"
     path.write_text(workflow("retry: {times: 1, backoff: 0.1}"))
     done = uwf("run", path, "-p", "x", "--agent", failing("it broke"), check=6)
-    assert done.err.count("the step is tried again in 1s") == 1
+    assert done.err.count("the step is tried again in 1s") == 2  # the line, and the warning in JSON
     thread = done.out.split('"thread":"')[1][:26]
     attempts = uwf("thread", "attempts", thread).json
     assert len(attempts) == 2
