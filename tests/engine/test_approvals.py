@@ -322,7 +322,7 @@ def test_a_kill_between_the_last_approval_and_the_step_leaves_it_to_the_next_com
     shown_now = uwf("thread", "show", thread).json
     assert (shown_now["status"], shown_now["next"]) == ("idle", "gate")
     assert uwf("inbox").json == []
-    assert people["dora"]("thread", "run", thread).lines[-1]["status"] == "completed"
+    assert people["dora"]("thread", "step", thread).json["status"] == "completed"
     assert uwf("verify").json["findings"] == []
 
 

@@ -990,7 +990,8 @@ class _Run:
             folder = base / location if location else base
             if beside := sharing(self._instance, self._thread, folder):
                 self._instance.warn(beside)
-            if config.command != REHEARSE and (place := announcement(self._thread, folder)):
+            is_own = folder.absolute().is_relative_to(self._instance.location.root)  # such as a trial's
+            if config.command != REHEARSE and not is_own and (place := announcement(self._thread, folder)):
                 self._instance.warn(place)
         if not folder.is_dir():
             raise Invalid(
