@@ -345,7 +345,7 @@ def test_other_steps_after_a_rollback_are_told(pair: Pair, uwf: Uwf, tmp_path: P
     pair.bob("pull")
     before = pair.bob.refs()
     forces(pair, active(pair), old)
-    pair.bob("pull")
+    pair.bob("pull", check=STATUS)
     pair.works(mallory, "another second")
     mallory("push")
     is_told(pair, pair.bob, active(pair), before)

@@ -286,7 +286,7 @@ def test_folders_in_no_repository_and_repositories_without_commits_are_named(tmp
     empty = Clone(tmp_path / "empty")
     empty.folder.mkdir()
     empty("init", "-q")
-    with pytest.raises(NotFound):
+    with pytest.raises(NothingToVerify):
         check_tree(empty.folder)
     with pytest.raises(NotFound):
         check_tree(tmp_path / "nowhere")

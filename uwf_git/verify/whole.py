@@ -96,9 +96,13 @@ def verify_refs(
         else:
             findings.extend(verifier.ref(name, oid))
     heads = _heads(verifier)
-    # A tag that is damaged is reported, and not what it says.
-    links = {layout.thread_of(name) for name in refs if name.startswith(layout.FORKS)}
-    findings.extend(_together(verifier, heads, links))
+    findings.extend(_together(verifier, heads))
+    wrong = {each.thread for each in findings}
+    forks = {layout.thread_of(name) for name in refs if name.startswith(layout.FORKS)}
+    forks |= {claim.thread for claim in verifier.claims if claim.prefix == layout.FORKS}
+    for claim in heads.values():
+        if claim.thread not in wrong | forks:
+            findings.extend(misnamed(verifier, claim))
     warnings = tuple(_of_heads(verifier, heads.values(), made_up))
     notes = (*_of_heads(verifier, heads.values(), coded), *verifier.unjudged, *newer)
     code = tuple(_code(verifier, [*heads.values(), *verifier.claims]))
@@ -192,9 +196,7 @@ def _code(verifier: Verifier, claims: Iterable[Claim]) -> Iterator[RecordedCode]
             yield RecordedCode(row.kind, row.node, code, commit, claim.thread, claim.ref, merge)
 
 
-def _together(
-    verifier: Verifier, heads: Mapping[ThreadId, Claim], links: Collection[ThreadId]
-) -> Iterator[Finding]:
+def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[Finding]:
     circular = own_forks({each.thread: {each.origin} for each in verifier.claims if each.origin is not None})
     for claim in verifier.claims:
 
@@ -214,9 +216,6 @@ def _together(
             yield finding("wrong-tag", "a thread is not a fork of its own forks")
     forked = {claim.thread for claim in verifier.claims if claim.prefix == layout.FORKS}
     yield from _branches(verifier, heads, forked)
-    for claim in heads.values():
-        if claim.thread not in forked and claim.thread not in links:
-            yield from misnamed(verifier, claim)
 
 
 def misnamed(verifier: Verifier, claim: Claim) -> Iterator[Finding]:
