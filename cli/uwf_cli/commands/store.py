@@ -101,7 +101,8 @@ def _note_left(invocation: Invocation, before: Location, marker: Path) -> None:
         told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
         invocation.note(
             f"{counted(states.total(), 'open thread')} ({told}) stay in {before.git_dir}, no longer listed here"
-            f" — uwf --root {shlex.quote(str(before.root))} inbox --all-projects; undo with: rm {shlex.quote(str(marker))}"
+            f" — uwf --root {shlex.quote(str(before.root))} inbox --all-projects;"
+            f" undo with: rm {shlex.quote(str(marker))}"
         )
 
 
