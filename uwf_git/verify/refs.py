@@ -18,6 +18,7 @@ from uwf_git.engine.census import FAILURES, of_calls
 from uwf_git.ext import RefKind
 from uwf_git.format.fan_out import WAIT
 from uwf_git.format.ids import ThreadId, is_thread_id
+from uwf_git.format.types import USER
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, ref_kinds
@@ -200,6 +201,17 @@ class Verifier:
             return layout.thread_named(commit.message) if commit is not None else None
         except (Bad, *UNFORESEEN):
             return None
+
+    def may_be_resumed(self, record: Record) -> bool:
+        """Return whether a verified thread goes on from another's end, or may: an answer to the question of an end
+        looks like any other."""
+        row = record.row
+        while row.resumed is None and row.kind == "step" and row.parent is not None:
+            before = self._known.row_at(row.parent)
+            if row.role == USER and before.asks:
+                return True
+            row = before
+        return row.resumed is not None
 
     def is_call_elsewhere(self, record: Record, thread: ThreadId) -> bool:
         """Return whether a verified thread is a call of code under another id than follows from what was asked."""

@@ -224,13 +224,12 @@ def misnamed(verifier: Verifier, claim: Claim) -> Iterator[Finding]:
     record = verifier.record(claim.commit)
     branch = verifier.branch(record) if record is not None else None
     named = verifier.thread_named(claim.commit)
-    # A thread that goes on from another's end has that one's start, and its commits name the end.
-    is_resumed = record is not None and record.row.resumed is not None
-    # The id of a branch follows from its fork, which may be committed again.
+    # The id of a branch follows from its fork, which may be committed again. A thread that goes on from another's end
+    # has that one's start.
     if (
-        not is_resumed
-        and named not in (None, claim.thread)
+        named not in (None, claim.thread)
         and (branch is None or branch.id not in (None, claim.thread))
+        and (record is None or not verifier.may_be_resumed(record))
     ):
         message = f"its start is that of thread {named}, and no fork's tag says why it has another id"
         yield Finding("wrong-name", claim.thread, None, str(claim.commit), message, claim.ref)
