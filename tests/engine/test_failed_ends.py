@@ -106,7 +106,7 @@ def test_a_fork_before_the_last_step_can_still_complete(uwf: Uwf, gate: Path) ->
     thread = failed(uwf, gate)
     hint = uwf("thread", "start", gate, "-p", "Ship it").json["thread"]
     told = uwf("thread", "run", hint, "--agent", FAILS, check=10).error["hint"]
-    assert told.endswith(f"uwf thread fork {hint} --at 0")
+    assert told.endswith(f"uwf thread fork {hint} --from-role check")
     fork = uwf("thread", "fork", thread, "--at", "0").json["thread"]
     uwf("thread", "run", fork, "--agent", PASSES)
     assert uwf("thread", "show", fork).json["status"] == "completed"

@@ -196,7 +196,7 @@ def test_a_page_keeps_the_lines_of_a_task_and_a_question_and_lists_what_was_aske
     assert re.search(r"Do it:<br ?/?>\s*first this<br ?/?>\s*then that", page)
     assert re.search(r"Ship it\?<br ?/?>\s*Really\?", page)
     [listed] = re.findall(r'<ol class="steps">(.*?)</ol>', page, re.DOTALL)
-    assert "<span>Ship it? Really?</span>" in listed and "needs_input" not in listed
+    assert "<span>asks: Ship it? Really?</span>" in listed and "needs_input" not in listed
     assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", listed)
 
 
