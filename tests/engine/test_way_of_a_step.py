@@ -9,7 +9,7 @@ import sys
 
 from conftest import REPOSITORY
 
-STEP = """
+STEP = '''
 import json, os, pathlib, pydoc, sys
 from uwf_git.engine.step import step
 from uwf_git.format.ids import ThreadId
@@ -26,10 +26,10 @@ def watch(frame, event, _):
 
 instance = Instance(locate(None, os.environ, pathlib.Path.cwd()))
 sys.setprofile(watch)
-step(instance, ThreadId(thread), 'uwf-exec echo {"text":"Done."}')
+step(instance, ThreadId(thread), """uwf-exec echo '{"text":"Done."}'""")
 sys.setprofile(None)
 print(json.dumps(list(calls)))
-"""
+'''
 
 
 def test_a_step_calls_the_ten_functions_in_the_order_of_the_page(thread: str) -> None:

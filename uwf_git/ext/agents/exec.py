@@ -24,7 +24,7 @@ from uwf_git.engine.kit.arguments import read_options
 from uwf_git.engine.kit.extract import STATUS, ExpectedOutput, failed_with, judge_printed
 from uwf_git.engine.kit.format import render_frontmatter
 from uwf_git.format.builtin import BUILTIN
-from uwf_git.format.shape import Field, Variant, choices, types, variants
+from uwf_git.format.shape import Field, Variant, choices, named, types, variants
 from uwf_git.format.types import RESULT, called
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
 
@@ -209,9 +209,23 @@ def _heard(ctx: Context, argv: Sequence[str], finished: CommandResult, seconds: 
         duration_ms=round(seconds * 1000),
     )
     text, errors = _decoded(finished.stdout_tail), _decoded(finished.stderr_tail)
-    if errors.strip() and not _takes_text(ctx) and _printed(ctx, errors, None, not ended.ok) is not None:
+    if errors.strip() and not _takes_text(ctx) and _adds(ctx, text, errors, not ended.ok):
         text = f"{text.rstrip()}\n{errors}" if text.strip() else errors
     return Reply(text, turns=(turn,))
+
+
+def _adds(ctx: Context, text: str, errors: str, failed: bool) -> bool:
+    """Return whether standard error may have an answer too. Beside a whole one on standard output, an object with no
+    field of the schema, such as the result of another command, is none."""
+    verdict = _printed(ctx, errors, None, failed)
+    if verdict is None or not isinstance(verdict.output, dict) or not verdict.problems:
+        return verdict is not None
+    if {name.casefold() for name in named(ctx.schema.payload).names} & {
+        key.casefold() for key in verdict.output
+    }:
+        return True
+    answer = _printed(ctx, text, None, failed)
+    return answer is None or bool(answer.problems)
 
 
 def _is_cut(ctx: Context, finished: CommandResult) -> bool:
