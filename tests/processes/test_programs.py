@@ -24,6 +24,7 @@ LOOKED_UP = {
     "uwf_git/ext/code/confinement.py",  # of the system
     "uwf_git/ext/code/describe.py",  # a Node that config.yaml names by its path
     "uwf_git/config/resolve.py",  # agents of the user
+    "uwf_git/engine/kit/agent.py",  # agents of the user, which may not be installed
     "uwf_git/api/doctor.py",
     "uwf_git/ext/mcp/command.py",  # what is printed for a client's configuration
     "cli/uwf_cli/commands/thread.py",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ import commands
 import git_servers
 import pytest
 from commands import loose
-from conftest import REPOSITORY, Uwf
+from conftest import REPOSITORY, Begin, Uwf
 from two_machines import Machine, begun
 
 from uwf_git.sync.reconcile import Case
@@ -510,16 +511,23 @@ def test_a_folded_thread_that_still_has_its_active_ref_there_can_be_pulled_when_
 
 
 def test_a_kill_that_wins_against_a_shared_step_is_told_with_the_thread_that_keeps_the_step(
-    pair: Pair,
+    pair: Pair, begin: Begin, tmp_path: Path
 ) -> None:
-    script = pair.bob.root.with_name("killed.sh")
-    ada = f"env -u UWF_STORE UWF_STORAGE_ROOT={pair.ada.root} uwf"
+    script, begun, killed = (tmp_path / name for name in ("killed.sh", "begun", "killed"))
     answer = '{"text": "bob", "status": "more"}'
-    script.write_text(f"{ada} thread kill {pair.thread} >&2; {ada} push >&2; echo '{answer}'\n")
-    agent = f"uwf-exec sh {script}"
-    lost = pair.bob("thread", "step", pair.thread, "--remote", "origin", "--agent", agent, check=4)
-    fork = re.search(r"kept as thread (\w{26})", lost.error["message"])
-    assert fork and "killed" in lost.error["message"]
+    wait = f"until test -e {killed}; do sleep 0.05; done"
+    script.write_text(f"echo begun >{begun}; {wait}; echo '{answer}'\n")
+    step = ("thread", "step", pair.thread, "--remote", "origin", "--agent", f"uwf-exec sh {script}")
+    stepping = begin(*step, env=pair.bob.environment)
+    commands.wait_for(begun)
+    pair.ada("thread", "kill", pair.thread)
+    pair.ada("push")
+    killed.touch()
+    _, errors = stepping.communicate(timeout=60)
+    assert stepping.returncode == 4, errors
+    message = json.loads(errors.splitlines()[-1])["error"]["message"]
+    fork = re.search(r"kept as thread (\w{26})", message)
+    assert fork and "killed" in message
     assert pair.bob.status(pair.thread) == "killed"
     assert pair.bob.status(fork.group(1)) == "idle"
     pair.agree()

@@ -78,7 +78,9 @@ def test_an_edited_page_on_a_published_branch_is_told_by_everyone_who_asks(
 def test_a_branch_that_a_remote_has_under_a_threads_name_and_no_commit_of_uwfs_is_told(
     uwf: Uwf, forge: Forge, ended: str
 ) -> None:
-    clone = forge.cloned("bob", branch="main")
+    clone = forge.cloned("bob", branch=f"uwf/threads/{ended}")
+    clone("checkout", "-q", "--orphan", "mine")
+    clone("rm", "-rfq", ".")
     clone.commits("mine")
     clone("push", "-q", "origin", f"HEAD:refs/heads/uwf/threads/{ended}", "--force")
     assert codes(uwf("verify", "--remote", "origin", check=7).json) == {"foreign-commit"}
