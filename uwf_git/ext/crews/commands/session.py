@@ -16,6 +16,7 @@ from uwf_cli.invocation import Invocation
 
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import nearest
+from uwf_git.config.resolve import AgentOptions
 from uwf_git.engine.conversation import CHAT, TALK
 from uwf_git.ext.crews.commands.completers import complete_persona
 from uwf_git.ext.crews.commands.conversation_agent import BUILTIN, talker
@@ -149,13 +150,14 @@ class Session:
     def open(self) -> None:
         """Print the introduction, the last messages and the question."""
         entry = self._entry
+        agent = " ".join(self._agent.words) if isinstance(self._agent, AgentOptions) else self._agent
         value = {
             "thread": self.thread,
             "workflow": CHAT if entry is None else f"{entry.crew.name}/{TALK}",
             "crew": None if entry is None else entry.crew.name,
             "persona": None if entry is None else entry.member.persona.id,
-            "agent": self._agent,
-            "model": _model(self._instance) if self._agent == BUILTIN else None,
+            "agent": agent,
+            "model": _model(self._instance) if agent == BUILTIN else None,
         }
         self.shown.event("session", value, _session_line)
         if self.thread is not None:
