@@ -540,14 +540,14 @@ class Threads(Histories):
         if self._repository.ref(layout.THREADS + fork) != head:
             self._repository.create_ref(layout.THREADS + fork, head)
 
-    def fork(self, commit: Oid, origin: ThreadId | None = None) -> ThreadId:
-        """Make `refs/uwf/threads/<new ULID>` on an existing commit. `origin`, or else the thread that its start names,
-        is recorded first in `refs/uwf/forks/<new ULID>`."""
-        thread = new_thread_id()
+    def fork(self, commit: Oid, origin: ThreadId | None = None, thread: ThreadId | None = None) -> ThreadId:
+        """Make `refs/uwf/threads/<ULID>`, a new one or `thread`, on an existing commit. `origin`, or else the thread
+        that its start names, is recorded first in `refs/uwf/forks/<ULID>`, unless it is the thread itself."""
+        thread = thread or new_thread_id()
         if origin is None:
             start = Oid(raw=start_of(self._store, commit).oid)
             origin = layout.thread_named(self._repository.commit(start).message)
-        if origin is not None:
+        if origin not in (None, thread):
             self._store.before_record("threads", self._store.index_commit(commit).name or "", "forks")
             tag = self._repository.write_tag(layout.tag_name(thread), commit, layout.fork_message(origin))
             self._repository.create_ref(layout.FORKS + thread, tag)

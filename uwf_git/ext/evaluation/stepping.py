@@ -78,11 +78,10 @@ def removed_here(instance: Instance) -> frozenset[str]:
 
 
 def begin(instance: Instance, thread: ThreadId, commit: Oid) -> None:
-    """Make `refs/uwf/threads/<ULID>` on a commit if missing."""
+    """Make `refs/uwf/threads/<ULID>` on a commit if missing, with its fork's tag if it is another thread's."""
     if not instance.threads.exists(thread):
-        instance.store.repository.create_ref(layout.THREADS + thread, commit)
         instance.store.index_commit(commit)
-        instance.store.moved(layout.THREADS + thread, commit, commit)
+        instance.threads.fork(commit, thread=thread)
 
 
 def head_at(instance: Instance, commit: Oid) -> Head:
