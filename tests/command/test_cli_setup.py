@@ -181,9 +181,9 @@ def test_a_project_that_becomes_a_store_says_what_stays_elsewhere_and_can_be_und
     assert "1 open thread (1 waiting) stay in" in said
     command, _, undo = said.partition(" — ")[2].partition("; undo with: ")
     assert thread in uwf(*command.split()[1:], cwd=project, env=text).out
-    assert thread not in uwf("inbox", cwd=project, env=text).out
+    assert thread not in uwf("inbox", "--all-projects", cwd=project, env=text).out
     subprocess.run(undo, shell=True, check=True)
-    assert thread in uwf("inbox", cwd=project, env=text).out
+    assert thread in uwf("inbox", "--all-projects", cwd=project, env=text).out
 
 
 def test_doctor_removes_what_is_left_over(uwf: Uwf, instance: Instance) -> None:

@@ -447,6 +447,7 @@ def test_a_definition_that_an_older_uwf_registered_makes_no_new_version(
     del tree["workflow"]["nodes"][f"{RESULT}.json"]
     older = forger.amended(pair["commit"], forger.tree(tree))
     forger.point("refs/uwf/workflows/pair", older)
+    uwf("doctor", "--accept-store", check=None)
     assert uwf("workflow", "put", "pair.yaml").json["commit"] == older
     thread = uwf("thread", "start", "./pair.yaml", "-p", "x").json["thread"]
     assert forger("rev-parse", f"refs/uwf/threads/{thread}^") == older

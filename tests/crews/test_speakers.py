@@ -79,6 +79,7 @@ def test_verify_takes_the_persona_with_the_agent_and_nobody_else(instance: Insta
     text = forger("log", "-1", "--format=%B", made) + "\n"
     for author in ("uwf-exec", "Mary (uwf-exec)", "Tom (uwf-claude-code)", "Tom"):
         forger.point(ref, forger.commit(tree, [before], text, f"{author} <uwf-exec@agents.invalid>"))
-        (found,) = uwf("verify", check=7).json["findings"]
+        findings = uwf("verify", check=7).json["findings"]
+        (found,) = (each for each in findings if each["code"] != "rolled-back")  # which the witness adds
         assert found["code"] == "wrong-author"
         assert found["message"].endswith("the agent 'Tom (uwf-exec)'")

@@ -541,7 +541,7 @@ def test_a_thread_under_the_id_of_a_branch_is_refused_and_all_else_taken(machine
     shared.create_ref(layout.THREADS + branches[0], ada.world.head(other).commit)
     remote = bob.instance.remotes.get("origin")
     pulled = pull(bob.instance, bob.git, remote)
-    assert [each.findings[0].code for each in pulled.refused] == ["wrong-branch"]
+    assert [each.findings[0].code for each in pulled.refused] == ["wrong-name"]
     assert branches[0] in pulled.refused[0].reason
     assert bob.instance.threads.exists(fine) and not bob.instance.threads.exists(branches[0])
     assert bob.world.run(thread)[-1] == COMPLETED

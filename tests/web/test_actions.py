@@ -309,13 +309,13 @@ def test_a_run_that_is_refused_later_says_so_too(
 ) -> None:
     """The page that was shown meanwhile asks again as browsers do, and is another then."""
     begun, gate = slow_agent
-    with (root / "config.yaml").open("a") as file:
-        file.write("agentOverrides: { pair: { critic: no-such-agent } }\n")
     serving = serve("--run")
     for client in entered(serving):
         client.headers["Origin"] = serving.address
         assert client.post(f"/thread/{thread}/run", data={"head": _head(uwf, thread)}).status_code == 303
         _until(begun.exists)
+        with (root / "config.yaml").open("a") as file:  # after the look at all roles
+            file.write("agentOverrides: { pair: { critic: no-such-agent } }\n")
         seen = [client.get(f"/thread/{thread}")]
         assert "At work" in seen[-1].text
         gate.touch()

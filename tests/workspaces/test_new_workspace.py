@@ -196,7 +196,7 @@ def test_each_of_several_threads_has_a_worktree_and_none_sees_what_another_write
     threads = [each["thread"] for each in begun]
     writes = "test ! -e mine || exit 9; sleep .2; echo $UWF_THREAD > mine"
     agent = f"""uwf-exec sh -c '{writes}; echo "{{\\"text\\": \\"x\\"}}"'"""
-    uwf("thread", "run", *threads, "-j", "3", "--max-steps", "1", "--agent", agent)
+    uwf("thread", "run", *threads, "-j", "3", "--max-steps", "1", "--agent", agent, check=11)
     for thread in threads:
         assert git("-C", project, "show", f"uwf/work/{thread}:mine") == thread
     assert git("-C", project, "status", "--short") == ""
@@ -219,7 +219,7 @@ def test_a_new_worktree_has_what_makes_it_usable_and_nothing_of_that_is_committe
         '  setup: sh -c \'touch built generated; test "$UWF_CHECKOUT" && test "$UWF_THREAD"\'\n'
     )
     thread = str(start(uwf, "--workspace", "worktree")["thread"])
-    checks = "cat .env node_modules/a.js built && echo x > made.txt"
+    checks = "cat .env node_modules/a.js built && echo x > made.txt && echo"
     uwf("thread", "step", thread, "--agent", f'uwf-exec sh -c \'{checks}; echo "{{\\"text\\": \\"x\\"}}"\'')
     branch = f"uwf/work/{thread}"
     assert (

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -83,6 +82,8 @@ def _environment(process: int) -> list[bytes]:
         if has_table():
             return content(f"/proc/{process}/environ").split(b"\0")
         if program := find_program("ps"):
+            import subprocess
+
             shown = [program, "-E", "-ww", "-o", "command=", "-p", str(process)]
             return subprocess.run(shown, capture_output=True, check=False).stdout.split()
     except OSError:

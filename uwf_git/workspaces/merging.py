@@ -113,7 +113,7 @@ class Merging:
     """Merges of commits of one project."""
 
     def __init__(
-        self, project: Project, folder: Path, object_id: str, bounds: Bounds, seconds: float = _SECONDS
+        self, project: Project, folder: Path, object_id: str, bounds: Bounds, seconds: float | None = None
     ) -> None:
         self._project = project
         self._objects = folder / "objects"
@@ -129,7 +129,13 @@ class Merging:
         if (shallow := project.common / "shallow").is_file():
             shutil.copy2(shallow, folder / "shallow")
         self._parents: list[str] = []
-        self._git = Git(folder, cwd=folder, variables=_ALONE, bounds=bounds, seconds=seconds)
+        self._git = Git(
+            folder,
+            cwd=folder,
+            variables=_ALONE,
+            bounds=bounds,
+            seconds=_SECONDS if seconds is None else seconds,
+        )
 
     def missing(self, commits: Iterable[str]) -> list[str]:
         """Return those that are not commits of the project."""
@@ -319,7 +325,7 @@ class Merging:
 
 @contextmanager
 def merging(
-    project: Project, object_id: str, bounds: Bounds = BOUNDS, seconds: float = _SECONDS
+    project: Project, object_id: str, bounds: Bounds = BOUNDS, seconds: float | None = None
 ) -> Iterator[Merging]:
     """Return merges of a project's commits, of which `object_id` is one. `bounds` and `seconds`, for a call, are
     git's."""

@@ -30,7 +30,7 @@ _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Print one line pe
 
 
 @command(
-    "uwf push                                the project's threads that origin hasn't",
+    "uwf push                                the project's threads, to origin",
     "uwf push --dry-run                      what that would send",
     "uwf push --all-projects                 … of all projects of this store",
     "uwf push origin 01JK7M 01JK9Q           two threads",
