@@ -28,10 +28,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.format.ids import ThreadId
-from uwf_git.git.program import Git
 from uwf_git.store.location import enclosing_repository
 from uwf_git.store.private import Folders, read_private, write_private
-from uwf_git.store.remotes import without_password
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head
@@ -120,6 +118,8 @@ class Repository:
 
     def _lines(self, *args: str) -> list[str]:
         with contextlib.suppress(UwfError, OSError):
+            from uwf_git.git.program import Git
+
             done = Git(self.common).run(*args, check=False)
             return os.fsdecode(done.out).splitlines() if done.code == 0 else []
         return []
@@ -148,6 +148,8 @@ def repository_at(folder: Path) -> Repository | None:
 
 def _address(url: str) -> str:
     """Return an address without what differs between ways to the same repository."""
+    from uwf_git.store.remotes import without_password
+
     bare = _SCP.sub(r"\1/", _SCHEME.sub("", without_password(url)), count=1)
     return bare.rstrip("/").removesuffix(".git").rstrip("/")
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from uwf_git.base.errors import UwfError
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.fsync import sync
-from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.private import write_private
@@ -35,6 +34,8 @@ def keep(
     repository.store_gathered()
     tips = "".join(f"{oid}\n" for oid in there.values())
     try:
+        from uwf_git.git.program import Git
+
         done = Git(repository.path).run(
             *("pack-objects", "--revs", "--stdout", "--quiet", "--missing=allow-any"), stdin=tips.encode()
         )
@@ -56,6 +57,8 @@ def unpack(repository: Repository, thread: ThreadId) -> dict[str, Oid]:
     """Restore a removed thread's objects and return its refs. Raises RemoteFailed for an unreadable bundle."""
     path = _path(repository, thread)
     if path.is_file():
+        from uwf_git.git.program import Git
+
         Git(repository.path).run("bundle", "unbundle", str(path))
     return {name: oid for name, oid in kept_refs(repository, thread).items() if repository.has(oid)}
 
