@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uwf_git.workspaces.notes import Notes
-from uwf_git.workspaces.project import checkout_around
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
@@ -26,6 +25,8 @@ def clones(instance: Instance, threads: Iterable[ThreadId] = ()) -> Iterator[Pat
 
 
 def _places(instance: Instance, threads: list[ThreadId]) -> Iterator[Path]:
+    from uwf_git.workspaces.project import checkout_around
+
     notes = Notes(instance.store.repository.private)
     yield from (Path(note.project) for note in map(notes.read, threads) if note is not None and note.project)
     stepped_in = filter(None, map(instance.folders.recall, threads))
