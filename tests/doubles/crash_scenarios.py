@@ -344,7 +344,7 @@ class Run:
         programs.mkdir(exist_ok=True)
         count.unlink(missing_ok=True)
         wrapper = programs / "git"
-        git, traced = (program(name, name) for name in ("git", "strace"))
+        git, traced = (program(name) for name in ("git", "strace"))
         wrapper.write_text(
             f"#!/bin/sh\necho >>{count}\nnumber=$(($(wc -l <{count})))\n"
             f'[ "$number" != "{number}" ] || exec {traced} -f -qq {strace} {git} "$@"\nexec {git} "$@"\n'

@@ -15,9 +15,9 @@ from programs import program
 
 # Sizes are the least that each makes, options what keeps it from writing back by itself during a test.
 FILE_SYSTEMS = {
-    "ext4": (96, ["mkfs.ext4", "-q"], "loop,commit=300", "e2fsprogs"),
-    "xfs": (320, ["mkfs.xfs", "-q"], "loop", "xfsprogs"),
-    "btrfs": (320, ["mkfs.btrfs", "-q"], "loop,commit=300", "btrfs-progs"),
+    "ext4": (96, ["mkfs.ext4", "-q"], "loop,commit=300"),
+    "xfs": (320, ["mkfs.xfs", "-q"], "loop"),
+    "btrfs": (320, ["mkfs.btrfs", "-q"], "loop,commit=300"),
 }
 
 
@@ -25,10 +25,10 @@ class Disk:
     """A mounted file system. Whatever it has not written to its image is lost by a cut."""
 
     def __init__(self, folder: Path, kind: str) -> None:
-        size, make, self._options, package = FILE_SYSTEMS[kind]
+        size, make, self._options = FILE_SYSTEMS[kind]
         if os.geteuid() != 0:
             pytest.skip("only root mounts file systems; the order of writes is checked all the same")
-        found = program(make[0], package)
+        found = program(make[0])
         self._image = folder / f"{kind}.img"
         self.path = folder / kind
         self.path.mkdir()

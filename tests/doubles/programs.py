@@ -30,10 +30,15 @@ PACKAGES = {
     "cgit": "cgit",
     "chromium": "chromium",
     "fcgiwrap": "fcgiwrap",
+    "git": "git",
+    "git-daemon": "git",
     "git-http-backend": "git",
     "gpg": "gnupg",
     "gpgsm": "gpgsm",
     "lsof": "lsof",
+    "mkfs.btrfs": "btrfs-progs",
+    "mkfs.ext4": "e2fsprogs",
+    "mkfs.xfs": "xfsprogs",
     "nginx": "nginx",
     "node": "nodejs",
     "openssl": "openssl",
@@ -98,14 +103,8 @@ def program(name: str) -> str:
 
 def hide(folder: Path) -> None:
     """Fill a folder with links to the programs on PATH that every machine has."""
-    hidden = {
-        *PACKAGES,
-        *(alias for names in _NAMES.values() for alias in names),
-        "ssh-add",
-        "nodejs",
-        "npm",
-        "npx",
-    }
+    aliases = (alias for names in _NAMES.values() for alias in names)
+    hidden = {*PACKAGES, *aliases, "ssh-add", "nodejs", "npm", "npx"} - {"git"}
     folder.mkdir(parents=True)
     for place in map(Path, dict.fromkeys(_PATH.split(os.pathsep))):
         for path in sorted(place.iterdir()) if place.is_dir() else ():
