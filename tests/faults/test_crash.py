@@ -26,10 +26,13 @@ _runs: dict[str, Run] = {}
 
 
 @pytest.fixture
-def run(request: pytest.FixtureRequest, uwf: Uwf, tmp_path: Path) -> Run:
-    """The traced run of a scenario, which its tests share."""
+def run(request: pytest.FixtureRequest, uwf: Uwf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The traced run of a scenario, which its tests share. The user's state is in its world: a stop finds it as old as
+    the store."""
     program("strace")
     name = request.param
+    world = _runs[name].world.folder if name in _runs else tmp_path / "world"
+    monkeypatch.setenv("XDG_STATE_HOME", str(world / "state"))
     if name not in _runs:
         run = Run(SCENARIOS[name], tmp_path, uwf)
         unlike = killed(run.before, run.calls, len(run.calls)).differs(run.world.folder)
@@ -58,7 +61,7 @@ def test_a_power_cut_at_any_instant_leaves_the_old_state_or_the_new(run: Run, re
             chance = Random(f"{run.scenario.name} {at} {seed}")
             cut(run.before, run.calls, at, chance).make(run.world.folder, chance)
             _started_anew(run.world.folder)
-            violations += [f"{run.where(at)}, seed {seed}: {each}" for each in run.wrong()]
+            violations += [f"{run.where(at)}, seed {seed}: {each}" for each in run.wrong(is_cut=True)]
             tried += 1
     _report(record_property, "power cut", run, tried, violations)
 
