@@ -19,8 +19,6 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from uwf_git.sandbox.bubblewrap import find_sandbox
-
 # Read when the module is, since the tests' environment is emptied.
 IN_CI = bool(os.environ.get("CI"))
 _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin:/usr/local/sbin"
@@ -66,6 +64,8 @@ def path_of(name: str) -> str | None:
 
 
 def _sandbox_works(_path: str) -> bool:
+    from uwf_git.sandbox.bubblewrap import find_sandbox  # agents are installed before it is
+
     return find_sandbox({"PATH": _PATH}, network=False).program is not None
 
 
