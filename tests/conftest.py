@@ -183,6 +183,11 @@ class Result(NamedTuple):
     def error(self) -> dict[str, str]:
         return dict(json.loads(self.err.splitlines()[-1])["error"])
 
+    @property
+    def warnings(self) -> list[str]:
+        """Standard error without the line of a first push."""
+        return [line for line in self.err.splitlines() if not line.startswith("uwf: first push to ")]
+
 
 Uwf = Callable[..., Result]
 

@@ -157,7 +157,7 @@ def test_a_server_that_takes_no_such_refs_is_named_with_what_to_ask_for(
     ada.starts()
     result = ada("push", check=8)
     assert "administrator" in result.err and "refs/uwf" in result.err
-    assert len(result.err.splitlines()) == 1
+    assert len(result.warnings) == 1
     assert ada.refs().items() >= before.items()
     assert git_servers.git("--git-dir", remote, "for-each-ref") == ""
 
@@ -243,13 +243,13 @@ def test_a_password_comes_from_the_credential_helper_and_a_wrong_one_is_one_line
         ada("remote", "add", "origin", server.url(remote))
 
         refused = ada("push", check=8, timeout=30)
-        assert len(refused.err.splitlines()) == 1 and "credential helper" in refused.err
+        assert len(refused.warnings) == 1 and "credential helper" in refused.err
 
         assert server.log is not None
         wrong = git_servers.credential_helper(server.folder.parent / "wrong", server.log, "wrong horse")
         gitconfig.write_text(f'{plain}[credential "{server.base}"]\n\thelper = {wrong}\n')
         refused = ada("push", check=8, timeout=30)
-        assert len(refused.err.splitlines()) == 1 and "wrong horse" not in refused.err
+        assert len(refused.warnings) == 1 and "wrong horse" not in refused.err
         assert "erase" in server.log.read_text().split(), "git forgets a password that did not work"
         assert git_servers.refs(remote) == {}
 
@@ -277,4 +277,4 @@ def test_a_host_that_only_the_ssh_configuration_knows_is_reached(uwf: Uwf, herme
 
         (server.folder.parent / "user.pub").write_text("")
         refused = ada("pull", check=8, timeout=60)
-        assert "Permission denied" in refused.err and len(refused.err.splitlines()) == 1
+        assert "Permission denied" in refused.err and len(refused.warnings) == 1

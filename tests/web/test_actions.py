@@ -291,8 +291,8 @@ def test_why_no_agent_could_work_stands_on_the_page_until_one_has(
     browser_page.goto(serving.launch)
     browser_page.goto(f"{serving.address}/thread/{asking}")
     browser_page.get_by_role("button", name="blue").click()
-    said = uwf("thread", "step", asking, check=2).error
-    for button in ("Do one step", "Run to the end"):
+    for button, command in (("Do one step", "step"), ("Run to the end", "run")):
+        said = uwf("thread", command, asking, check=2).error
         browser_page.get_by_role("button", name=button).click()
         notice = browser_page.get_by_role("alert").filter(has_text="It could not go on:")
         expect(notice).to_contain_text(said["message"])

@@ -106,6 +106,10 @@ _HINTS = tuple(
             r"'refs/heads/uwf(?:/work)?' exists; cannot create",
             "rename the branch that is in the way, such as: git branch -m uwf OTHER",
         ),
+        (
+            r"hash algorithm|object[- ]format",
+            "use a remote that was made with: git init --bare --object-format=sha1",
+        ),
         (r"does not appear to be a git repository|not found|does not exist", CHECK_ADDRESS),
     )
 )
