@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import git
@@ -18,6 +19,9 @@ from workflows import start_thread
 from uwf_git.base.errors import UwfError, WorkspaceFailed
 from uwf_git.engine.step import kill, step
 from uwf_git.format.ids import ThreadId
+from uwf_git.git import program
+from uwf_git.kit import create_agent
+from uwf_git.sandbox.child import spawn
 from uwf_git.store.instance import Instance
 from uwf_git.workspaces.choice import assign
 from uwf_git.workspaces.options import parse_option
@@ -623,3 +627,28 @@ def test_the_code_of_killed_and_removed_threads_is_not_pushed(
     uwf("remote", "add", "hub", tmp_path / "threads.git")
     uwf("push", "hub", "--all-projects")
     assert git("-C", tmp_path / "code.git", "branch", "--format=%(refname:short)").split() == [branch(idle)]
+
+
+# What it costs
+
+
+def test_a_step_that_changes_nothing_calls_git_twice_and_a_new_worktree_no_more_than_git_does(
+    instance: Instance, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`git worktree add` runs three processes of git, and needs six more around it."""
+    calls: list[str] = []
+
+    def spy(words: list[str], **options: Any) -> Any:
+        calls.append(program.command_of(words[2:]))
+        return spawn(words, **options)
+
+    monkeypatch.setattr(program, "spawn", spy)
+    idle = create_agent("idle", lambda ctx: '{"text": "done"}')
+    thread = begun(instance, project)
+    calls.clear()
+    step(instance, thread, idle)
+    assert len(calls) - calls.count("add") <= 7, calls
+    for _ in range(2):
+        calls.clear()
+        step(instance, thread, idle)
+    assert calls == ["add", "add"]

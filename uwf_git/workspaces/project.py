@@ -41,7 +41,10 @@ MOVED = "in the folder where it is now: uwf thread step ID"
 NO_REPOSITORY = "uwf run … --workspace shared works in the folder itself"
 _LFS = re.compile(r"git-lfs (?:(?:clean|smudge(?: --skip)?)(?: -- %f)?|filter-process(?: --skip)?)")
 _URL = re.compile(r"[!-~]{1,1000}")
-_FILTERS = r"^filter\..*\.(clean|smudge|process)$|^lfs\..*(extension|customtransfer|standalonetransferagent)"
+_FILTERS = re.compile(
+    r"^filter\..*\.(clean|smudge|process)$|^lfs\..*(extension|customtransfer|standalonetransferagent)",
+    re.DOTALL,
+)
 _QUIET = tuple(
     word
     for setting in (
@@ -61,6 +64,10 @@ _QUIET = tuple(
 _FETCH = ("fetch", "-q", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
 
 _PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
+
+
+Settings = list[tuple[str, str | None]]
+"""Keys and values of git's configuration; those without a value have None."""
 
 
 class Checkout(NamedTuple):
@@ -112,6 +119,7 @@ class Project:
 
     def __init__(self, common: Path) -> None:
         self.common = common
+        self._trees: dict[str, str] = {}
 
     def git(
         self, git_dir: Path | None = None, cwd: Path | None = None, variables: Mapping[str, str] = {}
@@ -137,7 +145,21 @@ class Project:
         return self.line("rev-parse", "--verify", "-q", f"{revision}^{{commit}}", git=git)
 
     def tree(self, commit: str) -> str:
-        return self.line("rev-parse", "--verify", "-q", f"{commit}^{{tree}}")
+        """Return the tree of a commit, "" if that is not here."""
+        if commit not in self._trees:
+            tree = self.line("rev-parse", "--verify", "-q", f"{commit}^{{tree}}")
+            if not tree:
+                return ""
+            self._trees[commit] = tree
+        return self._trees[commit]
+
+    def settings(self, git: Git | None = None) -> Settings:
+        """Return the repository's own settings."""
+        done = self.run("config", "--includes", "--show-scope", "-z", "--list", check=False, git=git)
+        words = done.out.decode("utf-8", "surrogateescape").split("\0")
+        rows = zip(words[::2], words[1::2], strict=False)
+        parts = (text.partition("\n") for scope, text in rows if scope in ("local", "worktree"))
+        return [(key, value if has_value else None) for key, has_value, value in parts]
 
     def root(self, commit: str) -> str:
         """Return the first commit of the repository, "" in a shallow clone."""
@@ -171,7 +193,16 @@ class Project:
 
     def ref(self, name: str) -> str:
         """Return the object of a ref, "" if there is none."""
-        return _id_in(self.common / name) or self.line("rev-parse", "--verify", "-q", name)
+        return self.refs(name)[name]
+
+    def refs(self, *names: str) -> dict[str, str]:
+        """Return the objects of refs, "" for those that are not there."""
+        objects = {name: _id_in(self.common / name) for name in names}
+        if packed := [name for name in names if not objects[name]]:
+            listed = self.line("for-each-ref", "--format=%(refname) %(objectname)", *packed)
+            rows = (line.split(" ") for line in listed.splitlines())
+            objects |= {name: oid for name, oid in rows if name in objects}
+        return objects
 
     def is_checked_out(self, branch: str) -> bool:
         """Return whether a checkout of the user is on a branch."""
@@ -182,7 +213,7 @@ class Project:
         """Move `refs/heads/uwf/work/<ULID>` and `refs/uwf/local/code/<ULID>` to a commit. What they lead to and
         is no part of that is kept. Return why the branch stays where it is, "" if it was moved."""
         branch, head = branch_of(thread), f"{CODE}{thread}"
-        before = {name: self.ref(name) for name in (branch, head)}
+        before = self.refs(branch, head)
         lines, why = "", ""
         for old in dict.fromkeys(before.values()):
             if old not in ("", commit, *self._parents_of(commit)) and not self.is_ancestor(old, commit):
@@ -248,10 +279,11 @@ class Project:
 
     # Filters
 
-    def filters_off(self, commit: str) -> tuple[str, ...]:
+    def filters_off(self, commit: str, settings: Settings | None = None) -> tuple[str, ...]:
         """Return git's options that switch the repository's own filters off. Raises Invalid if files of a
         commit need one."""
-        for name in self._own_filters():
+        names = _filters(self.settings() if settings is None else settings)
+        for name in names:
             places = (".gitattributes", "*/.gitattributes")
             found = self.run("grep", "-q", "-F", f"filter={name}", commit, "--", *places, check=False)
             if found.code == 0:
@@ -260,25 +292,12 @@ class Project:
                     " run in worktrees",
                     f"{NO_REPOSITORY}; or define filter.{name} with git config --global",
                 )
-        return self.own_filters_off()
+        return _switching_off(names)
 
     def own_filters_off(self, git: Git | None = None) -> tuple[str, ...]:
         """Return git's options that switch the repository's own filters off, as they are now; with `git`, those
         of a worktree too."""
-        keys = ("clean=", "smudge=", "process=", "required=false")
-        names = self._own_filters(git)
-        return tuple(word for name in names for key in keys for word in ("-c", f"filter.{name}.{key}"))
-
-    def _own_filters(self, git: Git | None = None) -> list[str]:
-        listed = self.line("config", "--show-scope", "--get-regexp", _FILTERS, git=git)
-        scoped = (line.partition("\t") for line in listed.splitlines())
-        rows = (text.partition(" ") for scope, _, text in scoped if scope in ("local", "worktree"))
-        found = {
-            "lfs" if name.startswith("lfs.") else name.split(".", 1)[1].rpartition(".")[0]
-            for name, _, command in rows
-            if not _LFS.fullmatch(command)
-        }
-        return sorted(found)
+        return _switching_off(_filters(self.settings(git)))
 
     # The user's checkout
 
@@ -349,6 +368,21 @@ class Project:
         """Return the name of the remote with a URL, "" if none."""
         names = self.line("remote").splitlines()
         return next((name for name in names if url and self.url(name) == url), "")
+
+
+def _filters(settings: Settings) -> list[str]:
+    """Return the names of filters, except for Git LFS as it installs itself."""
+    found = {
+        "lfs" if key.startswith("lfs.") else key.split(".", 1)[1].rpartition(".")[0]
+        for key, command in settings
+        if _FILTERS.search(key) and not _LFS.fullmatch(command or "")
+    }
+    return sorted(found)
+
+
+def _switching_off(filters: Iterable[str]) -> tuple[str, ...]:
+    keys = ("clean=", "smudge=", "process=", "required=false")
+    return tuple(word for name in filters for key in keys for word in ("-c", f"filter.{name}.{key}"))
 
 
 def write_commit(

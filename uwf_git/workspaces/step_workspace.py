@@ -63,8 +63,8 @@ class StepWorkspace:
         self._thread = at.head.thread
         self.note = note
         self.base = ""
-        self._project = Project(Path(note.project))
         self._tree = worktree_of(instance, note, self._thread)
+        self._project = self._tree.project
 
     @property
     def is_worktree(self) -> bool:
@@ -179,7 +179,7 @@ class StepWorkspace:
 
     def _require(self, commit: str) -> None:
         project = self._project
-        if project.commit(commit):
+        if project.tree(commit):
             return
         remote = self.remote
         if remote and project.fetch_commit(remote, ThreadId(self.note.owner), commit):
@@ -203,7 +203,7 @@ class StepWorkspace:
         project, instance = self._project, self._instance
         settings = instance.config.workspace.of(Path(self.note.checkout) if self.note.checkout else None)
         make_room(instance, settings.keep - 1)
-        tip = project.commit(self._tree.branch)
+        tip = project.ref(self._tree.branch)
         if tip and tip != expected:
             tip = self._tip(tip, expected)
         tree = self._tree

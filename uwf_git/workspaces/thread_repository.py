@@ -19,12 +19,12 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.git.worktree import of_threads
-from uwf_git.workspaces.project import Project
+from uwf_git.workspaces.project import Project, Settings
 
 _SNAPSHOT, _CONFIG, _PACKED = "uwf-refs", "uwf-config", "packed-refs"
 _NOT_SHARED = (
@@ -61,8 +61,8 @@ class ThreadRepository:
     def objects(self) -> Path:
         return self.git_dir / "objects"
 
-    def make(self) -> None:
-        """Make it unless it is there."""
+    def make(self, settings: Settings | None = None) -> None:
+        """Make it unless it is there. `settings` are the project's, if they have just been read."""
         new = self.git_dir
         for name in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info", "hooks"):
             (new / name).mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ class ThreadRepository:
             for hook in (common / "hooks").iterdir():
                 if hook.suffix != ".sample" and hook.is_file() and not (new / "hooks" / hook.name).exists():
                     shutil.copy2(hook, new / "hooks" / hook.name)
-        self.refresh()
+        self.refresh(settings)
         self.point()
 
     def take_over(self, admin: Path) -> None:
@@ -94,13 +94,13 @@ class ThreadRepository:
         if self._folder.is_dir():
             _write(self._folder / ".git", f"gitdir: {self.git_dir}\n")
 
-    def refresh(self) -> None:
+    def refresh(self, settings: Settings | None = None) -> None:
         """Bring the project's refs and configuration along, if they have changed. What the agent has of its own
         stays."""
         before, digest = self._snapshot(), self._digest()
         if before.digest == digest:
             return
-        self._refresh_configuration()
+        self._refresh_configuration(self._project.settings() if settings is None else settings)
         refs = dict(self._projects_refs())
         own = {name: oid for name, oid in self._packed().items() if before.refs.get(name) != oid}
         rows = sorted({**refs, **own}.items())
@@ -165,16 +165,7 @@ class ThreadRepository:
             elif not symbolic:
                 yield name, oid
 
-    def _settings(self) -> Iterator[tuple[str, str | None]]:
-        """Yield the project's own settings; those without a value are None."""
-        done = self._project.run("config", "--includes", "--show-scope", "-z", "--list", check=False)
-        words = done.out.decode("utf-8", "surrogateescape").split("\0")
-        for scope, text in zip(words[::2], words[1::2], strict=False):
-            if scope in ("local", "worktree"):
-                key, has_value, value = text.partition("\n")
-                yield key, value if has_value else None
-
-    def _configuration(self, settings: Iterable[tuple[str, str | None]]) -> Iterator[str]:
+    def _configuration(self, settings: Settings) -> Iterator[str]:
         common = self._project.common
         base = common.parent if common.name == ".git" else common
         for key, value in settings:
@@ -187,9 +178,9 @@ class ThreadRepository:
             head = f'[{section} "{_escaped(sub)}"]' if sub else f"[{section}]"
             yield f"{head}\n\t{name}" + ("\n" if value is None else f' = "{_escaped(value)}"\n')
 
-    def _refresh_configuration(self) -> None:
+    def _refresh_configuration(self, settings: Settings) -> None:
         """Bring the project's configuration along; what the agent has changed of it stays."""
-        base, current, settings = self.git_dir / _CONFIG, self.git_dir / "config", list(self._settings())
+        base, current = self.git_dir / _CONFIG, self.git_dir / "config"
         found = {_EXTENSIONS[key]: value for key, value in settings if key in _EXTENSIONS}
         text = f"[core]\n\trepositoryformatversion = {int(bool(found))}\n\tbare = false\n"
         text += "".join(

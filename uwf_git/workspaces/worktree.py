@@ -139,7 +139,8 @@ class Worktree:
     def add(self, commit: str) -> None:
         """Make it at a commit, on the thread's branch. Moves `refs/heads/uwf/work/<ULID>`."""
         self._check_owner()
-        off = self.project.filters_off(commit)
+        settings = self.project.settings()
+        off = self.project.filters_off(commit, settings)
         self.separate()
         is_forgotten = self._state() is None
         if self.folder.is_dir() and is_forgotten and any(self.folder.iterdir()):
@@ -154,7 +155,7 @@ class Worktree:
         self._discard()
         self._publish(commit)
         try:
-            self._repository.make()
+            self._repository.make(settings)
             (self.admin / _UNFINISHED).touch()
             self.folder.mkdir(parents=True)
             self._repository.point()
