@@ -223,6 +223,53 @@ def test_the_policy_of_a_push_counts_for_what_comes_with_it(served: Served) -> N
     assert layout.POLICY in served.refs() and f"{layout.THREADS}{thread}" not in served.refs()
 
 
+def pushed_together(served: Served, *refs: str) -> str:
+    """What plain git says to a push of some refs. It pushes those that the server has in the order of their names, and
+    then the new ones."""
+    done = subprocess.run(
+        ["git", "--git-dir", str(served.ann.store), "push", served.url, *(f"+{each}:{each}" for each in refs)],
+        capture_output=True, text=True, env={**os.environ, **served.people["ann"].environment}, check=False,
+    )  # fmt: skip
+    return done.stderr
+
+
+@pytest.mark.parametrize("is_new", (True, False))
+def test_a_policy_judges_what_is_pushed_with_it_before_it_and_after_it(served: Served, is_new: bool) -> None:
+    served.sets()
+    threads = [served.ann.starts() for _ in range(3)]
+    thread, bare, other = refs = [f"{layout.THREADS}{each}" for each in threads]
+    served.ann("push")
+    if is_new:
+        for ref in refs:
+            Forger(served.path)("update-ref", "-d", ref)
+    for each in threads:
+        served.ann.steps(each)
+    for ref in (thread, bare):
+        Forger(served.ann.store)("update-ref", ref, unsigned(served.ann.store, ref))
+    there = served.refs()
+    assert (thread in there) is not is_new
+
+    strict = served.ann.refs()[layout.POLICY]
+    loosened = served.sets(rules="[]")
+    git = Forger(served.ann.store)
+    git("update-ref", layout.POLICY, unsigned(served.ann.store, loosened))  # by nobody whom `strict` names
+    said = pushed_together(served, layout.POLICY, thread)
+    assert f"uwf refuses {thread}: step" in said and "is not signed" in said, said
+    assert f"uwf refuses {layout.POLICY}" in said and served.refs() == there
+
+    git("update-ref", layout.POLICY, loosened)
+    assert "refuses" not in pushed_together(served, layout.POLICY, thread)
+    assert served.refs() == there | {layout.POLICY: loosened, thread: served.ann.refs()[thread]}
+    served.machine("bob")("clone", served.url)
+
+    assert served.sets(more=accepting(served, thread)) != strict
+    said = pushed_together(served, layout.POLICY, bare, other)
+    assert f"uwf refuses {bare}: step" in said and said.count("uwf refuses") == 1
+    now = {ref: oid for ref, oid in served.refs().items() if oid == served.ann.refs()[ref]}
+    assert now.keys() >= {other, layout.POLICY} and bare not in now
+    served.machine("eve")("clone", served.url)
+
+
 def test_a_push_of_many_refs_is_judged_at_once_and_each_by_itself(served: Served) -> None:
     served.sets()
     served.ann("push")

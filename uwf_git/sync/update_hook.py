@@ -9,8 +9,9 @@ that hides steps; another end for an ended thread; and, unless the policy allows
 What uwf deletes by itself, such as the active ref of an ended thread, may go once what replaces it is there. Any
 failure refuses.
 
-A push is judged at once by `judge_push`, before git takes its objects. It only notes what is admitted; the hook judges
-the others one by one, against what is there by then.
+A push is judged at once by `judge_push`, before git takes its objects: its policy first, by the one in force, and then
+the others by the policy that counts after the push, in whichever order its refs come. It only notes what is admitted;
+the hook judges the others one by one, against what the admitted ones make.
 """
 
 from __future__ import annotations
@@ -323,7 +324,8 @@ def check(git_dir: Path, ref: str, old: str, new: str, verdicts: Path | None = N
     store = Store(Repository(git_dir))
     try:
         push = _admitted(verdicts) if verdicts is not None else None
-        Update(store, ref, _oid(old), _oid(new), push).check()
+        with policies.as_pushed((push or {}).get(layout.POLICY) if ref != layout.POLICY else None):
+            Update(store, ref, _oid(old), _oid(new), push).check()
     finally:
         store.index.close()
 
@@ -338,27 +340,26 @@ def _admitted(verdicts: Path) -> dict[str, Oid | None] | None:
 
 
 def judge_push(git_dir: Path, updates: Iterable[tuple[str, str, str]], verdicts: Path) -> None:
-    """Write the updates (ref, old, new) that are admitted, a line each. A push that changes the policy has none, since
-    the others are to be judged by the new one."""
+    """Write the updates (ref, old, new) that are admitted, a line each. An admitted policy judges the others."""
     found = list(updates)
-    if any(ref == layout.POLICY for ref, _, _ in found):
-        return
     store = Store(Repository(git_dir))
     if quarantine := os.environ.get("GIT_QUARANTINE_PATH"):
         store.repository.borrow(Path(quarantine))
-    admitted = found
-    while True:  # what is refused leaves another state for the others
-        push = {ref: _oid(new) for ref, _, new in admitted}
-        kept = [each for each in admitted if _is_admitted(store, each, push)]
-        if len(kept) == len(admitted):
-            break
-        admitted = kept
+    policy = [each for each in found if each[0] == layout.POLICY and _is_admitted(store, each, {})]
+    others = [each for each in found if each[0] != layout.POLICY]
+    with policies.as_pushed(_oid(policy[0][2]) if policy else None):
+        while True:  # what is refused leaves another state for the others
+            push = {ref: _oid(new) for ref, _, new in policy + others}
+            kept = [each for each in others if _is_admitted(store, each, push)]
+            if len(kept) == len(others):
+                break
+            others = kept
     store.index.close()
     for past in verdicts.parent.glob("*"):
         with suppress(OSError):
             if past.stat().st_mtime < time.time() - _KEPT:
                 past.unlink()
-    lines = "".join(f"{ref} {old} {new}\n" for ref, old, new in admitted)
+    lines = "".join(f"{ref} {old} {new}\n" for ref, old, new in policy + others)
     write_private(verdicts, lines.encode("utf-8", "surrogateescape"))
 
 

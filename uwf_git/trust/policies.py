@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import NamedTuple
 
 from uwf_git.base.errors import Invalid, StoreDamaged, UwfError
@@ -34,6 +35,7 @@ NOT_SIGNED, REPLACED, INVALID, WRONG_PAGE = (
 _PAGE = "README.md"
 _LONGEST = 10_000  # versions
 _SUBJECT = "trust policy"
+_pushed: ContextVar[Oid | None] = ContextVar("pushed", default=None)
 
 
 class Problem(NamedTuple):
@@ -65,6 +67,8 @@ def current(store: Instance | Repository) -> Policy | None:
     """Return the newest valid policy of a store, None if it has none. A ref that was moved to anything but a
     valid successor is not followed, nor is its absence."""
     repository = store.store.repository if isinstance(store, Instance) else store
+    if (pushed := _pushed.get()) is not None:
+        return read(repository, pushed)
     ref = repository.ref(layout.POLICY)
     known = remembered(repository)
     if ref is None and known is None:
@@ -74,6 +78,17 @@ def current(store: Instance | Repository) -> Policy | None:
             remember(repository, ref)
         return read(repository, ref)
     return read(repository, known.newest) if known is not None else None
+
+
+@contextmanager
+def as_pushed(commit: Oid | None) -> Iterator[None]:
+    """Follow a policy that a push brings, which `problems` has admitted, before its ref is moved; None follows the one
+    in force."""
+    token = _pushed.set(commit)
+    try:
+        yield
+    finally:
+        _pushed.reset(token)
 
 
 def in_force(repository: Repository) -> Oid | None:
