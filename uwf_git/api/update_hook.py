@@ -64,6 +64,12 @@ def installed(repository: Path) -> Path:
     return path
 
 
+def pre_receive_of_others(update: Path) -> Path | None:
+    """Return the `pre-receive` hook beside an installed one if it is another's, so that no push is judged whole."""
+    first = update.with_name(_FIRST)
+    return None if _is_ours(first) else first
+
+
 def _is_ours(path: Path) -> bool:
     return not os.path.lexists(path) or _MARK in path.read_text("utf-8", "replace")
 

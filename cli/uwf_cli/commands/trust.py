@@ -121,10 +121,14 @@ def hook(invocation: Invocation, install: Path | None) -> None:
     The hook judges each pushed ref of uwf by the trust policy of that repository, and refuses what is invalid or
     doesn't meet it, with the reason. Deletions and rewritten history are refused unless the policy allows them.
     """
-    from uwf_git.api.update_hook import installed, script
+    from uwf_git.api.update_hook import installed, pre_receive_of_others, script
 
     if install is None:
         invocation.emit_document(script().rstrip("\n"), {"hook": script()})
         return
     path = installed(install)
+    if (other := pre_receive_of_others(path)) is not None:
+        invocation.warn(
+            f"{other} is another hook, so each ref of a push is judged by what is there before it"
+        )
     invocation.emit({"path": str(path)}, lambda value: f"wrote {value['path']}")
