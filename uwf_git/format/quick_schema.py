@@ -23,7 +23,11 @@ SHA256 = f"^[0-9a-f]{{64}}{_END_OF_TEXT}"
 PRINTABLE_ASCII = f"^[!-~]+{_END_OF_TEXT}"
 NODE_HASH = "^[0-9A-F][0-9A-HJKMNP-TV-Z]{12}$"
 # Patterns that match in linear time. Others may not, and the validator limits its time.
-_PATTERNS = {pattern: re.compile(pattern) for pattern in (OBJECT_ID, SHA256, PRINTABLE_ASCII, NODE_HASH)}
+# As `ecma_pattern` has them, which takes longer to load.
+_PATTERNS = {
+    pattern: re.compile(pattern.removesuffix("$") + _END_OF_TEXT)
+    for pattern in (OBJECT_ID, SHA256, PRINTABLE_ASCII, NODE_HASH)
+}
 
 _IGNORED = {"title", "description", "default", "examples", "$comment", "$schema"}
 _OF_OBJECTS = {"properties", "required", "additionalProperties"}

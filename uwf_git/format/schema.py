@@ -1,5 +1,7 @@
 """JSON Schema (draft 2020-12): validating payloads and finding their references.
 
+Patterns are those of ECMA 262. Outputs that were accepted when they were Python's stay valid, as `recorded`.
+
 References are strings whose schema has `"format": "cas_ref"` (or `ocas_ref`). They are found through
 subschemas that the value satisfies, as JSON Schema defines annotations (core specification, section 7.7.1),
 never by a string's look.
@@ -10,11 +12,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import helper_process
 from uwf_git.base.errors import Invalid
-from uwf_git.base.text import counted
+from uwf_git.base.text import counted, one_line
 from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, time_limit
 from uwf_git.format.ids import REFERENCE_FORMATS, Hash, is_hash
 from uwf_git.format.quick_schema import Check, is_plainly_schema, plain_check
@@ -68,28 +71,41 @@ class Schema:
         self._validator: Validator | None = None
         self._resolver: Any = None
         self._text = json.dumps(payload)
+        self._applied: Any = None
         self.has_references = any(f'"{name}"' in self._text for name in REFERENCE_FORMATS)
 
-    def problems(self, value: Any, at_most: int = 20) -> list[Problem]:
-        """Return a value's problems, most telling first. Raises Invalid if the schema cannot be applied (an
-        unknown $ref) or takes more than five seconds."""
+    @property
+    def applied(self) -> Any:
+        """The payload with its patterns as Python's `re` has them."""
+        if self._applied is None:
+            self._applied = _for_python(self.payload) if '"pattern' in self._text else self.payload
+        return self._applied
+
+    def problems(self, value: Any, at_most: int = 20, recorded: bool = False) -> list[Problem]:
+        """Return a value's problems, most telling first; of a `recorded` value none if it is valid with the
+        patterns read as Python's. Raises Invalid if the schema cannot be applied (an unknown $ref) or takes
+        more than five seconds."""
         if self._quick is None:
             self._quick = plain_check(self.payload) or _undecided
         if self._quick(value):
             return []
         if helper_process.is_wanted():
             try:
-                problems = helper_process.call(f"{__name__}:problems_of", self.payload, value, at_most)
+                problems = helper_process.call(
+                    f"{__name__}:problems_of", self.payload, value, at_most, recorded
+                )
             except (TimeExceeded, MemoryExceeded):
                 raise _takes_long() from None
             return [Problem(*each) for each in problems]
-        from itertools import islice
-
         from referencing.exceptions import Unresolvable
 
         try:
             with time_limit(SECONDS):
-                errors = list(islice(self.validator().iter_errors(value), at_most))
+                validator = self.validator()
+                errors = list(islice(validator.iter_errors(value), at_most))
+                if errors and recorded and self.applied != self.payload:
+                    before = validator.evolve(schema=self.payload)
+                    errors = list(islice(before.iter_errors(value), at_most))
         except Unresolvable as error:
             raise _leads_nowhere(error.ref) from None
         except TimeExceeded:
@@ -111,7 +127,7 @@ class Schema:
         """Return the hashes that a value references, in order, each once."""
         if not self.has_references:
             return []
-        return list(dict.fromkeys(self._collect(self.payload, value, frozenset())))
+        return list(dict.fromkeys(self._collect(self.applied, value, frozenset())))
 
     def resolve(self, target: str) -> Any:
         """Return the subschema of a `$ref`. Raises Invalid."""
@@ -120,7 +136,7 @@ class Schema:
         from referencing.jsonschema import DRAFT202012
 
         if self._resolver is None:
-            self._resolver = REGISTRY.resolver_with_root(DRAFT202012.create_resource(self.payload))
+            self._resolver = REGISTRY.resolver_with_root(DRAFT202012.create_resource(self.applied))
         try:
             return self._resolver.lookup(target).contents
         except Unresolvable:
@@ -140,7 +156,7 @@ class Schema:
             for name in REFERENCE_FORMATS:
                 formats.checks(name)(_may_be_reference)
             # An explicit registry: the default one would fetch unknown $refs over the network.
-            self._validator = validator(self.payload, format_checker=formats, registry=REGISTRY)
+            self._validator = validator(self.applied, format_checker=formats, registry=REGISTRY)
         return self._validator
 
     def _collect(self, schema: Any, value: Any, seen: frozenset[tuple[int, int]]) -> Iterator[Hash]:
@@ -217,24 +233,68 @@ def _multiple_of(validator: Any, factor: Any, value: Any, schema: Any) -> Iterat
         yield from errors
 
 
-def problems_of(payload: Any, value: Any, at_most: int) -> list[Problem]:
+def _for_python(schema: Any) -> Any:
+    from uwf_git.format.ecma_pattern import translate_recorded
+
+    if not isinstance(schema, dict):
+        return schema
+    applied: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _ONE:
+            value = _for_python(value)
+        elif key in _LIST and isinstance(value, list):
+            value = [_for_python(item) for item in value]
+        elif key in _NAMED and isinstance(value, dict):
+            inner: dict[str, Any] = {}
+            for name, item in value.items():
+                if key == "patternProperties":
+                    name = translate_recorded(name)
+                    while name in inner:  # of two that say the same
+                        name += "(?:)"
+                inner[name] = _for_python(item)
+            value = inner
+        elif key == "pattern" and isinstance(value, str):
+            value = translate_recorded(value)
+        applied[key] = value
+    return applied
+
+
+def problems_of(payload: Any, value: Any, at_most: int, recorded: bool) -> list[Problem]:
     """As `Schema.problems`."""
-    return Schema(payload).problems(value, at_most)
+    return Schema(payload).problems(value, at_most, recorded)
 
 
 def _takes_long() -> Invalid:
     return Invalid(f"schema takes over {SECONDS:g} s to check", "simplify its patterns")
 
 
-def check_schema(payload: Any) -> list[Problem]:
-    """Return why a payload isn't a JSON Schema; empty if it is."""
+def check_schema(payload: Any, recorded: bool = False) -> list[Problem]:
+    """Return why a payload isn't a JSON Schema; empty if it is. A `recorded` one may have other patterns than
+    those of ECMA 262."""
     if is_plainly_schema(payload):
         return []
     from jsonschema import Draft202012Validator
 
     if isinstance(payload, dict) and payload.get("$schema", DIALECT).rstrip("#") != DIALECT:
         return [Problem("/$schema", f"only {DIALECT} is supported")]
-    return Schema(Draft202012Validator.META_SCHEMA).problems(payload)
+    problems = Schema(Draft202012Validator.META_SCHEMA).problems(payload)
+    return problems if problems or recorded else list(islice(refused_patterns(payload), 20))
+
+
+def refused_patterns(payload: Any) -> Iterator[Problem]:
+    """Yield the patterns of a schema that are not ECMA 262's, or that uwf does not support."""
+    from uwf_git.format.ecma_pattern import PatternRefused, translate
+
+    for path, schema in subschemas(payload):
+        patterns: list[tuple[ValuePath, str]] = (
+            [(("pattern",), schema["pattern"])] if "pattern" in schema else []
+        )
+        patterns += [(("patternProperties", name), name) for name in schema.get("patternProperties", ())]
+        for keys, pattern in patterns:
+            try:
+                translate(pattern)
+            except PatternRefused as error:
+                yield Problem(_pointer((*path, *keys)), f'pattern "{one_line(pattern, 60)}": {error}')
 
 
 def subschemas(schema: Any, path: ValuePath = ()) -> Iterator[tuple[ValuePath, dict[str, Any]]]:
@@ -255,8 +315,8 @@ def subschemas(schema: Any, path: ValuePath = ()) -> Iterator[tuple[ValuePath, d
 
 
 def property_schemas(schema: dict[str, Any], name: str) -> list[Any]:
-    """Return a property's subschemas in `properties` and `patternProperties`, else `additionalProperties`.
-    Raises re.error for an invalid pattern."""
+    """Return a property's subschemas in `properties` and `patternProperties`, else `additionalProperties`, of
+    a schema as `Schema.applied` has it. Raises re.error for an invalid pattern."""
     found = [schema["properties"][name]] if name in schema.get("properties", ()) else []
     patterns = schema.get("patternProperties", {})
     return found + [inner for pattern, inner in patterns.items() if re.search(pattern, name)]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
+from uwf_git.format.ecma_pattern import translate_recorded
 from uwf_git.format.schema import path_of, value_at
 
 MOST_VARIANTS = 24
@@ -83,7 +84,7 @@ def named(payload: Any) -> Named:
             if isinstance(found := each.get(keyword), kind):
                 names |= {name for name in found if isinstance(name, str)}
         if isinstance(found := each.get("patternProperties"), Mapping):
-            patterns += [pattern for pattern in found if re.compile(pattern)]
+            patterns += [pattern for pattern in map(translate_recorded, found) if re.compile(pattern)]
         said = [each[key] for key in ("additionalProperties", "unevaluatedProperties") if key in each]
         others = others or any(value is not False for value in said)
     return Named(frozenset(names), tuple(patterns), others)

@@ -439,7 +439,7 @@ class Registry(Versions["Compiled"]):
             return _read_code(files, code)
         name = DEFINITIONS[None]
         included = parse_source(files.read(name), name, lambda path: files.read(layout.INCLUDED + path))
-        return compile_source(included)
+        return compile_source(included, recorded=True)
 
     def remake(self, commit: Oid, node: Hash, parents: Sequence[Oid]) -> None:
         from uwf_git.workflow.code_workflow import stored_code

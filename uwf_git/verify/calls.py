@@ -88,7 +88,7 @@ class CallChecks:
             if schema is not None and call.step is not None:
                 from uwf_git.format.schema import Schema
 
-                if problems := Schema(schema).problems(call.step.output):
+                if problems := Schema(schema).problems(call.step.output, recorded=True):
                     report(
                         "wrong-output", f"the answer of call {call.row.node} breaks its schema: {problems[0]}"
                     )

@@ -198,7 +198,7 @@ def _compiled(
             raise NotFound(f"{layout.INCLUDED}{path} does not exist")
         return objects.blob(included[path])
 
-    return compile_source(parse_source(objects.blob(text), definition, include))
+    return compile_source(parse_source(objects.blob(text), definition, include), recorded=True)
 
 
 def _check_page(

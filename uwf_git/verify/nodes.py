@@ -135,13 +135,15 @@ class Nodes:
             if node.type == META and node.payload == BUILTIN.get(name):
                 return None  # ours are schemas; to check them anew takes most of the time of a small history
             if node.type in (META, name) or self._is_its_own(node.type, among):
-                found = check_schema(node.payload)
+                found = check_schema(node.payload, recorded=True)
             else:
                 schema = self._schema(node.type, among)
                 if node.type not in self._plain:
                     self._plain[node.type] = plain_check(schema.payload)
                 plain = self._plain[node.type]
-                found = [] if plain and plain(node.payload) else schema.problems(node.payload, at_most=3)
+                found = (
+                    [] if plain and plain(node.payload) else schema.problems(node.payload, 3, recorded=True)
+                )
         except UwfError as error:
             return error.message
         except _STUMBLES as error:
@@ -171,7 +173,7 @@ class Nodes:
         if not is_schema(node, lambda owner: self._type_node(owner, among)):
             raise Bad("bad-type", f"its type {type_hash} is not a schema", type_hash)
         try:
-            problems = [] if type_hash in BUILTIN else check_schema(node.payload)
+            problems = [] if type_hash in BUILTIN else check_schema(node.payload, recorded=True)
         except (UwfError, *_STUMBLES) as error:
             raise Bad("bad-type", f"its type {type_hash} cannot be applied: {error}", type_hash) from None
         if problems:

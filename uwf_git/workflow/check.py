@@ -45,6 +45,8 @@ __all__ = ["EFFECTS", "Finding", "check", "check_path", "check_role_schema", "ex
 EFFECTS = frozenset(("no-way-to-end", "stuck-role", "unreachable-role"))
 """Codes of what is often only the effect of another mistake."""
 
+_PYTHONS = "python-pattern"
+
 _START_VARIABLES = ("prompt", "workflow")
 _START_OF_BRANCH = ("index", "item")
 _JOIN_VARIABLES = ("branches", "summary", BODY)
@@ -65,12 +67,12 @@ def check_path(path: Path) -> list[Finding]:
     return check(source)
 
 
-def examine(source: Source) -> tuple[Draft, list[Finding]]:
-    """Return a source's draft and findings."""
+def examine(source: Source, recorded: bool = False) -> tuple[Draft, list[Finding]]:
+    """Return a source's draft and findings. A `recorded` one may have patterns of Python's `re`."""
     findings = Findings(source.marks)
     draft = read_draft(source.data, findings)
     _Checker(draft, findings).run()
-    return draft, findings.sorted()
+    return draft, [each for each in findings.sorted() if not (recorded and each.code == _PYTHONS)]
 
 
 def check_role_schema(role: str, schema: Any, path: ValuePath, findings: Findings) -> bool:
@@ -79,7 +81,8 @@ def check_role_schema(role: str, schema: Any, path: ValuePath, findings: Finding
     for problem in problems:
         message = f'role "{role}": {problem.message}'
         if problem.is_error:
-            findings.error((*path, *problem.path), "bad-schema", message, problem.hint)
+            code = _PYTHONS if problem.is_pythons else "bad-schema"
+            findings.error((*path, *problem.path), code, message, problem.hint)
         else:
             findings.warning((*path, *problem.path), "odd-schema", message, problem.hint)
     if any(problem.is_error for problem in problems):

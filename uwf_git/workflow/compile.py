@@ -72,9 +72,9 @@ class InvalidWorkflow(Invalid):
         self.file = path
 
 
-def compile_source(source: Source) -> Compiled:
-    """Return a workflow's nodes without storing them. Raises InvalidWorkflow."""
-    draft, findings = examine(source)
+def compile_source(source: Source, recorded: bool = False) -> Compiled:
+    """Return a workflow's nodes without storing them; `recorded`: it was stored before. Raises InvalidWorkflow."""
+    draft, findings = examine(source, recorded)
     if any(finding.severity == "error" for finding in findings):
         raise InvalidWorkflow(source.path, findings)
     schemas: dict[Hash, Any] = {}

@@ -9,13 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache, lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import closest, nearest, one_line
 from uwf_git.format import cbor
-from uwf_git.format.schema import DIALECT, Schema, ValuePath, check_schema, path_of, subschemas, value_at
+from uwf_git.format.schema import (
+    DIALECT,
+    Problem,
+    Schema,
+    ValuePath,
+    check_schema,
+    path_of,
+    refused_patterns,
+    subschemas,
+    value_at,
+)
 from uwf_git.format.shape import MOST_VARIANTS, Field, Variant, choices, resolve, types, variants, variants_of
 from uwf_git.format.types import SUSPEND
 
@@ -39,25 +49,27 @@ _CUSTOM = frozenset(("example", "options", "title", "name", "label", "optional",
 
 
 class SchemaProblem(NamedTuple):
-    """A problem at `path`; warnings allow registration."""
+    """A problem at `path`; warnings allow registration. `is_pythons`: a pattern that only Python's `re` reads."""
 
     path: ValuePath
     is_error: bool
     message: str
     hint: str = ""
+    is_pythons: bool = False
 
 
 def schema_problems(schema: Any) -> list[SchemaProblem]:
     """Return at most 50 problems; empty if valid."""
     try:
         schema = cbor.normalise(schema)
-        broken = check_schema(schema)
+        broken = check_schema(schema, recorded=True)  # patterns come with the rest
     except Invalid as error:
         return [SchemaProblem((), True, error.message, error.hint)]
     if broken:
         return [_explained(schema, path_of(schema, problem.path), problem.message) for problem in broken]
     each_problem = (problem for path, each in subschemas(schema) for problem in _in_one(schema, path, each))
-    found = list(islice(each_problem, _MOST_PROBLEMS))
+    refused = (_of_pattern(schema, each) for each in refused_patterns(schema))
+    found = list(islice(chain(refused, each_problem), _MOST_PROBLEMS))
     if not any(problem.is_error for problem in found):
         try:
             Schema(schema).problems({})  # the only way to notice references that go round in circles
@@ -80,11 +92,6 @@ def _in_one(root: Any, path: ValuePath, schema: dict[str, Any]) -> Iterator[Sche
             else:
                 hint = nearest(target, [f"#/$defs/{name}" for name in root.get("$defs", ())])
                 yield SchemaProblem((*path, keyword), True, f'{keyword} "{shown}" leads nowhere', hint)
-    patterns = [((*path, "pattern"), schema.get("pattern"))]
-    patterns += [((*path, "patternProperties", name), name) for name in schema.get("patternProperties", ())]
-    for where, pattern in patterns:
-        if isinstance(pattern, str) and (reason := _pattern_problem(pattern)):
-            yield SchemaProblem(where, True, f'pattern "{one_line(pattern, 60)}": {reason}')
     known = _keywords()
     for key in schema:
         if key not in known and key not in _CUSTOM and not key.startswith("x-"):
@@ -112,6 +119,16 @@ def _required(root: Any, path: ValuePath, schema: dict[str, Any]) -> Iterator[Sc
         elif name not in declared:
             message = f'"{shown}" is required, and properties doesn\'t declare it'
             yield SchemaProblem(where, False, message, nearest(name, properties))
+
+
+def _of_pattern(schema: Any, problem: Problem) -> SchemaProblem:
+    path = path_of(schema, problem.path)
+    pattern = path[-1] if len(path) > 1 and path[-2] == "patternProperties" else value_at(schema, path)
+    try:
+        re.compile(str(pattern))
+    except (re.error, RecursionError, OverflowError):
+        return SchemaProblem(path, True, problem.message)
+    return SchemaProblem(path, True, problem.message, is_pythons=True)
 
 
 @lru_cache(maxsize=1024)
@@ -153,14 +170,6 @@ def _resolves(root: Any, target: str) -> bool:
     if document == DIALECT or document.startswith("https://json-schema.org/draft/2020-12/"):
         return True
     return any(document == each.get("$id") for _, each in subschemas(root))
-
-
-def _pattern_problem(pattern: str) -> str | None:
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        return one_line(str(error)) or "is not a regular expression"
-    return None
 
 
 class Answers(NamedTuple):

@@ -119,7 +119,7 @@ def variants(
         if not waiting or len(seen) >= MOST_VARIANTS:
             break
         cost, _, picks, last = heapq.heappop(waiting)
-        maker = _Maker(schema.payload, turn, hints, reference, picks)
+        maker = _Maker(schema.applied, turn, hints, reference, picks)
         try:
             value = maker.made()
         except _Impossible as error:
@@ -357,7 +357,7 @@ class _Maker:
             if not fitting:
                 raise _Impossible(
                     f"at {_pointer(place)}: no text of {least} to {most} characters was found "
-                    f"that matches /{pattern}/"
+                    f"that matches /{getattr(pattern, 'written', pattern)}/"
                 )
             return fitting[self._pick((*place, "\0text"), len(fitting), _LITERAL)]
         if kind in _FORMATS:

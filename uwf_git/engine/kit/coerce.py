@@ -56,7 +56,7 @@ def coerce(value: Any, schema: Schema) -> Any:
 
     try:
         with time_limit(SECONDS):
-            return natural(_Coercion(schema).want(value, schema.payload, 0))
+            return natural(_Coercion(schema).want(value, schema.applied, 0))
     except (
         TimeExceeded,
         RecursionError,

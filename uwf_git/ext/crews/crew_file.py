@@ -275,7 +275,7 @@ class _Reader(Fields):
             self._of_files.append(_whole(file, error))
             return None, None
         try:
-            compiled = compile_source(source)
+            compiled = compile_source(source, recorded=True)  # read again by verify, as it stands
         except InvalidWorkflow as error:
             self._of_files += [_placed(file, each) for each in error.findings]
             roles = source.data.get("roles") if isinstance(source.data, dict) else None
