@@ -439,6 +439,47 @@ def test_line_ends_are_recorded_as_git_would_whatever_is_safe(
     assert at(project, "show", f"{branch(thread)}:mixed.txt") == "a\nb"
 
 
+@pytest.mark.parametrize("where", [[], ["--global"]])
+def test_an_absent_program_of_a_filter_is_told_before_an_agent_runs(
+    uwf: Uwf, project: Path, tmp_path: Path, where: list[str]
+) -> None:
+    commit(project, ".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
+    for key, value in {"clean": "clean -- %f", "smudge": "smudge -- %f", "process": "filter-process"}.items():
+        at(project, "config", *where, f"filter.lfs.{key}", f"git-lfs {value}")
+    at(project, "config", *where, "filter.lfs.required", "true")
+    (tmp_path / "relay.yaml").write_text(RELAY)
+    words = ("thread", "start", tmp_path / "relay.yaml", "-p", "x", "--workspace", "worktree")
+    path = tmp_path / "without"
+    path.mkdir()
+    for name in ("git", "sh"):
+        (path / name).symlink_to(shutil.which(name) or name)
+    refused = uwf(*words, cwd=project, env={"PATH": str(path)}, check=1).error
+    assert "whose program git-lfs is not on PATH" in refused["message"]
+    assert refused["hint"].startswith("install git-lfs; or ")
+    (path / "git-lfs").write_text("#!/bin/sh\ncat\n")
+    (path / "git-lfs").chmod(0o755)
+    uwf(*words, cwd=project, env={"PATH": str(path)})
+
+
+def test_a_shallow_fetch_of_an_agent_is_refused_with_a_way_out(
+    instance: Instance, project: Path, tmp_path: Path
+) -> None:
+    for number in (2, 3):
+        commit(project, f"{number}.txt", "x\n")
+    place = tmp_path / "clone"
+    git("clone", "-q", "--depth", "1", f"file://{project}", place)
+    thread = begun(instance, place)
+    work(instance, thread, "echo 1 >n1.txt")
+    for number in (4, 5):
+        commit(project, f"{number}.txt", "x\n")
+    merge = "git merge -q --allow-unrelated-histories -m merged FETCH_HEAD"
+    with pytest.raises(WorkspaceFailed, match="fetched without their past") as refused:
+        work(instance, thread, f"git fetch -q --depth 1 origin main; {merge}")
+    subprocess.run(shlex.split(refused.value.hint.partition(";")[0]), check=True, capture_output=True)
+    work(instance, thread, "exit 1")
+    assert {"5.txt", "n1.txt"} <= set(files(place, thread)) and at(place, "fsck", "--no-dangling") == ""
+
+
 def test_a_file_outside_of_a_sparse_checkout_is_recorded(instance: Instance, project: Path) -> None:
     commit(project, "a/a", "a\n")
     commit(project, "b/b", "b\n")
@@ -487,6 +528,22 @@ def test_a_submodule_moves_to_a_commit_that_its_remote_has(
     assert at(outer, "rev-parse", f"{branch(thread)}:lib") == at(project, "rev-parse", "main")
     with pytest.raises(WorkspaceFailed, match="a commit that its remote lacks"):
         work(instance, thread, "git -C lib commit -q --allow-empty -m own")
+
+
+@pytest.mark.parametrize("filled", ["", "workspace:\n  setup: [git, submodule, --quiet, update, --init]\n"])
+def test_empty_folders_of_submodules_are_told_at_the_start(
+    uwf: Uwf, root: Path, outer: Path, tmp_path: Path, filled: str
+) -> None:
+    root.mkdir()
+    (root / "config.yaml").write_text(filled)
+    (tmp_path / "relay.yaml").write_text(RELAY)
+    start = uwf(
+        *("thread", "start", tmp_path / "relay.yaml", "-p", "x", "--workspace", "worktree"),
+        cwd=outer,
+        check=0,
+    )
+    assert ("folders of submodules are empty in worktrees: lib" in start.err) is not bool(filled)
+    assert (start.json.get("warnings", []) == []) is bool(filled)
 
 
 @pytest.mark.parametrize("per_worktree", [False, True])

@@ -110,7 +110,14 @@ _HINTS = tuple(
             r"hash algorithm|object[- ]format",
             "use a remote that was made with: git init --bare --object-format=sha1",
         ),
-        (r"does not appear to be a git repository|not found|does not exist", CHECK_ADDRESS),
+        (
+            r"filter[- ][^\n]*(?:failed|not found)",
+            "install the filter's program: git config --get-regexp ^filter names it",
+        ),
+        (
+            r"does not appear to be a git repository|[Rr]epository .*(?:not found|does not exist)",
+            CHECK_ADDRESS,
+        ),
     )
 )
 
@@ -361,6 +368,8 @@ def hint_for(err: str, command: str = "") -> str:
     for sign, hint in _HINTS:
         if sign.search(err):
             return hint
+    if command in _REMOTE and re.search(r"not found|does not exist", err):
+        return CHECK_ADDRESS
     if command in _REMOTE:
         return "repeat when the remote can be reached; nothing was lost"
     return "see whether git works there, then repeat; nothing was lost"

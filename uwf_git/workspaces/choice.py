@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, Usage, UwfError
+from uwf_git.base.text import listed
 from uwf_git.config.known_agents import ANY_ROW, shipped
 from uwf_git.config.policy import RUN, WRITING, parse_policy, tighten
 from uwf_git.config.resolve import AgentOptions, narrowed, resolve_agent
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from uwf_git.format.kinds import Role, Workflow
     from uwf_git.store.history import Position
 
+_NAMED = 5  # folders in a message
 _DEEPEST = 8  # workflows within each other that are looked at
 
 
@@ -150,6 +152,14 @@ def _worktree(instance: Instance, where: Path, option: WorkspaceOption, is_defau
         called += " with uncommitted changes"
     elif not option.revision and checkout.top is not None:
         dirty = project.has_changes(checkout)
+    settings = instance.config.workspace.of(checkout.top)
+    filled = (*settings.copy, *settings.link)
+    empty = [path for path in project.submodules(base) if path not in filled]
+    if empty and "submodule" not in " ".join(settings.setup):
+        instance.warn(
+            f"the folders of submodules are empty in worktrees: {listed(empty, _NAMED)}; workspace.setup can fill them:"
+            " git submodule update --init"
+        )
     inside = ""
     if checkout.top is not None and where.absolute().is_relative_to(checkout.top):
         inside = str(where.absolute().relative_to(checkout.top))

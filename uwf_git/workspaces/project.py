@@ -21,7 +21,7 @@ import secrets
 import shutil
 import time
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +29,9 @@ from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, WorkspaceFailed
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.fsync import sync
 from uwf_git.git.objects import Person
-from uwf_git.git.program import PATIENCE, CallResult, Git, failure
+from uwf_git.git.program import CHECK_ADDRESS, PATIENCE, CallResult, Git, failure
 from uwf_git.git.worktree import project_of
+from uwf_git.sandbox.programs import find_program
 from uwf_git.store.location import searched_folders
 from uwf_git.store.remotes import without_password
 
@@ -40,6 +41,9 @@ CODE = "refs/uwf/local/code/"
 MOVED = "in the folder where it is now: uwf thread step ID"
 NO_REPOSITORY = "uwf run … --workspace shared works in the folder itself"
 _LFS = re.compile(r"git-lfs (?:(?:clean|smudge(?: --skip)?)(?: -- %f)?|filter-process(?: --skip)?)")
+_PROGRAM = re.compile(
+    r"(?:/[\w./+-]+|[\w.+-]+)(?=\s|$)"
+)  # of a command, unless a shell or a folder is needed
 _URL = re.compile(r"[!-~]{1,1000}")
 _FILTERS = re.compile(
     r"^filter\..*\.(clean|smudge|process)$|^lfs\..*(extension|customtransfer|standalonetransferagent)",
@@ -66,8 +70,12 @@ _FETCH = ("fetch", "-q", "--no-tags", "--no-recurse-submodules", "--no-write-fet
 _PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
 
 
-Settings = list[tuple[str, str | None]]
-"""Keys and values of git's configuration; those without a value have None."""
+class Setting(NamedTuple):
+    """A setting of git; `value` is None if it has none. `is_own`: it is in the repository's own configuration."""
+
+    key: str
+    value: str | None
+    is_own: bool
 
 
 class Checkout(NamedTuple):
@@ -133,7 +141,8 @@ class Project:
         try:
             return (git or self.git()).run(*_QUIET, *args, stdin=stdin, check=check)
         except RemoteFailed as error:
-            raise WorkspaceFailed(f"project {self.common}: {error.message}", error.hint) from None
+            hint = f"git -C {self.common} remote -v shows it" if error.hint == CHECK_ADDRESS else error.hint
+            raise WorkspaceFailed(f"project {self.common}: {error.message}", hint) from None
 
     def line(self, *args: str, git: Git | None = None) -> str:
         """Return the output of a call that may fail, "" then."""
@@ -153,13 +162,15 @@ class Project:
             self._trees[commit] = tree
         return self._trees[commit]
 
-    def settings(self, git: Git | None = None) -> Settings:
-        """Return the repository's own settings."""
+    def settings(self, git: Git | None = None) -> list[Setting]:
+        """Return git's settings in the repository."""
         done = self.run("config", "--includes", "--show-scope", "-z", "--list", check=False, git=git)
         words = done.out.decode("utf-8", "surrogateescape").split("\0")
-        rows = zip(words[::2], words[1::2], strict=False)
-        parts = (text.partition("\n") for scope, text in rows if scope in ("local", "worktree"))
-        return [(key, value if has_value else None) for key, has_value, value in parts]
+        rows = ((scope, text.partition("\n")) for scope, text in zip(words[::2], words[1::2], strict=False))
+        return [
+            Setting(key, value if has_value else None, scope in ("local", "worktree"))
+            for scope, (key, has_value, value) in rows
+        ]
 
     def root(self, commit: str) -> str:
         """Return the first commit of the repository, "" in a shallow clone."""
@@ -279,25 +290,62 @@ class Project:
 
     # Filters
 
-    def filters_off(self, commit: str, settings: Settings | None = None) -> tuple[str, ...]:
+    def filters_off(self, commit: str, settings: Sequence[Setting] | None = None) -> tuple[str, ...]:
         """Return git's options that switch the repository's own filters off. Raises Invalid if files of a
-        commit need one."""
-        names = _filters(self.settings() if settings is None else settings)
+        commit need one, or one whose program is not here."""
+        settings = self.settings() if settings is None else settings
+        names = _filters(settings)
         for name in names:
-            places = (".gitattributes", "*/.gitattributes")
-            found = self.run("grep", "-q", "-F", f"filter={name}", commit, "--", *places, check=False)
-            if found.code == 0:
+            if self._needs_filter(commit, name):
                 raise Invalid(
                     f"project {self.common} has the filter {name} in its own configuration, which does not"
                     " run in worktrees",
                     f"{NO_REPOSITORY}; or define filter.{name} with git config --global",
                 )
+        for name, program in self._absent_programs(settings):
+            if name not in names and self._needs_filter(commit, name):
+                raise Invalid(
+                    f"project {self.common} has files for the filter {name}, whose program {program} is not on PATH",
+                    f"install {program}; or {NO_REPOSITORY}",
+                )
         return _switching_off(names)
+
+    def _needs_filter(self, commit: str, name: str) -> bool:
+        places = (".gitattributes", "*/.gitattributes")
+        words = ("grep", "-q", "-F", f"filter={name}", commit, "--", *places)
+        everywhere = _line(self.common / "info/attributes")
+        return f"filter={name}" in everywhere or self.run(*words, check=False).code == 0
+
+    def _absent_programs(self, settings: Sequence[Setting]) -> Iterator[tuple[str, str]]:
+        """Yield the filters that git requires and whose program is not here."""
+        commands = {
+            setting.key: setting.value or "" for setting in settings if setting.key.startswith("filter.")
+        }
+        for key, required in commands.items():
+            if not key.endswith(".required") or required.lower() in ("false", "no", "off", "0"):
+                continue
+            section = key.removesuffix("required")
+            used = (commands.get(f"{section}{way}", "") for way in ("process", "clean", "smudge"))
+            for program in dict.fromkeys(match[0] for each in used if (match := _PROGRAM.match(each))):
+                if find_program(program, self.common.parent) is None and not self._has_program(program):
+                    yield section.removeprefix("filter.").removesuffix("."), program
+
+    def _has_program(self, name: str) -> bool:
+        """Return whether git brings a program along, or a path leads to one."""
+        return Path(self.line("--exec-path"), name).exists()
 
     def own_filters_off(self, git: Git | None = None) -> tuple[str, ...]:
         """Return git's options that switch the repository's own filters off, as they are now; with `git`, those
         of a worktree too."""
         return _switching_off(_filters(self.settings(git)))
+
+    # Submodules
+
+    def submodules(self, commit: str) -> list[str]:
+        """Return the folders of the submodules that a commit declares."""
+        words = ("config", "-z", f"--blob={commit}:.gitmodules", "--get-regexp", r"^submodule\..*\.path$")
+        rows = self.run(*words, check=False).out.decode("utf-8", "replace").split("\0")
+        return sorted(row.partition("\n")[2] for row in rows if row)
 
     # The user's checkout
 
@@ -370,12 +418,12 @@ class Project:
         return next((name for name in names if url and self.url(name) == url), "")
 
 
-def _filters(settings: Settings) -> list[str]:
-    """Return the names of filters, except for Git LFS as it installs itself."""
+def _filters(settings: Iterable[Setting]) -> list[str]:
+    """Return the names of the repository's own filters, except for Git LFS as it installs itself."""
     found = {
         "lfs" if key.startswith("lfs.") else key.split(".", 1)[1].rpartition(".")[0]
-        for key, command in settings
-        if _FILTERS.search(key) and not _LFS.fullmatch(command or "")
+        for key, command, is_own in settings
+        if is_own and _FILTERS.search(key) and not _LFS.fullmatch(command or "")
     }
     return sorted(found)
 

@@ -19,12 +19,12 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.git.worktree import of_threads
-from uwf_git.workspaces.project import Project, Settings
+from uwf_git.workspaces.project import Project, Setting
 
 _SNAPSHOT, _CONFIG, _PACKED = "uwf-refs", "uwf-config", "packed-refs"
 _NOT_SHARED = (
@@ -61,7 +61,7 @@ class ThreadRepository:
     def objects(self) -> Path:
         return self.git_dir / "objects"
 
-    def make(self, settings: Settings | None = None) -> None:
+    def make(self, settings: Sequence[Setting] | None = None) -> None:
         """Make it unless it is there. `settings` are the project's, if they have just been read."""
         new = self.git_dir
         for name in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info", "hooks"):
@@ -94,13 +94,14 @@ class ThreadRepository:
         if self._folder.is_dir():
             _write(self._folder / ".git", f"gitdir: {self.git_dir}\n")
 
-    def refresh(self, settings: Settings | None = None) -> None:
+    def refresh(self, settings: Sequence[Setting] | None = None) -> None:
         """Bring the project's refs and configuration along, if they have changed. What the agent has of its own
         stays."""
         before, digest = self._snapshot(), self._digest()
         if before.digest == digest:
             return
-        self._refresh_configuration(self._project.settings() if settings is None else settings)
+        settings = self._project.settings() if settings is None else settings
+        self._refresh_configuration([setting for setting in settings if setting.is_own])
         refs = dict(self._projects_refs())
         own = {name: oid for name, oid in self._packed().items() if before.refs.get(name) != oid}
         rows = sorted({**refs, **own}.items())
@@ -165,10 +166,10 @@ class ThreadRepository:
             elif not symbolic:
                 yield name, oid
 
-    def _configuration(self, settings: Settings) -> Iterator[str]:
+    def _configuration(self, settings: Sequence[Setting]) -> Iterator[str]:
         common = self._project.common
         base = common.parent if common.name == ".git" else common
-        for key, value in settings:
+        for key, value, _ in settings:
             if key in _OWN_KEYS or key.startswith(_OWN_SECTIONS):
                 continue
             if value is not None and key.startswith("remote.") and value.startswith(("./", "../")):
@@ -178,10 +179,10 @@ class ThreadRepository:
             head = f'[{section} "{_escaped(sub)}"]' if sub else f"[{section}]"
             yield f"{head}\n\t{name}" + ("\n" if value is None else f' = "{_escaped(value)}"\n')
 
-    def _refresh_configuration(self, settings: Settings) -> None:
+    def _refresh_configuration(self, settings: Sequence[Setting]) -> None:
         """Bring the project's configuration along; what the agent has changed of it stays."""
         base, current = self.git_dir / _CONFIG, self.git_dir / "config"
-        found = {_EXTENSIONS[key]: value for key, value in settings if key in _EXTENSIONS}
+        found = {_EXTENSIONS[key]: value for key, value, _ in settings if key in _EXTENSIONS}
         text = f"[core]\n\trepositoryformatversion = {int(bool(found))}\n\tbare = false\n"
         text += "".join(
             f'[extensions]\n\t{name} = "{_escaped(value or "")}"\n' for name, value in found.items()

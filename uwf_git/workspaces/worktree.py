@@ -32,7 +32,7 @@ from uwf_git.base.text import listed
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.fsync import sync
 from uwf_git.git.objects import Person
-from uwf_git.git.program import Git, hint_for, telling_line
+from uwf_git.git.program import CallResult, Git, hint_for, telling_line
 from uwf_git.sandbox.results import shown
 from uwf_git.workspaces.project import Project, branch_of
 from uwf_git.workspaces.thread_repository import ThreadRepository
@@ -563,7 +563,10 @@ class Worktree:
             commit,
             f"^{base}",
         )
-        rows = self.project.run(*words, git=self._git()).out.decode("ascii").split()
+        done = self.project.run(*words, check=False, git=self._git())
+        if done.code:
+            raise self._incomplete(done)
+        rows = done.out.decode("ascii").split()
         if large := [name[1:] for name in rows if name.startswith("~")]:
             self._warn_of_large(large, commit, base)
         names = [name.removeprefix("~") for name in rows]
@@ -589,6 +592,18 @@ class Worktree:
         with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(loose) or 1)) as pool:
             for _ in pool.map(sync, loose.values()):
                 pass
+
+    def _incomplete(self, done: CallResult) -> WorkspaceFailed:
+        shallow = self._repository.git_dir / "shallow"
+        if _bytes(shallow).split() != _bytes(self.project.common / "shallow").split():
+            return WorkspaceFailed(
+                f"worktree {self.folder} is not kept: its commits go back to some that were fetched without their past",
+                f"git -C {self.folder} fetch --unshallow; {AGAIN}",
+            )
+        return WorkspaceFailed(
+            f"the commits of worktree {self.folder} cannot be read: {telling_line(done.err)}",
+            f"git -C {self.folder} fsck names what is missing; {AGAIN}",
+        )
 
     def _warn_of_large(self, blobs: Sequence[str], commit: str, base: str) -> None:
         """Name the files that are larger than `workspace.maxFile`."""
