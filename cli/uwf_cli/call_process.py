@@ -7,6 +7,7 @@ import json
 import math
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ async def call_in_process(
     out, err = await _end_of(process, given or b"", most)
     code = process.wait()
     if (report := reported(err)) is not None:
+        with suppress(ValueError):  # such as the outcome of a step that ended its thread as failed
+            report["result"] = _printed(out.decode("utf-8", "replace"))
         raise Failed(status=code, **report)
     if code < 0:
         raise Failed("failure", f"the command was killed by signal {-code}", "repeat", code)

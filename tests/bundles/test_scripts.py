@@ -629,3 +629,38 @@ def test_a_byte_order_mark_is_no_error(uwf: Uwf, asked: Asked, name: str) -> Non
     uwf("workflow", "put", write(name, "\ufeff" + text))
     thread = uwf("thread", "start", "script", "-p", "null").json["thread"]
     assert result(uwf, thread) == "ended"
+
+
+def test_a_trial_with_failed_calls_is_not_passed_and_what_judges_so_gives_no_score(
+    uwf: Uwf, asked: Asked
+) -> None:
+    config = Path(os.environ["UWF_STORAGE_ROOT"]) / "config.yaml"
+    config.write_text(
+        config.read_text()
+        .replace("args: [echo, other]", "args: [sh, -c, 'exit 7']")
+        .replace(" scripted.py", f" {Path('scripted.py').absolute()}")
+    )
+    body = 'await agent("one"); await agent("two", { agentType: "other" }); return { passed: true };\n'
+    uwf("workflow", "put", write("script.js", META + body))
+    write("cases.jsonl", '{"name": "one", "prompt": "null"}\n')
+    uwf("eval", "import", "cases.jsonl", "--to", "calls", "--workflow", "script")
+    (result,) = uwf("eval", "run", "calls").json["results"]
+    assert (result["state"], result["error"]) == (
+        "failed",
+        "the thread is completed with failures in 1 of 2 calls",
+    )
+    judged = uwf("--format", "text", "eval", "run", "calls", "--judge", "jsonata:output.passed")
+    assert judged.out.startswith("passed") and "with failures in 1 of 2 calls" in judged.out.splitlines()[0]
+    unjudged = uwf("eval", "run", "calls", "--judge", "workflow:script", check=6)
+    (result,) = unjudged.json["results"]
+    assert result["state"] == "error" and "completed with failures in 1 of 2 calls" in result["errors"][0]
+    uwf("verify", "--all")
+
+
+def test_a_fleet_ends_with_the_failures_of_its_threads(uwf: Uwf, asked: Asked) -> None:
+    pytest.importorskip("temporalio", reason="pip install '.[fleet]'")
+    config = Path(os.environ["UWF_STORAGE_ROOT"]) / "config.yaml"
+    config.write_text(config.read_text().replace("args: [echo, other]", "args: [sh, -c, 'exit 7']"))
+    thread = started(uwf, 'return [await agent("one"), await agent("two", { agentType: "other" })];')
+    error = uwf("fleet", "run", thread, check=15, timeout=100).error
+    assert error["message"] == f"thread {thread} is completed with failures in 1 of 2 calls"

@@ -414,3 +414,42 @@ def test_a_script_that_a_client_writes_runs_once_the_user_trusts_it_and_no_soone
         assert (await call(client, "read_thread", thread=thread))["steps"][-1]["output"] == 3
 
     drive(scenario)
+
+
+def test_a_step_is_refused_if_its_thread_cannot_reach_its_end(config: Callable[[str], Path]) -> None:
+    config(
+        "agents:\n  one: {command: uwf-exec, args: [touch, asked]}\nagentOverrides: {pair: {critic: gone}}\n"
+    )
+    write("pair.yaml", PAIR)
+
+    async def scenario(client: Client) -> None:
+        thread = (await call(client, "start_thread", workflow="pair.yaml", prompt="x"))["thread"]
+        error = await refused(client, "step_thread", thread=thread)
+        assert error["message"].startswith("workflow pair cannot run to its end here: role critic")
+        assert (await call(client, "thread_steps", thread=thread))["steps"] == []
+
+    drive(scenario)
+
+
+@pytest.mark.needs("bwrap", "node")
+def test_an_end_with_failures_has_its_census_beside_the_error(
+    config: Callable[[str], Path], uwf: Uwf
+) -> None:
+    config("defaultAgent: fails\nagents: {fails: {command: uwf-exec, args: [sh, -c, 'exit 3']}}\n")
+    write("mine.js", SCRIPT.replace("vote", "mine"))
+    uwf("workflow", "put", "mine.js")
+
+    async def scenario(client: Client) -> None:
+        thread = (await call(client, "start_thread", workflow="mine", prompt='{"more": 1}'))["thread"]
+        ended = await refused(client, "step_thread", thread=thread)
+        assert ended["code"] == "completed_with_failures" and "in 2 of 2 calls" in ended["message"]
+        assert ended["result"]["census"] == {
+            "of": "calls",
+            "asked": 2,
+            "answered": 0,
+            "failed": 2,
+            "dropped": 0,
+        }
+        assert ended["result"]["status"] == "completed-with-failures"
+
+    drive(scenario)

@@ -202,3 +202,36 @@ def test_setup_offers_the_agents_that_are_there(uwf: Uwf, monkeypatch: pytest.Mo
     status, shown = on_terminal("setup", typed=[("Provider", "none"), ("Default agent", "")])
     assert status == 0 and "codex" in shown
     assert uwf("config", "get", "defaultAgent").json == "codex"
+
+
+def test_a_suite_is_refused_before_its_first_trial(uwf: Uwf) -> None:
+    write("cases.jsonl", '{"name": "one", "prompt": "x"}\n')
+    uwf("eval", "import", "cases.jsonl", "--to", "fixes", "--workflow", "fix")
+    sets(
+        uwf,
+        ("agents.counts.command", COUNTS.replace("asked;", f"{Path('asked').absolute()};")),
+        ("agents.gone.command", "no-such-program"),
+        ("defaultAgent", "counts"),
+        ("agentOverrides.fix.boss", "gone"),
+    )
+    error = uwf("eval", "run", "fixes", check=1).error
+    assert error["message"].startswith("workflow fix cannot run to its end here: role boss: no-such-program")
+    assert not Path("asked").exists() and uwf("thread", "list", "--all").json == []
+    uwf("eval", "run", "fixes", "--agent", "boss=counts", "--judge", "jsonata:true")
+    uwf("config", "unset", "agentOverrides.fix.boss")
+    write("judge.yaml", FIXED.replace("name: fix", "name: judge").replace("boss", "jury"))
+    uwf("workflow", "put", "judge.yaml")
+    sets(uwf, ("agentOverrides.judge.jury", "gone"))
+    Path("asked").unlink()
+    error = uwf("eval", "run", "fixes", "--judge", "workflow:judge", check=1).error
+    assert error["message"].startswith("workflow judge cannot run to its end here: role jury")
+    assert not Path("asked").exists()
+
+
+def test_a_first_step_says_that_the_thread_cannot_reach_its_end_and_is_made(uwf: Uwf) -> None:
+    sets(uwf, ("agentOverrides.fix.fixer", SAYS_YES), ("agentOverrides.fix.boss", "no-such-agent"))
+    thread = uwf("thread", "start", "fix", "-p", "x").json["thread"]
+    first = uwf("--format", "text", "thread", "step", thread)
+    assert "workflow fix cannot run to its end here: role boss" in first.err
+    other = uwf("thread", "start", "fix", "-p", "x").json["thread"]
+    assert "cannot run to its end" not in uwf("thread", "step", other, "--agent", SAYS_YES).err

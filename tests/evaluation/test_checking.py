@@ -160,7 +160,9 @@ def test_what_nobody_can_tell_is_no_drop_and_an_error_of_the_call_ends_a_bisecti
     uwf("eval", "check", issues, "--workflow", "nowhere.yaml", check=125)
     plays_none = uwf("eval", "check", issues, "--agent", "uwf-exec no-such-program", check=128 + 2).error
     assert "plays no role of workflow solve-issue" in plays_none["message"]
-    fails = ("eval", "check", issues, "--agent", "developer=uwf-exec no-such-program", "--retries", "0")
+    absent = ("eval", "check", issues, "--agent", "developer=uwf-exec no-such-program", "--label", "x")
+    assert "no-such-program is not installed" in uwf(*absent, check=128 + 1).error["message"]
+    fails = ("eval", "check", issues, "--agent", "developer=uwf-exec cat /nowhere", "--retries", "0")
     done = uwf(*fails, "--junit", "report.xml", check=125)
     assert done.json["missing"] == ["median", "shelf", "slug"]
     (suite,) = ElementTree.parse("report.xml").getroot()

@@ -74,17 +74,21 @@ def require_ready(
     agents: str | Agent | AgentOptions | None = None,
     persona: str = "",
     at: Position | None = None,
+    role: str | None = None,
 ) -> tuple[Part, ...]:
-    """Return who plays the roles that a new thread, or one at a position, may reach. Warns of logins that seem to be
-    missing, and of roles that --agent leaves to commands, people and workflows. Raises Usage for a role that the
-    workflow doesn't have, and if a rehearsal would go on where others have worked, Invalid if an agent is not known,
-    installed or configured."""
+    """Return who plays the roles that a new thread, or one at a position, may reach, or `role` alone. Warns of logins
+    that seem to be missing, and of roles that --agent leaves to commands, people and workflows. Raises Usage for a
+    role that the workflow doesn't have, and if a rehearsal would go on where others have worked, Invalid if an agent is
+    not known, installed or configured."""
     options = agent_options((agents,)) if isinstance(agents, str) else agents
     options = options if isinstance(options, AgentOptions | None) else AgentOptions(options)
     check_roles(workflow, options)
     if options is not None:
         require_agent(instance.location.root, options)
-    parts = _parts(instance, workflow, options, persona, at)
+    if role is None:
+        parts = _parts(instance, workflow, options, persona, at)
+    else:
+        parts = (_part(instance, workflow, role, options, persona, 0),)
     problems = _problems(instance, workflow, parts, at)
     if problems:
         texts = "; ".join(text for text, _ in problems)
@@ -117,6 +121,17 @@ def require_ready_thread(
         require_ready(instance, workflow, agents, at.history.start.persona, at)
     elif isinstance(agents, AgentOptions):
         check_roles(workflow, agents)
+
+
+def warn_unless_ready(instance: Instance, thread: ThreadId) -> None:
+    """Warn before the first step of a thread if a run of it would be refused: its other steps may be made with other
+    agents, or elsewhere."""
+    if instance.threads.head(thread).row.kind != "start":
+        return
+    try:
+        require_ready_thread(instance, thread)
+    except UwfError as error:
+        instance.warn(f"{error.message} — {error.hint}")
 
 
 def check_roles(workflow: Workflow, options: AgentOptions | None) -> None:
@@ -241,11 +256,18 @@ def _kind(agent: AgentConfig) -> str:
 
 def _with_child(instance: Instance, part: Part, agent: AgentConfig, depth: int) -> Part:
     """Return a role that a workflow plays, with the first problem of its own roles."""
-    name = agent.args[-1] if agent.args else ""
-    if not name or "/" in name or depth >= _DEEPEST:
+    from uwf_git.store.definitions import packages_with
+
+    name, persona = agent.args[-1] if agent.args else "", ""
+    if not name or depth >= _DEEPEST:
         return part._replace(is_real=True)
-    child = instance.registry.workflow(instance.registry.current(name).hash)
-    parts = _parts(instance, child, depth=depth + 1)
+    if "/" in name:
+        offer = packages_with(instance.store, name).offer(name)
+        version, persona = offer.workflow, offer.speakers[0]
+    else:
+        version = instance.registry.current(name).hash
+    child = instance.registry.workflow(version)
+    parts = _parts(instance, child, persona=persona, depth=depth + 1)
     problems = _problems(instance, child, parts)
     part = part._replace(
         agent=f"{part.agent} {name}" if part.agent == SUBWORKFLOW else part.agent,

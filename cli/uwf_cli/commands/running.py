@@ -140,10 +140,13 @@ def step(
 ) -> None:
     """Run one step of a thread: the next role's agent runs, and its output becomes the new head."""
     from uwf_git.api.outcome import raise_as_ended
+    from uwf_git.api.preflight import warn_unless_ready
     from uwf_git.api.run import Options
     from uwf_git.api.run import step as make
 
     shared, found = exchanged(invocation, thread, remote)
+    if agent is None:
+        warn_unless_ready(invocation.instance, found)
     where = folder(cwd)
     place(invocation, found, workspace, where)
     _warn_of_agent(invocation, found, agent)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from uwf_git.api.preflight import require_ready
 from uwf_git.base.errors import StoreDamaged, Untrusted, Usage, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.engine import budget
@@ -41,6 +42,7 @@ from uwf_git.ext.evaluation.trials import (
 )
 from uwf_git.ext.evaluation.workers import Task, in_turn, side_by_side
 from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import parse_start
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store.instance import Instance
 
@@ -159,6 +161,7 @@ class _Run:
                 self._show(ProgressEvent(each.name, result, None, len(found), len(planned), True))
             else:
                 tasks.append((number, task))
+        _require_ready(self._instance, [task for _, task in tasks])
         step = self._plan.step
         if step is not None and (threads := self._begun([task for _, task in tasks])):
             step(threads)
@@ -275,6 +278,24 @@ class _Run:
         )
         self._suites.add(self._name, added)
         remove_recorded_folders(self._instance, waiting)
+
+
+def _require_ready(instance: Instance, tasks: Sequence[Task]) -> None:
+    """Raise as `api.preflight.require_ready` if a trial that is to be made, or a workflow that is to judge one, could
+    not reach its end."""
+    ready = set[object]()
+    for task in tasks:
+        case, version, agent = task.planned.case, task.planned.version, task.planned.agent
+        begun = None if task.planned.start is None else parse_start(task.planned.start[1])
+        persona = version.speaker if begun is None else begun.persona
+        plays = (version.hash, case.role, persona)
+        if task.known is None and plays not in ready:
+            require_ready(instance, version.workflow, agent, persona, role=case.role)
+            ready.add(plays)
+        for judge in (each.judge for each in task.planned.judges):
+            if judge.version is not None and judge.version not in ready:
+                require_ready(instance, instance.registry.workflow(judge.version))
+                ready.add(judge.version)
 
 
 def _hashes(came: TrialResult) -> set[Hash]:

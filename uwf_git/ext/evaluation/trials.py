@@ -15,7 +15,7 @@ from uwf_git.base.errors import Busy, NotFound, StoreDamaged, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.engine.budget import limits as budget_limits
 from uwf_git.engine.status import FAILED as ENDED_AS_FAILED
-from uwf_git.engine.status import KILLED
+from uwf_git.engine.status import KILLED, WITH_FAILURES, ended_status
 from uwf_git.engine.step import end_branches
 from uwf_git.ext.evaluation.fixtures import create_folder, discard, is_folder, remove_folder, store_final_tree
 from uwf_git.ext.evaluation.judges import ResolvedJudge, agents_of, called
@@ -381,8 +381,12 @@ def _trial(
     if planned.case.fixture is not None and head.row.number > before:
         left = store_final_tree(instance, folders_of(instance) / thread, planned.case.fixture)
     error = ended.error
-    if ended.status == COMPLETED and head.archive is not None and head.archive.status == ENDED_AS_FAILED:
-        error = "the thread ended as failed" + (f": {head.archive.reason}" if head.archive.reason else "")
+    if ended.status == COMPLETED and head.archive is not None:
+        state, reason = ended_status(head.archive), head.archive.reason
+        if state == ENDED_AS_FAILED:
+            error = "the thread ended as failed" + (f": {reason}" if reason else "")
+        elif state == WITH_FAILURES:
+            error = f"the thread is completed {reason}"
     trial = Trial(
         UNKNOWN,
         planned.key,

@@ -499,7 +499,9 @@ class Queue:
             said = result if isinstance(result, Mapping) else {}
             ends = {"killed": "killed", "failed": ENDED_FAILED, WITH_FAILURES: WITH_FAILURES}
             ended = ends.get(str(said.get("status")), "completed")
-            return Row(listed.id, ended, head=str(said.get("head", "")), used=used)
+            return Row(
+                listed.id, ended, str(said.get("why") or ""), head=str(said.get("head", "")), used=used
+            )
         if status in (WorkflowExecutionStatus.CANCELED, WorkflowExecutionStatus.TERMINATED):
             return Row(listed.id, "cancelled", used=used)
         if status != WorkflowExecutionStatus.RUNNING or state not in ("", HELD):

@@ -289,7 +289,7 @@ class Fleet:
                 )
             head = self._ended(row.thread)
         if head is not None and head.archive is not None:
-            return row._replace(state=ended_status(head.archive), head=head.node)
+            return row._replace(state=ended_status(head.archive), head=head.node, why=head.archive.reason)
         self._notify({"warning": f"the queue says that thread {row.thread} has ended, which it hasn't"})
         return None
 

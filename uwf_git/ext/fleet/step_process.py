@@ -32,7 +32,15 @@ from uwf_git.base.errors import (
     failure_of,
 )
 from uwf_git.engine.branch_states import branch_statuses
-from uwf_git.engine.status import FAILED, IDLE, JOINING, RUNNING, outlook
+from uwf_git.engine.status import (
+    FAILED,
+    IDLE,
+    JOINING,
+    RUNNING,
+    WITH_FAILURES,
+    ended_status,
+    outlook,
+)
 from uwf_git.ext.fleet.admission import used_by
 from uwf_git.ext.fleet.limits import impatient, next_queue
 from uwf_git.ext.fleet.messages import ThreadState, parse_state, parse_step
@@ -237,7 +245,9 @@ class StepRunner:
             following.next,
             next_queue(instance, outcome.position.head, following.next, self._orders.agent),
             problem=_problem(following.problem, thread),
-            why=why or {"waiting": _ANSWER, JOINING: _BRANCHES}.get(outcome.status, ""),
+            why=why
+            or {"waiting": _ANSWER, JOINING: _BRANCHES}.get(outcome.status, "")
+            or _failures(outcome.position.head),
         )
 
     def _share_code(self, thread: ThreadId) -> None:
@@ -258,7 +268,7 @@ def standing(instance: Instance, thread: ThreadId, agent: AgentOptions | None = 
     head = instance.threads.head(thread)
     status = status_of(instance, head)
     if head.archive is not None:
-        return ThreadState(thread, head.node, status, done=True)
+        return ThreadState(thread, head.node, status, done=True, why=_failures(head))
     following = outlook(instance, head)
     why = ""
     if status == "waiting":
@@ -294,6 +304,12 @@ def branches_to_queue(
         (head.thread, head.node, next_queue(instance, head, outlook(instance, head).next, agent))
         for head in (*able, *failed)
     ]
+
+
+def _failures(head: Head) -> str:
+    """Return the failures with which a thread is completed, "" for none. They quote no agent."""
+    archive = head.archive
+    return archive.reason if archive is not None and ended_status(archive) == WITH_FAILURES else ""
 
 
 def _problem(found: str | None, thread: ThreadId) -> str | None:

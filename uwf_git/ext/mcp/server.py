@@ -108,6 +108,7 @@ class Serving:
         try:
             call = tool.parse(arguments, self._folder)
             if tool.name == "step_thread":
+                await self._in_thread(lambda: _require_ready(self._location, arguments["thread"]))
                 return await self._step(context, call, arguments)
             async with self._processes if call.apart else contextlib.nullcontext():
                 return await self._result(call)
@@ -240,6 +241,16 @@ class Serving:
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, mime_type=media, text=text)]
         )
+
+
+def _require_ready(location: Location, thread: str) -> None:
+    """Raise Failed before the first step of a thread that cannot reach its end here: a client names no agents."""
+    from uwf_git.api.preflight import require_ready_thread
+
+    with calling(location) as invocation:
+        found = find_thread(invocation, thread)
+        if invocation.instance.threads.head(found).row.kind == "start":
+            require_ready_thread(invocation.instance, found)
 
 
 def _transcript(location: Location, thread: str) -> str:

@@ -136,9 +136,11 @@ def do(
         _answer(invocation, entry, routed)
         return
     if not no_run:
+        from uwf_git.api.preflight import require_ready_thread
         from uwf_git.api.run import Options
 
         shared, found = exchanged(invocation, thread, remote)
+        require_ready_thread(invocation.instance, found, agent)
         run_one(invocation, found, Options(agent, where, exchange=shared), max_steps, quiet)
 
 

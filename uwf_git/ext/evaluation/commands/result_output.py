@@ -161,7 +161,7 @@ def why_of(value: Mapping[str, Any]) -> str:
     if value["status"] != "completed":
         return f"{value['status']}: {value['error']}" if value["error"] else str(value["status"])
     missed = [f"{each['judge']}: {each['reason'] or 'no'}" for each in value["scores"] if not each["passed"]]
-    failed = [value["error"]] if value["error"] and not value["scores"] else []
+    failed = [value["error"]] if value["error"] else []
     return "; ".join([*value["errors"], *missed, *failed])
 
 

@@ -19,7 +19,7 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Selection, short_ids, threads
 
 from uwf_git.api.listing import Filters
-from uwf_git.base.errors import Busy, Failure, OutputFailed, Throttled, Usage, Waiting
+from uwf_git.base.errors import Busy, Failure, OutputFailed, Throttled, Usage, UwfError, Waiting
 from uwf_git.ext.fleet.commands.options import (
     WORKSPACE,
     WORKSPACE_REMOTE,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from uwf_git.ext.fleet.admission import FleetLimits
     from uwf_git.ext.fleet.endpoint import Endpoint
     from uwf_git.ext.fleet.retry_policy import Fault
+    from uwf_git.format.ids import ThreadId
 
 _T = TypeVar("_T")
 
@@ -135,6 +136,8 @@ def run(
         return
     invocation.going_on = "nothing is lost, the same command goes on"
     instance = invocation.instance
+    if address is None:  # else workers elsewhere may have other agents
+        found = [thread for thread in found if _is_ready(invocation, thread, agent, failures)]
     if remote is not None and address is not None:
         found = share(invocation, remote, found, failures)
     if not found:
@@ -166,6 +169,21 @@ def run(
         )
     )
     failures.end()
+
+
+def _is_ready(
+    invocation: Invocation, thread: ThreadId, agent: AgentOptions | None, failures: Failures
+) -> bool:
+    """Return whether a thread can reach its end with the agents of this machine; report why not."""
+    from uwf_git.api.preflight import require_ready_thread
+
+    try:
+        require_ready_thread(invocation.instance, thread, agent)
+    except UwfError as error:
+        error.message = f"thread {thread}: {error.message}"
+        failures.add(error)
+        return False
+    return True
 
 
 def _run_interruptibly(running: Coroutine[Any, Any, _T], abandon: Callable[[], None]) -> _T:

@@ -9,17 +9,27 @@ from typing import TYPE_CHECKING
 from uwf_cli.failures import print_error
 
 from uwf_git.base import thread_states
-from uwf_git.base.errors import CompletedWithFailures, Failure, Waiting, failure_of
+from uwf_git.base.errors import Failure, Waiting, failure_of
 from uwf_git.base.text import counted
+from uwf_git.engine.census import FAILURES
 from uwf_git.ext.fleet import messages
+from uwf_git.ext.fleet.client import ENDED_FAILED
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
 
+    from uwf_git.base.thread_states import ThreadState
     from uwf_git.ext.fleet.admission import FleetSpending
     from uwf_git.ext.fleet.client import Row
     from uwf_git.ext.fleet.endpoint import Endpoint
     from uwf_git.ext.fleet.retry_policy import Fault
+
+_ENDS = {
+    thread_states.WITH_FAILURES.word: thread_states.WITH_FAILURES,
+    ENDED_FAILED: thread_states.FAILED,
+    thread_states.KILLED.word: thread_states.KILLED,
+}
+"""The ends of a thread in the queue that are not green."""
 
 
 def report_ends(
@@ -38,20 +48,21 @@ def report_ends(
     cancelled = [row for row in rows if row.state == "cancelled"]
     waits = [row for row in rows if row.open]
     failed = len(gave_up) + len(cancelled)
-    partial = [row for row in rows if row.state == thread_states.WITH_FAILURES.word]
+    ended = [(row, _ENDS[row.state]) for row in rows if row.state in _ENDS]
+    partial = sum(state is thread_states.WITH_FAILURES for _, state in ended)
     parts = [
-        f"{len(rows) - failed - len(waits) - len(partial)} done",
-        f"{len(partial)} {thread_states.WITH_FAILURES.label}",
+        f"{len(rows) - failed - len(waits) - len(ended)} done",
+        f"{partial} {thread_states.WITH_FAILURES.label}",
         f"{len(waits)} waiting",
-        f"{failed} failed",
+        f"{failed + len(ended) - partial} failed",
     ]
     summary = ", ".join(part for part in parts if not part.startswith("0 "))
     invocation.note(f"{counted(len(rows), 'thread')}: {summary}")
     worst = 1 if cancelled else 0
-    for row in partial:
-        worst = max(worst, thread_states.WITH_FAILURES.exit_status)
-        message = f"thread {row.thread} is {thread_states.WITH_FAILURES.label}"
-        failure = CompletedWithFailures(message, f"see: uwf thread show {row.thread}")
+    for row, state in ended:
+        assert state.error is not None
+        worst = max(worst, state.exit_status)
+        failure = state.error(_end_text(row, state), f"see: uwf thread show {row.thread}")
         print_error(invocation, failure_of(failure), thread=row.thread)
     for row in gave_up:
         fault = faults.get(row.thread)
@@ -73,6 +84,13 @@ def report_ends(
     if is_short:
         print_error(invocation, Failure("waiting", 5, f"the fleet waits: {used.reason()}", used.hint()))
     return worst or (Waiting.exit_status if waits or is_short else 0)
+
+
+def _end_text(row: Row, state: ThreadState) -> str:
+    if state is thread_states.WITH_FAILURES:
+        return f"thread {row.thread} is completed {row.why or FAILURES}"
+    verb = "has failed" if state is thread_states.FAILED else "was killed"
+    return f"thread {row.thread} {verb}" + (f": {row.why}" if row.why else "")
 
 
 def _rest(rows: list[Row], at: Endpoint | None) -> Failure:
