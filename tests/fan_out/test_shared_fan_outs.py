@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from fan_outs import World, audit, failing, refused
 from uwf_git.api import run as api_run
 from uwf_git.api.exchange import Exchange
 from uwf_git.api.fan_out import Lookout, in_own_order
+from uwf_git.api.waiting import wait
+from uwf_git.base.errors import Invalid, NotRunning, UwfError
 from uwf_git.engine import step as engine
 from uwf_git.engine.lineage import parent_of_branch
 from uwf_git.engine.status import COMPLETED, FAILED
@@ -196,9 +199,10 @@ def test_branches_with_a_time_of_their_own_are_noted_and_no_finding(
     assert report.findings == () and [each.code for each in report.notes] == ["own-time"]
 
 
+@pytest.mark.parametrize("by", ["pull", "wait", "step", "step of a branch"])
 @pytest.mark.parametrize("ended", [0, 1])
 def test_a_fork_that_was_lost_is_settled_by_whatever_comes_after_a_kill(
-    machines: Machines, monkeypatch: pytest.MonkeyPatch, ended: int
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, ended: int, by: str
 ) -> None:
     ada, bob = machines()
     thread = ada.world.start()
@@ -222,7 +226,14 @@ def test_a_fork_that_was_lost_is_settled_by_whatever_comes_after_a_kill(
         bob.pull()
     (lost,) = lost_forks(bob.instance)
     assert lost.branches and not bob.instance.threads.has_ended(ours[1])
-    bob.pull()
+    if by == "pull":
+        bob.pull()
+    elif by == "wait":
+        with pytest.raises(NotRunning):
+            wait(bob.instance, thread)
+    else:
+        with suppress(UwfError):  # that it waits for its branches, or has ended
+            api_run.step(bob.instance, thread if by == "step" else ours[1], api_run.Options())
     assert all(map(bob.instance.threads.has_ended, ours)) and not lost_forks(bob.instance)
     assert bob.world.head(theirs[2]).row.number == 1  # what was done is kept
     settled(ada, bob)
@@ -238,7 +249,9 @@ def test_branches_of_a_killed_parent_end_after_a_kill_of_that(
         patch.setattr(engine, "end_branches", lambda *_: None)
         engine.kill(ada.instance, thread)
     assert not any(map(ada.instance.threads.has_ended, branches))
-    assert sorted(settle_lost_forks(ada.instance)) == sorted(branches)
+    with pytest.raises(Invalid, match="is killed"):
+        api_run.step(ada.instance, thread, api_run.Options())
+    assert all(map(ada.instance.threads.has_ended, branches)) and not settle_lost_forks(ada.instance)
 
 
 def test_branches_whose_parent_is_not_here_are_not_lost(machines: Machines) -> None:

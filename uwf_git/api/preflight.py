@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -124,14 +125,21 @@ def require_ready_thread(
 
 
 def warn_unless_ready(instance: Instance, thread: ThreadId) -> None:
-    """Warn before the first step of a thread if a run of it would be refused: its other steps may be made with other
-    agents, or elsewhere."""
-    if instance.threads.head(thread).row.kind != "start":
+    """Warn before the first step of a thread if it can be made, and a run would be refused: the other steps may be made
+    with other agents, or elsewhere."""
+    from uwf_git.engine.status import outlook
+
+    head = instance.threads.head(thread)
+    if head.row.kind != "start":
         return
     try:
         require_ready_thread(instance, thread)
     except UwfError as error:
-        instance.warn(f"{error.message} — {error.hint}")
+        at = instance.threads.position(head)
+        workflow, persona, role = at.history.workflow, at.history.start.persona, outlook(instance, *at).next
+        with suppress(UwfError):  # which the step raises
+            require_ready(instance, workflow, persona=persona, at=at, role=role)
+            instance.warn(f"{error.message} — {error.hint}")
 
 
 def check_roles(workflow: Workflow, options: AgentOptions | None) -> None:

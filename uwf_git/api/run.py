@@ -15,6 +15,7 @@ from uwf_git.engine.retrying import PATIENCE as PATIENCE
 from uwf_git.engine.status import COMPLETED, FAILED
 from uwf_git.engine.step import Outcome as Outcome
 from uwf_git.format.ids import ThreadId
+from uwf_git.format.types import BRANCH_START
 from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Options(NamedTuple):
 
 def step(instance: Instance, thread: ThreadId, options: Options) -> Outcome:
     """Run the next step. Raises as `engine.step.step`, and with a remote as `shared_step`."""
+    settle_branches(instance, thread)
     agent, cwd, on_stderr, exchange, hooks, files, patience = options
     if exchange is not None:
         from uwf_git.sync.shared_step import shared_step
@@ -53,6 +55,14 @@ def step(instance: Instance, thread: ThreadId, options: Options) -> Outcome:
             engine.drop_branch(instance, thread, error)
             raise
     return engine.step(instance, thread, agent, cwd, on_stderr, files, patience)
+
+
+def settle_branches(instance: Instance, thread: ThreadId) -> None:
+    """End what a killed process left of a thread's lost forks. Moves refs as `sync.branches.settle_lost_forks`."""
+    if instance.store.index.hashes_of_type(BRANCH_START):
+        from uwf_git.sync.branches import settle_lost_forks
+
+        settle_lost_forks(instance, thread)
 
 
 def run(
@@ -72,6 +82,7 @@ def run(
     yielded.
     """
     with instance.keeping():
+        settle_branches(instance, thread)
         made = 0
         while most is None or made < most:
             options = following()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_git.api.fan_out import branches_of, raise_if_at_rest
 from uwf_git.api.outcome import raise_as_ended
+from uwf_git.api.run import settle_branches
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Busy, NotRunning, TimedOut, Waiting
 from uwf_git.engine.call_answer import command_of
@@ -30,6 +31,7 @@ def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) ->
     """Wait until no process here runs or steps a thread or a branch that it waits for, or the one that does asks a
     person; return the head of a completed one. `deadline` is in seconds of `time.monotonic`. Raises what its run
     ended with, as `raise_unless_completed`; TimedOut, and NotFound if it was removed."""
+    settle_branches(instance, thread)
     log.debug("N4TZ8YQH", "waits until no process works on {thread}", thread=thread)
     pause, asking = _FIRST_PAUSE, 0.0
     while _is_at_work(instance, thread) and asking < _ASKING:

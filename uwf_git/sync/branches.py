@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged
@@ -100,13 +100,13 @@ class LostFork(NamedTuple):
     now: Oid | Head
 
 
-def lost_forks(instance: Instance) -> list[LostFork]:
-    """Return the lost forks, as they follow from the refs alone: a killed process may have begun to end their branches.
-    Forks whose threads are not here are not lost."""
+def lost_forks(instance: Instance, thread: ThreadId | None = None) -> list[LostFork]:
+    """Return the lost forks, or those of a thread or of its parent, as they follow from the refs alone: a killed
+    process may have begun to end their branches. Forks whose threads are not here are not lost."""
     if not instance.store.index.hashes_of_type(BRANCH_START):
         return []
     waiting: dict[Oid, list[ThreadId]] = {}
-    for head in instance.threads.all():
+    for head in instance.threads.all() if thread is None else _at_forks_of(instance, thread):
         if isinstance(head, Head) and (fork := instance.threads.fork_of(head)) is not None:
             waiting.setdefault(fork[0], []).append(head.thread)
     found = []
@@ -118,10 +118,26 @@ def lost_forks(instance: Instance) -> list[LostFork]:
     return found
 
 
-def settle_lost_forks(instance: Instance) -> list[ThreadId]:
-    """End the branches of lost forks; the steps of those that another commit replaced go over to its branches. Moves
-    refs as `move_branches`, and as `engine.step.kill`. Return the ended branches."""
-    lost = lost_forks(instance)
+def _at_forks_of(instance: Instance, thread: ThreadId) -> Iterator[Head]:
+    """Yield the active branches of the forks of a thread, in each commit of these that is here; and the thread itself,
+    which may be such a branch."""
+    head = instance.threads.head(thread)
+    if head.archive is None:
+        yield head
+    if not _fans_out(instance, head):
+        return
+    nodes = dict.fromkeys(row.node for row in ancestry(instance.store, head.commit) if row.role == FORK)
+    for row in (row for node in nodes for row in instance.store.index.commits_of(node)):
+        for each in branches_of_step(instance, row):
+            with contextlib.suppress(NotFound, StoreDamaged):
+                if (branch := instance.threads.head(each)).archive is None:
+                    yield branch
+
+
+def settle_lost_forks(instance: Instance, thread: ThreadId | None = None) -> list[ThreadId]:
+    """End the branches of lost forks, as `lost_forks` names them; the steps of those that another commit replaced go
+    over to its branches. Moves refs as `move_branches`, and as `engine.step.kill`. Return the ended branches."""
+    lost = lost_forks(instance, thread)
     for fork, _, now in lost:
         with contextlib.suppress(NotFound, StoreDamaged, HeadMoved, Busy, Invalid):
             if isinstance(now, Head):
