@@ -275,6 +275,31 @@ def test_code_that_an_agent_takes_out_of_its_history_stays_while_the_thread_does
     work(instance, fork, "test -e n1.txt; test ! -e n2.txt")
 
 
+def test_what_an_agent_keeps_for_itself_outlives_what_it_shared_with_the_project(
+    uwf: Uwf, instance: Instance, project: Path
+) -> None:
+    at(project, "checkout", "-q", "-b", "feature")
+    commit(project, "feature.txt", "feature\n")
+    at(project, "checkout", "-q", "main")
+    (project / "shared").write_text("shared\n")
+    at(project, "hash-object", "-w", "shared")
+    (project / "shared").unlink()
+    thread = begun(instance, project)
+    work(
+        instance,
+        thread,
+        "git branch mine feature",
+        "echo shared >new; git stash -q -u; echo b >b; git stash -q -u",
+    )
+    at(project, "branch", "-q", "-D", "feature")
+    collect_garbage(project)
+    work(instance, thread, "git gc -q --prune=now; git fsck; git show mine:feature.txt", "git stash drop -q")
+    collect_garbage(project)
+    work(instance, thread, "git stash pop -q; git branch -q -D mine")
+    assert at(project, "show", f"{branch(thread)}:new") == "shared"
+    assert at(project, "for-each-ref", f"refs/uwf/local/work/{thread}") == ""
+
+
 def test_code_stays_when_its_branch_is_merged_by_squashing_and_deleted(
     uwf: Uwf, instance: Instance, project: Path
 ) -> None:

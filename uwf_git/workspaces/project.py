@@ -3,7 +3,7 @@
     refs/heads/uwf/work/<ULID>         a thread's branch
     refs/uwf/local/code/<ULID>         the newest code of a thread, whatever becomes of its branch
     refs/uwf/local/work/<ULID>/<n>     older code that is no part of that; what failed attempts and steps that
-                                       don't count left
+                                       don't count left; own-<n>: what its agents keep in branches and stashes
     uwf-worktrees/<ULID>               the git directory of a thread's worktree
 
 The user's branches, index, stash and files are read at most. No hooks of the repository run. Filters run if
@@ -275,6 +275,13 @@ class Project:
         name = f"{KEPT}{thread}/{commit[:12]}"
         self.run("update-ref", name, commit)
         return name
+
+    def keep_own(self, thread: ThreadId, new: Iterable[str], gone: Iterable[str]) -> None:
+        """Keep objects of a thread's own repository under refs, and others no longer."""
+        lines = "".join(f"update {KEPT}{thread}/own-{oid[:12]} {oid}\n" for oid in new)
+        lines += "".join(f"delete {KEPT}{thread}/own-{oid[:12]}\n" for oid in gone)
+        if lines:
+            self.run("update-ref", "--stdin", stdin=lines.encode("ascii"))
 
     def write_commit(
         self, tree: str, parent: str, message: str, author: Person, committer: Person, synced: bool = True

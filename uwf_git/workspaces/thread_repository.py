@@ -26,7 +26,7 @@ from typing import NamedTuple
 from uwf_git.git.worktree import of_threads
 from uwf_git.workspaces.project import Project, Setting
 
-_SNAPSHOT, _CONFIG, _PACKED = "uwf-refs", "uwf-config", "packed-refs"
+_SNAPSHOT, _CONFIG, _PACKED, _STASHED = "uwf-refs", "uwf-config", "packed-refs", "logs/refs/stash"
 _NOT_SHARED = (
     "refs/uwf/",
     "refs/heads/uwf/",
@@ -137,6 +137,22 @@ class ThreadRepository:
             name: oid for name, oid in found.items() if not name.startswith(("refs/remotes/", "refs/tags/"))
         }
 
+    def own_objects(self, branch: str) -> set[str]:
+        """Return the objects of `own`, and all stashed changes."""
+        rows = _text(self.git_dir / _STASHED).splitlines()
+        stashed = (row.split(" ")[1] for row in rows if row.count(" ") > 1)
+        return {oid for oid in (*self.own(branch).values(), *stashed) if is_object_id(oid)}
+
+    def signature(self, branch: str) -> str:
+        """Return a line that changes with `own_objects`."""
+        loose = {name: _line(self.git_dir / name) for name in self._loose() if name != branch}
+        parts = [json.dumps(loose, sort_keys=True)]
+        for name in (_PACKED, _STASHED):
+            with contextlib.suppress(OSError):
+                status = (self.git_dir / name).stat()
+                parts.append(f"{status.st_mtime_ns}.{status.st_size}")
+        return " ".join(parts)
+
     def worktrees(self) -> list[Path]:
         """Return the folders of worktrees that the agent has added, and of the project's that are in this one."""
         own = {Path(_line(path)).parent for path in self.git_dir.glob("worktrees/*/gitdir")}
@@ -240,6 +256,12 @@ def _escaped(text: str) -> str:
 def _line(path: Path) -> str:
     with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="surrogateescape") as file:
         return file.read(8192).strip()
+    return ""
+
+
+def _text(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
     return ""
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from uwf_git.workspaces.notes import Note
 
 _INDEX, _STATE, _NEW = "uwf-index", "uwf-state", "uwf-index.new"
-_EXCLUDED, _UNFINISHED, _IGNORED = "uwf-excluded", "uwf-unfinished", "uwf-ignored"
+_EXCLUDED, _UNFINISHED, _IGNORED, _KEPT = "uwf-excluded", "uwf-unfinished", "uwf-ignored", "uwf-kept"
 _LINK = "160000"  # the mode of a submodule
 _LINK_IN_INDEX = b"\x00\x00\xe0\x00"  # the same in an index, and maybe part of a hash
 _UNSYNCED = ("-c", "core.fsync=none")
@@ -553,6 +553,13 @@ class Worktree:
 
     def _sync(self, commit: str, base: str) -> None:
         """Bring what is new in a commit to the disk, and what the agent's git wrote to the project."""
+        rows = self._listed(commit, f"^{base}")
+        if large := [name[1:] for name in rows if name.startswith("~")]:
+            self._warn_of_large(large, commit, base)
+        self._save([name.removeprefix("~") for name in rows])
+
+    def _listed(self, commit: str, *known: str) -> list[str]:
+        """Return the objects of a commit that `known` leads not to, large ones with `~`."""
         most = f"--filter=blob:limit={int(self._settings.max_file) + 1}"
         words = (
             "rev-list",
@@ -561,15 +568,14 @@ class Worktree:
             most,
             "--filter-print-omitted",
             commit,
-            f"^{base}",
+            *known,
         )
         done = self.project.run(*words, check=False, git=self._git())
         if done.code:
             raise self._incomplete(done)
-        rows = done.out.decode("ascii").split()
-        if large := [name[1:] for name in rows if name.startswith("~")]:
-            self._warn_of_large(large, commit, base)
-        names = [name.removeprefix("~") for name in rows]
+        return done.out.decode("ascii").split()
+
+    def _save(self, names: Sequence[str]) -> None:
         objects, theirs = self.project.common / "objects", self._repository.objects
         loose: dict[str, Path] = {}
         others: list[str] = []
@@ -699,6 +705,23 @@ class Worktree:
         if own.stat().st_mtime_ns != theirs.stat().st_mtime_ns if theirs.exists() else True:
             shutil.copy2(own, self.admin / _NEW)
             (self.admin / _NEW).replace(theirs)
+        self._keep_own()
+
+    def _keep_own(self) -> None:
+        """Let refs of the project keep what the agent keeps for itself: git's gc there would remove what both share."""
+        repository, note = self._repository, self.admin / _KEPT
+        before, _, rest = _bytes(note).decode("ascii").partition("\n")
+        if before == (now := repository.signature(self.branch)):
+            return
+        kept, objects = set(rest.split()), repository.own_objects(self.branch)
+        for oid in sorted(objects - kept):
+            try:
+                self._save([name.removeprefix("~") for name in self._listed(oid, "--not", "--all")])
+            except WorkspaceFailed as error:  # it was incomplete before
+                log.info("Q8V3XN6R", "{object} is not kept: {error}", object=oid, error=error.message)
+                objects.discard(oid)
+        self.project.keep_own(self.thread, objects - kept, kept - objects)
+        note.write_text("\n".join((now, *sorted(objects))), encoding="ascii")
 
     def _publish(self, commit: str) -> None:
         if why := self.project.publish(self.thread, commit):
