@@ -4,14 +4,16 @@
 
 --signers: the keys that may sign, as ssh-keygen(1) describes; OpenPGP keys are gpg's. --policy: a version of the trust
 policy that you know from elsewhere, on which that of CLONE must stand. --key: an attestation's, for openssl.
-Exit 0: each word of FILE is in the thread's commits, or signed, and each decision follows from its approvals. 1:
-something differs, or is not proved. Not looked at: whether the workflow called for each step, what joins say of their
-branches, and what a diff showed. A decision that rests on it is not proved.
+Exit 0: each word of FILE is in the thread's commits, or signed, and each decision follows from its approvals, and those
+within branches, sub-workflows and calls of code do. 1: something differs, or is not proved. Not looked at: whether the
+workflow called for each step and branch, whether a branch ended as its join says, how code was merged, and what a diff
+showed. For these there is the word of whoever signed FILE, after `uwf verify`; without it they are not proved.
 """
-import argparse, base64, hashlib, json, pathlib, re, struct, subprocess, sys, tempfile, time
+import argparse, base64, functools, hashlib, json, pathlib, re, struct, subprocess, sys, tempfile, time
 FORMAT, EMPTY = "https://uwf-git.invalid/schemas/audit-report/v1", "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 NODE = r"^:\S+ \S+ \S+ (\S+) \S\t(?:workflow|start|steps/(?:[0-9]+xx/)?[^/\n]+)/nodes/([0-9A-Z]{13})\.json$"
 ID, wrong, unproved = re.compile("[0-9a-f]{40,64}"), [], []
+members = lambda names, policy: {*names, *(each for name in names for each in policy["groups"].get(name, ()))}
 called = lambda *words, data=None: subprocess.run(words, input=data, capture_output=True)
 iso = lambda seconds: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 sha256 = lambda text: None if text is None else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -20,6 +22,7 @@ def git(*words, clone=None):
     signers = ("-c", f"gpg.ssh.allowedSignersFile={pathlib.Path(args.signers).absolute()}") if args.signers else ()
     done = called("git", "--no-replace-objects", "-C", clone or args.clone, *signers, *words)
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+@functools.cache
 def read(oid, kind):
     done = called("git", "--no-replace-objects", "-C", args.clone, "cat-file", kind, oid)
     found = hashlib.sha1(b"%s %d\0%s" % (kind.encode(), len(done.stdout), done.stdout)).hexdigest()
@@ -31,6 +34,7 @@ def made_by(oid, kind):  # of a commit or tag the message, the parents, the time
     mark = signature(oid, kind) if "\ngpgsig " in head or "\n-----BEGIN " in "\n" + text else None
     made = {"by": {"name": name, "email": email}, "time": iso(int(at)), "signature": mark}
     return text, re.findall(r"^parent (\S+)$", head, re.M), int(at), made
+@functools.cache
 def signature(oid, kind):  # as git judges it; behind its first line ssh-keygen prints the signer's text
     failed, _, said = git("verify-" + kind, "--raw", oid)
     begin = "-----BEGIN (SSH SIGNATURE|PGP SIGNATURE|PGP MESSAGE|SIGNED MESSAGE)-----"
@@ -86,8 +90,8 @@ def node_name(node):  # XXH64 of the type and the payload, in Crockford's base 3
     total = (total ^ total >> 33) * two & cut
     total = (total ^ total >> 29) * three & cut
     return "".join("0123456789ABCDEFGHJKMNPQRSTVWXYZ"[(total ^ total >> 32) >> by & 31] for by in range(60, -5, -5))
-def canonical(value):  # RFC 8785, but for numbers that are no integers: then None
-    return None if re.search(r"\b\d+[.eE]", re.sub(r'"(?:[^"\\]|\\.)*"', "", json.dumps(value))) else json.dumps(
+def canonical(value):  # RFC 8785, but for numbers with an exponent or a fraction of 0: then None
+    return None if re.search(r"\d[eE]|\.0\b", re.sub(r'"(?:[^"\\]|\\.)*"', "", json.dumps(value))) else json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 def added(before, after):  # the files of nodes that a commit adds
     rows = read(after, "commit") and git("-c", "core.quotePath=false", "diff-tree", "-r", before, after)[1]
@@ -108,87 +112,125 @@ def deciding(schema, output):
         return output
     names = offered(schema)
     return {name: value for name, value in output.items() if name in names or isinstance(value, bool)} or output
-def person(made, by, policy):  # the names under which an approver may be listed
-    email, mark = by["email"].casefold(), made["signature"]
-    known = [policy["keys"][mark["key"]]] if mark and mark["key"] in policy["keys"] else []
-    names = {email, f"{by['name']} <{by['email']}>", *known, *([mark["signer"]] if mark and mark["signer"] else [])}
-    names |= {group for group, members in policy["groups"].items() if names & set(members)}
+def owner(mark, at, among):  # whose key signed, by the first of some policies that has it, and why it may not count
+    for policy in among if mark else []:
+        if who := policy["keys"].get(mark["key"]):
+            valid = policy["valid"][mark["key"]]
+            until = min([valid[word] for word in ("until", "revoked") if word in valid], default=None)
+            if at < valid.get("from", "") or (until is not None and at >= until):
+                return who, wrong, f"is signed by {who} with a key that did not count then"
+            ended = until is not None and iso(time.time()) >= until
+            return (who, unproved, f"is signed by {who} with a key that has ended since") if ended else (who, None, "")
+    return "", None, ""
+def person(mark, by, policy, key):  # the names under which an approver may be listed, of whom `key` is the key
+    who = key if mark else policy["emails"].get(by["email"].casefold())
+    names = {by["email"].casefold(), f"{by['name']} <{by['email']}>", who, mark and mark["signer"]} - {None, ""}
+    names |= {group for group, people in policy["groups"].items() if names & {*people}}
     return names if policy["keys"] else names | {by["name"]}
-def policy_at(when):  # the people by their keys, and the groups, in force at a time
-    return next((each for each in policies if each["time"] <= when), (policies or [{"keys": {}, "groups": {}}])[-1])
+def policy_at(at):  # the people by their keys and addresses, and the groups, in force at a time
+    return next((each for each in policies if each["time"] <= at), (policies or [NOBODY])[-1])
+def held(what, subject, kinds, name, oid, made):  # hold a record to the rules of the newest policy
+    newest, mark, email = (policies or [NOBODY])[0], made["signature"], made["by"]["email"].casefold()
+    for of, about, patterns, signers in newest["rules"]:
+        fits = any(re.fullmatch(".*".join(map(re.escape, each.split("*"))), name) for each in patterns.split(", "))
+        if about != subject or not fits or (of and not kinds & {*of.split(", ")}) or oid in newest["accepted"]:
+            continue
+        who, where, why = owner(mark, made["time"], [newest])
+        where, why = (
+            (wrong, "has no good signature") if not mark or mark["state"] == "bad" else
+            (wrong, "is signed by a key of nobody in it") if not who else (where, why) if where is not None else
+            (wrong, f"is signed by {who}") if signers and who not in members(signers.split(", "), newest) else
+            (wrong, f"is signed by {who}, and committed as {email}") if newest["emails"].get(email, who) != who else
+            (unproved, "has no good signature by --signers") if mark["state"] != "good" else (None, ""))
+        if where is not None:
+            where.append(f"{what} {why}: the trust policy wants {patterns} signed by {signers or 'somebody in it'}")
 def read_policies():  # from the newest to that of --policy, by the page of each, which pages of uwf's are checked for
-    tip, found = git("rev-parse", "-q", "--verify", "refs/uwf/trust/policy")[1].strip(), []
+    tip, chain_of = git("rev-parse", "-q", "--verify", "refs/uwf/trust/policy")[1].strip(), []
     chain = git("rev-list", tip)[1].split() if tip else []
     if args.policy not in chain:
         sys.exit(f"the trust policy of CLONE does not stand on {args.policy}")
     for oid in chain[:chain.index(args.policy) + 1]:
         page, made = git("show", f"{oid}:README.md")[1].replace("\\", ""), made_by(oid, "commit")
+        text = git("show", f"{oid}:trust.yaml")[1]
         rows = re.findall(r"^\| (\S+) \| \w+ \| `([^`]+)` \| (.*?) *\|$", page, re.M)
-        keys = {key: who for who, key, valid in rows if valid != "revoked"}
-        rows = re.findall(r"^- (\S+): (.+)$", page.partition("\n## Groups\n")[2], re.M)
-        groups = {name: members.split(", ") for name, members in rows}
+        keys, emails, at = {key: who for who, key, _ in rows}, {}, ""
+        for name, address in re.findall(r"([\w.-]+)['\"]?\s*:|([^][\s,{}\"'<>]+@[^][\s,{}\"'<>]+)", text):
+            at = name if name in keys.values() else at  # of this person are the addresses that follow
+            emails |= {address.casefold(): at} if address and at else {}
+        rows = {key: re.findall(r"(from|until|revoked)(?: (\S+Z))?", valid) for _, key, valid in rows}
+        groups = re.findall(r"^- (\S+): (.+)$", page.partition("\n## Groups\n")[2], re.M)
+        rules = page.partition("\n## Rules\n")[2].partition("\n## ")[0]
         heads = re.findall(r"^Changes of this policy are signed by: (.*)\.$", page, re.M)[0].split(", ")
-        heads = {member for head in heads for member in groups.get(head, [head])}
-        mark = made[3]["signature"] or {"key": "", "state": ""}
-        found.append({"keys": keys, "groups": groups, "time": made[2], "by": mark, "oid": oid, "maintainers": heads})
-    for number, version in enumerate(found[:-1], 1):
-        before = found[number]
-        if before["keys"].get(version["by"]["key"]) not in before["maintainers"] or version["by"]["state"] != "good":
+        chain_of.append({
+            "keys": keys, "valid": {key: dict(row) for key, row in rows.items()}, "emails": emails, "heads": heads,
+            "groups": {name: people.split(", ") for name, people in groups}, "time": made[3]["time"], "oid": oid,
+            "mark": made[3]["signature"] or {"key": "", "state": ""},
+            "rules": re.findall(r"^- (?:(.+) of )?(threads|workflows|crews) (.+): signed(?: by (.+))?$", rules, re.M),
+            "accepted": {*git("rev-list", "--ignore-missing", *ids)[1].split(), *ids}
+            if (ids := re.findall(r"\b[0-9a-f]{40}\b", text)) else set()})
+    for number, version in enumerate(chain_of[:-1], 1):
+        who, where, _ = owner(version["mark"], version["time"], [before := chain_of[number]])
+        good = where is not wrong and version["mark"]["state"] == "good"
+        if not good or who not in members(before["heads"], before):
             wrong.append(f"policy {version['oid']} is not signed by a maintainer of the one before")
-    return found
-def authors(head):  # the addresses and keys of those who made any part of what is judged at a head
-    found, pending, seen = set(), [head], {head}
+    return chain_of
+def authors(head):  # the addresses, keys and people of those who made any part of what is judged at a head
+    makers, pending, seen, signed = set(), [head], {head}, True
     while pending:
         text, parents, _, made = made_by(pending.pop(), "commit")
         kind = re.findall(r"^Uwf-(Start|Step|Part): ", text, re.M)
         agent = re.findall(r"^Uwf-Agent: (.*)$", text, re.M)[-1:]
         gate = len(parents) == 2 and agent == ["uwf-human"] and "\nUwf-Approval: " in read(parents[1], "commit")
         if kind and kind[-1] != "Part" and agent != ["human"] and not gate:
-            found |= {made["by"]["email"].casefold(), (made["signature"] or {"key": ""})["key"]} - {""}
+            mark = made["signature"] or {"key": "", "state": ""}
+            makers, signed = makers | {made["by"]["email"].casefold(), mark["key"]}, signed and mark["state"] == "good"
         pending += (more := [each for each in parents if kind and each not in seen])
         seen.update(more)
-    return found | {each["keys"][key] for each in policies for key in found if key in each["keys"]}
+    named = {each[by][one] for each in policies for one in makers for by in ("keys", "emails") if one in each[by]}
+    return (makers | named) - {""}, signed
 def decide(number, step, flow, at, head, before, detail, output, payload, nodes):  # a person's step and its approvals
-    prompt, asked, last = before
-    role, named = flow["roles"].get(step["role"], {}), detail.get("approvals") or []
-    say = lambda text, where=wrong: where.append(f"step {number}: {text}")
-    parents, quorum, made = made_by(at, "commit")[1], role.get("quorum", 1), set()
+    (prompt, asked, last, code), role = before, flow["roles"].get(step["role"], {})
+    asked = asked or role.get("description", "").strip() or f"Play the role {step['role']}."
+    shown = {"task": sha256(prompt), "instruction": sha256(asked), "code": sha256(code),
+             "output": sha256(None if last is None else canonical(last)),
+             "question": sha256(str(last["question"]) if isinstance(last, dict) and "question" in last else None)}
+    say = lambda text, where=wrong: where.append(f"{number}: {text}")
+    parents, made, is_gate, given = made_by(at, "commit")[1], set(), bool(role.get("approvers")), {}
+    if not policies and git("rev-parse", "-q", "--verify", "refs/uwf/trust/policy")[1]:
+        say("nothing is held to the trust policy of CLONE, of which --policy names no version", unproved)
     if step["agent"] == "uwf-rehearse":
-        unproved.append(f"step {number}: its approvals are made up")
+        say("its approvals are made up", unproved)
         return
-    is_gate, given = bool(role.get("approvers")), {}
     if is_gate:  # each approval has a commit, the newest first
-        log = git("rev-list", "--topo-order", parents[-1], f"^{head}")[1].split() if len(parents) == 2 else []
-        for oid in log:
+        for oid in git("rev-list", "--topo-order", parents[-1], f"^{head}")[1].split() if len(parents) == 2 else []:
             text, above, when, by = made_by(oid, "commit")
             found = re.findall(r"^Uwf-Approval: (\S+)$", text, re.M)
             if found and not (len(above) == 2 and "\nUwf-Approval: " in read(above[1], "commit")):
                 said = load(git("show", f"{oid}:approvals/{found[-1]}/nodes/{found[-1]}.json")[1], found[-1])
-                given[found[-1]] = said, above[-1], when, by
+                given[found[-1]] = said, above[-1], when, by | {"oid": oid}
         if role.get("notAuthor"):
-            made = authors(head)
+            made, signed = authors(head)
+            signed or say("who made what is judged is told by commits without a good signature", unproved)
     counting, later, taken = set(), {}, {}
     for node, (said, _, _, by) in given.items():
         if "approval" in said:
             taken[said["approval"]] = by["by"]
         elif said["role"] == step["role"] and said["prev"] == step["prev"]:
             later.setdefault(by["by"]["email"].casefold(), node)
-    for node in named:
+    for node in detail.get("approvals") or []:
         if is_gate and node not in given:
             say(f"approval {node} has no commit that the step stands on")
             continue
         said, on, when, by = given.get(node) or (payload(node), head, 0, made_by(at, "commit")[3])
-        mark, wanted = by["signature"], (step["start"], step["prev"], step["role"])
-        who = f"{said['by']['name']} <{said['by']['email']}>"
-        if (said["start"], said["prev"], said["role"]) != wanted or on != head:
+        mark, who = by["signature"], f"{said['by']['name']} <{said['by']['email']}>"
+        if any(said[name] != step[name] for name in ("start", "prev", "role")) or on != head:
             say(f"approval {node} is of another head or role")
         if by["by"] != said["by"] or (is_gate and when != said["at"]):
             say(f"approval {node} is not of the person and time that it names, {who}")
         parts = {part["name"]: part["sha256"] for part in said["shown"]["of"]}
-        shown = {"task": sha256(prompt), "instruction": sha256(asked or None), "output": sha256(canonical(last))}
-        for name in shown if asked is not None else ("task",):
-            if name in parts and shown[name] and parts[name] != shown[name]:
-                say(f"{who} was shown another {name}")
+        for name in parts.keys() - {"diff"}:
+            if parts[name] != shown.get(name):
+                say(f"{who} was shown another {name}", wrong if shown.get(name) else unproved)
         if sha256("".join(f"{p['name']} {p['sha256']}\n" for p in said["shown"]["of"])) != said["shown"]["digest"]:
             say(f"the digest of approval {node} is not that of its parts")
         if not is_gate:
@@ -200,7 +242,15 @@ def decide(number, step, flow, at, head, before, detail, output, payload, nodes)
         schema = payload(role["outputSchema"]) if role.get("outputSchema") in nodes else None
         if deciding(schema, theirs) != deciding(schema, output):
             say(f"{who} approved {json.dumps(theirs)[:200]}, and the step says {json.dumps(output)[:200]}")
-        names, policy = person(by, said["by"], policy_at(when)), policy_at(when)
+        policy, email = policy_at(by["time"]), said["by"]["email"].casefold()
+        key, where, why = owner(mark, by["time"], [*policies[:1], policy])
+        names = person(mark, said["by"], policy, key)
+        held(f"{number}: the approval of {who}", "threads", {"answers"}, flow["name"], by["oid"], by)
+        where is None or say(f"the approval of {who} {why}", where)
+        if mark and policy["keys"] and (not key or policy["emails"].get(email, key) != key):
+            say(f"the approval of {who} is signed by {key or 'a key that the trust policy does not have'}")
+        if not mark and email in policy["emails"] and by["oid"] not in policies[0]["accepted"]:
+            say(f"{who} has a key in the trust policy, and did not sign")
         entry = next((name for name in role["approvers"] if name in names or name.casefold() in names), "")
         if later.get(said["by"]["email"].casefold(), node) != node or taken.get(node) == said["by"]:
             say(f"{who} took approval {node} back, or answered anew")
@@ -208,16 +258,38 @@ def decide(number, step, flow, at, head, before, detail, output, payload, nodes)
             say(f"{who} made a part of what is judged")
         if not mark or mark["state"] != "good":
             say(f"the approval of {who} has no good signature by --signers", wrong if role.get("signed") else unproved)
-        elif "@" in mark["signer"] and mark["signer"].casefold() != said["by"]["email"].casefold():
+        elif not policies and "@" in mark["signer"] and mark["signer"].casefold() != said["by"]["email"].casefold():
             say(f"the approval of {who} is signed by {mark['signer']}")
         if not entry:
-            people = {*policy["groups"], *policy["keys"].values()}
-            told = all("@" in name or name in people for name in role["approvers"])
+            told = {*policy["groups"], *policy["keys"].values()} >= {n for n in role["approvers"] if "@" not in n}
             say(f"{who} is not known to be one of {', '.join(role['approvers'])}", wrong if told else unproved)
         counting.add(entry or who)
-    if is_gate and len(counting) < quorum:
-        say(f"role {step['role']} needs {quorum} approvals, and has {len(counting)}")
-def run(head, depth=0):  # a thread's record, and its texts
+    if is_gate and len(counting) < role.get("quorum", 1):
+        say(f"role {step['role']} needs {role.get('quorum', 1)} approvals, and has {len(counting)}")
+def joined(oid):  # the threads that a further parent of a step is, or gathers
+    text, parents, *_ = made_by(oid, "commit")
+    kind = re.findall(r"^Uwf-(Start|Step|Part): ", text, re.M)[-1:]
+    return [tip for each in parents for tip in joined(each)] if kind == ["Part"] else [oid] if kind else []
+def open_threads(label, tips, output, before, depth):  # check branches and calls as the thread, and what a join says
+    said = [each for each in enumerate(output["branches"]) if each[1]["status"] != "left"] if before else None
+    if said is not None and len(said) != len(tips):
+        wrong.append(f"{label} says that {len(said)} branches ended, and joins {len(tips)}")
+    for place, tip in enumerate(tips):
+        record, texts, begun = run(tip, depth + 1, f"{label}, branch {place}, ")
+        if said is None or place >= len(said):
+            continue
+        position, branch = said[place]
+        own = {step["number"] for step in record["steps"] if step["role"] not in ("$USER", "$FORK")}
+        answers = [None, *(text["output"] for text in texts["steps"] if text["number"] in own)]
+        of, last = begun.get("branch") or {}, ([None] + [step["node"] for step in record["steps"]])[-1]
+        if (of.get("fork"), of.get("index")) != (before, position):
+            wrong.append(f"{label} joins {tip}, which is not its branch {position}")
+        if (branch["step"], repr(branch["output"])) != (last, repr(answers[-1])):
+            wrong.append(f"{label} says otherwise of thread {branch['thread']} than its steps do")
+def code_of(steps):  # the commit of the newest code that steps, or those of a sub-workflow, left
+    left = lambda one: one["code"]["commit"] if one["code"] else one["child"] and code_of(one["child"]["steps"])
+    return next(filter(None, map(left, reversed(steps))), None)
+def run(head, depth=0, label=""):  # a thread's record, its texts, and its start
     chain = [(head, *made_by(head, "commit"))]
     while "\nUwf-Step: " in chain[-1][1]:
         chain.append((chain[-1][2][0], *made_by(chain[-1][2][0], "commit")))
@@ -225,16 +297,24 @@ def run(head, depth=0):  # a thread's record, and its texts
     nodes = added(EMPTY, version) | added(version, at)
     about = lambda text: re.findall(r"^Uwf-(?:Start|Step): (\S+)$", text, re.M)[-1]
     payload = lambda node: load(read(nodes[node], "blob"), node)
-    begun, texts, before, last, joins = payload(about(text)), [], at, None, False
+    begun, texts, before, last, fork = payload(about(text)), [], at, None, None
     flow = payload(begun["workflow"])
     record = {"head": head, "steps": [], "approvals": []}
     record["workflow"] = {"name": flow["name"], "node": begun["workflow"], "commit": version}
     record["start"] = {"node": about(text), "commit": at, "prompt": sha256(begun["prompt"]), **made}
+    held(f"{label}the start", "threads", {"starts"}, flow["name"], at, made)
+    of_crew, by = "\nUwf-Crew: " in (words := made_by(version, "commit"))[0], words[3]
+    held("its workflow", "crews" if of_crew else "workflows", set(), flow["name"].split("/")[0], version, by)
     for number, (at, text, parents, seconds, made) in enumerate(chain, 1):
         nodes |= added(before, at)
         step, before = payload(about(text)), at
         detail, output = payload(step["detail"]), payload(step["output"])
-        inner = parents[1:] if isinstance(detail, dict) and detail.keys() == step.keys() and depth < 8 else []
+        of_sub = isinstance(detail, dict) and detail.keys() == step.keys()
+        inner, at_step = parents[1:] if of_sub and depth < 8 else [], f"{label}step {number}"
+        played = flow["roles"].get(step["role"], {})
+        is_answer = step["role"] == "$USER" or played.get("human")
+        kinds = {"answers"} if is_answer else {"steps", "answers"} if step["agent"] == "uwf-human" else {"steps"}
+        held(at_step, "threads", kinds, flow["name"], at, made)
         detail = detail if isinstance(detail, dict) and {"answer", "turns", "usage"} <= detail.keys() else {}
         told = {name: detail.get(name) for name in ("durationMs", "model", "session", "usage", "cost", "code")}
         took, asked, given = told["durationMs"], detail.get("instruction"), []
@@ -243,32 +323,38 @@ def run(head, depth=0):  # a thread's record, and its texts
             "started": None if took is None else iso(seconds - took // 1000), **told, **made,
             "prompt": {"instruction": sha256(asked), "context": detail.get("context")},
             "output": {"node": step["output"], "sha256": sha256(read(nodes[step["output"]], "blob"))},
-            "child": run(inner[0], depth + 1)[0] if inner else None})
+            "child": run(inner[0], depth + 1, f"{at_step}, ")[0] if inner else None})
         texts.append({"number": number, "instruction": asked, "output": output})
         if (code := told["code"]) and ID.fullmatch(code["commit"]):
             failed, tree, _ = git("rev-parse", "-q", f"{code['commit']}^{{tree}}", clone=args.code)
             if failed or tree.strip() != code["tree"]:
-                (unproved if failed else wrong).append(f"step {number} left code {code}")
+                (unproved if failed else wrong).append(f"{at_step} left code {code}")
         kind = "remark" if isinstance(output, dict) and output.keys() == {"remark"} else "answer"
         kind = kind if step["role"] == "$USER" else "decision"
         for node in detail.get("approvals", ()):
             log = git("log", "--format=%H", f"--grep=^Uwf-Approval: {node}$", parents[-1], f"^{parents[0]}")[1].split()
             said = {"shown": payload(node)["shown"]["digest"], "reason": payload(node).get("reason", "")}
             given.append({"node": node, "commit": (log or [at])[-1]} | said | made_by((log or [at])[-1], "commit")[3])
-        joins = joins or step["role"] == "$JOIN"
-        if kind == "decision" and (flow["roles"].get(step["role"], {}).get("approvers") or detail.get("approvals")):
-            decide(number, step, flow, at, parents[0], (begun["prompt"], asked, last), detail, output, payload, nodes)
-            joins and unproved.append(f"step {number} rests on branches, whose steps are not looked at")
+        tips = [] if inner else [tip for each in parents[1:] for tip in joined(each)]
+        if tips and depth >= 8:
+            unproved.append(f"{at_step} rests on {len(tips)} threads that are nested too deep to be looked at")
+        elif tips or step["role"] == "$JOIN":
+            open_threads(at_step, tips, output, fork if step["role"] == "$JOIN" else None, depth)
+        fork = about(text) if step["role"] == "$FORK" else fork
+        if (kind == "decision" and played.get("approvers")) or detail.get("approvals"):
+            context = begun["prompt"], asked, last, code_of(record["steps"][:-1])
+            decide(at_step, step, flow, at, parents[0], context, detail, output, payload, nodes)
         last = last if kind == "remark" else output
-        if kind != "decision" or step["agent"] == "uwf-human" or flow["roles"].get(step["role"], {}).get("human"):
+        if kind != "decision" or step["agent"] == "uwf-human" or played.get("human"):
             record["approvals"].append({name: record["steps"][-1][name] for name in ("number", "role")} | made
                                        | {"kind": kind, "on": parents[0], "given": given})
-    return record, {"prompt": begun["prompt"], "steps": texts}
+    return record, {"prompt": begun["prompt"], "steps": texts}, begun
 def end(tag):
     text, _, _, made = made_by(tag, "tag")
     status, _, reason = text.partition("\n-----BEGIN ")[0].strip("\n").partition(": ")
     if not read(tag, "tag").startswith(f"object {head}\ntype commit\ntag uwf/{thread}\n"):
         wrong.append(f"tag {tag} is not that of thread {thread} at {head}")
+    held("the end", "threads", {"ends"}, found["workflow"]["name"], tag, made)
     return {"status": status, "reason": reason, "tag": tag, **made}
 def compare(said, found, path):
     if isinstance(said, dict) and isinstance(found, dict):
@@ -314,8 +400,14 @@ refs = git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)")[1
 tips = re.findall(rf"^(\S*)/{re.escape(thread)} (\S+) ?(\S*)$", refs, re.M)
 unproved += [] if head in sum(tips, ()) else [f"no ref of thread {thread} is at {head}"]
 tag = next((tag for ref, tag, _ in tips if ref == "refs/uwf/archive"), (record["end"] or {"tag": ""})["tag"])
+NOBODY = {"keys": {}, "emails": {}, "groups": {}, "rules": [], "accepted": set()}
 policies = read_policies() if args.policy else []
-found, texts = run(head)
+found, texts, _ = run(head)
+own = re.findall(r"^Uwf-Thread: (\S+)$", made_by(found["start"]["commit"], "commit")[0], re.M)[-1:] or [thread]
+if own != [thread] and not any(ref == "refs/uwf/forks" for ref, _, _ in tips):
+    unproved.append(f"its start is that of thread {own[0]}, and nothing here says that {thread} is a fork of it")
+damage = [] if kind else report["verification"]["findings"]
+wrong += [f"FILE says itself what is wrong: {json.dumps(damage)[:200]}"] if damage else []
 found |= {"thread": thread, "end": end(ID.fullmatch(tag)[0]) if tag else None}
 words = {name: report[name] for name in ("unknown", "verification") if not kind} | {"record": found}
 compare({"record": record} if kind else report, words | ({} if kind else {"format": FORMAT, "texts": texts}), "")

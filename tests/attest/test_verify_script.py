@@ -1,10 +1,11 @@
-"""An auditor needs no uwf: a script of 330 lines finds each word that is not in the thread's commits."""
+"""An auditor needs no uwf: a script of 420 lines finds each word that is not in the thread's commits."""
 
 from __future__ import annotations
 
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zlib
@@ -18,9 +19,12 @@ from cli_samples import ONE, scripted, write
 from commands import git
 from conftest import Uwf
 from evidence import SCRIPT, Evidence, altered, check_file, cloned, configure, places
+from forged_fan_outs import Forge
 from signers import Signer, SigningMachine, trust_file
 
-from uwf_git.format.ids import Hash
+from uwf_git.engine.fan_out import join as engines_join
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import locate
 
@@ -42,9 +46,9 @@ def checked(evidence: Evidence, value: Any, *options: str | Path) -> tuple[int, 
     return done.returncode, done.stdout + done.stderr
 
 
-def test_the_script_has_330_lines_and_needs_nothing_but_python(evidence: Evidence) -> None:
+def test_the_script_has_420_lines_and_needs_nothing_but_python(evidence: Evidence) -> None:
     text = SCRIPT.read_text()
-    assert len(text.splitlines()) <= 330 and max(map(len, text.splitlines())) <= 120
+    assert len(text.splitlines()) < 420 and max(map(len, text.splitlines())) <= 120
     needed = {
         alias.name
         for node in ast.walk(ast.parse(text))
@@ -163,7 +167,120 @@ def test_whoever_made_a_part_approves_nothing_for_the_script(uwf: Uwf, hermetic:
     clone = cloned(forged.instance.location.git_dir, hermetic / "clone")
     done = check_file(Path("report.json"), clone, "--accept-unproved")
     assert done.returncode == 1 and "bob <bob@example.invalid> made a part of what is judged" in done.stdout
-    assert "rests on branches, whose steps are not looked at" in done.stdout
+
+
+def without_its_findings(file: Path) -> Path:
+    """The report with no word of what verification found, so that the script has to find it."""
+    report = json.loads(file.read_text())
+    report["verification"]["findings"], report["signature"] = [], None
+    file.write_text(json.dumps(report))
+    return file
+
+
+def _joined_with(change: Callable[[Forge, tuple[Oid, ...]], tuple[Oid, ...]]) -> Callable[[Forge], ThreadId]:
+    def forges(forge: Forge) -> ThreadId:
+        thread, _ = forge.ended()
+        tips = engines_join(forge.instance, forge.instance.threads.position(forge.head(thread)))[2]
+        forge.join(thread, merged=change(forge, tips))
+        return thread
+
+    return forges
+
+
+def _joined_as(**values: Any) -> Callable[[Forge], ThreadId]:
+    def forges(forge: Forge) -> ThreadId:
+        thread, _ = forge.ended()
+        forge.join(thread, lambda payload: payload["branches"][1].update(values))
+        return thread
+
+    return forges
+
+
+JOINS: dict[str, tuple[Callable[[Forge], ThreadId], str]] = {
+    "honest": (_joined_with(lambda _, tips: tips), ""),
+    "another-order": (_joined_with(lambda _, tips: tips[::-1]), "which is not its branch"),
+    "a-branch-less": (_joined_with(lambda _, tips: tips[:1]), "says that 2 branches ended, and joins 1"),
+    "another-thread": (
+        _joined_with(lambda forge, tips: (tips[0], forge.head(forge.start()).commit)),
+        "which is not its branch 1",
+    ),
+    "another-fork": (
+        _joined_with(lambda forge, tips: (forge.head(forge.ended("need: 2")[1][0]).commit, tips[1])),
+        "which is not its branch 0",
+    ),
+    "another-output": (_joined_as(output={"text": "broken"}), "says otherwise of thread"),
+    "another-step": (_joined_as(step="0" * 13), "says otherwise of thread"),
+}
+
+
+@pytest.mark.parametrize("case", JOINS)
+def test_branches_of_a_join_are_opened_by_the_script(
+    uwf: Uwf, instance: Instance, tmp_path: Path, case: str
+) -> None:
+    forges, words = JOINS[case]
+    thread = forges(Forge(instance))
+    uwf("export", thread, "--audit-json", "report.json", check=7 if words else 0)
+    clone = cloned(instance.location.git_dir, tmp_path / "clone")
+    done = check_file(without_its_findings(Path("report.json")), clone, "--accept-unproved")
+    assert (done.returncode == 1) is bool(words) and words in done.stdout, done.stdout + done.stderr
+
+
+def signed_by(evidence_of: SigningMachine, thread: str, clone: Path, *options: str | Path) -> tuple[int, str]:
+    """What the script says of a thread of a machine, with the findings of that machine's uwf taken out."""
+    evidence_of("export", thread, "--audit-json", "report.json", "--force", check=None)
+    shutil.rmtree(clone, ignore_errors=True)
+    done = check_file(without_its_findings(Path("report.json")), cloned(evidence_of.store, clone), *options)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_rules_of_the_pinned_policy_are_applied(uwf: Uwf, hermetic: Path) -> None:
+    people = {name: Signer(hermetic, name) for name in ("ann", "bob", "eve")}
+    ann = SigningMachine(uwf, hermetic / "ann", people["ann"])
+    ann("init")
+    thread = ann.starts("v1", ann.registers(release("[ann, bob]", quorum=1)))
+    ann("thread", "step", thread, "--agent", BUILDS)
+    people["ann"].signs(commits=False)
+    ann("thread", "answer", thread, "-f", "decision=ship")
+    people["ann"].signs()
+    signed = ann.starts("v2", "release")
+    ann("thread", "step", signed, "--agent", BUILDS)
+    ann("thread", "answer", signed, "-f", "decision=ship")
+    signers = hermetic / "signers"
+    signers.write_text("".join(f"{name} {each.public}\n" for name, each in people.items()))
+
+    def said(thread: str, rules: str, more: str = "", names: str = "ann bob") -> tuple[int, str]:
+        whom = {name: people[name] for name in names.split()}
+        (hermetic / "trust.yaml").write_text(trust_file(whom, rules=rules, more=more))
+        pin = str(ann("trust", "set", hermetic / "trust.yaml").json["commit"])
+        options = ("--signers", signers, "--policy", pin, "--accept-unproved")
+        return signed_by(ann, thread, hermetic / "clone", *options)
+
+    whole, of_answers = (
+        "[{threads: '*', require: signed}]",
+        "[{threads: '*', of: [answers], signed-by: [bob]}]",
+    )
+    for rules, words in (
+        (whole, ""),
+        (of_answers, "is signed by ann: the trust policy wants * signed by bob"),
+        ("[{threads: 'other*', signed-by: [bob]}]", ""),
+        ("[{threads: [other, rel*], of: [starts], signed-by: [bob]}]", "the start is signed by ann"),
+        ("[{threads: '*', of: [ends], signed-by: [bob]}]", "the end is signed by ann"),
+        ("[{workflows: '*', signed-by: [bob]}]", "its workflow is signed by ann"),
+    ):
+        status, text = said(signed, rules)
+        assert (status == 1) is bool(words) and words in text, (rules, text)
+    status, text = said(thread, "[]")
+    assert status == 1 and "has a key in the trust policy, and did not sign" in text
+    ends = [ann.refs()[f"refs/uwf/{kind}/{thread}"] for kind in ("archive", "approvals")]
+    status, text = said(thread, whole, f"accepted: [{', '.join(ends)}]\n")
+    assert status == 0, text
+    unpinned, text = signed_by(ann, signed, hermetic / "clone", "--signers", signers)
+    assert unpinned == 1 and "of which --policy names no version" in text
+    git("-C", hermetic / "clone", "update-ref", "-d", "refs/uwf/trust/policy")
+    done = check_file(
+        Path("report.json"), hermetic / "clone", "--policy", str(ann.refs()["refs/uwf/trust/policy"])
+    )
+    assert done.returncode == 1 and "does not stand on" in done.stderr
 
 
 def test_groups_of_the_pinned_policy_say_who_may_approve(uwf: Uwf, hermetic: Path) -> None:
