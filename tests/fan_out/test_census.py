@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from cli_samples import write
+from cli_samples import PAIR, write
 from conftest import Uwf
 
 FAN_OUT = """
@@ -26,6 +26,9 @@ import json, sys
 if json.load(sys.stdin)["start"]["prompt"].strip() == "two":
     sys.exit(3)
 print(json.dumps({"text": "done"}))
+"""
+SAYS = """
+print('{"text": "done", "approved": true}')
 """
 CENSUS = {"of": "branches", "asked": 3, "answered": 2, "failed": 1, "dropped": 0}
 
@@ -73,3 +76,51 @@ def test_a_run_of_failed_threads_names_those_that_it_leaves_alone(uwf: Uwf) -> N
     uwf("thread", "run", thread, "--agent", agent, check=10)
     ran = uwf("--format", "text", "thread", "run", "--status", "failed", "--agent", agent)
     assert "left alone, it has ended at $FAIL, and uwf thread fork" in ran.err and thread in ran.err
+
+
+TWO = FAN_OUT.replace(
+    "  adder: [", "  worker: [{{ role: second }}]\n  second: [{{ role: $END }}]\n  adder: ["
+).replace(
+    "  adder: {{ desc",
+    "  second: {{ description: s, systemPrompt: S., outputSchema: {schema} }}\n  adder: {{ desc",
+)
+
+
+def test_a_limit_counts_a_threads_own_steps_and_each_branch_may_make_as_many(uwf: Uwf) -> None:
+    file = write("fan.yaml", TWO.format(policy="", schema=SCHEMA))
+    thread = uwf("thread", "start", file, "-p", "Go").json["thread"]
+    agent = ("--agent", f"uwf-exec {sys.executable} {write('says.py', SAYS).absolute()}")
+
+    def made() -> list[int]:
+        rows = uwf("thread", "list", "--all", "--branches").json
+        return sorted(each["steps"] for each in rows if each["parent"])
+
+    uwf("thread", "run", thread, "--max-steps", "1", *agent, check=11)
+    assert uwf("thread", "show", thread).json["status"] == "joining" and made() == [0, 0, 0]
+    uwf("thread", "run", thread, "--max-steps", "1", *agent, check=11)
+    assert made() == [1, 1, 1]
+    uwf("thread", "run", thread, "--max-steps", "2", *agent)
+    assert uwf("thread", "show", thread).json["status"] == "completed" and made() == [2, 2, 2]
+
+
+def test_a_sub_workflow_is_one_step_of_a_limit(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    uwf("workflow", "put", write("outer.yaml", PAIR.replace("name: pair", "name: outer")))
+    says = f"uwf-exec {sys.executable} {write('says.py', SAYS).absolute()}"
+    uwf("config", "set", "defaultAgent", says)
+    uwf("config", "set", "agentOverrides.outer.writer", "uwf-workflow --output steps[0].output pair")
+    uwf("run", "outer", "-p", "x", "--max-steps", "1", check=11)
+    (inner,) = [each for each in uwf("thread", "list", "--all").json if each["name"] == "pair"]
+    assert (inner["status"], inner["steps"]) == ("completed", 2)
+
+
+def test_an_export_names_the_branches_that_it_leaves_out(uwf: Uwf) -> None:
+    thread, agent = started(uwf, "onFailure: drop,")
+    uwf("thread", "run", thread, "--agent", agent)
+    branches = [each["thread"] for each in uwf("thread", "show", thread).json["branches"]["each"]]
+    for form in (("--html", "o.html"), ("--audit-json", "o.json"), ("--json-cas", "cas")):
+        said = uwf("--format", "text", "export", thread, *form).err
+        assert "3 branches are threads of their own, left out here" in said
+        assert all(branch in said for branch in branches)
+    assert "3 branches, 2 answered, 1 failed" in Path("o.html").read_text()
+    assert "left out" not in uwf("--format", "text", "export", branches[0], "--html", "one.html").err

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import git_servers
 import pytest
+from cli_samples import on_terminal
 from conftest import Uwf
 
 git = git_servers.git
@@ -292,3 +293,47 @@ def test_what_was_deleted_on_a_remote_is_pruned_in_its_project_alone(
     uwf("push", "origin", secret, public, "--delete")
     assert uwf("pull", "--prune-deleted", "--yes").json["pruned"] == [public]
     assert site.lists(one) == [secret] and site.lists(other) == []
+
+
+def test_an_inbox_names_the_project_of_each_item_as_the_list_does(
+    site: Site, two: tuple[Path, Path, str, str], uwf: Uwf
+) -> None:
+    one, other, secret, public = two
+    uwf("config", "set", "defaultAgent", "uwf-human")
+    for place, threads in ((one, [secret]), (other, [public]), (site.folder, [secret, public])):
+        os.chdir(place)
+        listed = {each["thread"]: (each["project"], each["projectId"]) for each in uwf("thread", "list").json}
+        items = uwf("inbox").json
+        assert [each["thread"] for each in items] == threads
+        assert {each["thread"]: (each["project"], each["projectId"]) for each in items} == listed
+
+
+@pytest.mark.parametrize(("answer", "is_sent"), [("y", True), ("", True), ("n", False)])
+def test_a_first_push_asks_on_a_terminal_and_sends_what_is_wanted(
+    site: Site, two: tuple[Path, Path, str, str], uwf: Uwf, answer: str, is_sent: bool
+) -> None:
+    remote = remote_of(site, two[0])
+    status, shown = on_terminal("push", typed=[("Send it?", answer)])
+    assert f"first push to origin ({remote})" in shown
+    assert (status, bool(refs(remote))) == ((0, True) if is_sent else (2, False))
+    assert is_sent or "nothing was pushed" in shown
+    if is_sent:
+        assert "Send it?" not in on_terminal("push")[1]
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_a_store_in_the_project_asks_once_for_its_origin(
+    site: Site, uwf: Uwf, monkeypatch: pytest.MonkeyPatch, is_wanted: bool
+) -> None:
+    one = site.repository("one")
+    remote = git_servers.bare(site.folder / "remote.git")
+    git("-C", one, "remote", "add", "origin", remote)
+    monkeypatch.delenv("UWF_STORAGE_ROOT")
+    os.chdir(one)
+    uwf("init", "--here")
+    thread = site.starts(one)
+    answers = [("Share the threads with origin", "y" if is_wanted else "n"), ("Send it?", "y")]
+    status, shown = on_terminal("push", typed=answers[: 1 + is_wanted])
+    assert (status, refs(remote)) == ((0, {f"refs/uwf/threads/{thread}"}) if is_wanted else (2, set())), shown
+    again = on_terminal("push", typed=[] if is_wanted else answers[:1])[1]
+    assert ("Share the threads" in again) is not is_wanted

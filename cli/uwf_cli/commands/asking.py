@@ -18,7 +18,7 @@ from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, approval_lines, approvals_line, iso, who_waits
 from uwf_cli.selection import Selection, on_each, threads
-from uwf_git.api.listing import ACTIVE, Filters, origins_of
+from uwf_git.api.listing import ACTIVE, Filters, origins_of, project_value
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import numbered, one_line
 
@@ -50,11 +50,13 @@ def inbox(invocation: Invocation, whom: str | None) -> None:
     adopt_news(invocation)
     instance = invocation.instance
     found = waiting_for_people(instance) if whom is None else waiting_for(instance, whom)
-    origins = origins_of(invocation.instance)
+    origins = origins_of(instance)
+    threads = instance.threads
     values = [
         {
             **each.as_json(),
             "since": iso(each.since),
+            **project_value(threads.projects.of(threads.head(each.thread))),
             **origins.get(each.thread, {}),
         }
         for each in found

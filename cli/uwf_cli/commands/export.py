@@ -10,9 +10,13 @@ import click
 
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
+from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_git import ext
 from uwf_git.base.errors import Usage
+from uwf_git.base.text import listed
+
+_NAMED = 3
 
 
 def _forms(function: Callable[..., None]) -> Callable[..., None]:
@@ -58,9 +62,25 @@ def export(
     for form, path in forms.items():
         if len(forms) == 1 and (len(threads) == 1 if form.is_file else not force):
             ext.load(form.where)(invocation, threads, path, force)
+            _note_branches(invocation, threads)
             return
     ways = [
         f"uwf export {'ID' if each.is_file else '[ID]...'} {each.option} {_metavar(each)}"
         for each in ext.exports()
     ]
     raise Usage("one thread goes into a file, and nodes into a folder", ", or ".join(ways))
+
+
+def _note_branches(invocation: Invocation, texts: tuple[str, ...]) -> None:
+    """Say which branches of the exported threads are not in the export: each is a thread of its own."""
+    from uwf_git.sync.branches import with_branches
+
+    threads = invocation.instance.threads
+    found = {find_thread(invocation, text) for text in texts}
+    if left := sorted(
+        each for each in with_branches(invocation.instance, found) - found if threads.exists(each)
+    ):
+        verb = "branch is a thread" if len(left) == 1 else "branches are threads"
+        invocation.note(
+            f"{len(left)} {verb} of {'its' if len(left) == 1 else 'their'} own, left out here: {listed(left, _NAMED)}"
+        )

@@ -111,7 +111,8 @@ MAX_STEPS = click.option(
     default=50,
     show_default=True,
     metavar="N",
-    help="Stop after N steps of the thread itself; each branch of it may make as many.",
+    help="Stop after N steps of the thread itself, of which a script or a sub-workflow is one; each branch may make as"
+    " many.",
 )
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Don't show the live line while an agent runs.")
 

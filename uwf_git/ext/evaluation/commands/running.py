@@ -126,7 +126,7 @@ def running(function: _F) -> _F:
             default=50,
             show_default=True,
             metavar="N",
-            help="End a trial after N steps.",
+            help="End a trial after N steps of its own thread: a script is one, and branches don't count.",
         ),
         click.option(
             "--retries",

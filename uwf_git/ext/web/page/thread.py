@@ -13,6 +13,7 @@ from uwf_cli.page.markup import answer, fold, markdown, pre, tag, text, value
 
 from uwf_git.base.text import counted
 from uwf_git.engine.budget import prices
+from uwf_git.engine.census import census_of, census_text
 from uwf_git.engine.spending import Totals, together
 from uwf_git.engine.status import outlook, status_of
 from uwf_git.engine.summary import Summary, summary_of
@@ -93,12 +94,14 @@ class _Page:
         status = status_of(self._instance, head)
         start = self._commits[history.start_hash]
         spent = together(self._all)._replace(attempts=sum(map(len, self._attempts.values())))
+        census = census_of(self._instance, head.commit)
         facts = [
             ("state", tag("span", text(status), f"badge {status}") + self._ending()),
             ("workflow", text(history.workflow.name) + " " + tag("code", text(history.workflow_hash), "dim")),
             ("started", f"{text(exact(start.time))} by {text(name_of(head.row.author or start.committer))}"),
             ("last change", text(exact(head.updated))),
             ("steps", self._numbers(spent)),
+            ("asked", text(census_text(census.as_json())) if census is not None else ""),
             ("spent", " · ".join(map(text, self._amounts(spent)))),
         ]
         shown = "".join(tag("dt", name) + tag("dd", inside) for name, inside in facts if inside)
