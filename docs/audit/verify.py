@@ -37,6 +37,8 @@ def made_by(oid, kind):  # of a commit or tag the message, the parents, the time
 @functools.cache
 def signature(oid, kind):  # as git judges it; behind its first line ssh-keygen prints the signer's text
     failed, _, said = git("verify-" + kind, "--raw", oid)
+    if re.match("(error|fatal): (could not create|failed writing|cannot )", said):
+        sys.exit(f"signatures could not be checked: {said.splitlines()[0]}")
     begin = "-----BEGIN (SSH SIGNATURE|PGP SIGNATURE|PGP MESSAGE|SIGNED MESSAGE)-----"
     marks = re.findall(("^gpgsig " if kind == "commit" else "^") + begin, read(oid, kind), re.M) or ["SSH"]
     if marks[0 if kind == "commit" else -1].startswith("SSH"):
@@ -119,12 +121,12 @@ def owner(mark, at, among):  # whose key signed, by the first of some policies t
             until = min([valid[word] for word in ("until", "revoked") if word in valid], default=None)
             if at < valid.get("from", "") or (until is not None and at >= until):
                 return who, wrong, f"is signed by {who} with a key that did not count then"
-            ended = until is not None and iso(time.time()) >= until
-            return (who, unproved, f"is signed by {who} with a key that has ended since") if ended else (who, None, "")
+            late = until is not None and iso(time.time()) >= until
+            return who, unproved if late else None, f"is signed by {who} with a key that has ended since"
     return "", None, ""
 def person(mark, by, policy, key):  # the names under which an approver may be listed, of whom `key` is the key
-    who = key if mark else policy["emails"].get(by["email"].casefold())
-    names = {by["email"].casefold(), f"{by['name']} <{by['email']}>", who, mark and mark["signer"]} - {None, ""}
+    who = mark and mark["signer"], key if mark else policy["emails"].get(by["email"].casefold())
+    names = {by["email"].casefold(), f"{by['name']} <{by['email']}>", *who} - {None, ""}
     names |= {group for group, people in policy["groups"].items() if names & {*people}}
     return names if policy["keys"] else names | {by["name"]}
 def policy_at(at):  # the people by their keys and addresses, and the groups, in force at a time
@@ -170,8 +172,7 @@ def read_policies():  # from the newest to that of --policy, by the page of each
             if (ids := re.findall(r"\b[0-9a-f]{40}\b", text)) else set()})
     for number, version in enumerate(chain_of[:-1], 1):
         who, where, _ = owner(version["mark"], version["time"], [before := chain_of[number]])
-        good = where is not wrong and version["mark"]["state"] == "good"
-        if not good or who not in members(before["heads"], before):
+        if where is wrong or version["mark"]["state"] != "good" or who not in members(before["heads"], before):
             wrong.append(f"policy {version['oid']} is not signed by a maintainer of the one before")
     return chain_of
 def authors(head):  # the addresses, keys and people of those who made any part of what is judged at a head
@@ -223,8 +224,8 @@ def decide(number, step, flow, at, head, before, detail, output, payload, nodes)
             continue
         said, on, when, by = given.get(node) or (payload(node), head, 0, made_by(at, "commit")[3])
         mark, who = by["signature"], f"{said['by']['name']} <{said['by']['email']}>"
-        if any(said[name] != step[name] for name in ("start", "prev", "role")) or on != head:
-            say(f"approval {node} is of another head or role")
+        same = on == head and all(said[name] == step[name] for name in ("start", "prev", "role"))
+        same or say(f"approval {node} is of another head or role")
         if by["by"] != said["by"] or (is_gate and when != said["at"]):
             say(f"approval {node} is not of the person and time that it names, {who}")
         parts = {part["name"]: part["sha256"] for part in said["shown"]["of"]}
@@ -234,8 +235,7 @@ def decide(number, step, flow, at, head, before, detail, output, payload, nodes)
         if sha256("".join(f"{p['name']} {p['sha256']}\n" for p in said["shown"]["of"])) != said["shown"]["digest"]:
             say(f"the digest of approval {node} is not that of its parts")
         if not is_gate:
-            if said["output"] != step["output"]:
-                say(f"{who} answered otherwise")
+            said["output"] == step["output"] or say(f"{who} answered otherwise")
             continue
         kept = re.findall(rf" (\S+)\t\S+/{said['output']}\.json$", git("ls-tree", "-r", parents[-1])[1], re.M)
         theirs = load(read(nodes.get(said["output"]) or kept[0], "blob"), said["output"])
@@ -281,8 +281,8 @@ def open_threads(label, tips, output, before, depth):  # check branches and call
         position, branch = said[place]
         own = {step["number"] for step in record["steps"] if step["role"] not in ("$USER", "$FORK")}
         answers = [None, *(text["output"] for text in texts["steps"] if text["number"] in own)]
-        of, last = begun.get("branch") or {}, ([None] + [step["node"] for step in record["steps"]])[-1]
-        if (of.get("fork"), of.get("index")) != (before, position):
+        last = ([None] + [step["node"] for step in record["steps"]])[-1]
+        if [begun.get("branch", {}).get(name) for name in ("fork", "index")] != [before, position]:
             wrong.append(f"{label} joins {tip}, which is not its branch {position}")
         if (branch["step"], repr(branch["output"])) != (last, repr(answers[-1])):
             wrong.append(f"{label} says otherwise of thread {branch['thread']} than its steps do")

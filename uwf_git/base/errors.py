@@ -238,7 +238,7 @@ class Worse(UwfError):
 
 
 class Undecided(UwfError):
-    """It cannot be decided whether the result is worse. `git bisect run` skips this exit status."""
+    """A check could not be made, so nothing says whether all is well. `git bisect run` skips this exit status."""
 
     code = "undecided"
     exit_status = 125

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import UwfError
+from uwf_git.base.errors import Undecided, UwfError
+from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.objects import is_signed, parse_commit, parse_tag
 from uwf_git.git.program import Git
@@ -43,6 +44,10 @@ _SSH_BEGIN, _SSH_END = b"-----BEGIN SSH SIGNATURE-----", b"\n-----END SSH SIGNAT
 _HEADER = re.compile(rb"^gpgsig (.*(?:\n .*)*)", re.MULTILINE)
 _SSH_HASHES = (b"sha256", b"sha512")
 _SSH_GOOD = re.compile(r'Good "git" signature (?:for (.+) )?with \S+ key (\S+)')
+# What git says if it could not ask the program. It then calls the signature bad, or none.
+_NOT_CHECKED = re.compile(
+    r"(?:error|fatal): (?:could not create temporary file|failed writing detached signature|cannot (?:run|fork|exec))"
+)
 _GPG_STATES = {
     "BADSIG": BAD,
     "ERRSIG": UNKNOWN,
@@ -168,19 +173,33 @@ def signatures(
 ) -> dict[Oid, Signature]:
     """Return the signatures of commits and tags. git starts one process for each signed object. `allowed` are
     the ssh signers to know, instead of those of the user's configuration. Raises StoreDamaged for an unreadable
-    object."""
-    if allowed is not None:
-        import tempfile
+    object, Undecided if signatures could not be checked, as on a full disk."""
+    import tempfile
 
-        with tempfile.TemporaryDirectory(prefix="uwf-signers-") as folder:
-            file = Path(folder) / "allowed_signers"
-            file.write_bytes(allowed)
-            return _signatures(repository, objects, ("-c", f"gpg.ssh.allowedSignersFile={file}"))
-    return _signatures(repository, objects, ())
+    wanted = list(objects)
+    if not wanted:
+        return {}
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="uwf-signers-")
+        file = Path(folder.name) / "allowed_signers"
+        file.write_bytes(allowed or b"")
+    except OSError as error:
+        raise _unchecked(str(error)) from None
+    with folder:
+        settings = ("-c", f"gpg.ssh.allowedSignersFile={file}") if allowed is not None else ()
+        # Python looks for another folder if that of TMPDIR is gone; git doesn't.
+        git = Git(repository.path, variables={**repository.variables, "TMPDIR": folder.name})
+        return _signatures(repository, git, wanted, settings)
+
+
+def _unchecked(reason: str) -> Undecided:
+    """Return the error for signatures that nobody could look at: they are neither good nor forged."""
+    hint = "git needs ssh-keygen or gpg, and space in the folder of TMPDIR"
+    return Undecided(f"signatures could not be checked: {one_line(reason, 200)}", hint)
 
 
 def _signatures(
-    repository: Repository, objects: Iterable[Oid], settings: Sequence[str]
+    repository: Repository, git: Git, objects: Iterable[Oid], settings: Sequence[str]
 ) -> dict[Oid, Signature]:
     found: dict[Oid, Signature] = {}
     commits: list[Oid] = []
@@ -196,21 +215,24 @@ def _signatures(
         elif kind == COMMIT:
             commits.append(oid)
         else:
-            found[oid] = _tag_signature(repository, oid, settings, is_ssh)
-    found.update(_commit_signatures(repository, commits, settings))
+            found[oid] = _tag_signature(git, oid, settings, is_ssh)
+    found.update(_commit_signatures(git, commits, settings))
     return found
 
 
 def _commit_signatures(
-    repository: Repository, commits: Sequence[Oid], settings: Sequence[str]
+    git: Git, commits: Sequence[Oid], settings: Sequence[str]
 ) -> Iterator[tuple[Oid, Signature]]:
     if not commits:
         return
     listed = "".join(f"{commit}\n" for commit in commits).encode()
     line = "--format=%H%x00%G?%x00%GS%x00%GK%x00%GF%x00%GP"
-    done = Git(repository.path, variables=repository.variables).run(
+    done = git.run(
         *settings, "log", "--no-walk=unsorted", "--stdin", "--no-show-signature", line, stdin=listed
     )
+    for said in done.err.splitlines():  # no program's words
+        if _NOT_CHECKED.match(said):
+            raise _unchecked(said.partition(": ")[2])
     for row in filter(None, done.out.decode("utf-8", "replace").split("\n")):
         oid, state, signer, key, fingerprint, primary = (row.split("\0") + [""] * 5)[:6]
         # git says N, none, also of a signature that no key is known for.
@@ -245,9 +267,11 @@ def _ssh_hash(armoured: bytes) -> bytes:
     return value if at <= len(blob) else b""
 
 
-def _tag_signature(repository: Repository, tag: Oid, settings: Sequence[str], is_ssh: bool) -> Signature:
-    git = Git(repository.path, variables=repository.variables)
+def _tag_signature(git: Git, tag: Oid, settings: Sequence[str], is_ssh: bool) -> Signature:
     done = git.run(*settings, "verify-tag", "--raw", str(tag), check=False)
+    first = done.err.partition("\n")[0]  # behind it there may be words of the signer
+    if _NOT_CHECKED.match(first):
+        raise _unchecked(first.partition(": ")[2])
     return (_from_ssh if is_ssh else _from_gpg)(done.err, done.code)
 
 
