@@ -217,6 +217,45 @@ def test_an_agent_sees_the_branches_and_settings_of_now(instance: Instance, proj
     assert "later.txt" in files(project, thread)
 
 
+def test_an_agent_has_the_hooks_and_excludes_of_now_unless_it_has_changed_them(
+    instance: Instance, project: Path
+) -> None:
+    hook, exclude = project / ".git/hooks/pre-commit", project / ".git/info/exclude"
+    for path in (hook, exclude):
+        path.parent.mkdir(exist_ok=True)
+    exclude.write_text("built\n")
+    thread = begun(instance, project)
+    work(instance, thread, "touch built; git commit -q --allow-empty -m free")
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    exclude.write_text("other\n")
+    work(instance, thread, "touch other; ! git commit -q --allow-empty -m hooked")
+    assert "built" in files(project, thread) and "other" not in files(project, thread)
+    own = "h=$(git rev-parse --git-path hooks)/pre-commit; echo 'exit 0' >$h"
+    work(instance, thread, own, "echo more >>$(git rev-parse --git-path info/exclude); touch more")
+    hook.write_text("#!/bin/sh\nexit 2\n")
+    work(instance, thread, "git commit -q --allow-empty -m own")
+    assert "more" not in files(project, thread)
+
+
+def test_a_shallow_project_that_becomes_whole_or_shallower_stays_readable_in_its_worktrees(
+    instance: Instance, project: Path, tmp_path: Path
+) -> None:
+    for number in (2, 3):
+        commit(project, f"{number}.txt", "x\n")
+    place = tmp_path / "clone"
+    git("clone", "-q", "--depth", "1", f"file://{project}", place)
+    thread = begun(instance, place)
+    work(instance, thread, "test $(git rev-list --count HEAD) = 1; echo 1 >n1.txt")
+    for number in (4, 5):
+        commit(project, f"{number}.txt", "x\n")
+    at(place, "fetch", "-q", "--depth", "1")
+    work(instance, thread, "git log --all --oneline; git fsck")
+    at(place, "fetch", "-q", "--unshallow")
+    work(instance, thread, "test $(git rev-list --count origin/main) = 5; git merge -q --no-edit origin/main")
+    assert {"5.txt", "n1.txt"} <= set(files(place, thread))
+
+
 def test_an_agents_own_commits_of_any_number_come_to_the_project(instance: Instance, project: Path) -> None:
     thread = begun(instance, project)
     work(

@@ -71,8 +71,9 @@ def test_a_worktree_that_git_has_forgotten_is_moved_aside_with_what_is_in_it(
     folder.rename(tmp_path / "away")
     shutil.rmtree(project / ".git/uwf-worktrees")
     (tmp_path / "away").rename(folder)
-    step(instance, thread, WRITES)
-    (aside,) = (root / "workspaces").iterdir()
+    done = uwf("thread", "step", thread, "--agent", WRITES)
+    (aside,) = (path for path in (root / "workspaces").iterdir() if path.name != thread)
+    assert f"its files are in {aside}" in done.err
     assert (aside / "hand.txt").read_text() == "hand"
 
 

@@ -217,6 +217,8 @@ class Project:
 
     def is_checked_out(self, branch: str) -> bool:
         """Return whether a checkout of the user is on a branch."""
+        if (self.common / "reftable").is_dir():  # HEAD is no file there
+            return f"branch {branch}" in self.line("worktree", "list", "--porcelain").splitlines()
         heads = (self.common / "HEAD", *self.common.glob("worktrees/*/HEAD"))
         return any(_line(head) == f"ref: {branch}" for head in heads)
 

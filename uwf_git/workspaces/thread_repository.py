@@ -7,6 +7,7 @@ nothing of the user's or of another thread; and what it keeps there stays with t
         HEAD, refs, index, logs, objects, modules, hooks, config, info    the agent's
         packed-refs     the project's refs as they were when the last step began, and the agent's own
         uwf-config      the project's configuration, on which `config` stands
+        uwf-files       the project's hooks, excludes, attributes and shallow commits, likewise
         uwf-refs        a digest of the project's state, and its refs as they are in packed-refs
         gitdir          the worktree's `.git`, as in git's worktrees
 
@@ -19,6 +20,7 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +28,8 @@ from typing import NamedTuple
 from uwf_git.git.worktree import of_threads
 from uwf_git.workspaces.project import Project, Setting
 
-_SNAPSHOT, _CONFIG, _PACKED, _STASHED = "uwf-refs", "uwf-config", "packed-refs", "logs/refs/stash"
+_SNAPSHOT, _CONFIG, _FILES = "uwf-refs", "uwf-config", "uwf-files"
+_PACKED, _STASHED = "packed-refs", "logs/refs/stash"
 _NOT_SHARED = (
     "refs/uwf/",
     "refs/heads/uwf/",
@@ -38,7 +41,8 @@ _NOT_SHARED = (
 _OWN_KEYS = ("core.worktree", "core.bare", "core.repositoryformatversion", "core.fsmonitor")
 _OWN_SECTIONS = ("extensions.", "include.", "includeif.")
 _EXTENSIONS = {"extensions.objectformat": "objectFormat", "extensions.partialclone": "partialClone"}
-_COPIED = "info/exclude", "info/attributes", "info/sparse-checkout", "shallow"
+_FOLLOWED = "info/exclude", "info/attributes", "shallow"
+_OF_WORKTREE = "info/sparse-checkout"
 _SHARED_BY_GIT = "commondir", "gitdir", "locked", "config.worktree"
 
 
@@ -68,14 +72,8 @@ class ThreadRepository:
             (new / name).mkdir(parents=True, exist_ok=True)
         common = self._project.common
         (new / "objects/info/alternates").write_text("../../../objects\n", encoding="ascii")
-        for name in _COPIED:
-            source, target = common / name, new / name
-            if source.is_file() and not target.exists():
-                shutil.copy2(source, target)
-        with contextlib.suppress(OSError):
-            for hook in (common / "hooks").iterdir():
-                if hook.suffix != ".sample" and hook.is_file() and not (new / "hooks" / hook.name).exists():
-                    shutil.copy2(hook, new / "hooks" / hook.name)
+        if (common / _OF_WORKTREE).is_file() and not (new / _OF_WORKTREE).exists():
+            shutil.copy2(common / _OF_WORKTREE, new / _OF_WORKTREE)
         self.refresh(settings)
         self.point()
 
@@ -95,13 +93,14 @@ class ThreadRepository:
             _write(self._folder / ".git", f"gitdir: {self.git_dir}\n")
 
     def refresh(self, settings: Sequence[Setting] | None = None) -> None:
-        """Bring the project's refs and configuration along, if they have changed. What the agent has of its own
-        stays."""
+        """Bring the project's refs, configuration, hooks and more along, if they have changed. What the agent has of
+        its own stays."""
         before, digest = self._snapshot(), self._digest()
         if before.digest == digest:
             return
         settings = self._project.settings() if settings is None else settings
         self._refresh_configuration([setting for setting in settings if setting.is_own])
+        self._refresh_files()
         refs = dict(self._projects_refs())
         own = {name: oid for name, oid in self._packed().items() if before.refs.get(name) != oid}
         rows = sorted({**refs, **own}.items())
@@ -162,13 +161,31 @@ class ThreadRepository:
 
     # The project's
 
+    def _refresh_files(self) -> None:
+        """Bring files along that the agent has left as they were before."""
+        common, before = self._project.common, self.git_dir / _FILES
+        now = {*_FOLLOWED, *(f"hooks/{hook.name}" for hook in _hooks(common))}
+        for name in now | {f"hooks/{hook.name}" for hook in _hooks(before)}:
+            source, old, own = common / name, before / name, self.git_dir / name
+            if _bytes(own) != _bytes(old) or _bytes(source) == _bytes(old):
+                continue
+            if own.is_dir() or own.parent.is_symlink():  # an agent's
+                continue
+            for target in (own, old):
+                target.unlink(missing_ok=True)
+                if source.is_file():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(source, target)
+
     def _digest(self) -> str:
         """Return a text that changes with the project's refs and configuration."""
         common, parts = self._project.common, []
-        for path in (common / "config", common / "config.worktree", common / _PACKED, *_folders(common)):
+        files = (common / name for name in ("config", "config.worktree", _PACKED, *_FOLLOWED))
+        for path in (*files, *_hooks(common), *_folders(common)):
             with contextlib.suppress(OSError):
                 status = path.stat()
-                parts.append(f"{status.st_mtime_ns}.{status.st_size if path.is_file() else ''}")
+                size = "" if stat.S_ISDIR(status.st_mode) else status.st_size
+                parts.append(f"{path.name} {status.st_mtime_ns}.{size}")
         return " ".join(parts)
 
     def _projects_refs(self) -> Iterator[tuple[str, str]]:
@@ -241,7 +258,17 @@ def is_object_id(text: str) -> bool:
     return len(text) in (40, 64) and not text.strip("0123456789abcdef")
 
 
+def _hooks(common: Path) -> list[Path]:
+    with contextlib.suppress(OSError):
+        return sorted(
+            hook for hook in (common / "hooks").iterdir() if hook.suffix != ".sample" and hook.is_file()
+        )
+    return []
+
+
 def _folders(common: Path) -> Iterator[Path]:
+    """Yield the folders whose times change with the refs."""
+    yield common / "reftable"
     for kind in ("heads", "tags", "remotes", "notes"):
         for folder, inner, _ in os.walk(common / "refs" / kind):
             if "uwf" in inner:
@@ -260,9 +287,13 @@ def _line(path: Path) -> str:
 
 
 def _text(path: Path) -> str:
+    return _bytes(path).decode("utf-8", "surrogateescape")
+
+
+def _bytes(path: Path) -> bytes:
     with contextlib.suppress(OSError):
-        return path.read_text(encoding="utf-8", errors="surrogateescape")
-    return ""
+        return path.read_bytes()
+    return b""
 
 
 def _write(path: Path, text: str) -> None:

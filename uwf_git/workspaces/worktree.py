@@ -146,11 +146,8 @@ class Worktree:
         if self.folder.is_dir() and is_forgotten and any(self.folder.iterdir()):
             aside = self.folder.with_name(f"{self.folder.name}.{secrets.token_hex(4)}")
             self.folder.rename(aside)  # git has forgotten it, and what is in it may be nowhere else
-            log.warning(
-                "H5TX8QWD",
-                "what was in {folder} is now in {aside}",
-                folder=str(self.folder),
-                aside=str(aside),
+            self._warn(
+                f"worktree {self.folder} had lost its git directory, and is made again; its files are in {aside}"
             )
         self._discard()
         self._publish(commit)
