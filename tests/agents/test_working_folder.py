@@ -56,6 +56,7 @@ def test_the_program_of_a_step_believes_to_be_in_the_steps_folder(
     assert not Path("elsewhere/here").exists()
 
 
+@pytest.mark.needs("bwrap")
 def test_so_does_an_agent_that_the_code_of_a_workflow_asks(
     uwf: Uwf, config: Callable[[str], Path], where: Path
 ) -> None:

@@ -263,6 +263,7 @@ async def run(input, options):
 """
 
 
+@pytest.mark.needs("bwrap")
 def test_what_the_agents_of_a_bundle_and_their_commands_extract_counts_for_its_step_once(
     uwf: Uwf, server: ModelServer, config: Callable[[str], Path], script: Callable[[str, str], Path]
 ) -> None:

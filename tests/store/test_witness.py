@@ -100,6 +100,38 @@ def test_an_older_copy_restored_in_place_is_told_until_it_is_accepted(
     assert codes(uwf, 0) == set()
 
 
+@pytest.mark.parametrize("way", ["started", "stepped", "ended", "an end"])
+def test_an_older_copy_that_lacks_a_whole_head_is_told(
+    uwf: Uwf, root: Path, stepped: str, tmp_path: Path, way: str
+) -> None:
+    if way == "an end":
+        shutil.copytree(root, tmp_path / "copy")
+    other = stepped if way == "an end" else ""
+    if not other:
+        shutil.copytree(root, tmp_path / "copy")
+        other = uwf("thread", "start", "pair", "-p", "Another").json["thread"]
+    if way == "stepped":
+        uwf("thread", "step", other)
+    elif way != "started":
+        uwf("thread", "run", other)
+    shutil.rmtree(root)
+    shutil.copytree(tmp_path / "copy", root)
+    assert other in {each["thread"] for each in uwf("verify", check=12).json["findings"]}
+    assert "older than it was" in uwf("thread", "start", "pair", "-p", "A third").err
+    uwf("doctor", "--quick", "--accept-store")
+    assert codes(uwf, 0) == set()
+
+
+def test_a_deleted_ref_is_told_without_the_index(uwf: Uwf, store: Path, stepped: str) -> None:
+    git("--git-dir", store, "update-ref", "-d", ref_of(stepped))
+    checks = uwf("doctor", "--quick", check=7).json
+    assert any(stepped in each["message"] for each in checks if each["check"] == "refs")
+    assert not any(each["check"] == "witness" for each in checks)
+    for path in (store / "uwf").glob("index.db*"):
+        path.unlink()
+    assert codes(uwf, 12) == {"rolled-back"}
+
+
 def test_a_commit_with_another_committer_is_told(uwf: Uwf, store: Path, stepped: str) -> None:
     commit = git("--git-dir", store, "cat-file", "commit", ref_of(stepped))
     changed = commit.replace("\ncommitter Ada", "\ncommitter Eve") + "\n"

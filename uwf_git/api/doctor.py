@@ -301,8 +301,10 @@ class Doctor:
             if not witness.failure:
                 yield Check("witness", OK, f"accepted {counted(count, 'head')} as this store's")
         missed = instance.store.missed()
-        doubts = [doubt for doubt in witness.check() if doubt.ref not in missed]
+        doubts = witness.check()
         for doubt in doubts:
+            if doubt.ref in missed:  # said by another check
+                continue
             status = ERROR if doubt.kind == LOST else WARNING
             hint = (
                 f"restore it from a copy or a remote; if it is right so: {ACCEPT}" if status == ERROR else ""

@@ -7,7 +7,7 @@ the log may have lost its end, or something else than this user's uwf has moved 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from uwf_git.base import log
@@ -29,6 +29,7 @@ from uwf_git.store.witness_log import (
     UNSURE,
     WRITER,
     WROTE,
+    Moves,
     Witnessed,
     WitnessLog,
     state_folder,
@@ -204,7 +205,7 @@ class Witness:
 
     def _compared(self, log_: WitnessLog, state: Witnessed, refs: Mapping[str, Oid]) -> Iterator[Doubt]:
         announced = log_.announced()
-        others: tuple[set[str], set[str]] | None = None
+        others: tuple[Moves, Moves] | None = None
         kept = _Reachable(self._repository, refs)
         for ref, known in state.lost.items():
             if ref in refs and kept.has_in(refs[ref], known):
@@ -214,12 +215,13 @@ class Witness:
                 yield Doubt(KEPT, ref, oid, "")
         for ref in sorted(state.heads.keys() | refs.keys()):
             known, now = state.heads.get(ref, ""), str(refs[ref]) if ref in refs else ""
-            if now in (known, state.unexplained.get(ref, ("", ""))[1]):
+            if now == known or (now and now == state.unexplained.get(ref, ("", ""))[1]):
                 continue
             if log_.is_announced(announced, ref, known or "-", now or "-"):
                 yield Doubt(WROTE, ref, known, now)
             elif not now:
-                yield Doubt(SAW if kept.is_kept(ref, known) else LOST, ref, known, now)
+                is_explained = kept.is_kept(ref, known) or self._was_deleted(state, log_, known)
+                yield Doubt(SAW if is_explained else LOST, ref, known, now)
             elif known and not kept.has_in(refs[ref], known) and not kept.is_kept(ref, known):
                 yield Doubt(LOST, ref, known, now)
             elif log_.is_announced(announced, ref, "", now) or log_.knows(now):
@@ -229,15 +231,26 @@ class Witness:
                     others = log_.announced_by_others(state.writers)
                 yield Doubt(self._grade(state, known, now, *others), ref, known, now)
 
-    def _grade(
-        self, state: Witnessed, known: str, now: str, accepted: Collection[str], others: Collection[str]
-    ) -> str:
+    def _was_deleted(self, state: Witnessed, log_: WitnessLog, known: str) -> bool:
+        """Return whether others who may write here announced to move a head on, and then to delete its ref."""
+        accepted, others = log_.announced_by_others(state.writers)
+        if self.is_shared:
+            accepted = {old: accepted.get(old, set()) | others.get(old, set()) for old in accepted | others}
+        reached, todo = {known}, [known]
+        while todo:
+            further = accepted.get(todo.pop(), set()) - reached
+            reached |= further
+            todo += further - {"-"}
+        return "-" in reached
+
+    def _grade(self, state: Witnessed, known: str, now: str, accepted: Moves, others: Moves) -> str:
         """Return how a head counts that isn't this user's: as seen if others may write here. It is uncertain if it may
         be: a ref that git fetched, say, whose history this user never had a part in."""
-        if now in accepted or self.is_shared:
+        if self.is_shared or any(now in moved for moved in accepted.values()):
             return SAW
+        has_other = any(now in moved for moved in others.values())
         may_be_cut = not boot() or state.boot != str(boot())
-        return UNSURE if not known or state.is_torn or may_be_cut or now in others else UNKNOWN
+        return UNSURE if not known or state.is_torn or may_be_cut or has_other else UNKNOWN
 
     @property
     def is_shared(self) -> bool:
@@ -261,7 +274,8 @@ class _Reachable:
         if layout.is_thread_ref(ref):
             thread = layout.thread_of(ref)
             with contextlib.suppress(UwfError):
-                if str(removed.kept_refs(self._repository, thread).get(ref, "")) == oid:
+                kept = removed.kept_refs(self._repository, thread)
+                if any(self.has_in(tip, oid) for tip in kept.values()):
                     return True
         if self._all is None:
             self._all = set(self._walk([*self._repository.refs(without=layout.REMOTES).values()]))

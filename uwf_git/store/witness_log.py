@@ -36,6 +36,8 @@ _TAIL = 16 << 10  # bytes in which the last line is looked for
 _MOST = 256 << 10  # bytes of a log before it is written anew, if a quarter is enough
 _MOST_ANNOUNCED = 1 << 20
 _GONE = "-"
+Moves = dict[str, set[str]]
+"""The objects that refs were moved to, by the one where each stood, "-" for none."""
 _Change = tuple[str, str, str, str]
 """The kind, ref, old and new object of a line."""
 
@@ -300,14 +302,16 @@ class WitnessLog:
         """Yield the files of other users' and machines' announcements, which nobody can check here."""
         return (path for path in _files(self._announced) if path.name != self._name and "." not in path.name)
 
-    def announced_by_others(self, writers: Collection[str]) -> tuple[set[str], set[str]]:
-        """Return the objects that other users and machines announced: the accepted writers, and the rest."""
-        accepted: set[str] = set()
-        rest: set[str] = set()
+    def announced_by_others(self, writers: Collection[str]) -> tuple[Moves, Moves]:
+        """Return the moves that other users and machines announced: the accepted writers, and the rest."""
+        accepted: Moves = {}
+        rest: Moves = {}
         for path in self.writers():
+            moves = accepted if path.name in writers else rest
             with suppress(OSError):
-                objects = accepted if path.name in writers else rest
-                objects.update(path.read_text(errors="replace").split())
+                for line in path.read_text(errors="replace").splitlines():
+                    old, _, new = line.rpartition(" ")[0].partition(" ")
+                    moves.setdefault(old, set()).add(new)
         return accepted, rest
 
 
