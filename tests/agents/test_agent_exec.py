@@ -181,6 +181,12 @@ VERDICT = {
         (VERDICT, "---\n$status: rejected\n---", "'status' is a required property"),
         (VERDICT, "```yaml\nstatus: rejected\ncomments: [{a: b}]\n```", "comments/0: "),
         (VERDICT, "---\n$status: $SUSPEND\n---", "needs a question or a reason"),
+        (
+            VERDICT,
+            "<answer>\n  <status>rejected</status>\n</answer>",
+            "fields of an answer within other text",
+        ),
+        (VERDICT, '<review by="me" status="rejected"/>', "fields of an answer within other text"),
     ],
 )
 def test_a_bad_answer_is_never_replaced_by_the_exit_status(

@@ -162,6 +162,14 @@ def test_what_a_command_prints_last_is_its_score_or_none(bench: Bench) -> None:
         '"0.5"': 0.5,
         '"2"': None,
         "12 passed": 1.0,
+        '{"passed": false}\nDone.': 0.0,
+        "---\npassed: false\n---": 0.0,
+        "```yaml\nscore: 0.5\n```": 0.5,
+        '[{"passed": false}]': None,
+        '{"Passed": false,}': None,
+        "<passed>false</passed>": None,
+        "passed: false": None,
+        '{"passed": true}\n\n{"passed": false}\nDone.': None,
         "12 tests\n87": None,
         "2": None,
         "-1": None,
@@ -191,7 +199,7 @@ def test_what_a_command_prints_last_is_its_score_or_none(bench: Bench) -> None:
     found = {each["judge"]: each["score"] for each in result["scores"]}
     assert found.pop("failed") == 0.0
     assert found == {f"j{n}": score for n, score in enumerate(said.values()) if score is not None}
-    assert len(result["errors"]) == 14 and all("is not a judgement" in each for each in result["errors"])
+    assert len(result["errors"]) == 19 and all("is not a judgement" in each for each in result["errors"])
 
 
 def test_a_judge_that_cannot_judge_is_named_with_what_to_do(bench: Bench) -> None:

@@ -303,6 +303,7 @@ class _Names:
         self.written = re.compile(rf"(?i)(?<![\w$])(?:{listed})(?![\w$])")
         self._line = re.compile(rf"(?im)^[ \t]*(?:- +)?[\"']?(?:{listed})[\"']?[ \t]*[:=]")
         self._key = re.compile(rf"(?i)\\*[\"'](?:{listed})\\*[\"']\s*:|\{{\s*(?:{listed})\s*:")
+        self._tag = re.compile(rf"(?i)<(?:{listed})\s*>[^<>]*</|<[\w:.-]+\s(?:[^<>]*\s)?(?:{listed})\s*=")
         self._broken_key = re.compile(rf"(?i)(?<![\w$])(?:{listed})\W{{0,4}}[:=]")
 
     def are_in(self, value: Any, depth: int = 0) -> bool:
@@ -321,10 +322,12 @@ class _Names:
         return self._line.search(source) is not None
 
     def loosely_in(self, text: str) -> int | None:
-        """Return where an object within a line has one of the names, or a text that consists of fields only."""
+        """Return where an object within a line or a tag has one of the names, or a text that has fields only."""
         for key in self._key.finditer(text):
             if key[0].startswith("{") or _is_open(text, key.start()):
                 return key.start()
+        if tag := self._tag.search(text):
+            return tag.start()
         lines = [line for line in text.split("\n") if line.strip()]
         if not all(re.match(r"[\"']?[\w$.-]+[\"']?[ \t]*[:=]|[ \t]+\S|- |[+-]{3}", line) for line in lines):
             return None

@@ -49,8 +49,8 @@ from uwf_git.ext.evaluation.stepping import (
 )
 from uwf_git.format import cbor
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import StepContext, step_fields
-from uwf_git.format.types import USER, start_node
+from uwf_git.format.kinds import Role, StepContext, step_fields
+from uwf_git.format.types import RESULT, USER, start_node
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
 
@@ -62,6 +62,12 @@ JUDGED = "judge-"
 lock is for too."""
 _LONGEST_REASON = 400
 _TRUTHS = ("passed", "pass", "approved")  # how a judgement may call whether it passes
+_JUDGEMENT = {
+    "type": "object",
+    "properties": {name: {"type": ["boolean", "number"]} for name in ("score", *_TRUTHS)},
+    "anyOf": [{"required": [name]} for name in ("score", *_TRUTHS)],
+    "additionalProperties": True,
+}
 _NOT_RUN = (126, 127)  # a shell's status for a missing program
 _KILLED = 128 + signal.SIGKILL  # and for a killed one, for example out of memory
 _SHOWN = 20_000  # characters of an output passed to a workflow
@@ -166,9 +172,10 @@ def read(judge: Judge, value: Any, reason: str = "") -> Judgement:
     raise _no_judgement(judge, json.dumps(value))
 
 
-def _no_judgement(judge: Judge, said: str) -> Invalid:
+def _no_judgement(judge: Judge, said: str, problem: str = "") -> Invalid:
+    why = f": {one_line(problem)}" if problem else ""
     return Invalid(
-        f"judge {judge.name!r} returned {one_line(said, 80)}, which is not a judgement",
+        f"judge {judge.name!r} returned {one_line(said, 80)}, which is not a judgement{why}",
         "true or false, a number from 0 to 1, or an object with score, passed, reason",
     )
 
@@ -218,6 +225,8 @@ def _obeys(judge: Judge, outcome: Outcome) -> Judgement:
 
 
 def _command(instance: Instance, called: ResolvedJudge, outcome: Outcome, folders: Path) -> Judgement:
+    from uwf_git.engine.kit.extract import ExpectedOutput, judge_printed
+    from uwf_git.format.schema import Schema
     from uwf_git.sandbox.child import run_command
 
     judge = called.judge
@@ -253,10 +262,15 @@ def _command(instance: Instance, called: ResolvedJudge, outcome: Outcome, folder
         is_meant = not done.returncode and isinstance(value, bool | int | float)
         if is_meant or (isinstance(value, dict) and value.keys() & {"score", *_TRUTHS}):
             return read(judge, value)
-    broken = printed if last.endswith("}") and not last.startswith("{") else last
-    is_object = broken.startswith("{") or (is_cut and last.endswith("}"))
-    if not done.returncode and is_object and _printed(broken) is None:
-        raise _no_judgement(judge, broken)
+    if not done.returncode:
+        if is_cut and last.endswith("}"):
+            raise _no_judgement(judge, last)
+        # An exit status of 0 says yes only if nothing printed could be a judgement.
+        verdict = judge_printed(printed, ExpectedOutput(Role(judge.name, "", RESULT), Schema(_JUDGEMENT)))
+        if verdict is not None and verdict.problems:
+            raise _no_judgement(judge, printed, verdict.problems[0])
+        if verdict is not None:
+            return read(judge, verdict.output)
     reason = "" if not done.returncode else last or complaint or f"it exited with {done.returncode}"
     return Judgement(float(not done.returncode), not done.returncode, reason)
 
