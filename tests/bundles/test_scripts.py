@@ -77,6 +77,49 @@ return { looks, both: both.map((each) => each && JSON.parse(each).said), total: 
     uwf("verify", "--strict")
 
 
+KIT_AGENT = """
+import json, os, sys
+from uwf_git.kit import Reply, create_agent
+
+def run(ctx):
+    words = ctx.prompt.strip().splitlines()[-1]
+    if "lost" in words:
+        raise SystemExit("no luck today")
+    within = "UWF_QUESTION" in os.environ
+    return Reply(json.dumps({"said": f"{sys.argv[1]} {words}", "within": within}), model="own")
+
+create_agent("own", run, parse_args=list).main()
+"""
+
+
+def test_an_agent_of_the_kit_that_a_command_line_configures_answers_a_script(
+    uwf: Uwf, config: Callable[[str], Path]
+) -> None:
+    write("own.py", KIT_AGENT)
+    config(f"defaultAgent: {sys.executable} {Path('own.py').resolve()} --loud\n")
+    body = """
+const schema = { type: "object", properties: { said: { type: "string" } }, required: ["said"] };
+const typed = await agent("with a schema", { schema });
+const text = await agent("as text");
+return { typed, text: JSON.parse(text), lost: await agent("lost").catch(() => "thrown") };
+"""
+    thread = started(uwf, body)
+    assert result(uwf, thread, 15) == {
+        "typed": {"said": "--loud with a schema", "within": False},
+        "text": {"said": "--loud as text", "within": False},
+        "lost": None,
+    }
+    uwf("verify", "--strict")
+
+
+def test_a_command_that_performs_steps_only_is_named_when_a_script_asks_it(
+    uwf: Uwf, config: Callable[[str], Path]
+) -> None:
+    config("agents: {own: {command: sh, args: [-c, echo 0000000000000]}}\ndefaultAgent: own\n")
+    thread = started(uwf, "return await agent('x');")
+    assert "which cannot be told a prompt" in uwf("thread", "run", thread, check=6).error["message"]
+
+
 def test_the_same_in_python(uwf: Uwf, asked: Asked) -> None:
     body = """
 import json

@@ -47,6 +47,9 @@ from uwf_git.git.refs import read_file
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE as NONCE_VARIABLE
 
+QUESTION_VARIABLE = "UWF_QUESTION"
+"""Names the file with a code workflow's question to an agent that runs as a command: `answer.json` beside it is for the
+answer, and no step is made."""
 NO_APPROVALS_VARIABLE = "UWF_NO_APPROVALS"
 """Set for agents, and by whatever acts for one: nobody approves there."""
 _MINE = 0o600  # streams are readable by their user alone, or by those who share the repository

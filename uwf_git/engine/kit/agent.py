@@ -15,6 +15,8 @@ stateless one is a pair of functions.
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -28,14 +30,14 @@ from uwf_git.engine.conversation import talks
 from uwf_git.engine.kit.context import Context, KeptSession, Reply
 from uwf_git.engine.kit.memory import Memory, carry_on
 from uwf_git.engine.kit.prompt import prompt_at, role_of, was_chosen
-from uwf_git.engine.kit.record import Answers, Recorder, broken_off
+from uwf_git.engine.kit.record import Answers, Recorder, broken_off, reply_value, sound
 from uwf_git.engine.step_parts import Mounts, Recipient, parts_of
 from uwf_git.format.ids import Hash, ThreadId, parse_thread_id
 from uwf_git.format.kinds import Detail, Role, Step, TurnRecord, agent_name_problem
 from uwf_git.format.kinds import Usage as TokenUsage
-from uwf_git.format.types import STEPNODE
+from uwf_git.format.types import RESULT, STEPNODE
 from uwf_git.git.repository import StoreUnwritable
-from uwf_git.store.private import NONCE_VARIABLE, EngineOrder
+from uwf_git.store.private import NONCE_VARIABLE, QUESTION_VARIABLE, EngineOrder
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Config
@@ -213,6 +215,7 @@ class Agent:
     def _command(self, argv: Sequence[str]) -> int:
         from uwf_git.store.instance import Instance
 
+        question = os.environ.pop(QUESTION_VARIABLE, "")  # which is not for its own commands
         if argv and argv[0] in ("-h", "--help"):
             print(self._help())
             return 0
@@ -222,6 +225,9 @@ class Agent:
             *args, thread_text, role = argv
             instance = Instance.open()
             thread = parse_thread_id(thread_text)
+            if question:
+                self._answer(instance, thread, role, args, Path(question))
+                return 0
             head = instance.threads.active_head(thread)
             order = _order(instance, head, role) or EngineOrder(
                 head.node, role, self.name, None, None, command=tuple(args), folder=str(Path.cwd())
@@ -234,6 +240,30 @@ class Agent:
         except KeyboardInterrupt:
             return 130
         return 0
+
+    def _answer(
+        self, instance: Instance, thread: ThreadId, role: str, args: Sequence[str], question: Path
+    ) -> None:
+        from uwf_git.format.schema import Schema
+
+        asked = json.loads(question.read_bytes())
+        at = instance.threads.position(instance.threads.active_head(thread))
+        order = EngineOrder(at.head.node, role, asked["alias"], asked["instruction"], asked["timeout"])
+        recorder = Recorder(instance, None, self.called(args))
+        played = at.history.workflow.roles.get(role) or Role(role, "", RESULT)
+        played = played._replace(system_prompt=asked["system"])
+        ctx = self.context(instance, at, order, args, Path.cwd(), recorder, played)
+        ctx = ctx._replace(
+            schema=Schema(asked["schema"]),
+            resume=None,
+            previous=None,
+            build_prompt=lambda *_: str(asked["prompt"]),
+        )
+        with closing(self.converse(ctx)) as conversation:
+            reply = conversation.begin()
+        value = reply_value(reply._replace(turns=reply.turns or tuple(recorder.turns)))
+        clean = instance.redactor.value(sound(value))[0]
+        question.with_name("answer.json").write_text(json.dumps(clean), "ascii")
 
     def exit_status(self, error: UwfError) -> int:
         """Return the exit status for an error."""

@@ -480,10 +480,7 @@ class Answers:
         if reply.detail is not None or runs.broken_off(self._thread):
             return
         clean = self._instance.redactor.value
-        value = {
-            **reply._asdict(),
-            "turns": [self._turn(turn) for turn in reply.turns],
-        }
+        value = reply_value(reply, self._turn)
         try:
             runs.keep_answer(self._thread, self._order, number, clean(sound(value))[0], synced)
         except (StoreUnwritable, TypeError, ValueError) as error:
@@ -496,7 +493,7 @@ class Answers:
     def _taken(self) -> Reply | None:
         if not self._left:
             return None
-        reply = _kept(self._instance, self._left.pop(0))
+        reply = kept_reply(self._instance, self._left.pop(0))
         if reply is None:
             self._left.clear()
             return None
@@ -506,7 +503,13 @@ class Answers:
         return reply
 
 
-def _kept(instance: Instance, value: Mapping[str, Any]) -> Reply | None:
+def reply_value(reply: Reply, turn: Callable[[TurnRecord], Any] = TurnRecord.payload) -> dict[str, Any]:
+    """Return a reply as JSON has it."""
+    return {**reply._asdict(), "turns": [turn(each) for each in reply.turns]}
+
+
+def kept_reply(instance: Instance, value: Mapping[str, Any]) -> Reply | None:
+    """Return the reply that a value of JSON is, None if it is none."""
     from uwf_git.engine.kit.context import Reply
 
     def told(turn: Any) -> TurnRecord:
@@ -544,7 +547,7 @@ def salvage(instance: Instance, head: Head, order: EngineOrder) -> tuple[str, Ha
     from uwf_git.engine.kit.extract import sum_tokens
 
     notes = instance.runs.notes(head.thread)
-    kept = [_kept(instance, each) for each in instance.runs.answers(head.thread, order)]
+    kept = [kept_reply(instance, each) for each in instance.runs.answers(head.thread, order)]
     replies = [reply for reply in kept if reply is not None]
     if not notes and not replies:
         return None

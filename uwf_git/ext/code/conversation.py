@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import errors, lifetime
@@ -44,13 +45,13 @@ from uwf_git.engine.kit.memory import is_full
 from uwf_git.engine.kit.record import Recorder, broken_off
 from uwf_git.ext.code.asking import Act, Heard, Suspended, answer, answer_of
 from uwf_git.format.cbor import normalise
-from uwf_git.format.ids import ThreadId, parse_thread_id
+from uwf_git.format.ids import Hash, ThreadId, parse_thread_id
 from uwf_git.format.kinds import HUMAN, Detail, Role, TurnRecord, Usage, asks_human, parse_step
 from uwf_git.format.node import parse_json
 from uwf_git.format.schema import Schema
 from uwf_git.format.types import BUNDLE, RESULT, SUSPEND, USER
 from uwf_git.kit import Agent, Context, Reply
-from uwf_git.store.private import EngineOrder
+from uwf_git.store.private import QUESTION_VARIABLE, EngineOrder
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
@@ -84,7 +85,8 @@ class Question(NamedTuple):
 
 
 class _OfCommand(Conversation):
-    """An unknown command: it performs the whole step, whose answer is used."""
+    """An agent that runs as a command: one of the kit is asked, another performs the whole step if it gets no prompt of
+    the code's own."""
 
     correctable = False
 
@@ -93,26 +95,59 @@ class _OfCommand(Conversation):
         self._config = config
 
     def begin(self) -> Reply:
-        from uwf_git.engine.performer import environment, hash_printed
-        from uwf_git.sandbox.child import run_command
-
-        ctx, config = self.ctx, self._config
-        if ctx.instruction is not None:
-            raise Unavailable(
-                f"agent {config.alias!r} is a command, which cannot be told a prompt of the code's own",
-                "leave the prompt out, or make it an agent with the kit and install it as a package",
-            )
-        environ = environment(ctx.instance, ctx.thread, ctx.role.name)
-        left = None if ctx.deadline is None else max(0.0, ctx.deadline - time.monotonic())
-        argv = [config.command, *config.args, ctx.thread, ctx.role.name]
-        done = run_command(argv, cwd=ctx.cwd, env=environ, timeout=left, on_stderr=_pass_on)
-        store = ctx.store
-        step = parse_step(store.get(hash_printed(config, done, ctx.thread)).payload)
+        if self.ctx.instruction is not None:
+            return self._answered()
+        store = self.ctx.store
+        step = parse_step(store.get(self._run({})).payload)
         detail = store.detail(step.detail)
         output = store.get(step.output).payload
         if detail is None:
             return Reply(json.dumps(output, ensure_ascii=False), output=output)
         return Reply.of(detail, store.turns(detail), output)
+
+    def _answered(self) -> Reply:
+        from uwf_git.engine.kit.record import kept_reply
+
+        ctx = self.ctx
+        with TemporaryDirectory(prefix="uwf-question-") as folder:
+            question, answer = Path(folder, "question.json"), Path(folder, "answer.json")
+            asked = {
+                "prompt": ctx.prompt,
+                "instruction": ctx.instruction,
+                "system": ctx.role.system_prompt,
+                "schema": ctx.schema.payload,
+                "alias": ctx.alias,
+                "timeout": self._left(),
+            }
+            question.write_text(json.dumps(asked), "ascii")
+            self._run({QUESTION_VARIABLE: str(question)})
+            reply = kept_reply(ctx.instance, json.loads(answer.read_bytes())) if answer.is_file() else None
+        if reply is None:
+            raise Unavailable(
+                f"agent {self._config.alias!r} is a command, which cannot be told a prompt of the code's own",
+                "make it an agent with the kit, or play it by uwf-exec",
+            )
+        return reply
+
+    def _left(self) -> float | None:
+        return None if self.ctx.deadline is None else max(0.0, self.ctx.deadline - time.monotonic())
+
+    def _run(self, variables: Mapping[str, str]) -> Hash:
+        """Run the command; return the hash that it printed, "" of one that was asked. Raises AgentFailed."""
+        from uwf_git.engine.performer import environment, hash_printed
+        from uwf_git.sandbox.child import run_command
+
+        ctx, config = self.ctx, self._config
+        done = run_command(
+            [config.command, *config.args, ctx.thread, ctx.role.name],
+            cwd=ctx.cwd,
+            env={**environment(ctx.instance, ctx.thread, ctx.role.name), **variables},
+            timeout=self._left(),
+            on_stderr=_pass_on,
+        )
+        if variables and not done.returncode and not done.timed_out and done.exceeded is None:
+            return Hash("")
+        return hash_printed(config, done, ctx.thread)
 
 
 def _pass_on(data: bytes) -> None:
