@@ -434,3 +434,29 @@ def test_a_configuration_that_is_invalid_meanwhile_delays_its_threads_until_it_i
     config.write_text(before)
     out, err = running.communicate(timeout=60)
     assert (running.returncode, err) == (0, "") and len(steps_told(out)) == STEPS
+
+
+def test_the_status_of_a_queue_lists_the_threads_of_the_project(uwf: Uwf, tmp_path: Path) -> None:
+    threads = []
+    with Server(tmp_path / "server") as server:
+        at = ("--address", server.address)
+        for name in ("one", "other"):
+            git("init", "-q", tmp_path / name)
+            git("-C", tmp_path / name, "commit", "-q", "--allow-empty", "-m", name)
+            os.chdir(tmp_path / name)
+            threads += start(uwf, 1)
+            uwf("fleet", "start", threads[-1], *at)
+        own = uwf("fleet", "status", *at)
+        assert [each["thread"] for each in own.json] == threads[1:]
+        assert "1 thread of other projects left out" in uwf("fleet", "status", *at, "--format", "text").err
+        every = uwf("fleet", "status", "--all-projects", *at).json
+        assert sorted(each["thread"] for each in every) == sorted(threads)
+
+
+def test_a_thread_that_cannot_reach_its_end_is_not_begun(uwf: Uwf, root: Path) -> None:
+    bad, good = start(uwf, 2)
+    uwf("config", "set", "agentOverrides.five.five", "no-such-agent")
+    error = uwf("fleet", "run", bad, check=1).error
+    assert error["message"].startswith(f"thread {bad}: workflow five cannot run to its end here: role five")
+    assert uwf("thread", "show", bad).json["role"] is None
+    uwf("fleet", "run", good, "--agent", "five=uwf-rehearse", timeout=100)

@@ -19,14 +19,14 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
 from uwf_cli.selection import Selection, short_ids, threads
 
-from uwf_git.api.listing import Filters
-from uwf_git.base.errors import NotFound, Usage
+from uwf_git.api.listing import Filters, left_out_line
+from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.base.text import counted
 from uwf_git.ext.fleet.client import QUEUED, RUNNING, STATES
 from uwf_git.ext.fleet.commands.options import found, mark_remote, pace, place, share, to_step
 from uwf_git.ext.fleet.dispatch import begins
 from uwf_git.format.amounts import LIMITS
-from uwf_git.format.ids import is_thread_id
+from uwf_git.format.ids import is_thread_id, parse_thread_id
 
 if TYPE_CHECKING:
     from uwf_git.ext.fleet.client import Queue, Row
@@ -98,12 +98,15 @@ def _started_text(value: Any) -> str:
 def status(
     invocation: Invocation, ended: bool, watch: bool, address: str | None, namespace: str | None
 ) -> None:
-    """List a fleet's queue, oldest first: state, reason for waiting, worker."""
+    """List the project's threads in a fleet's queue, oldest first: state, reason for waiting, worker."""
     at, short = found(invocation, address, namespace), short_ids(invocation.instance)
     if watch:
         _watch(invocation, at, ended, short)
         return
-    rows = _with_pauses(invocation, _ask(at, lambda queue: queue.rows(ended)))
+    every = _with_pauses(invocation, _ask(at, lambda queue: queue.rows(ended)))
+    rows = _of_project(invocation, every)
+    if len(rows) < len(every):
+        invocation.note(left_out_line(len(every) - len(rows)))
     invocation.emit(list(map(_value, rows)), lambda listed: "\n".join(_table(listed, short)))
 
 
@@ -117,7 +120,7 @@ def _watch(invocation: Invocation, at: Endpoint, ended: bool, short: Callable[[s
     async def look(queue: Queue) -> None:
         nonlocal shown, before
         while True:
-            rows = _with_pauses(invocation, await queue.rows(ended))
+            rows = _of_project(invocation, _with_pauses(invocation, await queue.rows(ended)))
             values = list(map(_value, rows))
             if drawn:
                 shown = _table(terminal.escape_value(values), short)
@@ -137,6 +140,19 @@ def _with_pauses(invocation: Invocation, rows: list[Row]) -> list[Row]:
     return [
         row._replace(state="paused") if row.state == QUEUED and row.thread in paused else row for row in rows
     ]
+
+
+def _of_project(invocation: Invocation, rows: list[Row]) -> list[Row]:
+    """Return the rows of the project's threads, and of those that are not here."""
+    threads = invocation.instance.threads
+
+    def is_meant(thread: str) -> bool:
+        try:
+            return threads.is_meant(threads.head(parse_thread_id(thread)))
+        except UwfError:
+            return True
+
+    return [row for row in rows if is_meant(row.thread)]
 
 
 def _value(row: Row) -> dict[str, Any]:
