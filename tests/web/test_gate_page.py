@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import httpx
 import pytest
 from approvers import Colleague, at_gate, release
 from conftest import Uwf
 from site_serving import Serve, entered
+from workflows import opened
+
+from uwf_git.format.ids import ThreadId
 
 
 def test_the_page_names_approvals_with_markup_in_them_as_text(client: httpx.Client, uwf: Uwf) -> None:
@@ -43,3 +49,24 @@ def test_a_server_whose_identity_is_no_approver_is_refused(changing: httpx.Clien
     refused = changing.post(f"/thread/{thread}/answer", data={"head": head, "pick1": "1"})
     assert refused.status_code >= 400 and "may not answer as gate" in refused.text
     assert uwf("thread", "show", thread).json["approvals"]["given"] == []
+
+
+def test_approvals_on_a_page_and_by_a_command_at_once_both_count(
+    serve: Serve, uwf: Uwf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = at_gate(uwf)
+    head = uwf("thread", "show", thread).json["head"]
+    carol = Colleague(uwf, "carol")
+    for name, value in Colleague(uwf, "bob").environment.items():
+        monkeypatch.setenv(name, value)
+    for changing in entered(serve("--write")):
+        changing.headers["Origin"] = str(changing.base_url).rstrip("/")
+        data = {"head": head, "pick1": "1"}
+        with ThreadPoolExecutor(2) as both:
+            with opened().locks.hold(ThreadId(thread)):  # somebody else's approval is being signed
+                page = both.submit(changing.post, f"/thread/{thread}/answer", data=data)
+                command = both.submit(carol.approves, thread, check=None)
+                time.sleep(1)
+            assert (page.result().status_code, command.result().code) == (303, 0)
+    assert uwf("thread", "show", thread).json["status"] == "completed"
+    assert uwf("verify").json["findings"] == []
