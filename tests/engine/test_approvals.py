@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from types import SimpleNamespace
@@ -186,6 +187,41 @@ def test_whoever_ran_a_step_is_an_author_too(uwf: Uwf, people: dict[str, Colleag
     people["carol"]("thread", "step", thread, "--agent", BUILDS)
     assert "made what gate" in people["carol"].approves(thread, check=14).error["message"]
     people["ann"].approves(thread)  # who approved or refused before has made nothing
+
+
+RESUMES = """\
+import os
+from uwf_git.base.errors import AgentFailed
+from uwf_git.kit import Reply, create_agent
+
+def run(ctx):
+    ctx.in_session("s-1")
+    if "FAILS" in os.environ:
+        raise AgentFailed("no luck")
+    return Reply("---\\ntext: done\\n---\\n", session="s-2")
+
+def continue_(ctx, session, message):
+    return Reply("---\\ntext: done\\n---\\n", session=session)
+
+create_agent("uwf-resumes", run, continue_).main()
+"""
+
+
+def test_whoever_ran_the_attempt_that_a_step_went_on_from_is_an_author(
+    uwf: Uwf, people: dict[str, Colleague]
+) -> None:
+    Path("agent.py").write_text(RESUMES)
+    Path("release.yaml").write_text(release(notAuthor=True))
+    people["dora"]("workflow", "put", "release.yaml")
+    thread = str(people["dora"]("thread", "start", "release", "-p", "v1").json["thread"])
+    agent = f"{sys.executable} {Path('agent.py').absolute()}"
+    people["ann"]("thread", "step", thread, "--agent", agent, env={"FAILS": "1"}, check=6)
+    people["bob"]("thread", "step", thread, "--agent", "false", check=6)  # of which nothing is left
+    people["dora"]("thread", "step", thread, "--agent", agent)
+    assert "made what gate" in people["ann"].approves(thread, check=14).error["message"]
+    people["bob"].approves(thread)
+    people["carol"].approves(thread)
+    assert uwf("verify").json["findings"] == []
 
 
 def test_whoever_worked_in_a_branch_is_an_author_of_what_joins_it(

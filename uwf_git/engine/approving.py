@@ -6,7 +6,7 @@ A gate's step is made of its approvals alone, so two machines with the same appr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Absent, Invalid, RequirementUnmet
@@ -26,7 +26,7 @@ from uwf_git.format.approvals import (
     shown,
 )
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import HUMAN, Detail, Role, Step
+from uwf_git.format.kinds import HUMAN, Detail, Role, Step, parse_attempt
 from uwf_git.format.node import hash_of
 from uwf_git.format.types import APPROVAL, STEPNODE, USER
 from uwf_git.git.repository import Oid
@@ -135,18 +135,36 @@ def gate_at(instance: Instance, at: Position, found: Outlook) -> Gate | None:
         history.start_hash,
         history.prev,
         shown_at(instance, history, found),
-        _authors(instance, at.head) if role.not_author else (),
+        _authors(instance, at) if role.not_author else (),
     )
 
 
-def _authors(instance: Instance, head: Head) -> tuple[tuple[Oid, str], ...]:
+def _authors(instance: Instance, at: Position) -> tuple[tuple[Oid, str], ...]:
     store, workflow = instance.store, instance.registry.workflow
-    return authors_of(
-        head.row,
+    found = authors_of(
+        at.head.row,
         lambda oid: store.index_commit(Oid(raw=oid)),
         store.repository.commit,
         lambda node, role: role in (roles := workflow(node).roles) and bool(roles[role].approvers),
     )
+    return (*found, *_of_attempts(instance, at.history))
+
+
+def _of_attempts(instance: Instance, history: History) -> Iterator[tuple[Oid, str]]:
+    """Yield the failed attempts here that a later step went on from: by the session, or by files that they left. No
+    step's commit stands on them, so verification, which may not have them, doesn't count them."""
+    tip, steps = instance.attempts.tip(history.thread), history.steps
+    places = {prev: number for number, prev in enumerate((None, *(step.hash for step in steps)))}
+    for row in instance.attempts.rows(tip) if tip is not None else ():
+        attempt = parse_attempt(instance.store.get(row.node).payload)
+        later = steps[places.get(attempt.prev, len(steps)) :]
+        step = next((each for each in later if each.role == attempt.role), None)
+        known = instance.store.detail(attempt.detail) if step and attempt.detail is not None else None
+        went_on = instance.store.detail(step.detail) if step and known else None
+        resumed = known and went_on and known.session and known.session == went_on.session
+        if step is not None and (resumed or attempt.code is not None):
+            oid = Oid(raw=row.oid)
+            yield oid, instance.store.repository.commit(oid).committer
 
 
 def standing_at(
