@@ -326,6 +326,7 @@ def test_interrupted_it_takes_everything_it_started_along(storage: Path, uwf: Ca
         ("fail:no credit", "python refused session/prompt: Internal error: no credit", ["Half of it."]),
         ("stop:refusal=I won't.", "python refused to go on", ["I won't."]),
         ("stop:max_tokens=", "python did not finish: the answer was cut off", []),
+        ("stop:paused=I go.", "python did not finish: it named 'paused' as the end of its turn", ["I go."]),
         ("endless", "python said more than 8 million characters in one turn", None),
     ],
 )

@@ -986,6 +986,60 @@ def test_of_a_stream_that_is_cut_only_the_whole_one_makes_a_step(
     assert made["answer"].strip() == DONE.strip()
 
 
+@pytest.mark.parametrize("name", STREAMS)
+def test_what_was_said_before_the_last_call_of_a_tool_is_no_answer(
+    name: str, instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    row = row_of(name)
+    lines = [line for line in STREAMS[name] if DONE not in _texts_of(line)]
+    assert len(lines) < len(STREAMS[name]) and any(REMARK in _texts_of(line) for line in lines)
+    if name in ("claude-code", "qwen", "cursor"):
+        lines.append({**STREAMS[name][-1], "result": ""})
+    stand_in(
+        f"for value in json.loads({json.dumps(lines)!r}): tell(**value)",
+        name=row.program,
+        version=row.least + ".0",
+        row="{}",
+    )
+    assert "it ended at a call of a tool" in refused(instance, f"uwf-{name}").message
+
+
+def _texts_of(value: Any) -> list[str]:
+    if isinstance(value, dict | list):
+        return [
+            text
+            for each in (value.values() if isinstance(value, dict) else value)
+            for text in _texts_of(each)
+        ]
+    return [value] if isinstance(value, str) else []
+
+
+OTHER_ENDS = {
+    "codex": {"type": "turn.failed", "error": {"message": "no"}},
+    "gemini": {"type": "result", "status": "error", "error": {"message": "no"}},
+    "opencode": {"type": "step_finish", "sessionID": "s1", "part": {"reason": "length"}},
+    "copilot": {"type": "result", "sessionId": "s1", "exitCode": 1},
+    "qwen": {**_RESULT, "subtype": "error_max_turns"},
+    "cursor": {**_RESULT, "is_error": True},
+}
+
+
+@pytest.mark.parametrize("name", OTHER_ENDS)
+def test_an_end_that_is_none_of_the_rows_makes_no_step(
+    name: str, instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    row = row_of(name)
+    lines = [*STREAMS[name][:-1], OTHER_ENDS[name]]
+    stand_in(
+        f"for value in json.loads({json.dumps(lines)!r}): tell(**value)",
+        name=row.program,
+        version=row.least + ".0",
+        row="{}",
+    )
+    message = refused(instance, f"uwf-{name}").message
+    assert "did not finish" in message or "failed" in message or "no complete end" in message
+
+
 ENDINGS = {
     "its limit of turns": {"subtype": "error_max_turns", "is_error": False},
     "an error": {"subtype": "error_during_execution", "is_error": True},

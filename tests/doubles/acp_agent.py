@@ -230,7 +230,7 @@ def _agent(arguments: list[str]) -> Any:
                 cached_read_tokens=40,
                 cached_write_tokens=5,
             )
-            return schema.PromptResponse(stop_reason=stop or "end_turn", usage=usage)
+            return schema.PromptResponse.model_construct(stop_reason=stop or "end_turn", usage=usage)
 
         async def _answer(self, session: str, _: str) -> None:
             for piece in (ANSWER[:9], ANSWER[9:]):

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from uwf_git.base.errors import AgentFailed, Throttled, Unavailable, Usage
 from uwf_git.base.extras import install_hint
+from uwf_git.base.text import one_line
 from uwf_git.engine.kit.agent import Conversation, judged, require_program
 from uwf_git.engine.kit.arguments import read_options
 from uwf_git.engine.kit.context import SILENCE
@@ -201,17 +202,18 @@ def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Rep
         error.throttled = Throttled.told(Path(ctx.options.command[0]).name, error.message)
         raise failed_with(_with_text(ctx, heard), error.message, error.hint).since(error) from None
     reply = _heard(session, said, notes)
-    if said.stop not in ("refusal", "cancelled", *_UNFINISHED) and not said.failure and said.turns:
+    if said.stop == "end_turn" and not said.failure and said.turns:
         ctx.keep(reply)
     reply = _with_text(ctx, reply)
     name = Path(ctx.options.command[0]).name
     if said.stop in ("refusal", "cancelled"):
         how = "refused to go on" if said.stop == "refusal" else "cancelled its turn"
         raise failed_with(reply, f"{name} {how}", f"see what it said: uwf thread attempts {ctx.thread}")
-    if said.stop in _UNFINISHED:
+    if said.stop != "end_turn":
+        why = _UNFINISHED.get(said.stop) or f"it named {one_line(said.stop, 40)!r} as the end of its turn"
         raise failed_with(
             reply,
-            f"{name} did not finish: {_UNFINISHED[said.stop]}",
+            f"{name} did not finish: {why}",
             f"see what it said: uwf thread attempts {ctx.thread}",
         )
     if said.failure and judged(ctx, reply).problems:
