@@ -44,6 +44,7 @@ def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
     if arrived:
         about = {"ended": len(ended)}
         lines.append(f"pushed to {remote}: {_counted(arrived, about, value.get('steps', 0))}")
+    lines += code_lines(value, "pushed the code of")
     if landing := value.get("landing"):
         lines.append(f"made branch {landing['branch']} there: a page for whoever clones it with plain git")
     gone = _threads(deleted) - _threads(arrived)
@@ -89,12 +90,27 @@ def would_push(value: Any, verbose: bool = False) -> str:
     """Format a dry run."""
     to = f"would push to {value['remote']} ({value['url']})"
     lines = [f"{to}: {counts(value['wouldPush'], value['steps'])}"] if value["wouldPush"] else []
+    lines += code_lines(value, "would push the code of")
     if verbose:
         lines += [f"would push   {_short(ref)}" for ref in value["wouldPush"]]
         lines += [f"would delete {_short(ref)}" for ref in value["wouldDelete"]]
     elif value["wouldDelete"]:
         lines.append(f"would delete there: {counts(value['wouldDelete'], 0)}")
     return _listing(lines, f"nothing new for {value['remote']}", verbose)
+
+
+def code_lines(value: Any, doing: str) -> list[str]:
+    """Name the branches that go to remotes of projects, not to the one of the threads."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for code in value.get("code", ()):
+        groups.setdefault((code["project"], code["remote"]), []).append(
+            code["branch"].removeprefix("refs/heads/")
+        )
+    return [
+        f"{doing} {counted(len(names), 'thread')} to {remote} of {project}: {', '.join(names[:MOST_NAMED])}"
+        + (", …" if len(names) > MOST_NAMED else "")
+        for (project, remote), names in groups.items()
+    ]
 
 
 def counts(refs: Sequence[str], steps: int) -> str:

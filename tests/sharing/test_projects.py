@@ -139,6 +139,42 @@ def test_a_push_in_a_project_sends_its_threads_and_what_they_need(
     assert {f"refs/uwf/threads/{secret}", "refs/uwf/workflows/of-one"} <= refs(remote)
 
 
+def test_the_first_push_of_each_project_to_a_remote_is_announced(
+    site: Site, two: tuple[Path, Path, str, str], uwf: Uwf
+) -> None:
+    one, other, _, _ = two
+    remote_of(site, one)
+    announced = "first push to origin"
+    assert announced in uwf("push").err and announced not in uwf("push").err
+    os.chdir(other)
+    assert announced in uwf("push").err
+    site.starts(other, "more")
+    assert announced not in uwf("push").err
+    uwf("remote", "rm", "origin")
+    remote_of(site, other, "another.git")
+    assert announced in uwf("push").err
+
+
+def test_code_that_a_push_takes_to_the_projects_remote_is_named(site: Site, uwf: Uwf) -> None:
+    project = site.repository("project")
+    forge = git_servers.bare(site.folder / "forge.git")
+    git("-C", project, "remote", "add", "origin", forge)
+    remote_of(site, project)
+    thread = site.starts(project)
+    writes = """uwf-exec sh -c 'echo new > made.txt; echo "{\\"note\\": \\"x\\"}"'"""
+    uwf("thread", "step", thread, "--workspace", "worktree", "--agent", writes)
+    uwf("push")
+    uwf("config", "set", f'workspace.projects."{project}".remote', "origin")
+    branch = f"refs/heads/uwf/work/{thread}"
+    code = {"thread": thread, "branch": branch, "project": str(project / ".git"), "remote": "origin"}
+    assert uwf("push", "--dry-run").json["code"] == [code] and refs(forge) == set()
+    assert (
+        f"would push the code of 1 thread to origin of {project}" in uwf("push", "-n", "--format", "text").out
+    )
+    assert uwf("push").json["code"] == [code] and refs(forge) == {branch}
+    assert "code" not in uwf("push").json
+
+
 def test_a_thread_that_is_named_is_pushed_from_anywhere(
     site: Site, two: tuple[Path, Path, str, str], uwf: Uwf
 ) -> None:

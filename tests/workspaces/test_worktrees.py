@@ -310,7 +310,9 @@ def test_another_machine_goes_on_and_who_lost_the_race_keeps_what_it_left(
     thread = start_thread(instance, RELAY)
     assign(instance, thread, parse_option(f"worktree:{project}", "shared"), project)
     work(instance, thread, "echo first > made.txt")
-    assert push_code(instance, [thread]) == [thread] and push_code(instance, [thread]) == []
+    assert [code.thread for code in push_code(instance, [thread])] == [thread] and push_code(
+        instance, [thread]
+    ) == []
     base = at(project, "rev-parse", branch(thread))
     assert at(bare, "rev-parse", branch(thread)) == base
     # A step that lost its race: its code is at the branch, and the thread's history hasn't it.

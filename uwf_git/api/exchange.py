@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from uwf_git.sync.pull import Pulled
     from uwf_git.sync.push import LargeBlob as LargeBlob
     from uwf_git.sync.push import PushReport
+    from uwf_git.workspaces.sharing import Code
 
 
 class Exchange(NamedTuple):
@@ -42,12 +43,13 @@ class Refs(NamedTuple):
 
 
 class Census(NamedTuple):
-    """What a push would send: refs, deletions, and the number of new steps."""
+    """What a push would send: refs, deletions, the number of new steps, and code to remotes of projects."""
 
     remote: Remote
     updates: Collection[str]
     deletions: Collection[str]
     steps: int
+    code: Sequence[Code] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the printed form of a dry run."""
@@ -60,6 +62,7 @@ class Census(NamedTuple):
             "wouldPush": sorted(self.updates),
             "wouldDelete": sorted(self.deletions),
             "steps": self.steps,
+            **({"code": [code._asdict() for code in self.code]} if self.code else {}),
         }
 
 
@@ -236,8 +239,11 @@ def refs_of_project(instance: Instance, remote: Remote) -> Refs:
 
 
 def is_new(instance: Instance, remote: Remote) -> bool:
-    """Return whether nothing is known of a remote yet."""
-    return not instance.store.repository.ref_names(f"{layout.REMOTES}{remote.name}/")
+    """Return whether nothing is known of a remote yet, or only other projects have pushed to it from here."""
+    if not instance.store.repository.ref_names(f"{layout.REMOTES}{remote.name}/"):
+        return True
+    mark, users = instance.threads.projects.mark_here, instance.remotes.projects_of(remote.name)
+    return bool(mark and users) and mark not in users
 
 
 def census(instance: Instance, exchange: Exchange, refs: Refs) -> Census:
@@ -250,7 +256,8 @@ def census(instance: Instance, exchange: Exchange, refs: Refs) -> Census:
         what = replan(instance, git, remote, *refs)
         commits = look_through(instance, git, remote, what.updates.values()).commits
     instance.store.sync()
-    return Census(remote, [*what.updates], [*what.deletions], instance.store.index.steps_among(commits))
+    steps = instance.store.index.steps_among(commits)
+    return Census(remote, [*what.updates], [*what.deletions], steps, _code_of(instance, refs))
 
 
 def left_out(instance: Instance, remote: Remote, refs: Refs) -> dict[str, Any]:
@@ -268,9 +275,12 @@ def send(instance: Instance, exchange: Exchange, refs: Refs) -> PushReport:
     from uwf_git.sync.push import push, replan
 
     remote, git = exchange
-    push_code_of(instance, refs)
+    code = push_code_of(instance, refs)
     with instance.locks.exchange(remote.name):
-        return push(instance, git, remote, replan(instance, git, remote, *refs))
+        report = push(instance, git, remote, replan(instance, git, remote, *refs))
+    if (mark := instance.threads.projects.mark_here) and not report.rejected:
+        instance.remotes.note_project(remote.name, mark)
+    return report._replace(code=tuple(code))
 
 
 def make_default_branch(instance: Instance, exchange: Exchange) -> DefaultBranch | None:
@@ -281,24 +291,42 @@ def make_default_branch(instance: Instance, exchange: Exchange) -> DefaultBranch
     return make(instance, exchange.git, exchange.remote)
 
 
-def push_code_of(instance: Instance, refs: Refs) -> None:
-    """Push the code of threads before their steps, where a remote of their project is configured. Warns of
-    code that stays here. Raises RemoteFailed."""
-    from uwf_git.workspaces.notes import Notes
-
-    if not Notes(instance.store.repository.private).any():
-        return
+def push_code_of(instance: Instance, refs: Refs) -> list[Code]:
+    """Push the code of threads before their steps, where a remote of their project is configured; return it. Warns
+    of code that stays here. Raises RemoteFailed."""
+    if not _have_worked_in_folders(instance):
+        return []
     from uwf_git.workspaces.sharing import push_code, unshared
 
-    meant = refs.meant
-    threads = None if meant is None else {layout.thread_of(ref) for ref in meant if layout.is_thread_ref(ref)}
-    push_code(instance, threads)
+    threads = _threads_of(refs)
+    pushed = push_code(instance, threads)
     for (checkout, remote), stays in unshared(instance, threads).items():
         key = shlex.quote(f'workspace.projects."{checkout}".remote')
         instance.warn(
             f"the code of {counted(len(stays), 'thread')} stays here; to push it too:"
             f" uwf config set {key} {shlex.quote(remote)}"
         )
+    return pushed
+
+
+def _code_of(instance: Instance, refs: Refs) -> list[Code]:
+    if not _have_worked_in_folders(instance):
+        return []
+    from uwf_git.workspaces.sharing import code_to_push
+
+    return code_to_push(instance, _threads_of(refs))
+
+
+def _have_worked_in_folders(instance: Instance) -> bool:
+    from uwf_git.workspaces.notes import Notes
+
+    return Notes(instance.store.repository.private).any()
+
+
+def _threads_of(refs: Refs) -> set[ThreadId] | None:
+    if refs.meant is None:
+        return None
+    return {layout.thread_of(ref) for ref in refs.meant if layout.is_thread_ref(ref)}
 
 
 def delete(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]) -> PushReport:

@@ -170,6 +170,11 @@ class Projects:
         self._is_here: dict[Project, bool] = {}
         self._at: dict[Path, Project | None] = {}
 
+    @property
+    def mark_here(self) -> str:
+        """The mark of `here`, "" if it has none."""
+        return self.here.noted[0] if self.here is not None else ""
+
     def label_at(self, folder: Path) -> str:
         """Return the label of a thread that is started in a folder, "" outside of a repository. Marks the
         repository, and notes it."""

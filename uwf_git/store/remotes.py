@@ -5,6 +5,7 @@ move the same refs.
     remote.<name>.fetch  +refs/uwf/threads/*:refs/uwf/remotes/<name>/threads/*, and so on
     remote.<name>.push   refs/uwf/threads/*, and so on; not for the remote of a project's code, whose plain
                          `git push` must not change
+    remote.<name>.uwfProject  the mark of a project that was pushed to it from here; one for each
 
 The `+` is for tracking refs only. No ref of the user's is ever forced.
 """
@@ -83,12 +84,22 @@ class Remotes:
         self._configure(name, address, own)
         return self.get(name)
 
+    def projects_of(self, name: str) -> list[str]:
+        """Return the marks of the projects that were pushed to a remote from here."""
+        return self._settings().get(name, {}).get("uwfproject", [])
+
+    def note_project(self, name: str, mark: str) -> None:
+        """Note that a project was pushed to a remote."""
+        if mark not in self.projects_of(name):
+            self._change("--add", f"remote.{name}.uwfProject", mark)
+
     def remove(self, name: str) -> Remote:
         """Remove a remote with its tracking refs; of a project's remote only uwf's settings."""
         remote = self.get(name)
         if self._settings()[name].get("tagopt") != ["--no-tags"]:  # it was there before uwf
             for key in ("fetch", "push"):
                 self._git.run("config", "--unset-all", f"remote.{name}.{key}", r"refs/uwf/", check=False)
+            self._git.run("config", "--unset-all", f"remote.{name}.uwfProject", check=False)
             self._change("--unset-all", f"remote.{name}.uwf")
         else:
             self._change("--remove-section", f"remote.{name}")

@@ -7,7 +7,7 @@ deletions nothing is lost, since an archive overrides an active ref.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged
 from uwf_git.base.text import nearest
@@ -26,6 +26,9 @@ from uwf_git.sync.seen import Seen
 from uwf_git.sync.tracking import RemoteListing, list_refs, tracked_among, tracked_refs
 from uwf_git.sync.transfer import FEW, MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
 from uwf_git.trust.ability import has_policy
+
+if TYPE_CHECKING:
+    from uwf_git.workspaces.sharing import Code
 
 _ENDED_THERE = "the thread was ended there"
 _NOT_UPDATED = "failed to update ref"  # git's message for a ref that it cannot lock
@@ -48,7 +51,7 @@ class Plan(NamedTuple):
 
 class PushReport(NamedTuple):
     """The result of a push. `steps` is the number of new steps for the remote; `held` the refs not pushed because
-    they were deleted there, `ended` because their threads ended there."""
+    they were deleted there, `ended` because their threads ended there. `code` went to remotes of projects."""
 
     pushed: tuple[Pushed, ...]
     rejected: tuple[Rejected, ...]
@@ -56,6 +59,7 @@ class PushReport(NamedTuple):
     steps: int = 0
     held: frozenset[str] = frozenset()
     ended: frozenset[str] = frozenset()
+    code: tuple[Code, ...] = ()
 
     def to_json(self, remote: str) -> dict[str, Any]:
         """Return the printed form; `remote` is the remote's name."""
@@ -76,6 +80,8 @@ class PushReport(NamedTuple):
             value["deletedThere"] = sorted(self.held)
         if self.ended:
             value["endedThere"] = sorted(self.ended)
+        if self.code:
+            value["code"] = [code._asdict() for code in self.code]
         return value
 
 

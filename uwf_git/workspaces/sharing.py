@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import Invalid, RemoteFailed, UwfError
 from uwf_git.format.ids import ThreadId
@@ -19,28 +19,36 @@ from uwf_git.workspaces.worktree import remote_of
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
+
+class Code(NamedTuple):
+    """A thread's branch and the remote that it goes to, of a project."""
+
+    thread: ThreadId
+    branch: str
+    project: str
+    remote: str
+
+
 _SEARCHED = 64 << 20  # bytes of a thread's changes in which secrets are looked for
 
 
 def push_code(
     instance: Instance, threads: Collection[ThreadId] | None = None, strict: bool = False
-) -> list[ThreadId]:
+) -> list[Code]:
     """Push the branches of these threads' worktrees, or of all, which have a remote that lacks them; return
-    the threads. A branch that is elsewhere on the remote is a warning, or with `strict` an error. Moves
+    them. A branch that is elsewhere on the remote is a warning, or with `strict` an error. Moves
     `refs/heads/uwf/work/<ULID>` there; makes it here for a fork with code. Raises RemoteFailed, and Invalid
     for code with a known secret; then nothing is pushed."""
     _give_branches(instance, threads)
-    pushed: list[ThreadId] = []
-    changed = _changed(instance, threads)
-    for (where, remote), found in changed.items():
-        for thread in found if remote else ():
-            _refuse_secrets(instance, Project(Path(where)), thread)
-    for (where, remote), found in changed.items():
-        if not remote:
-            continue
+    pushed: list[Code] = []
+    waiting = code_to_push(instance, threads)
+    for code in waiting:
+        _refuse_secrets(instance, Project(Path(code.project)), code.thread)
+    for where, remote in dict.fromkeys((code.project, code.remote) for code in waiting):
         project = Project(Path(where))
-        refused = project.push(remote, sorted(found))
-        pushed += [thread for thread in found if thread not in refused]
+        own = {code.thread: code for code in waiting if (code.project, code.remote) == (where, remote)}
+        refused = project.push(remote, sorted(own))
+        pushed += [code for thread, code in own.items() if thread not in refused]
         for thread in refused:
             project.fetch(remote, thread)
             if project.is_ancestor(branch_of(thread), tracking(remote, thread)):
@@ -50,6 +58,16 @@ def push_code(
                 raise RemoteFailed(message, f"uwf pull, then uwf thread step {thread}")
             instance.warn(message)
     return pushed
+
+
+def code_to_push(instance: Instance, threads: Collection[ThreadId] | None = None) -> list[Code]:
+    """Return the branches of these threads, or of all, that a configured remote of their project lacks."""
+    return [
+        Code(thread, branch_of(thread), where, remote)
+        for (where, remote), own in _changed(instance, threads).items()
+        if remote
+        for thread in own
+    ]
 
 
 def _give_branches(instance: Instance, threads: Collection[ThreadId] | None) -> None:

@@ -12,7 +12,7 @@ import click
 from uwf_cli import exchange, resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_crew, complete_name, complete_remote, complete_thread
-from uwf_cli.exchange_output import counts, left_out_line, pulled, pushed, would_push
+from uwf_cli.exchange_output import code_lines, counts, left_out_line, pulled, pushed, would_push
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_git.api import exchange as api
@@ -78,7 +78,7 @@ def push(
     """Push threads, workflows, crews and suites to a remote. Sends only what is missing; never forces.
 
     Within a repository these are the threads that were started in it, and what they need; elsewhere all. The first push
-    to a remote says what it sends, and asks on a terminal.
+    of a project to a remote says what it sends, and asks on a terminal.
 
     Threads that ended here end on the remote too. Exit 4 if a thread has new steps there: run uwf pull, which
     keeps both versions. Exit 8 if the remote cannot be reached or refuses.
@@ -133,12 +133,17 @@ def _note_left_out(invocation: Invocation, others: Mapping[str, Any]) -> None:
 
 
 def _announce(invocation: Invocation, census: Census) -> None:
-    """Say what the first push to a remote sends, and ask on a terminal. Raises Usage if it isn't wanted."""
+    """Say what the first push of a project to a remote sends, and ask on a terminal. Raises Usage if it isn't
+    wanted."""
     value = census.to_json()
     if not value["wouldPush"]:
         return
     what = counts(value["wouldPush"], value["steps"])
-    invocation.say(f"first push to {value['remote']} ({value['url']}): {what}")
+    for line in (
+        f"first push to {value['remote']} ({value['url']}): {what}",
+        *code_lines(value, "first the code of"),
+    ):
+        invocation.say(line)
     if not _confirmed("Send it?"):
         raise Usage("nothing was pushed", "uwf push --dry-run -v shows what would be")
 
