@@ -314,6 +314,48 @@ def test_code_that_an_agent_takes_out_of_its_history_stays_while_the_thread_does
     work(instance, fork, "test -e n1.txt; test ! -e n2.txt")
 
 
+DAMAGED = {
+    "detached": "git checkout -q --detach; git commit -q --allow-empty -m detached",
+    "on another branch": "git checkout -q other; echo o >o.txt; git add -A; git commit -q -m other",
+    "renamed": "git branch -m renamed",
+    "without branches": "git checkout -q --detach; git branch | sed 1d | xargs git branch -D",
+    "without a head": "git update-ref -d HEAD",
+    "an orphan": "git checkout -q --orphan other-root; git rm -rfq .; echo o >o.txt; git add -A; git commit -q -m o",
+    "all rewritten": "git filter-branch -f --msg-filter 'cat; echo again' HEAD",
+    "bare": "git config core.bare true",
+    "elsewhere": "git config core.worktree /",
+    "without refs": "rm -rf $(git rev-parse --git-dir)/refs",
+    "without objects": "rm -rf $(git rev-parse --git-dir)/objects",
+    "a broken HEAD": "echo broken >$(git rev-parse --git-dir)/HEAD",
+    "on main": "git symbolic-ref HEAD refs/heads/main",
+    "led away": "echo 'gitdir: /nowhere' >.git",
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_nothing_that_an_agent_does_to_its_repository_loses_a_step_or_changes_the_users(
+    uwf: Uwf, instance: Instance, project: Path, what: str
+) -> None:
+    at(project, "branch", "other")
+    (project / "one.txt").write_text("mine\n")
+    at(project, "stash")
+    thread = begun(instance, project)
+    for number in (1, 2):
+        work(instance, thread, f"echo {number} >n{number}.txt")
+
+    def of_the_user() -> list[str]:
+        refs = at(project, "for-each-ref", "refs/heads/main", "refs/heads/other", "refs/stash")
+        return [refs, at(project, "status", "--porcelain", "-b"), (project / ".git/config").read_text()]
+
+    before = of_the_user()
+    work(instance, thread, DAMAGED[what])
+    work(instance, thread, "echo 4 >n4.txt; git status >/dev/null")
+    assert of_the_user() == before and "n4.txt" in files(project, thread)
+    collect_garbage(project)
+    assert [each for each in codes(instance, thread) if at(project, "cat-file", "-t", each) != "commit"] == []
+    assert uwf("verify").json["findings"] == []
+
+
 def test_what_an_agent_keeps_for_itself_outlives_what_it_shared_with_the_project(
     uwf: Uwf, instance: Instance, project: Path
 ) -> None:

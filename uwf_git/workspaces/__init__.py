@@ -1,1 +1,1 @@
-"""Where a thread's agents work: a git worktree of the project for each thread, and commits of what its steps left."""
+"""Where a thread's agents work: a worktree of the project for each thread, and commits of what its steps left."""
