@@ -250,6 +250,23 @@ def test_a_used_up_budget_ends_the_calls_of_a_script_and_loses_none_of_its_answe
     assert total["input"] + total["output"] == 6 * one
 
 
+@pytest.mark.parametrize("printed", ["boom", ""])
+def test_a_command_that_fails_throws_where_data_were_asked_for(
+    uwf: Uwf, config: Callable[[str], Path], printed: str
+) -> None:
+    config(
+        f"agents:\n  failing: {{command: uwf-exec, args: [sh, -c, 'echo {printed}; exit 3']}}\ndefaultAgent: failing\n"
+    )
+    for schema in ({"text": {"type": "string"}}, {"passed": {"type": "boolean"}}):
+        body = f"""
+const schema = {json.dumps({"type": "object", "properties": schema, "required": [*schema]})};
+return await agent("do it", {{ schema }}).catch((error) => ({{ thrown: error.message }}));
+"""
+        thread = started(uwf, body)
+        assert "exited with 3" in result(uwf, thread, check=15)["thrown"]
+        assert uwf("thread", "show", thread).json["census"]["failed"] == 1
+
+
 def test_an_agent_that_fails_is_null_and_is_asked_again_by_a_fork_that_asks_nothing_else_again(
     uwf: Uwf, asked: Asked
 ) -> None:

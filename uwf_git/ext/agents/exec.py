@@ -25,7 +25,7 @@ from uwf_git.engine.kit.extract import STATUS, ExpectedOutput, failed_with, judg
 from uwf_git.engine.kit.format import render_frontmatter
 from uwf_git.format.builtin import BUILTIN
 from uwf_git.format.shape import Field, Variant, choices, named, types, variants
-from uwf_git.format.types import RESULT, called
+from uwf_git.format.types import BUNDLE, RESULT, called
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
 
 if TYPE_CHECKING:
@@ -273,7 +273,8 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
         said = f"what {name} printed is not an output of {called(ctx.role.name)}: {wrong}{more}"
         hint = _UNCLEAR if verdict.output is None else ""
         raise failed_with(Reply(body + "\n", turns=(turn,)), said, hint)
-    output = _fill(ctx, options, ended, changes)
+    # To code, a command that failed has not answered: a script that wants to know runs it itself.
+    output = None if code and ctx.role.name == BUNDLE else _fill(ctx, options, ended, changes)
     if output is None:
         said, hint = _explain_failure(ctx, options, ended, name, changes)
         failed = failed_with(Reply(body + "\n", turns=(turn,)), said, hint)
