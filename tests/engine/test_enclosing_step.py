@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -149,10 +150,66 @@ uwf thread answer @ -m ship || echo refused
     assert "answered" in printed and "refused" in printed
 
 
-def test_a_hook_answers_since_it_is_the_users(uwf: Uwf, waiting: str, root: Path) -> None:
-    Path("hook").write_text("#!/bin/sh\nuwf thread answer $UWF_THREAD -m ship >>heard 2>&1\n")
+ELSEWHERE = """\
+uwf bundle -o taken {thread}
+user="$UWF_STORAGE_ROOT"
+export UWF_STORAGE_ROOT="$PWD/own"
+unset UWF_STORE UWF_NO_APPROVALS
+uwf unbundle taken
+{act}
+"""
+BACK = 'uwf bundle -o back {thread}\nUWF_STORAGE_ROOT="$user" uwf unbundle back\n'
+PULLED = 'UWF_STORAGE_ROOT="$user" uwf remote add mine "$PWD/own/store.git"\nUWF_STORAGE_ROOT="$user" uwf pull mine\n'
+
+
+@pytest.mark.parametrize("way", [BACK, PULLED])
+@pytest.mark.parametrize("act", ["uwf thread answer {thread} -m ship", "uwf thread kill {thread} --yes"])
+def test_nor_does_it_come_back_from_a_store_of_its_own(uwf: Uwf, waiting: str, act: str, way: str) -> None:
+    printed = within(uwf, (ELSEWHERE.format(thread=waiting, act=act) + way).format(thread=waiting))
+    taken = f"takes answers of thread {waiting} over" if "answer" in act else f"kills thread {waiting}"
+    assert f"this command runs within a step, and only a person {taken}" in printed
+    assert uwf("thread", "show", waiting).json["status"] == "waiting"
+    assert uwf("thread", "answer", waiting, "-m", "ship").json["status"] == "completed"
+
+
+def test_nor_is_it_sent_elsewhere_from_there(uwf: Uwf, waiting: str, tmp_path: Path) -> None:
+    forge = tmp_path / "forge.git"
+    subprocess.run(["git", "init", "-q", "--bare", forge], check=True)
+    act = f"uwf thread answer {waiting} -m ship && echo answered\nuwf remote add origin {forge}\nuwf push origin"
+    printed = within(uwf, ELSEWHERE.format(thread=waiting, act=act))
+    assert "answered" in printed and "a step sends no answers that it has given itself" in printed
+    refs = subprocess.run(["git", "-C", forge, "for-each-ref"], capture_output=True, check=True).stdout
+    assert not refs
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        'touch "$UWF_STORAGE_ROOT/made-within-a-step" "$UWF_STORAGE_ROOT" "$UWF_STORAGE_ROOT/store.git"',
+        'mv "$UWF_STORAGE_ROOT" aside; mkdir "$UWF_STORAGE_ROOT"; mv aside/* "$UWF_STORAGE_ROOT/"',
+        'mkdir own; ln -s "$UWF_STORAGE_ROOT/store.git" own/store.git; export UWF_STORAGE_ROOT="$PWD/own"',
+    ],
+)
+def test_no_file_makes_the_users_store_the_steps_own(uwf: Uwf, waiting: str, claim: str) -> None:
+    printed = within(uwf, f"{claim}\nunset UWF_STORE\nuwf thread answer {waiting} -m ship")
+    assert f"only a person answers thread {waiting}" in printed
+    assert uwf("thread", "show", waiting).json["status"] == "waiting"
+
+
+HOOK = """\
+#!/bin/sh
+uwf thread answer $UWF_THREAD -m ship >>heard 2>&1
+env -u UWF_EVENT uwf thread answer $UWF_THREAD -m ship >>heard 2>&1
+uwf thread pause $UWF_THREAD
+"""
+
+
+def test_a_hook_is_no_person(uwf: Uwf, waiting: str, root: Path) -> None:
+    Path("hook").write_text(HOOK)
     Path("hook").chmod(0o755)
     (root / "config.yaml").write_text(f"hooks:\n  waiting: {Path('hook').absolute()}\n")
     thread = uwf("thread", "start", "gated", "-p", "Do").json["thread"]
     uwf("thread", "run", thread, "--agent", MAKES, check=None)
-    assert uwf("thread", "show", thread).json["status"] == "completed"
+    heard = (root / "heard").read_text()
+    assert heard.count(f"runs within a hook, and only a person answers thread {thread}") == 2
+    assert uwf("thread", "show", thread).json["status"] == "paused"  # which needs no person

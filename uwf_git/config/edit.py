@@ -37,7 +37,7 @@ from uwf_git.format.document import Document, decode, read_bytes
 from uwf_git.format.schema import ValuePath, value_at
 from uwf_git.format.yaml12 import dump, scalar
 from uwf_git.git.fsync import sync
-from uwf_git.sandbox.enclosing_step import claim_root, require_person
+from uwf_git.sandbox.enclosing_step import require_person
 
 _KEY_PART = re.compile(r'"([^"]*)"|([^."]+)')
 
@@ -343,8 +343,7 @@ def _text(path: Path) -> str:
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
     """Lock the storage root for a read-modify-write, by the folder itself, so nothing is left behind. Raises
-    RequirementUnmet within a step, unless that made the root."""
-    claim_root(root)
+    RequirementUnmet within a step, unless the root is younger."""
     require_person("changes the configuration", root)
     try:
         root.mkdir(parents=True, exist_ok=True)

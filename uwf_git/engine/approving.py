@@ -226,7 +226,7 @@ def check_approver(instance: Instance, standing: Standing, thread: ThreadId) -> 
             f"an agent cannot approve, and role {role.name} of thread {thread} has approvers",
             f"a person answers, outside of agents and MCP: uwf thread answer {thread}",
         )
-    instance.require_person(f"approves as {role.name} of thread {thread}")
+    instance.require_person(f"approves as {role.name} of thread {thread}", answers=True)
     people = standing.people
     person = people.person(by)
     may = ", ".join(people.listed(role.approvers))
@@ -287,7 +287,7 @@ def take_back(instance: Instance, at: Position, standing: Standing | None, reaso
     """Take the user's approval at a gate back, and return how it stands then. The caller holds the lock. Moves
     `refs/uwf/approvals/<ULID>`. Raises Invalid if the user has none there, RequirementUnmet if it wouldn't count."""
     thread, by = at.head.thread, me(instance)
-    instance.require_person(f"takes an approval of thread {thread} back")
+    instance.require_person(f"takes an approval of thread {thread} back", answers=True)
     mine = [each for each in standing.given if _is_mine(standing, each, by)] if standing else []
     if standing is None or not mine:
         raise Invalid(

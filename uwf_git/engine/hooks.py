@@ -1,9 +1,9 @@
 """Hooks: the user's commands that run when a thread waits, fails, ends or is paused on this machine.
 
 Only config.yaml names hooks, so nothing from a store is run. A hook gets the thread's state as JSON on
-standard input, after the lock is released, so it may call `uwf`. Its output is discarded, its time limited,
-its failure only a warning. Sub-workflow threads run no hooks; their parent does. The end of a branch is its parent's
-business, so it runs none either.
+standard input, after the lock is released, so it may call `uwf`, but not answer in a person's place. Its
+output is discarded, its time limited, its failure only a warning. Sub-workflow threads run no hooks; their
+parent does. The end of a branch is its parent's business, so it runs none either.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from uwf_git.engine.status import (
 )
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import USER
+from uwf_git.sandbox.enclosing_step import HOOK_VARIABLE
 from uwf_git.store.instance import Instance
 
 BUDGET = "budget"
@@ -107,7 +108,7 @@ def _run(
         **os.environ,
         **instance.location.environment(),
         "UWF_THREAD": thread,
-        "UWF_EVENT": event,
+        HOOK_VARIABLE: event,
     }
     try:
         done = run_command(

@@ -10,22 +10,24 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from uwf_git.base.errors import RequirementUnmet
-from uwf_git.sandbox.process_table import content, has_table, parents_of
+from uwf_git.sandbox.process_table import content, has_table, made_at, parents_of, started_at
 from uwf_git.sandbox.programs import find_program
 
 NONCE_VARIABLE = "UWF_NONCE"
 WITHHELD = "withheld"
 """The nonce of commands that run within a step, and don't make it."""
 
-OWN_STORE = "made-within-a-step"
-"""A file in a storage root that a step made, beside `store.git`: nothing of the user's is there."""
+HOOK_VARIABLE = "UWF_EVENT"
+"""What a hook is run for. Its command is the user's, and no person."""
 
 _LOCK = re.compile(r".*/uwf/locks/([0-9A-HJKMNP-TV-Z]{26})(?: \(deleted\))?")
 _NONCE = NONCE_VARIABLE.encode() + b"="
+_HOOK = HOOK_VARIABLE.encode() + b"="
 _THREAD = b"UWF_THREAD="
 _SOMEWHERE = "another thread"
 
@@ -44,25 +46,61 @@ def enclosing_step(environ: Mapping[str, str] | None = None) -> str | None:
 
 
 def require_person(
-    what: str, root: Path, environ: Mapping[str, str] | None = None, shared: bool = False
+    what: str,
+    root: Path,
+    environ: Mapping[str, str] | None = None,
+    shared: bool = False,
+    answers: bool = False,
 ) -> None:
-    """Raise RequirementUnmet within a step, which may not do `what`, a clause such as "kills thread X". A storage
-    root that was made within a step is the step's own, unless its store is `shared`."""
+    """Raise RequirementUnmet within a step, which may not do `what`, a clause such as "kills thread X", and within a
+    hook if that `answers`. The store of a root that is younger than the step is the step's own, unless it is `shared`.
+    """
     thread = enclosing_step(environ)
-    if thread is None or ((root / OWN_STORE).is_file() and not shared):
-        return
-    where = thread if thread == _SOMEWHERE else f"thread {thread}"
-    raise RequirementUnmet(
-        f"this command runs within a step of {where}, and only a person {what}",
-        "do it yourself, in a terminal outside of the step",
+    if thread is not None and (shared or not is_made_within(root)):
+        raise RequirementUnmet(
+            f"this command runs within a step of {_named(thread)}, and only a person {what}",
+            "do it yourself, in a terminal outside of the step",
+        )
+    if thread is None and answers and _is_within_hook(os.environ if environ is None else environ):
+        raise RequirementUnmet(
+            f"this command runs within a hook, and only a person {what}",
+            "do it yourself, in a terminal; a hook may tell you that it is your turn",
+        )
+
+
+def is_made_within(root: Path) -> bool:
+    """Return whether a storage root's store, or without one its configuration, is younger than the step that this
+    process runs within. There may be neither yet."""
+    store, settings = root / "store.git", root / "config.yaml"
+    if store.exists():
+        return is_younger(store)
+    return not settings.exists() or _are_younger(settings)
+
+
+def is_younger(git_dir: Path) -> bool:
+    """Return whether a store was made by the step that this process runs within."""
+    return _are_younger(git_dir, git_dir / "refs", git_dir / "objects")
+
+
+def _are_younger(*paths: Path) -> bool:
+    """Return whether files were made since the step began, as far as that is known: the oldest process that belongs to
+    it is the first that the engine started."""
+    own = os.getpid()
+    within = [each for each in (own, *parents_of(own)) if each == own or _marked(each)]
+    began, made = started_at(within[-1]), [made_at(path) for path in paths]
+    return began is not None and all(each is not None and began <= each <= time.time() for each in made)
+
+
+def _is_within_hook(environ: Mapping[str, str]) -> bool:
+    return bool(environ.get(HOOK_VARIABLE)) or any(
+        variable.startswith(_HOOK)
+        for process in parents_of(os.getpid())
+        for variable in _environment(process)
     )
 
 
-def claim_root(root: Path) -> None:
-    """Note that a storage root is made within a step, if that is so. Called before anything is written there."""
-    if not any((root / name).exists() for name in ("config.yaml", "store.git")) and enclosing_step():
-        root.mkdir(parents=True, exist_ok=True)
-        (root / OWN_STORE).touch()
+def _named(thread: str) -> str:
+    return thread if thread == _SOMEWHERE else f"thread {thread}"
 
 
 def _marked(process: int) -> str | None:

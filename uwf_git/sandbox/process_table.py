@@ -9,6 +9,12 @@ from typing import NamedTuple
 
 _PROC = Path("/proc")
 _PIECE = 1 << 16
+_EARLY = (
+    0.02  # seconds: a process's start is a whole number of ticks, and a file's time that of the last tick
+)
+_AT_FDCWD = -100
+_STATX_BTIME = 0x800
+_BTIME_OFFSET = 80  # in struct statx
 
 
 class Process(NamedTuple):
@@ -70,6 +76,54 @@ def parents_of(pid: int) -> list[int]:
         if pid <= 0 or pid in found:
             return found
         found.append(pid)
+
+
+def started_at(pid: int) -> float | None:
+    """Return when a process was started, in seconds since 1970 and a little early; None if that is not known."""
+    import time
+
+    if has_table():
+        ticks = next((each.start for each in processes((pid,))), None)
+        if ticks is None:
+            return None
+        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        return booted + ticks / os.sysconf("SC_CLK_TCK") - _EARLY
+    import subprocess
+
+    from uwf_git.sandbox.programs import find_program
+
+    if (program := find_program("ps")) is None:
+        return None
+    words = [program, "-o", "lstart=", "-p", str(pid)]
+    done = subprocess.run(words, capture_output=True, check=False, env={"LC_ALL": "C"}, text=True)
+    try:
+        return time.mktime(time.strptime(" ".join(done.stdout.split()), "%a %b %d %H:%M:%S %Y"))
+    except ValueError:
+        return None
+
+
+def made_at(path: Path) -> float | None:
+    """Return when a file was made, in seconds since 1970; None if the file system doesn't say that."""
+    try:
+        if (made := getattr(path.stat(), "st_birthtime", None)) is not None:
+            return float(made)
+        return _made_by_statx(path)
+    except (OSError, AttributeError):
+        return None
+
+
+def _made_by_statx(path: Path) -> float | None:
+    import ctypes
+    import struct
+
+    answer = ctypes.create_string_buffer(256)
+    statx = ctypes.CDLL(None, use_errno=True).statx
+    if statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, answer):
+        return None
+    if not struct.unpack_from("=I", answer)[0] & _STATX_BTIME:
+        return None
+    seconds, nanoseconds = struct.unpack_from("=qI", answer, _BTIME_OFFSET)
+    return float(seconds + nanoseconds / 1e9)
 
 
 def _parents_by_ps() -> dict[int, int]:

@@ -134,13 +134,13 @@ class Instance:
                 for each in kept.values():
                     stack.callback(each.close)
 
-    def require_person(self, what: str) -> None:
-        """Raise RequirementUnmet within a step, which doesn't do `what` in the user's name, such as "kills a thread".
-        A step may do that in a store of its own, which no other machine knows."""
+    def require_person(self, what: str, answers: bool = False) -> None:
+        """Raise RequirementUnmet within a step, which doesn't do `what` in the user's name, such as "kills a thread",
+        and within a hook if that `answers`. A step may do that in a store of its own, which no other machine knows."""
         from uwf_git.sandbox.enclosing_step import require_person
 
         shared = self.location.here or bool(self.store.repository.config.entries("remote."))
-        require_person(what, self.location.root, self.environ, shared)
+        require_person(what, self.location.root, self.environ, shared, answers)
 
     def known_roles(self) -> dict[str, set[str]]:
         """Return the roles of every registered or running workflow by its name, over all versions in use; for

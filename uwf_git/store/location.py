@@ -18,7 +18,6 @@ from uwf_git.base.errors import Invalid, NotFound
 from uwf_git.git.fsync import ASIDE
 from uwf_git.git.repository import PRIVATE, Repository
 from uwf_git.git.worktree import project_of
-from uwf_git.sandbox.enclosing_step import claim_root
 from uwf_git.store.private import write_private
 
 ROOT_VARIABLES = ("UWF_STORAGE_ROOT", "UNCAGED_WORKFLOW_STORAGE_ROOT", "WORKFLOW_STORAGE_ROOT")
@@ -123,8 +122,6 @@ def check_format(git_dir: Path) -> None:
 
 def init(location: Location) -> Repository:
     """Create and mark the store's repository if needed."""
-    if not location.here:
-        claim_root(location.root)
     repository = Repository(location.git_dir) if location.here else Repository.create(location.git_dir)
     check_format(location.git_dir)
     is_new = not is_enabled(location.git_dir) and not repository.refs()

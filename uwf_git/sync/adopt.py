@@ -65,13 +65,14 @@ class Adopted(NamedTuple):
 
 class RefusedRef(NamedTuple):
     """A ref that was not adopted, and why. `later`: it is valid, but a step is running. `replaces`: it stands in place
-    of what was seen there."""
+    of what was seen there. `is_persons`: a step may not take it over."""
 
     ref: str
     findings: tuple[Finding, ...] = ()
     problem: str = ""
     later: bool = False
     replaces: bool = False
+    is_persons: bool = False
 
     @property
     def is_unchecked(self) -> bool:
@@ -273,6 +274,8 @@ class Adoption:
                 return
             elif findings := self._untrusted(name, oid):
                 yield RefusedRef(name, findings)
+            elif refused := self._persons(name, oid):
+                yield refused
             else:
                 yield from settle(name, oid)
 
@@ -365,6 +368,22 @@ class Adoption:
         """Return the findings of a verified ref that doesn't meet the trust policy."""
         return self._trust.findings(name, oid) if self._trust is not None else ()
 
+    def _persons(self, name: str, oid: Oid) -> RefusedRef | None:
+        """Return the refusal of a verified ref that a step may not take over in a person's place."""
+        from uwf_git.sync.persons_records import persons_part
+
+        if not self._is_guarded or not (part := persons_part(self._instance, name, oid)):
+            return None
+        return RefusedRef(
+            name, (), f"this command runs within a step, and only a person {part}", is_persons=True
+        )
+
+    @cached_property
+    def _is_guarded(self) -> bool:
+        from uwf_git.sync.persons_records import is_guarded
+
+        return is_guarded(self._instance)
+
     def _notify(self) -> None:
         if self._on_verified:
             self._on_verified(self._of - len(self._waiting), self._of)
@@ -397,6 +416,8 @@ class Adoption:
             oid = self._refs[name]
             if findings := self._verify(name, oid) or self._untrusted(name, oid):
                 yield RefusedRef(name, findings)
+            elif refused := self._persons(name, oid):
+                yield refused
             else:
                 sound[name] = thread
         made = self._repository.create_refs({name: self._refs[name] for name in sound})
@@ -422,6 +443,9 @@ class Adoption:
         for side, name in ((sides.active, layout.THREADS), (sides.tag, layout.ARCHIVE)):
             if side is not None and (findings := self._untrusted(name + thread, side)):
                 yield RefusedRef(name + thread, findings)
+                return
+            if side is not None and (refused := self._persons(name + thread, side)):
+                yield refused
                 return
         yield _adopted(ref, thread, self._reconciler.settle(thread, sides))
 

@@ -338,7 +338,8 @@ def _state(refs: Mapping[str, Oid]) -> str:
 
 def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
     """Raise StoreDamaged if something invalid was left out, Rewritten for rewritten history, RequirementUnmet for
-    what wasn't signed as the trust policy requires; with `thread`, only in its refs and those of no thread."""
+    what wasn't signed as the trust policy requires, or a step may not take over; with `thread`, only in its refs and
+    those of no thread."""
     invalid = sorted(
         (each for each in pulled.refused if not each.later),
         key=lambda each: (each.is_untrusted, each.is_unchecked),
@@ -347,6 +348,10 @@ def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
         others = {each.ref for each in invalid if layout.is_thread_ref(each.ref)}
         others -= layout.refs_of_threads([thread]).keys()
         invalid = [each for each in invalid if each.ref not in others]
+    if of_people := [each for each in invalid if each.is_persons]:
+        raise RequirementUnmet(
+            of_people[0].reason, "take it over yourself, in a terminal outside of the step"
+        )
     untrusted = [each for each in invalid if each.is_untrusted]
     if len(untrusted) < len(invalid):
         first = invalid[0]

@@ -22,6 +22,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
 from uwf_git.sync.branches import with_branches
+from uwf_git.sync.persons_records import require_none_sent
 from uwf_git.sync.seen import Seen
 from uwf_git.sync.tracking import RemoteListing, list_refs, tracked_among, tracked_refs
 from uwf_git.sync.transfer import FEW, MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
@@ -270,9 +271,10 @@ def _refs_of_threads(instance: Instance, fits: Callable[[str], bool]) -> set[str
 
 def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> PushReport:
     """Push a plan. Moves refs of the remote and its tracking refs. Raises RemoteFailed if nothing could be
-    pushed, Invalid for an oversized blob before pushing."""
+    pushed, Invalid for an oversized blob before pushing, RequirementUnmet as `require_none_sent`."""
     repository = instance.store.repository
     outgoing = look_through(instance, git, remote, what.updates.values())
+    require_none_sent(instance, outgoing.commits)
     if has_policy(instance):
         from uwf_git.trust.judgement import note_signatures
 

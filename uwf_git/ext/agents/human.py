@@ -103,7 +103,8 @@ class Terminal:
                 f"thread {ctx.thread} waits for a person to play role {ctx.role.name!r}{asks}", _way_back(ctx)
             ) from None
         try:
-            ctx.instance.require_person(f"plays role {ctx.role.name!r} of thread {ctx.thread}")
+            what = f"plays role {ctx.role.name!r} of thread {ctx.thread}"
+            ctx.instance.require_person(what, answers=True)
         except RequirementUnmet as error:
             os.close(descriptor)
             raise Absent(error.message, _way_back(ctx)) from None
