@@ -63,6 +63,39 @@ def test_an_agent_for_a_run_plays_no_commands_and_no_persons_role(uwf: Uwf) -> N
     )
 
 
+def gated(uwf: Uwf) -> None:
+    """The workflow with a person's role."""
+    write("fix.yaml", FIXED.replace("boss: {", "boss: {human: true, "))
+    uwf("workflow", "put", "fix.yaml")
+
+
+@pytest.mark.parametrize("command", ["run", "thread run"])
+def test_no_agent_is_named_for_a_persons_role(uwf: Uwf, command: str) -> None:
+    gated(uwf)
+    sets(uwf, ("agents.codex.command", "uwf-codex"))
+    thread = str(uwf("thread", "start", "fix", "-p", "x").json["thread"])
+    words = ("run", "fix", "-p", "x") if command == "run" else ("thread", "run", thread)
+    refused = uwf(*words, "--agent", SAYS_YES, "--agent", "boss=codex", check=2).error
+    assert refused["message"] == "--agent boss=codex: a person plays role 'boss' of fix"
+    assert "answer when the thread waits" in refused["hint"]
+    assert len(api.open().thread(thread).steps) == 0
+    uwf(*words, "--agent", SAYS_YES, "--agent", "boss=uwf-human", check=None)
+    assert uwf("thread", "show", "@").json["status"] == "waiting"
+
+
+def test_an_agent_that_plays_no_role_is_named_before_the_first_step(uwf: Uwf) -> None:
+    gated(uwf)
+    suite = "uwf-exec echo '{\"passed\": true}'"
+    sets(uwf, ("agents.suite.command", suite))
+    sets(uwf, *((f"agentOverrides.fix.{role}", "suite") for role in ("fixer", "tests")))
+    result = uwf("run", "fix", "-p", "x", "--agent", SAYS_YES, check=None)
+    line = (
+        "--agent plays no role here, since no model plays one: fixer (suite), tests (suite), boss (a person)"
+    )
+    assert result.err.startswith(f"uwf: {line}")
+    assert line in result.lines[0]["warnings"][0]
+
+
 def test_a_plain_command_is_one_too(uwf: Uwf) -> None:
     Path("suite").write_text("#!/bin/sh\nuwf agent put-step '{\"passed\": false}'\n")
     Path("suite").chmod(0o755)

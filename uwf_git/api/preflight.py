@@ -31,7 +31,7 @@ from uwf_git.format.types import RESUME, START
 from uwf_git.workflow.moderator import reachable
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import AgentConfig
+    from uwf_git.config.settings import AgentConfig, Config
     from uwf_git.engine.kit.agent import Agent
     from uwf_git.format.ids import ThreadId
     from uwf_git.format.kinds import Workflow
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 PERSON, REHEARSAL, WORKFLOW, COMMAND, MODEL = "person", "rehearsal", "workflow", "command", "model"
 _DEEPEST = 8  # workflows within each other that are looked at
 _COMPARED = 20  # past threads
+_NO_PERSON = "no agent takes a person's place: answer when the thread waits, or rehearse with uwf-rehearse"
 
 
 class Part(NamedTuple):
@@ -83,7 +84,7 @@ def require_ready(
     not known, installed or configured."""
     options = agent_options((agents,)) if isinstance(agents, str) else agents
     options = options if isinstance(options, AgentOptions | None) else AgentOptions(options)
-    check_roles(workflow, options)
+    check_roles(instance.config, workflow, options)
     if options is not None:
         require_agent(instance.location.root, options)
     if role is None:
@@ -99,12 +100,21 @@ def require_ready(
         return parts  # its parent's run has warned
     for warning in dict.fromkeys(each.warning for each in parts if each.warning):
         instance.warn(warning)
-    kept = [each for each in parts if each.kept]
-    if kept:
-        named = ", ".join(f"{each.role} ({each.agent})" for each in kept)
-        hint = f"--agent {kept[0].role}=NAME replaces that one"
-        instance.warn(f"--agent leaves roles that no model plays as they are: {named} — {hint}")
+    if options is not None and options.everywhere is not None and (line := _left_alone(parts)):
+        instance.warn(line)
     return parts
+
+
+def _left_alone(parts: Sequence[Part]) -> str:
+    """Describe the roles that an --agent without a role leaves as they are: those of commands and workflows; if it
+    plays none at all, also those of people."""
+    kept = [each for each in parts if each.kept]
+    is_idle = all(each.kept or each.kind == PERSON for each in parts)
+    named = ", ".join(f"{each.role} ({each.agent})" for each in (parts if is_idle else kept))
+    hint = f"--agent {kept[0].role}=NAME replaces that one" if kept else _NO_PERSON
+    if is_idle and parts:
+        return f"--agent plays no role here, since no model plays one: {named} — {hint}"
+    return f"--agent leaves roles that no model plays as they are: {named} — {hint}" if kept else ""
 
 
 def require_ready_thread(
@@ -121,7 +131,7 @@ def require_ready_thread(
     if outlook(instance, *at).next in workflow.roles:
         require_ready(instance, workflow, agents, at.history.start.persona, at)
     elif isinstance(agents, AgentOptions):
-        check_roles(workflow, agents)
+        check_roles(instance.config, workflow, agents)
 
 
 def warn_unless_ready(instance: Instance, thread: ThreadId) -> None:
@@ -142,16 +152,23 @@ def warn_unless_ready(instance: Instance, thread: ThreadId) -> None:
             instance.warn(f"{error.message} — {error.hint}")
 
 
-def check_roles(workflow: Workflow, options: AgentOptions | None) -> None:
-    """Raise Usage if --agent names a role that a workflow doesn't have. Code may ask for any."""
+def check_roles(config: Config, workflow: Workflow, options: AgentOptions | None) -> None:
+    """Raise Usage if --agent names a role that a workflow doesn't have, or a person's for more than a rehearsal. Code
+    may ask for any."""
     if options is None or workflow.code is not None:
         return
-    for role, _ in options.roles:
+    for role, name in options.roles:
         if role not in workflow.roles:
             raise Usage(
                 f"--agent {role}=…: workflow {workflow.name} has no role {role!r}",
                 nearest(role, workflow.roles) or f"its roles: {', '.join(workflow.roles)}",
             )
+        if workflow.is_persons(role):
+            agent = resolve_agent(config, workflow.name, role, name)
+            if agent_of_person(agent, is_override=True) != agent:
+                raise Usage(
+                    f"--agent {role}={name}: a person plays role {role!r} of {workflow.name}", _NO_PERSON
+                )
 
 
 def require_played(
@@ -159,7 +176,7 @@ def require_played(
 ) -> None:
     """Raise Usage if --agent plays no role of a workflow, or not the only one that is asked, since no model plays it:
     a comparison would then be one with itself."""
-    check_roles(workflow, options)
+    check_roles(instance.config, workflow, options)
     roles = [role] if role is not None else [name for name in workflow.roles if not workflow.is_persons(name)]
     config = instance.config
     for each in roles:
