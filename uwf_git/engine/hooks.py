@@ -1,7 +1,7 @@
 """Hooks: the user's commands that run when a thread waits, fails, ends or is paused on this machine.
 
 Only config.yaml names hooks, so nothing from a store is run. A hook gets the thread's state as JSON on
-standard input, after the lock is released, so it may call `uwf`, but not answer in a person's place. Its
+standard input, after the lock is released, so it may call `uwf`, but not answer in a person's role. Its
 output is discarded, its time limited, its failure only a warning. Sub-workflow threads run no hooks; their
 parent does. The end of a branch is its parent's business, so it runs none either.
 """

@@ -166,7 +166,7 @@ def answer(
     head = instance.threads.active_head(thread)
     turn = human_turn(instance, head)
     if not passed_on and (turn is None or turn.standing is None):  # of an approval `check_approver` says it
-        instance.require_person(f"answers thread {thread}", answers=True)
+        instance.require_person(f"answers thread {thread}", answers=turn is not None)
     if turn is not None:
         from uwf_git.engine.human_answer import answer_role
 
