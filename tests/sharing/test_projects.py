@@ -155,6 +155,21 @@ def test_the_first_push_of_each_project_to_a_remote_is_announced(
     assert announced in uwf("push").err
 
 
+def test_doctor_counts_what_the_push_that_it_names_would_send(
+    site: Site, two: tuple[Path, Path, str, str], uwf: Uwf
+) -> None:
+    remote_of(site, two[0])
+
+    def of_remotes() -> tuple[str, str]:
+        (check,) = [each for each in uwf("doctor", "--quick").json if each["check"] == "remotes"]
+        return check["message"], check["hint"]
+
+    message, hint = of_remotes()
+    assert message.startswith("1 thread is not on origin") and hint == "uwf push origin"
+    uwf(*hint.split()[1:])
+    assert of_remotes()[0].startswith("all of this project is on origin")
+
+
 def test_code_that_a_push_takes_to_the_projects_remote_is_named(site: Site, uwf: Uwf) -> None:
     project = site.repository("project")
     forge = git_servers.bare(site.folder / "forge.git")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from uwf_git import ext
-from uwf_git.api.exchange import Git, git_for
+from uwf_git.api.exchange import Git, git_for, refs_of_project
 from uwf_git.base.errors import Invalid, RemoteFailed, StoreDamaged, UwfError
 from uwf_git.base.text import counted
 from uwf_git.config.policy import RUN, tighten
@@ -58,6 +58,7 @@ from uwf_git.store.layout import (
 from uwf_git.store.location import Location
 from uwf_git.store.maintenance import leftovers
 from uwf_git.store.private import ROOM, Folders
+from uwf_git.store.projects import repository_at
 from uwf_git.store.threads import DamagedThread
 from uwf_git.store.witness import ACCEPT
 from uwf_git.store.witness_log import LOST
@@ -90,6 +91,7 @@ class Doctor:
         sources: Sequence[str] = (),
         git: Callable[[Instance], Git] = git_for,
         accept: bool = False,
+        place: Path | None = None,
     ) -> None:
         self._location = location
         self._fix = fix
@@ -98,6 +100,7 @@ class Doctor:
         self._sources = sources
         self._git = git
         self._accept = accept
+        self._place = place
 
     def checks(self) -> Iterator[Check]:
         """Yield all checks. An error becomes a failed check; they end early if no store can be opened. Raises
@@ -112,7 +115,7 @@ class Doctor:
         if self._fix and not self._quick:
             for instance in opened:
                 yield from Repair(instance, self._git(instance), self._sources).run()
-            opened = [Instance(instance.location) for instance in opened]  # libgit2 keeps packs open
+            opened = [self._opened(instance.location) for instance in opened]  # libgit2 keeps packs open
         for instance in opened:
             try:
                 instance.store.repository.refs()
@@ -137,6 +140,12 @@ class Doctor:
             yield from _guarded("leftovers", self._leftovers(instance))
             if self._config() is not None:  # else it was reported
                 yield from _guarded("worktrees", _worktrees(instance, self._fix))
+
+    def _opened(self, location: Location) -> Instance:
+        instance = Instance(location)
+        if self._place is not None:
+            instance.threads.projects.here = repository_at(self._place)
+        return instance
 
     def _configuration(self) -> Iterator[Check]:
         root = self._location.root
@@ -230,8 +239,7 @@ class Doctor:
         if not has_head(location.git_dir):
             hint = f"write it again: {location.git_dir / 'HEAD'}" if location.here else FIX
             yield Check("store", ERROR, "git cannot open it: its HEAD holds no ref", hint, True)
-        instance = Instance(location)
-        opened.append(instance)
+        opened.append(instance := self._opened(location))
         private, path = instance.store.repository.private, instance.store.repository.path
         marker = private / "format"
         version = marker.read_text(encoding="utf-8").strip() if marker.is_file() else "none yet"
@@ -336,7 +344,8 @@ class Doctor:
 
     def _remotes(self, instance: Instance) -> Iterator[Check]:
         for remote in instance.remotes.all():
-            missing = plan(instance, remote).updates.keys()
+            meant = refs_of_project(instance, remote).meant
+            missing = {name for name in plan(instance, remote).updates if meant is None or name in meant}
             threads = {name.rsplit("/", 1)[1] for name in missing if is_thread_ref(name)}
             others = sum(1 for name in missing if not is_thread_ref(name))
             parts = [counted(len(threads), "thread")] if threads else []
@@ -346,7 +355,8 @@ class Doctor:
                 message = f"{' and '.join(parts)} {verb} not on {remote.name}, or not as here"
                 yield Check("remotes", WARNING, message, f"uwf push {remote.name}")
             else:
-                yield Check("remotes", OK, f"all is on {remote.name}, as far as was last seen")
+                what = "all" if meant is None else "all of this project"
+                yield Check("remotes", OK, f"{what} is on {remote.name}, as far as was last seen")
 
     def _objects(self, instance: Instance) -> Iterator[Check]:
         damage = find_damage(instance.store, self._location.here)

@@ -145,7 +145,8 @@ def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: boo
     if named and quick:
         raise Usage("a repair has to read every object", "leave out --quick")
 
-    look = Doctor(invocation.location, fix, quick, project_roles(), named, git_for, accept)
+    roles, place = project_roles(), invocation.place
+    look = Doctor(invocation.location, fix, quick, roles, named, git_for, accept, place)
     checks = list(look.checks())
     invocation.emit([each.as_json() for each in checks], _checks_text)
     if any(each.damaged for each in checks):
