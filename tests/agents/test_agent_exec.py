@@ -197,6 +197,17 @@ def test_a_bad_answer_is_never_replaced_by_the_exit_status(
     assert "is not an output of role worker: " in said and problem in said
 
 
+def test_what_is_printed_on_standard_error_may_contradict_an_answer(instance: Instance) -> None:
+    schema = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
+    said = failed(instance, "exec", sh("""echo '{"approved": true}'; echo approved: false >&2"""), schema)
+    assert "it holds answers that disagree, in lines 1, 2: give one" in said
+    said = failed(instance, "exec", sh("echo Checked.; echo '**approved**: no' >&2"), schema)
+    assert "it speaks of approved within other text; it begins in line 2" in said
+    assert "let it print one answer" in said
+    output = worked(instance, "exec", sh("echo 3 approved; echo a log >&2"), schema).output
+    assert output["approved"] is True
+
+
 @pytest.mark.parametrize(
     "printed",
     [

@@ -109,6 +109,8 @@ def settled(text: str) -> str:
 
 def without_control(text: str) -> str:
     """Return a text without control characters but line ends, and without what steers a terminal."""
+    if "\b" in text:
+        text = re.sub(r"[^\n\x08]\x08", "", text)
     return re.sub(_UNSEEN, "", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 

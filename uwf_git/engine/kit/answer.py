@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -33,17 +33,27 @@ _MEANT = re.compile(r"\s*[\w$.\"'-]+[ ]*:(\s|$)")  # prose between two rules is 
 _OPENS = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
 _LIST = re.compile(r"\[\s*[{\[\"]")  # not a word in brackets
 _WITHIN = re.compile(r"[,{\[][ \t]*\r?\n[ \t]*\Z")  # written before a part of a larger value
-_THOUGHT = r"think|thinking|antml:thinking|seed:think|thoughts?|reasoning|reflection|scratchpad|analysis"
-_QUOTED = r"drafts?|examples?|quotes?|blockquote|details"
+_THOUGHT = (
+    r"(?:[\w:.-]{0,40}[_:.-])?(?:think|thinking|thoughts?|reasoning|reflection|scratch|scratchpad|analysis|monologue"
+    r"|plan|planning)(?:[_:.-][\w:.-]{0,40})?"
+)
+_QUOTED = (
+    r"(?:[\w:.-]{0,40}[_:.-])?(?:drafts?|examples?|quotes?|blockquote|details|documents?)"
+    r"|(?:tool|function)[_-](?:results?|outputs?|response)"
+)
 _TAG = re.compile(
     rf"(?<!`)(?:<(?P<tag>{_THOUGHT}|{_QUOTED})(?:[ \t][^>\n]*)?>|<!--|<\|begin_of_(?:thought|reasoning)\|>|\[THINK\]"
+    rf"|(?m:^(?P<fence>`{{3,}}|~{{3,}})[ \t]*(?:{_THOUGHT})[ \t]*$)"
     rf"|◁think▷|<\|channel\|>(?:analysis|commentary)|(?P<end></(?:{_THOUGHT})>|\[/THINK\]|◁/think▷"
     r"|<\|end_of_(?:thought|reasoning)\|>))",
     re.IGNORECASE,
 )
 _CALLED_EXAMPLE = re.compile(
     r"(?i)\b(?:examples?|e\.g\.|for instance|sample|template|(?:a|first|rough|initial) draft|previous(?:ly)?|earlier"
+    r"|(?:first|initial|original) (?:thought|idea|impression|guess)|but later|after (?:your|the|this) fix"
     r"|expect(?:ed)? to|such as|(?:would|might|could) (?:be|say|look|answer|give|write))\b[^\n]*:\W*$"
+    r"|\b(?:printed|prints|claims|claimed|returned|responded|becomes|quoted)\W*$"
+    r"|^\W*(?:reasoning|thinking|thoughts|scratchpad|drafts?|examples?)\W*$|^(?:\w+[ ])?error: [45]\d\d\b"
 )
 NO_BLOCK = "the answer does not begin with a block of fields between two lines of ---"
 NO_END = "the block of fields has no closing line of ---"
@@ -62,12 +72,15 @@ Own = Callable[[str], bool]
 class Answer(NamedTuple):
     r"""`fields` may have `Plain` scalars, which `coerce` types; None if there are none, and `problem` says
     why. `body` is the report below the block, with \n line ends. `comments` are those of the block, which YAML
-    leaves out."""
+    leaves out. The block is in line `line`, and `rest` is the text with empty lines for it, its repetitions and
+    reasoning."""
 
     fields: dict[str, Any] | None
     body: str
     problem: str = ""
     comments: tuple[str, ...] = ()
+    line: int = 0
+    rest: str = ""
 
 
 class Candidate(NamedTuple):
@@ -121,7 +134,8 @@ def parse_answer(text: str, fits: Fits | None = None, own: Own | None = None) ->
         return output is not None and output is not False
 
     regular: Answer | None = None
-    chosen: tuple[int, Any, Answer] | None = None
+    chosen: tuple[Any, Answer] | None = None
+    taken: list[Candidate] = []
     problem = ""
     for each in candidates(clean, accepts):
         if each.problem:
@@ -141,9 +155,11 @@ def parse_answer(text: str, fits: Fits | None = None, own: Own | None = None) ->
             continue
         if fit and (each.regular or own is None or any(map(own, fields))):
             if chosen is None:
-                chosen = each.line, output, answer
-            elif output != chosen[1] and own is not None and all(map(own, fields)) and fields:
-                return Answer(None, chosen[2].body, disagree((chosen[0], each.line)))
+                chosen = output, answer
+            elif output != chosen[0] and own is not None and all(map(own, fields)) and fields:
+                return Answer(None, chosen[1].body, disagree((taken[0].line, each.line)))
+            if output == chosen[0]:
+                taken.append(each)
             if own is None:
                 break
         if regular is None and each.regular:
@@ -151,13 +167,48 @@ def parse_answer(text: str, fits: Fits | None = None, own: Own | None = None) ->
             if fits is None:
                 break
     if chosen is not None:
-        return chosen[2]
+        return chosen[1]._replace(line=taken[0].line, rest=without(clean, taken))
     return regular or Answer(None, clean.strip("\n").rstrip(), problem or NO_BLOCK)
+
+
+def without(text: str, taken: Iterable[Candidate]) -> str:
+    """Return a `cleaned` text with empty lines for its reasoning and what was taken from it."""
+    lines = _without_reasoning(text)[0].split("\n")
+    for candidate in taken:
+        end = min(candidate.line + candidate.source.rstrip().count("\n"), len(lines))
+        lines[candidate.line - 1 : end] = [""] * (end - candidate.line + 1)
+    return "\n".join(lines)
+
+
+def unfinished(text: str) -> int | None:
+    """Return the line of the fence, block or object that a `cleaned` text begins at its end, if it does."""
+    lines = text.rstrip().split("\n")
+    fences = _fences(lines)
+    opens_fence = bool(fences) and fences[-1][1] is None and fences[-1][0] == len(lines) - 1
+    if opens_fence or re.fullmatch(r"`{1,2}|~{1,2}|-{1,2}", lines[-1].strip()):
+        return len(lines)
+    rules = [number for number, line in enumerate(lines) if line.rstrip() == "---"]
+    if len(rules) % 2 and re.fullmatch(r"\s*[\w$\"'-]{0,60}", _joined(lines[rules[-1] + 1 :]).rstrip()):
+        return rules[-1] + 1
+    return len(lines) if re.search(r"[{\[]\s*[\"'][^{}\[\]\n]*\Z", lines[-1][-2000:]) else None
+
+
+def is_cut(source: str) -> bool:
+    """Return whether a text is the beginning of JSON."""
+    try:
+        _DECODER.raw_decode(source)
+    except json.JSONDecodeError as error:
+        return error.msg.startswith("Unterminated") or bool(
+            re.fullmatch(r"[\s,]*[\w.+\\-]{0,20}\s*", source[error.pos : error.pos + 1000])
+        )
+    except (ValueError, RecursionError, Invalid):
+        pass
+    return False
 
 
 def disagree(lines: Sequence[int]) -> str:
     """Return the problem of answers that begin in these lines and disagree."""
-    listed = ", ".join(map(str, sorted(lines)))
+    listed = ", ".join(map(str, sorted(set(lines))))
     return f"it holds answers that disagree, in lines {listed}: give one"
 
 
@@ -268,6 +319,8 @@ def _without_reasoning(text: str) -> tuple[str, list[tuple[int, int]]]:
 def _closing(tag: re.Match[str]) -> re.Pattern[str]:
     if name := tag["tag"]:
         return re.compile(rf"</{re.escape(name)}>", re.IGNORECASE)
+    if tag["fence"]:
+        return re.compile(rf"^{tag['fence']}[ \t]*$", re.MULTILINE)
     opening = tag[0].lower()
     ends = {"<!--": "-->", "[think]": r"\[/THINK\]", "◁think▷": "◁/think▷"}
     if opening.startswith("<|channel"):

@@ -16,10 +16,20 @@ from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Invalid, UwfError
 from uwf_git.base.text import closest, one_line, without_control
 from uwf_git.engine.conversation import talks
-from uwf_git.engine.kit.answer import candidates, cleaned, disagree, parse_answer
+from uwf_git.engine.kit.answer import (
+    Candidate,
+    candidates,
+    cleaned,
+    disagree,
+    is_cut,
+    parse_answer,
+    unfinished,
+    without,
+)
 from uwf_git.engine.kit.candidate import Reads, Verdict, built, obeys, reads_all
 from uwf_git.engine.kit.coerce import natural
 from uwf_git.engine.kit.context import Reply
+from uwf_git.engine.kit.mentions import STATUS, Decisive, extra_fields
 from uwf_git.engine.kit.reading import Ask, messages_for, read_by, reader_note, turn_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Role, TurnRecord, Usage, asks_human, replied
@@ -31,8 +41,6 @@ if TYPE_CHECKING:
     from uwf_git.engine.step_parts import Changes
 
 CORRECTIONS = 2
-STATUS = ("$status", "status")
-"""The names of a status, in whatever schema."""
 
 Continue = Callable[[str, str], Reply]
 """Says a message in a session, "" where there is none: (session, message) -> reply."""
@@ -221,10 +229,28 @@ def _judged(reply: Reply, wanted: ExpectedOutput) -> Verdict:
         verdict = check(fields)
         return None if verdict.problems else (verdict.type, verdict.output)
 
-    answer = parse_answer(reply.text, output_of, named(wanted.schema.payload).has)
+    own = named(wanted.schema.payload)
+    answer = parse_answer(reply.text, output_of, own.has)
     if answer.fields is None:
         return Verdict(None, own_type, (answer.problem,), answer.body)
-    return _with_comments(check(answer.fields, answer.body), answer.comments)
+    verdict = check(answer.fields, answer.body)
+    if not verdict.problems:
+        decisive = Decisive(wanted.schema.payload)
+        extra = extra_fields(answer.fields, own.has)
+        if (line := _contradicted(decisive, verdict.output, answer.rest, [(answer.line, extra)])) is not None:
+            return Verdict(None, own_type, (disagree((answer.line, line)),), answer.body)
+    return _with_comments(verdict, answer.comments)
+
+
+def _contradicted(
+    decisive: Decisive, output: Any, rest: str, extras: Iterable[tuple[int, str]]
+) -> int | None:
+    """Return the line in which the rest of a text, or the further fields of an answer, disagree with an output."""
+    for line, text in extras:
+        if text and decisive.contradicted(output, text) is not None:
+            return line
+    mention = decisive.contradicted(output, rest)
+    return None if mention is None else mention.line
 
 
 class _Checks:
@@ -255,12 +281,12 @@ def judge_printed(
     """Return the verdict on a program's output, with the `changes` written elsewhere; None if nothing in it could
     be an answer: no JSON, fence or block has a field of the schema or a status. Whatever could be one must be
     read, and agree with the others. What a `failed` program quotes within a line is no answer. Raises as `judge`."""
-    own = named(wanted.schema.payload)
+    own, decisive = named(wanted.schema.payload), Decisive(wanted.schema.payload)
     text = cleaned(without_control(text))
     whole = text.strip()
     stands_alone = whole.startswith("---") or (whole.startswith("{") and whole.endswith("}"))
     names = _Names((*STATUS, *own.names))
-    verdicts: list[tuple[int, Verdict]] = []
+    verdicts: list[tuple[Candidate, Verdict]] = []
 
     check = _Checks(wanted, changes)
 
@@ -271,8 +297,13 @@ def judge_printed(
     def accepts(fields: Any) -> bool:
         return isinstance(fields, dict) and not check(fields).problems
 
+    def concerns(source: str) -> bool:
+        if names.written.search(source):
+            return True
+        return not failed and source[:1] in ("{", "[") and is_cut(source) and whole.endswith(source.rstrip())
+
     examples = 0
-    for each in candidates(text, accepts, names.written.search):
+    for each in candidates(text, accepts, concerns):
         could_be = names.open(each.source) if each.value is None else names.are_in(each.value)
         alone = stands_alone and each.regular and not each.problem and accepts(each.value)
         if each.example:
@@ -283,15 +314,30 @@ def judge_printed(
             verdict = check(each.value, each.body)
             if verdict.problems:
                 return verdict if isinstance(each.value, dict) else refused(each.line, verdict.problems[0])
-            verdicts.append((each.line, _with_comments(verdict, each.comments)))
-    if not verdicts and not failed and (loose := names.loosely_in(text)) is not None:
-        return refused(text.count("\n", 0, loose) + 1, "it holds fields of an answer within other text")
+            verdicts.append((each, _with_comments(verdict, each.comments)))
+    if not verdicts and not failed:
+        if (loose := names.loosely_in(text)) is not None:
+            return refused(text.count("\n", 0, loose) + 1, "it holds fields of an answer within other text")
+        if (mention := next(decisive.mentions(text), None)) is not None:
+            return refused(mention.line, f"it speaks of {mention.field} within other text")
+        if (line := unfinished(text)) is not None:
+            return refused(line, "it ends within what may be an answer")
+        if decisive.denied(text):
+            return refused(1, "it says no, but not in a field of the schema")
     if not verdicts and examples:
         return refused(examples, "the only fields are within reasoning, or called an example")
+    if not verdicts:
+        return None
     outputs = {json.dumps([verdict.type, verdict.output], sort_keys=True) for _, verdict in verdicts}
-    if len(outputs) > 1:
-        return Verdict(None, wanted.role.schema, (disagree([line for line, _ in verdicts]),))
-    return verdicts[0][1] if verdicts else None
+    lines = [each.line for each, _ in verdicts]
+    verdict = verdicts[0][1]
+    if len(outputs) == 1:
+        rest = without(text, (each for each, _ in verdicts))
+        extras = [(each.line, extra_fields(each.value, own.has)) for each, _ in verdicts]
+        lines.append(_contradicted(decisive, verdict.output, rest, extras) or 0)
+    if len(outputs) > 1 or lines[-1]:
+        return Verdict(None, wanted.role.schema, (disagree(lines),))
+    return verdict
 
 
 class _Names:
@@ -302,7 +348,7 @@ class _Names:
         listed = "|".join(sorted(map(re.escape, dict.fromkeys(names)), key=len, reverse=True))
         self.written = re.compile(rf"(?i)(?<![\w$])(?:{listed})(?![\w$])")
         self._line = re.compile(rf"(?im)^[ \t]*(?:- +)?[\"']?(?:{listed})[\"']?[ \t]*[:=]")
-        self._key = re.compile(rf"(?i)\\*[\"'](?:{listed})\\*[\"']\s*:|\{{\s*(?:{listed})\s*:")
+        self._key = re.compile(rf"(?i)[\"'](?:{listed})\\{{0,8}}[\"']\s*:|\{{\s*(?:{listed})\s*:")
         self._tag = re.compile(rf"(?i)<(?:{listed})\s*>[^<>]*</|<[\w:.-]+\s(?:[^<>]*\s)?(?:{listed})\s*=")
         self._broken_key = re.compile(rf"(?i)(?<![\w$])(?:{listed})\W{{0,4}}[:=]")
 
@@ -315,10 +361,9 @@ class _Names:
         return isinstance(value, list) and depth < 100 and any(self.are_in(each, depth + 1) for each in value)
 
     def open(self, source: str) -> bool:
-        """Return whether a broken block or object has one of the names, or ends before its first name."""
+        """Return whether a broken block or object has one of the names, or has no end."""
         if source.startswith(("{", "[")):
-            cut = re.fullmatch(r"[{\[]\s*[\"']?[\w$]*\s*", source[-200:]) is not None
-            return cut or self._broken_key.search(source) is not None
+            return is_cut(source) or self._broken_key.search(source) is not None
         return self._line.search(source) is not None
 
     def loosely_in(self, text: str) -> int | None:
@@ -331,8 +376,9 @@ class _Names:
         lines = [line for line in text.split("\n") if line.strip()]
         if not all(re.match(r"[\"']?[\w$.-]+[\"']?[ \t]*[:=]|[ \t]+\S|- |[+-]{3}", line) for line in lines):
             return None
-        field = self._line.search(text)
-        return None if field is None else field.start()
+        prose = re.compile(r"[ \t]*no[ \t]+\w", re.IGNORECASE)  # "Success: no issues found"
+        fields = (field.start() for field in self._line.finditer(text) if not prose.match(text, field.end()))
+        return next(fields, None)
 
 
 def _is_open(text: str, at: int) -> bool:

@@ -21,8 +21,9 @@ from uwf_git.base.text import fenced, last_line, nearest, settled, shortened
 from uwf_git.engine.conversation import talks
 from uwf_git.engine.kit.agent import Conversation, require_program
 from uwf_git.engine.kit.arguments import read_options
-from uwf_git.engine.kit.extract import STATUS, ExpectedOutput, failed_with, judge_printed
+from uwf_git.engine.kit.extract import ExpectedOutput, failed_with, judge_printed
 from uwf_git.engine.kit.format import render_frontmatter
+from uwf_git.engine.kit.mentions import STATUS
 from uwf_git.format.builtin import BUILTIN
 from uwf_git.format.shape import Field, Variant, choices, named, types, variants
 from uwf_git.format.types import BUNDLE, RESULT, called
