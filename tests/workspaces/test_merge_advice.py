@@ -103,3 +103,59 @@ def test_a_killed_thread_advises_no_merge(uwf: Uwf, project: Path) -> None:
     thread = start(uwf, project, workflow(TEXT, f"[{END}]"))
     done = uwf("thread", "kill", thread, "--format", "text")
     assert "merge" not in done.out + done.err
+
+
+SHIPS = workflow(DECISION, f"[{{ role: $END, condition: yes }}, {FAILS}, {BACK}]")
+
+
+def test_the_end_says_that_the_merge_will_conflict(uwf: Uwf, project: Path) -> None:
+    thread = start(uwf, project, SHIPS)
+    (project / "made.txt").write_text("another text")
+    git("-C", project, "add", ".")
+    git("-C", project, "commit", "-q", "-m", "meanwhile")
+    done = uwf("thread", "answer", thread, "-m", "yes", "--format", "text")
+    assert f"git merge uwf/work/{thread}; main has moved on by 1 commit" in done.err
+    shown = uwf("thread", "show", thread).json["code"]
+    assert shown["merge"] == f"git merge uwf/work/{thread}" and "will conflict" in shown["warnings"][0]
+
+
+def test_the_code_of_a_branch_that_the_user_has_checked_out_is_merged_by_its_commit(
+    uwf: Uwf, project: Path
+) -> None:
+    thread = start(uwf, project, SHIPS)
+    git("-C", project, "checkout", "-q", f"uwf/work/{thread}")
+    (project / "mine.txt").write_text("mine")
+    git("-C", project, "add", ".")
+    git("-C", project, "commit", "-q", "-m", "mine")
+    mine = git("-C", project, "rev-parse", "HEAD")
+    uwf("thread", "answer", thread, "-m", "more")
+    uwf("thread", "step", thread, "--agent", WRITES)
+    done = uwf("thread", "answer", thread, "-m", "yes")
+    code = done.json["code"]
+    assert code["branch"] is None and code["merge"] == f"git merge {code['commit'][:12]}"
+    assert mine[:12] in code["warnings"][0]
+    git("-C", project, *code["merge"].split()[1:])
+    assert (project / "made.txt").read_text() == "made\nmade\n" and (project / "mine.txt").is_file()
+
+
+def test_code_that_was_fetched_is_merged_by_the_name_that_it_has_here(uwf: Uwf, project: Path) -> None:
+    thread = start(uwf, project, SHIPS)
+    branch = f"uwf/work/{thread}"
+    tip = git("-C", project, "rev-parse", branch)
+    git("-C", project, "update-ref", f"refs/remotes/origin/{branch}", tip)
+    git("-C", project, "update-ref", "-d", f"refs/heads/{branch}")
+    done = uwf("thread", "answer", thread, "-m", "yes", "--format", "text")
+    assert f"its code is on branch origin/{branch}: git merge origin/{branch}" in done.err
+    git("-C", project, "merge", "-q", f"origin/{branch}")
+
+
+def test_what_a_person_committed_at_a_gate_with_approvers_is_kept_and_named(uwf: Uwf, project: Path) -> None:
+    me = git("-C", project, "config", "user.email")
+    text = SHIPS.replace("human: true", f"human: true, approvers: [{me}]")
+    thread = start(uwf, project, text)
+    folder = uwf("workspace", "path", thread).out.strip()
+    git("-C", folder, "commit", "-q", "--allow-empty", "-m", "by hand")
+    commit = git("-C", folder, "rev-parse", "HEAD")
+    done = uwf("thread", "answer", thread, "-m", "yes")
+    ref = f"refs/uwf/local/work/{thread}/{commit[:12]}"
+    assert ref in done.err and git("-C", project, "rev-parse", ref) == commit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import httpx
@@ -60,9 +61,82 @@ def test_what_a_person_changed_in_the_worktree_is_kept_with_the_answer(
 ) -> None:
     folder = Path(uwf("workspace", "path", coded).out.strip())
     (folder / "made.txt").write_text("corrected by hand\n")
-    uwf("thread", "answer", coded, "-m", "send")
+    shown = uwf("thread", "show", coded).json["shown"]["code"]
+    assert "+corrected by hand" in shown["since"] and "has changed since" in shown["warning"]
+    uwf("thread", "answer", coded, "-m", "send", "--code", shown["state"][:12])
     assert git("-C", project, "show", f"uwf/work/{coded}:made.txt") == "corrected by hand"
+    assert "+corrected by hand" in uwf("thread", "step-details", f"{coded}@2", "--patch").out
     assert uwf("verify").json["findings"] == []
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_an_answer_about_changes_that_were_not_shown_is_refused(
+    uwf: Uwf, coded: str, project: Path, is_committed: bool
+) -> None:
+    judged = uwf("thread", "show", coded).json["shown"]["code"]["state"]
+    folder = Path(uwf("workspace", "path", coded).out.strip())
+    (folder / "made.txt").write_text("sneaky\n")
+    if is_committed:
+        git("-C", folder, "commit", "-q", "-a", "-m", "sneaky")
+    for words in ((), ("--code", judged)):
+        error = uwf("thread", "answer", coded, "-m", "send", *words, check=14).error
+        assert "\n" not in error["message"]
+    assert (
+        uwf("thread", "answer", coded, "-m", "send", check=14)
+        .error["message"]
+        .startswith(f"worktree {folder} has changed since commit {judged[:12]}")
+    )
+    assert uwf("thread", "show", coded).json["status"] == "waiting"
+    (warning,) = uwf("inbox").json[0]["warnings"]
+    assert "has changed since" in warning
+    hint = uwf("thread", "answer", coded, "-m", "send", check=14).error["hint"]
+    code = hint.split(" --code ")[1].split()[0]
+    uwf("thread", "answer", coded, "-m", "send", "--code", code)
+    assert git("-C", project, "show", f"uwf/work/{coded}:made.txt") == "sneaky"
+
+
+def test_a_form_is_about_the_code_that_its_page_showed(
+    changing: httpx.Client, uwf: Uwf, coded: str, project: Path
+) -> None:
+    def form() -> dict[str, str]:
+        page = changing.get(f"/thread/{coded}").text
+        hidden = re.findall(r'name="(head|code)" value="([^"]*)"', page[page.index('/answer"') :])
+        return {"pick1": "1", **dict(hidden[:2])}
+
+    folder = Path(uwf("workspace", "path", coded).out.strip())
+    before = form()
+    (folder / "made.txt").write_text("sneaky\n")
+    refused = changing.post(f"/thread/{coded}/answer", data=before)
+    assert refused.status_code == 422 and "judges code" in refused.text
+    page = changing.get(f"/thread/{coded}").text
+    assert "+sneaky" in page and "has changed since" in page
+    assert changing.post(f"/thread/{coded}/answer", data=form()).status_code == 303
+    assert git("-C", project, "show", f"uwf/work/{coded}:made.txt") == "sneaky"
+
+
+def test_a_branch_that_was_moved_at_a_gate_is_told_and_left(uwf: Uwf, coded: str, project: Path) -> None:
+    branch = f"refs/heads/uwf/work/{coded}"
+    judged = git("-C", project, "rev-parse", branch)
+    sneaky = git("-C", project, "commit-tree", "-p", judged, "-m", "sneaky", f"{judged}^{{tree}}")
+    git("-C", project, "update-ref", branch, sneaky)
+    (warning,) = uwf("thread", "show", coded).json["shown"]["code"]["warnings"]
+    assert f"is at another commit, {sneaky[:12]}" in warning and f"git merge {judged[:12]}" in warning
+    made = uwf("thread", "answer", coded, "-m", "send")
+    assert uwf("thread", "show", coded).json["code"]["commit"] == judged
+    assert git("-C", project, "rev-parse", branch) == sneaky
+    assert made.json["code"]["commit"] == judged and made.json["code"]["branch"] is None
+    assert sneaky[:12] in made.json["code"]["warnings"][0]
+
+
+def test_a_gate_in_the_checkout_itself_says_where_the_changes_are(uwf: Uwf, project: Path) -> None:
+    uwf("workflow", "put", write("gated.yaml", GATE))
+    where = ("--workspace", "shared", "--cwd", project)
+    thread = uwf("thread", "start", "gated", "-p", "Announce it", *where).json["thread"]
+    uwf("thread", "step", thread, "--agent", CODES)
+    shown = uwf("thread", "show", thread).json["shown"]
+    assert "code" not in shown and f"git -C {project} diff" in shown["unshown"]
+    assert shown["unshown"] in shown["text"]
+    assert "changes are not shown" in uwf("thread", "show", thread, "--format", "text").out
 
 
 def test_a_worktree_that_cannot_be_used_keeps_nobody_from_answering(
@@ -137,6 +211,8 @@ def test_a_gate_says_that_a_merge_will_conflict(
     assert code["warning"] == warning
     assert warning in client.get(f"/thread/{coded}").text
     assert warning in uwf("thread", "show", coded, "--format", "text").out
+    assert uwf("inbox").json[0]["warnings"] == [warning]
+    assert warning in uwf("inbox", "--format", "text").out
     _, shown = on_terminal("thread", "answer", coded, typed=[("decision [1-3]: ", "\x04")])
     assert warning in shown
     assert git("-C", project, "count-objects") == made != before

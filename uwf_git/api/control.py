@@ -41,11 +41,12 @@ def answer(
     other: bool = False,
     fields: Mapping[str, Sequence[str]] = {},
     unseen: bool = False,
+    code: str = "",
 ) -> Outcome:
     """Answer a thread's question, or that of a `step`; with `other`, outside its options. Or play a person's
-    role with texts by field; `unseen` allows that for code that is not here. Moves and raises as
-    `engine.inbox.answer`."""
-    outcome = inbox.answer(instance, thread, text, step, other, fields, unseen=unseen)
+    role with texts by field; `code` is the commit or tree that it judges; `unseen` allows that for code that is not
+    here or has changed. Moves and raises as `engine.inbox.answer`."""
+    outcome = inbox.answer(instance, thread, text, step, other, fields, unseen=unseen, code=code)
     _notify(instance, thread)
     return outcome
 

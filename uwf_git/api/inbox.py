@@ -5,7 +5,7 @@ from __future__ import annotations
 from uwf_git.api.find import find_step
 from uwf_git.engine.human_turn import human_turn, moved_on
 from uwf_git.engine.inbox import BUDGET as BUDGET
-from uwf_git.engine.inbox import Waits
+from uwf_git.engine.inbox import ROLE, Waits
 from uwf_git.engine.inbox import check_remarkable as check_remarkable
 from uwf_git.engine.inbox import waiting_for_people as waiting_for_people
 from uwf_git.engine.persons_answer import keeping as keeping
@@ -34,6 +34,16 @@ def waiting_for(instance: Instance, whom: str) -> list[Waits]:
         elif not waits.assignee or people.is_among(person, identity, [waits.assignee]):
             found.append(waits)
     return found
+
+
+def warnings_value(instance: Instance, waits: Waits) -> dict[str, list[str]]:
+    """Return the warnings of the code that a person judges as `warnings`, for JSON; {} without any."""
+    from uwf_git.engine.presented import warnings_at
+
+    if waits.kind != ROLE:
+        return {}
+    warnings = warnings_at(instance, instance.threads.head(waits.thread))
+    return {"warnings": list(warnings)} if warnings else {}
 
 
 def is_persons_turn(instance: Instance, thread: ThreadId) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import (
     Absent,
@@ -17,17 +17,20 @@ from uwf_git.base.text import one_line
 from uwf_git.config.secrets import removal_note
 from uwf_git.engine.budget import COST, UNTOLD_HINT, waiting
 from uwf_git.engine.status import COMPLETED, FAILED, KILLED, NO_QUESTION, WAITING, WITH_FAILURES, ended_status
-from uwf_git.format.types import END
+from uwf_git.format.types import END, WITH_CODE, is_kind
 from uwf_git.workflow.code_workflow import MAX_ROUNDS
+
+_LOOKED_AT = 20  # steps in which the code of a thread is looked for
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
-    from uwf_git.store.history import Head
+    from uwf_git.store.history import Head, History, Position
     from uwf_git.store.instance import Instance
 
 
-def warnings_of(outcome: Outcome) -> list[str]:
-    """Return warnings of removed secrets, and of limits that don't count all of the step."""
+def warnings_of(instance: Instance, outcome: Outcome) -> list[str]:
+    """Return warnings of removed secrets, of limits that don't count all of the step, and of the code that a person
+    judges next."""
     warnings = [removal_note(outcome.redactions)]
     if outcome.unpriced and outcome.role is not None and outcome.standing is None:
         warnings.append(
@@ -38,6 +41,10 @@ def warnings_of(outcome: Outcome) -> list[str]:
             f"{outcome.uncounted} doesn't count this step: its agent told neither tokens nor cost — "
             f"{UNTOLD_HINT if outcome.uncounted == COST else 'maxSteps and maxWallTime count it'}"
         )
+    if outcome.turn is not None:
+        from uwf_git.engine.presented import warnings_at
+
+        warnings += warnings_at(instance, outcome.position.head)
     return [each for each in warnings if each]
 
 
@@ -65,31 +72,60 @@ def waiting_for(outcome: Outcome, is_shown: bool) -> Waiting | None:
     return Waiting(f"thread {thread} {said}", f"uwf thread answer {thread} -m TEXT")
 
 
-def code_left(instance: Instance, outcome: Outcome) -> str:
-    """Return a line on the code that an ended thread left, "" if it left none, or as a branch whose join has it. It
-    advises a merge only if the work was certainly accepted."""
-    from uwf_git.workspaces.notes import Notes
+class CodeLeft(NamedTuple):
+    """The code that an ended thread left on this machine. `merge` is the command that merges it, "" unless the work was
+    certainly accepted; `warnings` are on a branch that is elsewhere, and on a merge that will conflict."""
 
-    if not outcome.done or not Notes(instance.store.repository.private).has(outcome.thread):
-        return ""
-    if outcome.status == COMPLETED and outcome.position.history.start.branch is not None:
-        return ""
-    from uwf_git.workspaces.sharing import branch_left
+    commit: str
+    branch: str
+    merge: str
+    warnings: tuple[str, ...]
 
-    if not (branch := branch_left(instance, outcome.thread)):
-        return ""
-    advice = (
-        f": git merge {branch}" if outcome.status == COMPLETED and _is_accepted(instance, outcome) else ""
-    )
-    return f"its code is on branch {branch}{advice}"
+    @property
+    def text(self) -> str:
+        where = f"on branch {self.branch}" if self.branch else f"commit {self.commit[:12]}"
+        line = f"its code is {where}{f': {self.merge}' if self.merge else ''}"
+        return "; ".join((line, *self.warnings))
+
+    def as_json(self) -> dict[str, Any]:
+        merge = self.merge or None
+        return {"branch": self.branch or None, "merge": merge, "warnings": list(self.warnings)}
 
 
-def _is_accepted(instance: Instance, outcome: Outcome) -> bool:
+def code_left(instance: Instance, at: Position) -> CodeLeft | None:
+    """Return the code that an ended thread left, None if it left none here, or as a branch whose join has it."""
+    archive, history = at.head.archive, at.history
+    if archive is None or not _may_have_code(instance, history):
+        return None
+    status = ended_status(archive)
+    if status == COMPLETED and history.start.branch is not None:
+        return None
+    from uwf_git.engine.presented import JudgedCode
+    from uwf_git.workspaces.changes import thread_code
+
+    revision = thread_code(instance, at.head.node)
+    if revision is None or revision.commit == revision.base:
+        return None
+    code = JudgedCode(instance, at.head.thread, revision)
+    if (where := code.where) is None:
+        return None
+    is_accepted = status == COMPLETED and _is_accepted(instance, history)
+    lines = (where.warning, code.conflict if is_accepted else "")
+    merge = f"git merge {where.revision}" if is_accepted else ""
+    return CodeLeft(revision.commit, where.branch, merge, tuple(filter(None, lines)))
+
+
+def _may_have_code(instance: Instance, history: History) -> bool:
+    """Return whether one of the last steps has code, without a call of git."""
+    details = (instance.store.get(step.detail).type for step in history.steps[-_LOOKED_AT:])
+    return any(each in WITH_CODE or not is_kind(each, "detail") for each in details)
+
+
+def _is_accepted(instance: Instance, history: History) -> bool:
     from uwf_git.base.timelimit import BudgetExceeded
     from uwf_git.workflow.last_decision import is_accepted
     from uwf_git.workspaces.changes import step_code
 
-    history = outcome.position.history
     codes = [step_code(instance, step.detail) for step in history.steps]
     changing = [place for place, code in enumerate(codes) if code is not None and code.commit != code.base]
     try:

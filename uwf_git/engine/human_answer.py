@@ -12,7 +12,7 @@ from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.form import fill
 from uwf_git.engine.kit.format import render_frontmatter
 from uwf_git.engine.persons_answer import hold_for_person
-from uwf_git.engine.presented import raise_if_unseen
+from uwf_git.engine.presented import raise_if_changed, raise_if_unseen
 from uwf_git.engine.status import outlook, persons_role, raise_if_stuck
 from uwf_git.engine.step import Outcome, approved, raise_if_joined, run_hooks_of, take_turn, tell_parents
 from uwf_git.format.ids import Hash, ThreadId
@@ -30,14 +30,15 @@ def answer_role(
     asked_by: Hash | None = None,
     passed_on: bool = False,
     unseen: bool = False,
+    code: str = "",
 ) -> Outcome:
-    """Play a person's role with texts by field and `words`, as in `kit.form.fill`. `asked_by` is the step that
-    it answers; an answer that is `passed_on` is that of somebody else; `unseen` allows one about code that is not on
-    this machine. At a gate, record an approval, and make the
-    step once a quorum agrees. Moves `refs/uwf/threads/<ULID>` or `refs/uwf/approvals/<ULID>`. Raises Usage for an
-    answer that the role's schema refuses, Invalid if no person's role is next or after another step,
-    RequirementUnmet for unseen code or an approval that wouldn't count, Busy, HeadMoved, and Waiting for a used-up
-    budget."""
+    """Play a person's role with texts by field and `words`, as in `kit.form.fill`. `asked_by` is the step that it
+    answers, `code` the commit or tree that it is about, as in `raise_if_changed`; `unseen` allows an answer about code
+    that is not on this machine or has changed; one that is `passed_on` is that of somebody else. At a gate, record an
+    approval, and make the step once a quorum agrees. Moves `refs/uwf/threads/<ULID>` or
+    `refs/uwf/approvals/<ULID>`. Raises Usage for an answer that the role's schema refuses, Invalid if no person's role
+    is next or after another step, RequirementUnmet for unseen or changed code or an approval that wouldn't count,
+    Busy, HeadMoved, and Waiting for a used-up budget."""
     with hold_for_person(instance, thread) as lock:
         at = instance.threads.position(instance.threads.active_head(thread))
         raise_if_joined(instance, at.head)
@@ -51,6 +52,8 @@ def answer_role(
             raise moved_on(thread, at.head.node, asked_by)
         if not (unseen or passed_on):
             raise_if_unseen(instance, at.history, name)
+            is_gate = bool(at.history.workflow.roles[name].approvers)
+            raise_if_changed(instance, at, name, code, is_gate)
         schema = instance.store.schema(at.history.workflow.roles[name].schema)
         try:
             filled = fill(schema, given, words)

@@ -16,6 +16,7 @@ from uwf_git.engine.kit.record import Recorder
 from uwf_git.engine.pause import raise_if_paused
 from uwf_git.engine.performer import called, performer_of
 from uwf_git.engine.persons_answer import is_stepped, keeping
+from uwf_git.engine.presented import shown_code
 from uwf_git.engine.status import outlook, used_up
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import HUMAN
@@ -24,14 +25,15 @@ from uwf_git.store.private import EngineOrder
 
 
 class TypedAnswer(NamedTuple):
-    """What a person typed at a thread's `head`: an `output`, and the `words` besides. `agent` gives it, unless it is
-    for a gate."""
+    """What a person typed at a thread's `head`, in view of `code`, a commit or tree: an `output`, and the `words`
+    besides. `agent` gives it, unless it is for a gate."""
 
     head: Hash
     agent: Agent
     output: Any
     words: str
     is_approval: bool
+    code: str = ""
 
     def keeping(self, instance: Instance, thread: ThreadId) -> AbstractContextManager[None]:
         """Keep it if the block raises an error."""
@@ -89,6 +91,7 @@ def typed_answer(
         command=(config.command, *config.args),
         folder=str(instance.location.root),
     )
+    code = shown_code(instance, head)
     recorder = Recorder(instance, None, name)
     context = playing.context(instance, at, order, config.args, Path(order.folder), recorder)
     with closing(playing.converse(context)) as conversation:
@@ -98,14 +101,14 @@ def typed_answer(
     if gate is None:
         fields = reply.output if isinstance(reply.output, dict) else {}
         words = body_of(reply.text) if fields else reply.text
-        return TypedAnswer(head.node, giving(reply), fields, words, False)
+        return TypedAnswer(head.node, giving(reply), fields, words, False, code)
     from uwf_git.engine.kit.extract import ExpectedOutput, judge
 
     role = at.history.workflow.roles[found.next]
     verdict = judge(reply, ExpectedOutput(role, instance.store.schema(role.schema)))
     if verdict.problems:
         raise Invalid(f"role {role.name}: {verdict.problems[0]}", f"uwf thread answer {thread}")
-    return TypedAnswer(head.node, giving(reply), verdict.output, body_of(reply.text), True)
+    return TypedAnswer(head.node, giving(reply), verdict.output, body_of(reply.text), True, code)
 
 
 def giving(reply: Reply) -> Agent:

@@ -157,12 +157,13 @@ def answer(
     fields: Mapping[str, Sequence[str]] = {},
     passed_on: bool = False,
     unseen: bool = False,
+    code: str = "",
 ) -> Outcome:
     """Answer a waiting thread: a question with a step of role `$USER`, a person's role with a step of that
     role, or at a gate with an approval. One that is `passed_on` is somebody else's. `asked_by` is the step to
-    answer. If a question has options, the text must be one, or its number, unless `other`. `fields` and `unseen` are
-    for a role, as in `answer_role`. Moves `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Usage for an answer
-    outside the options or fields, Invalid if nothing is asked or another step asks."""
+    answer. If a question has options, the text must be one, or its number, unless `other`. `fields`, `unseen` and
+    `code` are for a role, as in `answer_role`. Moves `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Usage for an
+    answer outside the options or fields, Invalid if nothing is asked or another step asks."""
     head = instance.threads.active_head(thread)
     turn = human_turn(instance, head)
     if not passed_on and (turn is None or turn.standing is None):  # of an approval `check_approver` says it
@@ -172,7 +173,7 @@ def answer(
 
         if other:
             raise Usage(f"a person's role in thread {thread} takes its own choices only", "leave out --other")
-        return answer_role(instance, thread, fields, text, asked_by, passed_on, unseen)
+        return answer_role(instance, thread, fields, text, asked_by, passed_on, unseen, code)
     from uwf_git.engine.step import raise_if_joined
 
     with hold_for_person(instance, thread):

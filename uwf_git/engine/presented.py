@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import RequirementUnmet, UwfError
 from uwf_git.base.text import cut
 from uwf_git.engine.calls import asking_calls
-from uwf_git.engine.human_turn import human_turn
+from uwf_git.engine.human_turn import command_for, human_turn
+from uwf_git.engine.kit.form import fields_of
 from uwf_git.engine.status import at_rest, outlook
 from uwf_git.engine.summary import summary
 from uwf_git.format.approvals import code_before
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_start, remark_in
 from uwf_git.format.types import USER, role_name
-from uwf_git.store.history import Head, History, PastStep
+from uwf_git.store.history import Head, History, PastStep, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.pages import answer_of, report_of
 from uwf_git.workspaces.changes import Changes, changes, projects_with, thread_code
@@ -27,6 +30,8 @@ from uwf_git.workspaces.changes import Changes, changes, projects_with, thread_c
 if TYPE_CHECKING:
     from uwf_git.format.kinds import Revision
     from uwf_git.workspaces.moved import MovedBranch
+    from uwf_git.workspaces.step_workspace import StepWorkspace, WorktreeChanges
+    from uwf_git.workspaces.whereabouts import Whereabouts
 
 _LOOK_BACK = 50  # steps in which verdicts and remarks are looked for
 _ROOM = 20_000  # characters of each part in JSON
@@ -56,10 +61,18 @@ class LastOutput(NamedTuple):
 
 
 class JudgedCode:
-    """The code that a person judges. git reads it when it is asked for."""
+    """The code that a person judges. git reads it when it is asked for. `worktree` is the thread's, in which it may
+    have changed since."""
 
-    def __init__(self, instance: Instance, thread: ThreadId, revision: Revision) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        thread: ThreadId,
+        revision: Revision,
+        worktree: StepWorkspace | None = None,
+    ) -> None:
         self._instance = instance
+        self._worktree = worktree
         self._thread = thread
         self.revision = revision
 
@@ -82,14 +95,55 @@ class JudgedCode:
         """Whether there are changes, and not on this machine."""
         return not self.changes.here and self.revision.commit != self.revision.base
 
+    @cached_property
+    def since(self) -> WorktreeChanges | None:
+        """The changes by hand in the thread's worktree, which a person's step takes with it. None too if it cannot be
+        read: an answer leaves it as it is then."""
+        if self._worktree is not None:
+            with suppress(UwfError, OSError):
+                return self._worktree.since_last_step()
+        return None
+
+    @cached_property
+    def where(self) -> Whereabouts | None:
+        """Where it is on this machine, None if it isn't."""
+        from uwf_git.workspaces.whereabouts import whereabouts
+
+        with suppress(UwfError):
+            return whereabouts(self._instance, self._thread, self.revision)
+        return None
+
+    @property
+    def state(self) -> str:
+        """The commit or tree that an answer is about: of the worktree if that has changed, else of the last step."""
+        return self.since.state if self.since is not None else self.revision.commit
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A line on each: changes by hand in the worktree, a branch that is elsewhere, a merge that will conflict."""
+        lines = []
+        if self.since is not None:
+            lines.append(f"worktree {self.since.folder} has changed since commit {self.revision.commit[:12]}")
+        if self.where is not None and self.where.has_moved:
+            lines.append(
+                f"{self.where.warning}; of the code judged here: git merge {self.revision.commit[:12]}"
+            )
+        return tuple(lines if not self.conflict else (*lines, self.conflict))
+
+    @property
+    def conflict(self) -> str:
+        """A line on the branch with which it conflicts, "" if there is none."""
+        return self.moved.told if self.moved is not None else ""
+
     @property
     def warning(self) -> str:
-        """A line on the branch that conflicts, "" if none does."""
-        return self.moved.told if self.moved is not None else ""
+        """The `warnings` in a line, "" without any."""
+        return "; ".join(self.warnings)
 
 
 class Presented(NamedTuple):
-    """What is shown above the choices of a person: `last` is None at the start, `code` None without any."""
+    """What is shown above the choices of a person: `last` is None at the start, `code` None without any. `checkout` is
+    the folder of the user in which its agents change files instead, "" if they don't."""
 
     task: str
     last: LastOutput | None
@@ -98,6 +152,15 @@ class Presented(NamedTuple):
     asked: str
     remarks: tuple[str, ...]
     choices: tuple[str, ...]
+    checkout: str = ""
+
+    @property
+    def unshown(self) -> str:
+        """A line on changes that are not shown, "" if they are."""
+        if not self.checkout:
+            return ""
+        folder = shlex.quote(self.checkout)
+        return f"its agents work in {self.checkout} itself, so changes are not shown: git -C {folder} diff"
 
     def as_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"task": cut(self.task, _ROOM), "last": None, "verdicts": []}
@@ -114,7 +177,12 @@ class Presented(NamedTuple):
                 "patch": cut(code.changes.patch, _ROOM),
                 "moved": code.moved.as_json() if code.moved is not None else None,
                 "warning": code.warning,
+                "warnings": list(code.warnings),
+                "state": code.state,
+                "since": cut(code.since.patch, _ROOM) if code.since is not None else None,
             }
+        if self.unshown:
+            value["unshown"] = self.unshown
         return {**value, "text": self.text()}
 
     def text(self) -> str:
@@ -135,8 +203,12 @@ class Presented(NamedTuple):
                 yield f"The code: {code.changes.absence}"
             elif patch := code.changes.patch.strip():
                 yield f"The changes so far:\n{cut(patch, _SHOWN)}"
+            if code.since is not None:
+                yield f"Changes by hand since then:\n{cut(code.since.patch, _SHOWN)}"
             if code.warning:
                 yield f"Beware: {code.warning}."
+        if self.unshown:
+            yield f"The changes: {self.unshown}"
         if self.asked.strip():
             yield f"Your instruction:\n{self.asked.strip()}"
         for remark in self.remarks:
@@ -176,10 +248,11 @@ def presented(instance: Instance, head: Head, asked: str = "", choices: tuple[st
         task,
         last,
         tuple(reversed(verdicts.values())),
-        JudgedCode(instance, thread, code) if code is not None else None,
+        JudgedCode(instance, thread, code, _worktree(instance, head)) if code is not None else None,
         asked,
         tuple(reversed(remarks)),
         choices,
+        _checkout(instance, head) if code is None and number else "",
     )
 
 
@@ -208,6 +281,83 @@ def raise_if_unseen(instance: Instance, history: History, role: str) -> None:
         f"{role} of thread {thread} judges code that cannot be seen here: {Changes(code, False).absence}",
         "fetch it, or answer in a clone that has it; --unseen answers all the same",
     )
+
+
+def raise_if_changed(
+    instance: Instance, at: Position, role: str, code: str = "", is_gate: bool = False
+) -> None:
+    """Raise RequirementUnmet unless the code that a person's answer is about is still as it was shown: as `code`, the
+    beginning of a commit or tree, says, else as the last step left it. A gate `is_gate` takes no changes by hand
+    along, so they are none of its answer's then."""
+    thread, last = at.head.thread, thread_code(instance, at.head.node)
+    if last is None:
+        return
+    judged = JudgedCode(instance, thread, last, _worktree(instance, at.head))
+    since, state = judged.since, judged.state
+    if code and not state.startswith(code.lower()):
+        raise RequirementUnmet(
+            f"role {role} of thread {thread} judges code {state[:12]} now, and not {code[:12]}",
+            f"see it again: uwf thread show {thread}",
+        )
+    if since is not None and not code and not is_gate:
+        fields = fields_of(instance.store.schema(at.history.workflow.roles[role].schema).payload)
+        raise RequirementUnmet(
+            f"worktree {since.folder} has changed since commit {last.commit[:12]}, which {role} of thread {thread} was"
+            " shown",
+            f"see: git -C {shlex.quote(since.folder)} diff {last.commit[:12]}; with those changes:"
+            f" {command_for(thread, fields)} --code {state[:12]}",
+        )
+
+
+def shown_code(instance: Instance, head: Head) -> str:
+    """Return the commit or tree that an answer at a head is about, "" if there is no code."""
+    code = thread_code(instance, head.node)
+    return (
+        JudgedCode(instance, head.thread, code, _worktree(instance, head)).state if code is not None else ""
+    )
+
+
+def warnings_at(instance: Instance, head: Head) -> tuple[str, ...]:
+    """Return the warnings of the code that a person judges at a head, () if there is none."""
+    code = thread_code(instance, head.node)
+    return (
+        JudgedCode(instance, head.thread, code, _worktree(instance, head)).warnings
+        if code is not None
+        else ()
+    )
+
+
+def _worktree(instance: Instance, head: Head) -> StepWorkspace | None:
+    """Return the workspace in which a step at a head would find changes by hand, None if the thread has none here."""
+    from uwf_git.workspaces.notes import Notes
+    from uwf_git.workspaces.step_workspace import StepWorkspace
+
+    note = Notes(instance.store.repository.private).read(head.thread)
+    if note is None or not note.project:
+        return None
+    workspace = StepWorkspace(instance, instance.threads.position(head), note)
+    with suppress(UwfError):
+        assert workspace.recorded  # while the store is open: only git is left to be asked
+        return workspace
+    return None
+
+
+def _checkout(instance: Instance, head: Head) -> str:
+    """Return the folder in which a thread's agents work if that is in a git checkout of the user, else ""."""
+    from uwf_git.workspaces.notes import Notes
+    from uwf_git.workspaces.options import SHARED
+    from uwf_git.workspaces.project import checkout_around
+
+    note = Notes(instance.store.repository.private).read(head.thread)
+    if note is not None and note.kind != SHARED:
+        return ""
+    with suppress(OSError):
+        folder = instance.folders.recall(head.thread)
+        if folder is None and instance.threads.projects.is_here(head):
+            folder = Path.cwd()
+        around = checkout_around(folder) if folder is not None else None
+        return str(around.top or "") if around is not None else ""
+    return ""
 
 
 def _size(instance: Instance, node: Hash) -> int:

@@ -295,6 +295,10 @@ def step_without_hooks(
         if found.next in (USER, None) and at_rest(instance, at.head):
             raise Waiting(f"in conversation {thread} it is your turn", f"uwf chat --resume {thread}")
         raise_if_stuck(instance, found, at.head)
+        if typed is not None and typed.code:
+            from uwf_git.engine.presented import raise_if_changed
+
+            raise_if_changed(instance, at, str(found.next), typed.code)
         if found.next == USER:
             raise Waiting(
                 f"thread {thread} waits for an answer: {found.question}",
@@ -1028,7 +1032,7 @@ class _Run:
             try:
                 work = self._workspace_at()
                 if work is not None and work.exists:
-                    work.prepare(self._order, lambda: False, self._files)
+                    work.prepare(self._order, lambda: False, self._files, is_persons=True)
                     self._workspace = work
                     return work.folder(self._found.location), work.base
             except (NotFound, WorkspaceFailed) as error:

@@ -39,6 +39,8 @@ _DIFF = (
     *("diff-tree", "-r", "-M", "-l1000", "--no-ext-diff", "--no-textconv", "--no-color"),
     *("--submodule=short", "--src-prefix=a/", "--dst-prefix=b/"),
 )
+PATCH = (*_DIFF, "-U3")
+"""The words of git for a patch."""
 
 
 class ChangedFile(NamedTuple):
@@ -190,7 +192,7 @@ def _files(project: Project, code: Revision) -> tuple[ChangedFile, ...]:
 
 def _patch(project: Project, code: Revision) -> str:
     git = project.git(variables=_VARIABLES)
-    words = (*_DIFF, "-U3", code.base, code.commit, "--")
+    words = (*PATCH, code.base, code.commit, "--")
     patch = git.run(*words, at_most=PATCH_BYTES + 1).out
     if len(patch) <= PATCH_BYTES:
         return patch.decode("utf-8", "replace")

@@ -196,8 +196,8 @@ class Project:
     def has_remote(self, name: str) -> bool:
         return bool(name and self.line("config", "--get", f"remote.{name}.url"))
 
-    def is_ancestor(self, one: str, other: str) -> bool:
-        return self.run("merge-base", "--is-ancestor", one, other, check=False).code == 0
+    def is_ancestor(self, one: str, other: str, git: Git | None = None) -> bool:
+        return self.run("merge-base", "--is-ancestor", one, other, check=False, git=git).code == 0
 
     def set_ref(self, name: str, commit: str) -> None:
         self.run("update-ref", "--create-reflog", name, commit)

@@ -162,13 +162,14 @@ def ignored_of(instance: Instance, thread: ThreadId) -> Path:
 
 
 def _save(instance: Instance, tree: Worktree) -> None:
-    """Keep what no commit holds under a ref, and ignored files as `workspace.keepIgnored` says. What failed attempts
-    left is kept already."""
+    """Keep commits that no ref leads to, and what no commit holds, under a ref, and ignored files as
+    `workspace.keepIgnored` says. What failed attempts left is kept already."""
     tree.keep_ignored(ignored_of(instance, tree.thread))
     head, present = tree.head(), tree.tree()
     user = instance.store.repository.user
     commit = tree.write(present, head, "what was in a worktree that was removed\n", user, user)
-    if commit == head:
+    if commit == head and not tree.project.only_in((), commit):
         return
     kept = tree.project.keep(tree.thread, commit)
-    instance.warn(f"what was uncommitted in the worktree of thread {tree.thread} is kept as {kept}")
+    what = "uncommitted" if commit != head else "committed by hand"
+    instance.warn(f"what was {what} in the worktree of thread {tree.thread} is kept as {kept}")

@@ -118,15 +118,6 @@ def unshared(
     return found
 
 
-def branch_left(instance: Instance, thread: ThreadId) -> str:
-    """Return the name of the branch with a thread's commits, "" if it made none here."""
-    note = Notes(instance.store.repository.private).read(thread)
-    if note is None or note.kind != WORKTREE or note.owner != thread or not Path(note.project).is_dir():
-        return ""
-    tip = Project(Path(note.project)).commit(branch_of(thread))
-    return branch_of(thread).removeprefix("refs/heads/") if tip not in ("", note.base) else ""
-
-
 def _is_dropped(instance: Instance, thread: ThreadId) -> bool:
     """Return whether a thread was killed or removed: its code stays here."""
     if not instance.threads.exists(thread):

@@ -14,6 +14,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -54,6 +55,15 @@ class Maker(NamedTuple):
     verdict: str = ""
 
 
+class WorktreeChanges(NamedTuple):
+    """Changes by hand in a worktree, at `folder`, since the code of the thread's last step. `state` is the commit that
+    is checked out, or the tree of the files if they differ from that; `patch` is cut after 1 MiB."""
+
+    folder: str
+    state: str
+    patch: str
+
+
 class StepWorkspace:
     """The workspace of the next step of a thread at `at`."""
 
@@ -63,6 +73,7 @@ class StepWorkspace:
         self._thread = at.head.thread
         self.note = note
         self.base = ""
+        self._is_persons = False
         self._tree = worktree_of(instance, note, self._thread)
         self._project = self._tree.project
 
@@ -122,6 +133,35 @@ class StepWorkspace:
                 "commit or discard them there, then answer again",
             )
 
+    @cached_property
+    def recorded(self) -> tuple[str, str]:
+        """The commit of the last step's code, and the tree that a failed attempt left, each "" without one: what
+        `since_last_step` reads of the store."""
+        failed = self._failed_attempt()
+        return last_code_commit(self._instance, self._at.history), failed.tree if failed is not None else ""
+
+    def since_last_step(self) -> WorktreeChanges | None:
+        """Return the changes by hand that a person's step would take with it, None without any. For a reader: it needs
+        no lock and changes no ref. Raises WorkspaceFailed."""
+        before, undone = self.recorded
+        if not before or not self.exists:
+            return None
+        tree, project = self._tree, self._project
+        head, present = tree.peek()
+        if present == project.tree(before) and head == before:
+            return None
+        if present == undone or not self._goes_on(before, head):
+            return None
+        is_clean = project.line("rev-parse", "-q", "--verify", f"{head}^{{tree}}", git=tree.git) == present
+        return WorktreeChanges(str(tree.folder), head if is_clean else present, tree.patch(before, present))
+
+    def _goes_on(self, before: str, head: str) -> bool:
+        """Return whether a worktree's commit is the last step's, or was made from it by hand."""
+        git = self._tree.git
+        return head == before or (
+            self._project.is_ancestor(before, head, git) and not self._is_step_of_ours(before, head)
+        )
+
     # Before the agent
 
     @property
@@ -134,11 +174,18 @@ class StepWorkspace:
         """Whether the worktree is here."""
         return self.is_worktree and self._tree.exists
 
-    def prepare(self, left: EngineOrder | None, resumes: Callable[[], bool], files: str = "") -> None:
+    def prepare(
+        self,
+        left: EngineOrder | None,
+        resumes: Callable[[], bool],
+        files: str = "",
+        is_persons: bool = False,
+    ) -> None:
         """Make the folder, and set `base`. `left` is the order of a step whose engine was killed; `resumes`
         tells whether the agent resumes a failed attempt's session; `files` overrides that, with ATTEMPT or
-        STEP. May move `refs/heads/uwf/work/<ULID>`. Raises WorkspaceFailed, NotFound if the code is not
-        here."""
+        STEP. If the step `is_persons`, changes by hand are its own, and it stays with the code of the last step,
+        wherever the branch is. May move `refs/heads/uwf/work/<ULID>`. Raises WorkspaceFailed, NotFound if the code
+        is not here."""
         if not self.is_worktree:
             Path(self.note.place, self._thread).mkdir(parents=True, exist_ok=True)
             return
@@ -154,8 +201,9 @@ class StepWorkspace:
             tree.unlock()
         tree.refresh()
         head, present = tree.head(), tree.tree()
+        self._is_persons = is_persons
         if head == expected and present == tree.tree_of(expected):
-            self.base = self._with_commits_of_the_branch(expected)
+            self.base = expected if is_persons else self._with_commits_of_the_branch(expected)
             return
         failed = self._failed_attempt()
         if left is not None or (failed is not None and failed.tree == present):
@@ -168,7 +216,8 @@ class StepWorkspace:
             tree.reset(began)
             self.base = began
             return
-        self.base = self._reconciled(head, present, expected)
+        begun = self._reconciled(head, present, expected)
+        self.base = expected if is_persons else begun
 
     def _expected(self) -> str:
         if (
@@ -244,10 +293,7 @@ class StepWorkspace:
     def _reconciled(self, head: str, present: str, expected: str) -> str:
         project, tree = self._project, self._tree
         is_clean = present == tree.tree_of(head)
-        goes_on = head == expected or (
-            project.is_ancestor(expected, head) and not self._is_step_of_ours(expected, head)
-        )
-        if goes_on:
+        if self._goes_on(expected, head):
             if tree.operation():
                 raise self._unfinished()
             return head if is_clean else self._commit(present, "changes made by hand", self._user)
@@ -268,7 +314,7 @@ class StepWorkspace:
             "--format=%H",
             f"{expected}..{tip}",
         )
-        return self._project.line(*words) != ""
+        return self._project.line(*words, git=self._tree.git) != ""
 
     def _unfinished(self) -> WorkspaceFailed:
         what, folder = self._tree.operation(), self._tree.folder
@@ -310,6 +356,10 @@ class StepWorkspace:
             raise self._unfinished()
         if self.note.owner == self._thread:
             tree.unlock()
+        if self._is_persons and tree.head() == base and tree.tree() == (same := tree.tree_of(base)):
+            return Revision(
+                base, same, base, self.note.root, self.note.url
+            )  # and the branch may be elsewhere
         number = self._at.head.row.number + 1
         call = self._at.history.start.call
         role = "call" if call is not None and call.name == CALL else role_name(maker.role)

@@ -16,6 +16,7 @@ syncing, and then synced side by side before a ref leads to them.
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import re
@@ -107,6 +108,8 @@ class Worktree:
         self._apart = (*settings.copy, *settings.link)
         self._store = str(store)
         self._warn = warn
+        self._new = _NEW
+        self._is_peek = False
 
     @property
     def used(self) -> float:
@@ -240,9 +243,16 @@ class Worktree:
         return None
 
     def _note(self, state: _State) -> None:
+        if self._is_peek:
+            return
         new = self.admin / f"{_STATE}.new"
         new.write_text(json.dumps(state), encoding="ascii")
         new.replace(self.admin / _STATE)
+
+    @property
+    def git(self) -> Git:
+        """git for the project, which knows the commits of agents that are not there yet."""
+        return self._git()
 
     def _git(self, index: str = _INDEX) -> Git:
         return self.project.git(None, self.folder, self._variables(index))
@@ -288,6 +298,22 @@ class Worktree:
             self._keep_index(state._replace(tree=tree))
             return tree
 
+    def peek(self) -> tuple[str, str]:
+        """Return the commit that is checked out and the tree of the files. Unlike `head` and `tree`, for a reader that
+        doesn't hold the thread's lock: no note, index or ref changes. Raises WorkspaceFailed, WorktreeGone."""
+        reader = copy.copy(self)
+        reader._new, reader._is_peek = f"{_NEW}.{secrets.token_hex(4)}", True
+        with reader._read() as (state, is_changed):
+            tree = reader._written(state) if is_changed else state.tree
+            return self._repository.commit("HEAD") or state.commit, tree
+
+    def patch(self, before: str, after: str) -> str:
+        """Return the patch between two trees or commits, which agents may have made, at most 1 MiB of it."""
+        from uwf_git.workspaces.changes import PATCH, PATCH_BYTES
+
+        done = self.git.run(*PATCH, before, after, "--", at_most=PATCH_BYTES)
+        return done.out.decode("utf-8", "replace")
+
     @contextlib.contextmanager
     def _read(self) -> Iterator[tuple[_State, bool]]:
         """Read the files into a copy of the index; tell whether that has changed."""
@@ -296,21 +322,22 @@ class Worktree:
         assert state is not None
         recorded = self._recorded_links(state)
         submodules = dict(self._submodules(state, recorded))
-        own, new = self.admin / _INDEX, self.admin / _NEW
+        own, new = self.admin / _INDEX, self.admin / self._new
         try:
-            self._unlock()
+            if not self._is_peek:
+                self._unlock()
             shutil.copy2(own, new)  # with its time, since git reads a file again that is as new as the index
             before = new.stat()
             state = self._follow_sparse(self._with_filters(state))
             moved = {path: commit for path, commit in submodules.items() if commit != recorded.get(path)}
             for path, commit in moved.items():
                 self.project.run(
-                    "update-index", "--cacheinfo", f"{_LINK},{commit},{path}", git=self._git(_NEW)
+                    "update-index", "--cacheinfo", f"{_LINK},{commit},{path}", git=self._git(self._new)
                 )
             # git would enter the folders of submodules.
             paths = [f":(exclude,top,literal){path}" for path in submodules]
             words = (*self._excluding(), *self._adding(state), *(("--", ".", *paths) if paths else ()))
-            done = self.project.run(*_UNSYNCED, *state.off, *words, check=False, git=self._git(_NEW))
+            done = self.project.run(*_UNSYNCED, *state.off, *words, check=False, git=self._git(self._new))
             if done.code:
                 raise self._unreadable(done.err)
             after = new.stat()
@@ -369,7 +396,7 @@ class Worktree:
         )
 
     def _may_have_links(self) -> bool:
-        return _LINK_IN_INDEX in (self.admin / _NEW).read_bytes()
+        return _LINK_IN_INDEX in (self.admin / self._new).read_bytes()
 
     def _keep_index(self, state: _State) -> None:
         (self.admin / _NEW).replace(self.admin / _INDEX)
@@ -422,7 +449,7 @@ class Worktree:
         if (sparse := self._sparse()) == state.sparse:
             return state
         skipped: list[dict[str, bool]] = []
-        for name in (_NEW, "index"):
+        for name in (self._new, "index"):
             done = self.project.run("ls-files", "-t", "-z", check=False, git=self._git(name))
             if done.code:
                 raise WorkspaceFailed(
@@ -439,7 +466,9 @@ class Worktree:
             ]
             if paths:
                 lines = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
-                self.project.run("update-index", "-z", option, "--stdin", stdin=lines, git=self._git(_NEW))
+                self.project.run(
+                    "update-index", "-z", option, "--stdin", stdin=lines, git=self._git(self._new)
+                )
         state = state._replace(sparse=sparse)
         self._note(state)
         return state
@@ -525,7 +554,7 @@ class Worktree:
     def _written(self, state: _State) -> str:
         """Return the tree of the files that were read."""
         words = (*_UNSYNCED, *state.off, "write-tree")
-        tree = self.project.run(*words, git=self._git(_NEW)).out.decode("ascii").strip()
+        tree = self.project.run(*words, git=self._git(self._new)).out.decode("ascii").strip()
         if tree != state.tree and self._may_have_links():
             self._check_links(state, tree)
         return tree

@@ -45,7 +45,7 @@ def inbox(invocation: Invocation, whom: str | None) -> None:
     A thread waits if it asks a question, has used up its budget, or a person plays its next role: one with
     human: true, or one that uwf-human plays on this machine.
     """
-    from uwf_git.api.inbox import waiting_for, waiting_for_people
+    from uwf_git.api.inbox import waiting_for, waiting_for_people, warnings_value
 
     adopt_news(invocation)
     instance = invocation.instance
@@ -55,6 +55,7 @@ def inbox(invocation: Invocation, whom: str | None) -> None:
     values = [
         {
             **each.as_json(),
+            **warnings_value(instance, each),
             "since": iso(each.since),
             **project_value(threads.projects.of(threads.head(each.thread))),
             **origins.get(each.thread, {}),
@@ -87,6 +88,8 @@ def _waits_text(value: Any) -> str:
     if "approvals" in value:
         for line in approval_lines(value["approvals"]):
             lines += terminal.wrapped(line, 4)
+    for warning in value.get("warnings", ()):
+        lines += terminal.wrapped(f"beware: {warning}", 2)
     if value["reason"] and value["kind"] == "question":
         lines += terminal.wrapped(f"({value['reason']})", 2)
     return "\n".join([*lines, "  " + terminal.style(value["command"], "cyan")]) + "\n"
@@ -124,6 +127,7 @@ def _wanted(value: Any) -> str:
 @click.option(
     "--unseen", is_flag=True, help="Answer for a role that judges code which is not on this machine."
 )
+@click.option("--code", metavar="COMMIT", help="Answer only if this is still the code that the role judges.")
 @click.option("--revoke", is_flag=True, help="Take your approval back; -m gives the reason.")
 def answer(
     invocation: Invocation,
@@ -133,6 +137,7 @@ def answer(
     asked_by: str | None,
     other: bool,
     unseen: bool,
+    code: str | None,
     revoke: bool,
 ) -> None:
     """Answer a waiting thread: a role's question, or as the person who plays the next role.
@@ -151,7 +156,7 @@ def answer(
     instance = invocation.instance
     found = find_thread(invocation, thread)
     if revoke:
-        _revoke(invocation, found, message, bool(given or asked_by or other or unseen))
+        _revoke(invocation, found, message, bool(given or asked_by or other or unseen or code))
         return
     step_asking = newest_or_step(instance, found, asked_by) if asked_by else None
     fields = _fields(given)
@@ -173,7 +178,7 @@ def answer(
     else:
         is_typed = False  # the shell has the command
     with keeping(instance, found, message, fields) if is_typed and message.strip() else nullcontext():
-        outcome = give(instance, found, message, step_asking, other, fields, unseen)
+        outcome = give(instance, found, message, step_asking, other, fields, unseen, code or "")
     emit_outcome(invocation, outcome)
     raise_as_ended(invocation.instance, outcome.position.head)
 

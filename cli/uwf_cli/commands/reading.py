@@ -54,6 +54,13 @@ def _code_of_thread(invocation: Invocation, head: Head) -> dict[str, Any]:
             changed = workspaces.changes(invocation.instance, head.thread, code)
             files = [each.as_json() for each in changed.files]
             value["code"]["changed"] = changed.absence or changed_files.summary(files)
+        if head.archive is not None:
+            from uwf_git.api.outcome import code_left
+
+            if (
+                left := code_left(invocation.instance, invocation.instance.threads.position(head))
+            ) is not None:
+                value["code"] |= left.as_json()
     return value
 
 
@@ -75,7 +82,10 @@ def _state_text(value: Any) -> str:
         ("made up", _rehearsed(value)),
         ("workspace", _workspace(value.get("workspace"))),
         ("code", _code(value.get("code"))),
-        ("beware", value.get("shown", {}).get("code", {}).get("warning", "")),
+        *(("beware", each) for each in value.get("code", {}).get("warnings", ())),
+        ("merge", value.get("code", {}).get("merge") or ""),
+        *(("beware", each) for each in value.get("shown", {}).get("code", {}).get("warnings", ())),
+        ("changes", value.get("shown", {}).get("unshown", "")),
         ("updated", value["updated"]),
         *_running_text(value.get("running")),
         *_census(value.get("census")),

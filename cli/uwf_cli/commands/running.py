@@ -352,9 +352,11 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
     from uwf_git.api.outcome import code_left
 
     value, shown = outcome_value(invocation, outcome)
+    if (left := code_left(invocation.instance, outcome.position)) is not None:
+        value["code"] = {"commit": left.commit, **left.as_json()}
     invocation.emit(value, outcome_line, shown, compact)
-    if left := code_left(invocation.instance, outcome):
-        invocation.note(left)
+    if left is not None:
+        invocation.note(left.text)
     invocation.afterwards()
 
 
@@ -363,7 +365,7 @@ def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, A
     from uwf_git.api.outcome import warnings_of
 
     value = outcome.as_json()
-    for warning in warnings_of(outcome):
+    for warning in warnings_of(invocation.instance, outcome):
         invocation.warn(warning)
     return value, {**value, **outcome.told()}
 

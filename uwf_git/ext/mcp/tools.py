@@ -200,7 +200,7 @@ def _resume(arguments: Mapping[str, Any], _folder: Path) -> Call:
 
 
 def _answer(arguments: Mapping[str, Any], _folder: Path) -> Call:
-    asked = _options(arguments, step="--for", other="--other", unseen="--unseen")
+    asked = _options(arguments, step="--for", other="--other", unseen="--unseen", code="--code")
     fields = [
         f"--field={name}={text}"
         for name, given in arguments.get("fields", {}).items()
@@ -428,6 +428,7 @@ TOOLS = (
                 "type": "boolean",
                 "description": "Where the question has options: answer something else than one of them.",
             },
+            "code": _text("The code that is judged, `state` in what is shown: refuses if it has changed."),
             "unseen": {
                 "type": "boolean",
                 "description": "Answer for a role that judges code which is not on this machine, so that nobody can "

@@ -173,11 +173,15 @@ def _play(at: ActionTarget, turn: HumanTurn, form: Form) -> ActionRequest:
             given[field.name] = lines if field.is_list else [text]
     fields = [f"--field={name}={text}" for name, texts in given.items() for text in texts]
     said, unseen = ["--message=-"] if words else [], "unseen" in form.fields
-    argv = ("thread", "answer", f"--for={step}", *fields, *said, *["--unseen"] * unseen, "--", thread)
+    code = form.option("code")
+    bound = [*([f"--code={code}"] if code else []), *["--unseen"] * unseen]
+    argv = ("thread", "answer", f"--for={step}", *bound, *fields, *said, "--", thread)
     return ActionRequest(
         argv,
         words or None,
-        lambda call: control.answer(call.instance, thread, words, step, fields=given, unseen=unseen).thread,
+        lambda call: (
+            control.answer(call.instance, thread, words, step, fields=given, unseen=unseen, code=code).thread
+        ),
     )
 
 

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from uwf_cli import changed_files, terminal
 from uwf_cli.page.markup import tag, text
 
+from uwf_git.base.text import cut
 from uwf_git.engine.presented import JudgedCode
 from uwf_git.format.kinds import parse_step
 from uwf_git.format.types import USER
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 FILES = 500
 """How many files a page lists."""
 
+_SINCE = 20_000  # characters of the patch of changes by hand
 _LOOK_BACK = 20  # steps in which a thread's newest code is looked for
 
 
@@ -57,6 +59,16 @@ class CodeView:
         return self._code.warning
 
     @property
+    def state(self) -> str:
+        return self._code.state
+
+    @property
+    def since(self) -> Markup:
+        """The patch of changes by hand, "" without any."""
+        since = self._code.since
+        return _difference(cut(since.patch, _SINCE)) if since is not None else Markup("")
+
+    @property
     def is_unseen(self) -> bool:
         return self._code.is_unseen
 
@@ -76,10 +88,7 @@ class CodeView:
         """Return the patch, at most `room` characters of it."""
         whole = self._changes.patch
         shown = whole[:room]
-        lines = "\n".join(map(_line, shown.rstrip("\n").split("\n")))
-        return PatchView(
-            Markup(tag("pre", tag("code", lines), "difference", tabindex="0")), len(whole) - len(shown)
-        )
+        return PatchView(_difference(shown), len(whole) - len(shown))
 
 
 def code_of_step(instance: Instance, thread: ThreadId, code: Revision | None) -> CodeView | None:
@@ -107,6 +116,11 @@ def code_of_thread(
         return None
     first = next(filter(None, codes(rows)))
     return CodeView(JudgedCode(instance, thread, newest._replace(base=first.base)))
+
+
+def _difference(patch: str) -> Markup:
+    lines = "\n".join(map(_line, patch.rstrip("\n").split("\n")))
+    return Markup(tag("pre", tag("code", lines), "difference", tabindex="0"))
 
 
 def _line(line: str) -> str:

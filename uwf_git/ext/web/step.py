@@ -228,13 +228,14 @@ def _common(
 
 class ShownView(NamedTuple):
     """What stands above the choices of a person: the verdicts before, the last output with the text besides, and the
-    code."""
+    code, or a line on changes that are not shown."""
 
     verdicts: tuple[Verdict, ...] = ()
     last: LastOutput | None = None
     output: Part | None = None
     report: Part | None = None
     code: CodeView | None = None
+    unshown: str = ""
 
 
 def shown_view(instance: Instance, head: Head) -> ShownView:
@@ -248,7 +249,8 @@ def shown_view(instance: Instance, head: Head) -> ShownView:
         output = Part(Markup(""), last.problem) if last.problem else view.value("output", last.output)
         report = view.prose("report", last.report) if last.report.strip() else None
     verdicts = shown.verdicts if len(shown.verdicts) > 1 else ()
-    return ShownView(verdicts, last, output, report, CodeView(shown.code) if shown.code is not None else None)
+    code = CodeView(shown.code) if shown.code is not None else None
+    return ShownView(verdicts, last, output, report, code, shown.unshown)
 
 
 class _HistoryView:
