@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -87,6 +88,37 @@ def test_nor_from_a_program_that_starts_it_with_an_environment_of_its_own(uwf: U
     words = ["uwf", "thread", "answer", waiting, "-m", "ship"]
     printed = within(uwf, PYTHON.format(words=words), shell=sys.executable)
     assert f"only a person answers thread {waiting}" in printed
+
+
+ORPHANED = """\
+import os, subprocess, time
+env = {{name: os.environ[name] for name in ("PATH", "HOME", "UWF_STORAGE_ROOT")}}
+if os.fork() == 0:
+    words = ["sh", "-c", {words!r}]
+    subprocess.Popen(words, env=env, start_new_session=True, stdin=-3, stdout=-3, stderr=-3)
+    os._exit(0)
+os.wait()
+{after}
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="adopts orphans on Linux")
+@pytest.mark.parametrize("is_awaited", [True, False], ids=["while it runs", "later"])
+def test_nor_from_an_orphan_with_an_environment_of_its_own(
+    uwf: Uwf, waiting: str, tmp_path: Path, is_awaited: bool
+) -> None:
+    heard, begun = tmp_path / "heard", tmp_path / "begun"
+    act = f"uwf thread answer {waiting} -m ship >{heard}.part 2>&1; mv {heard}.part {heard}"
+    words = act if is_awaited else f"echo $$ >{begun}; sleep 600; {act}"
+    file = heard if is_awaited else begun
+    after = f"while not os.path.exists({str(file)!r}): time.sleep(0.01)"
+    within(uwf, ORPHANED.format(words=words, after=after), shell=sys.executable)
+    if is_awaited:
+        assert f"only a person answers thread {waiting}" in heard.read_text()
+    else:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(begun.read_text()), 0)
+    assert uwf("thread", "show", waiting).json["status"] == "waiting"
 
 
 def test_nor_from_a_terminal_that_a_step_opens(uwf: Uwf, waiting: str) -> None:

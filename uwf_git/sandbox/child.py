@@ -22,6 +22,7 @@ from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Unavailable
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import duration
+from uwf_git.sandbox import orphans
 from uwf_git.sandbox.descendants import Descendants, end_each
 from uwf_git.sandbox.process_table import started_by
 from uwf_git.sandbox.programs import elsewhere
@@ -94,6 +95,7 @@ def run_command(
     stdout, stderr = Tail(keep, on_stdout), Tail(keep, on_stderr)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(orphans.adopted(GRACE))
         descendants = Descendants(os.environ if env is None else env, quota)
         stack.callback(descendants.close)
         if guarded:
@@ -215,6 +217,8 @@ def spawn(
         pass_fds=pass_fds,
         start_new_session=own_session,
     )
+    if own_session:
+        orphans.started.add(child.pid)
     log.debug(
         "CMJF8BEY",
         "starts process {process}: {command}",

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from uwf_git.base import log
+from uwf_git.sandbox import orphans
 from uwf_git.sandbox.process_table import Process, content, has_table, numbers, processes
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Descendants:
                 env=env,
                 start_new_session=True,
             )
+            orphans.started.add(self._guard.pid)
         except OSError as error:
             log.warning("Z6J0V8QM", "no guard could be started: {reason}", reason=str(error))
 

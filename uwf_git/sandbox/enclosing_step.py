@@ -3,7 +3,8 @@ behind it, so it does nothing in the user's name.
 
 Three marks tell: the nonce that the engine gives to agents, in this process's environment; a thread's lock that it
 inherited; and either of them in a process that it descends from, since a script can unset a variable for its own
-children only. A program that leaves its ancestors, closes the lock and clears its environment is not recognised.
+children only. On Linux, a program that leaves its ancestors descends from the engine, which has the lock; see
+`orphans`. Elsewhere, one that closes the lock and clears its environment, too, is not recognised.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def enclosing_step(environ: Mapping[str, str] | None = None) -> str | None:
         # One of ours is closed in children; that of an agent's engine was passed to it.
         if (lock := _LOCK.fullmatch(path)) and os.get_inheritable(descriptor):
             return lock[1]
-    return next(filter(None, map(_marked, parents_of(os.getpid()))), None)
+    return next((thread for _, thread in _members()), None)
 
 
 def require_person(
@@ -85,9 +86,8 @@ def is_younger(git_dir: Path) -> bool:
 def _are_younger(*paths: Path) -> bool:
     """Return whether files were made since the step began, as far as that is known: the oldest process that belongs to
     it is the first that the engine started."""
-    own = os.getpid()
-    within = [each for each in (own, *parents_of(own)) if each == own or _marked(each)]
-    began, made = started_at(within[-1]), [made_at(path) for path in paths]
+    oldest = [os.getpid(), *(process for process, _ in _members())][-1]
+    began, made = started_at(oldest), [made_at(path) for path in paths]
     return began is not None and all(each is not None and began <= each <= time.time() for each in made)
 
 
@@ -101,6 +101,20 @@ def _is_within_hook(environ: Mapping[str, str]) -> bool:
 
 def _named(thread: str) -> str:
     return thread if thread == _SOMEWHERE else f"thread {thread}"
+
+
+def _members() -> Iterator[tuple[int, str]]:
+    """Yield the processes of steps that this one descends from, nearest first, and the thread of each. A child of an
+    engine that holds a thread's lock is one, too: an orphan that it has adopted has no other mark."""
+    below = os.getpid()
+    for process in parents_of(below):
+        if thread := _marked(process):
+            yield process, thread
+        else:
+            for _, path in _files(str(process)):
+                if lock := _LOCK.fullmatch(path):
+                    yield below, lock[1]
+        below = process
 
 
 def _marked(process: int) -> str | None:
