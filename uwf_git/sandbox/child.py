@@ -23,8 +23,8 @@ from uwf_git.base.errors import AgentFailed, Unavailable
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import duration
 from uwf_git.sandbox import orphans
-from uwf_git.sandbox.descendants import Descendants, end_each
-from uwf_git.sandbox.process_table import started_by
+from uwf_git.sandbox.descendants import Descendants
+from uwf_git.sandbox.process_table import end_each, started_by
 from uwf_git.sandbox.programs import elsewhere
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from uwf_git.base import log
 from uwf_git.sandbox import orphans
-from uwf_git.sandbox.process_table import Process, content, has_table, numbers, processes
+from uwf_git.sandbox.process_table import Process, content, has_table, notify, numbers, processes
 
 if TYPE_CHECKING:
     from uwf_git.sandbox.limits import Bounds
@@ -243,7 +243,7 @@ class Descendants:
                 with contextlib.suppress(OSError):
                     os.killpg(whole, signal.SIGKILL)
         for member in found:
-            _notify(member, *numbers)
+            notify(member, *numbers)
         return bool(found)
 
     def _is_marked(self, process: Process) -> bool:
@@ -254,30 +254,3 @@ class Descendants:
         if environment or process.parent in (0, _KERNEL):  # it is empty while a program is being loaded, too
             self._known[process.pid] = (process.start, False)
         return self._token in environment
-
-
-def _notify(process: Process, *numbers: signal.Signals) -> None:
-    """Signal one process by a descriptor, since its number may be reused."""
-    with contextlib.suppress(OSError):
-        descriptor = os.pidfd_open(process.pid)
-        try:
-            if numbers and _is_there(process):
-                for number in numbers:
-                    signal.pidfd_send_signal(descriptor, number)
-        finally:
-            os.close(descriptor)
-
-
-def _is_there(process: Process) -> bool:
-    return any(each.start == process.start for each in processes((process.pid,)))
-
-
-def end_each(left: Sequence[Process], grace: float) -> None:
-    """End processes, not necessarily children: SIGTERM, after `grace` seconds SIGKILL."""
-    for each in left:
-        _notify(each, signal.SIGTERM, signal.SIGCONT)
-    deadline = time.monotonic() + grace
-    while (left := list(filter(_is_there, left))) and time.monotonic() < deadline:
-        time.sleep(_POLL)
-    for each in left:
-        _notify(each, signal.SIGKILL)

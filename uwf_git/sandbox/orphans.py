@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from uwf_git.base import lifetime, log
-from uwf_git.sandbox.process_table import Process, content, has_table, processes, started_by
+from uwf_git.sandbox.process_table import Process, content, end_each, has_table, processes, started_by
 
 _PR_SET_CHILD_SUBREAPER = 36
 _ROUNDS = 5  # what is being ended may start another
@@ -52,8 +52,6 @@ def _end(children: list[int], grace: float) -> bool:
     for each in processes(orphans):
         left += (each, *started_by(each.pid))
     if left:
-        from uwf_git.sandbox.descendants import end_each
-
         log.debug("5QK2ZC7M", "ends {count} orphans of a command", count=len(left))
         end_each(left, grace)
     for pid in orphans:

@@ -1,14 +1,18 @@
-"""Processes of this machine, from /proc."""
+"""Processes of this machine, from /proc, and signals to them."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Iterator
+import signal
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 _PROC = Path("/proc")
 _PIECE = 1 << 16
+_POLL = 0.01
 _EARLY = (
     0.02  # seconds: a process's start is a whole number of ticks, and a file's time that of the last tick
 )
@@ -80,8 +84,6 @@ def parents_of(pid: int) -> list[int]:
 
 def started_at(pid: int) -> float | None:
     """Return when a process was started, in seconds since 1970 and a little early; None if that is not known."""
-    import time
-
     if has_table():
         ticks = next((each.start for each in processes((pid,))), None)
         if ticks is None:
@@ -146,6 +148,33 @@ def started_by(pid: int) -> list[Process]:
     for each in found:  # which grows meanwhile
         found.extend(children.get(each.pid, ()))
     return found
+
+
+def notify(process: Process, *numbers: signal.Signals) -> None:
+    """Signal one process by a descriptor, since its number may be reused."""
+    with contextlib.suppress(OSError):
+        descriptor = os.pidfd_open(process.pid)
+        try:
+            if numbers and _is_there(process):
+                for number in numbers:
+                    signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
+
+
+def _is_there(process: Process) -> bool:
+    return any(each.start == process.start for each in processes((process.pid,)))
+
+
+def end_each(left: Sequence[Process], grace: float) -> None:
+    """End processes, not necessarily children: SIGTERM, after `grace` seconds SIGKILL."""
+    for each in left:
+        notify(each, signal.SIGTERM, signal.SIGCONT)
+    deadline = time.monotonic() + grace
+    while (left := list(filter(_is_there, left))) and time.monotonic() < deadline:
+        time.sleep(_POLL)
+    for each in left:
+        notify(each, signal.SIGKILL)
 
 
 def content(path: str) -> bytes:
