@@ -954,8 +954,9 @@ STREAMS: dict[str, list[dict[str, Any]]] = {
 
 
 def test_each_row_whose_output_has_an_end_says_which() -> None:
-    ends = {name for name in TABLE if row_of(name).complete}
-    assert ends == STREAMS.keys() == {name for name in TABLE if row_of(name).output == "lines"}
+    assert all(row_of(name).complete for name in TABLE)
+    assert STREAMS.keys() == {name for name in TABLE if row_of(name).output == "lines"}
+    assert {name for name in TABLE if row_of(name).aside is None} == {"hermes"}  # it prints an answer alone
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -1040,29 +1041,248 @@ def test_an_end_that_is_none_of_the_rows_makes_no_step(
     assert "did not finish" in message or "failed" in message or "no complete end" in message
 
 
-ENDINGS = {
-    "its limit of turns": {"subtype": "error_max_turns", "is_error": False},
-    "an error": {"subtype": "error_during_execution", "is_error": True},
-    "a call of a tool": {"stop_reason": "tool_use", "result": ""},
-    "its limit of tokens": {"stop_reason": "max_tokens"},
-    "a refusal": {"stop_reason": "refusal"},
-    "an error of its service": {"is_error": True},
+def _item(state: str, kind: str, **more: Any) -> dict[str, Any]:
+    return {"type": f"item.{state}", "item": {"id": "i9", "type": kind, **more}}
+
+
+def _block(**more: Any) -> dict[str, Any]:
+    return {"type": "assistant", "message": {"id": "m9", "content": [more]}, "session_id": "s1"}
+
+
+def _of_message(stream: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
+    """The stream with that in its last message."""
+    *before, said, end = stream
+    return [*before, {**said, "message": {**said["message"], **more}}, end]
+
+
+def _ended(name: str, *after: dict[str, Any]) -> list[dict[str, Any]]:
+    """The stream of that row with values between the last message and the end."""
+    *before, end = STREAMS[name]
+    return [*before, *after, end]
+
+
+_TOOL = {"type": "tool_use", "id": "t9", "name": "Bash", "input": {}}
+_TEXT = {"type": "text", "text": DONE}
+_PLAIN = [*_CLAUDE[:-1], {**_RESULT, "stop_reason": "end_turn"}]
+_NO = "---\nstatus: again\n---\n"
+_STEP = {"type": "step_finish", "sessionID": "s1", "part": {"reason": "length"}}
+UNFINISHED: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    **{
+        f"claude's result: {next(iter(more.values()))}": ("claude-code", [*_CLAUDE[:-1], {**_RESULT, **more}])
+        for more in (
+            {"subtype": "error_max_turns"},
+            {"subtype": "error_new_kind"},
+            {"subtype": "error_during_execution", "is_error": True},
+            {"stop_reason": "max_tokens"},
+            {"stop_reason": "refusal"},
+            {"stop_reason": "new_kind"},
+            {"terminal_reason": "aborted_streaming"},
+            {"errors": ["it broke"]},
+            {"is_error": True},
+            {"structured_output": {"status": "again"}},
+            {"result": _NO},
+            {"result": ""},
+        )
+    },
+    "claude's message: max_tokens": ("claude-code", _of_message(_CLAUDE, stop_reason="max_tokens")),
+    "claude's message: refusal": ("claude-code", _of_message(_PLAIN, stop_reason="refusal")),
+    "claude's message: tool_use": ("claude-code", _of_message(_CLAUDE, stop_reason="tool_use")),
+    "claude's message: an error": ("claude-code", [*_CLAUDE[:-2], {**_CLAUDE[-2], "error": "rate_limit"}, _RESULT]),
+    "claude's message: another answer": ("claude-code", [*_CLAUDE[:-2], _said("assistant", _NO), _RESULT]),
+    "claude: text, stripped, then a call": (
+        "claude-code",
+        _of_message(_CLAUDE, content=[{**_TEXT, "text": f"{DONE}\n\n"}, _TOOL]),
+    ),
+    "claude: two texts, then a call": (
+        "claude-code",
+        _of_message(_CLAUDE, content=[{**_TEXT, "text": "I look."}, _TEXT, _TOOL]),
+    ),
+    "claude: text, then a call of its server": (
+        "claude-code",
+        _of_message(_CLAUDE, content=[_TEXT, {**_TOOL, "type": "server_tool_use"}]),
+    ),
+    "claude: a call after the answer": ("claude-code", _ended("claude-code", _block(**_TOOL))),
+    "claude: a call after the answer, with an object": (
+        "claude-code",
+        [*_CLAUDE[:-1], _block(**_TOOL), {**_RESULT, "stop_reason": "tool_use", "structured_output": {"a": 1}}],
+    ),
+    "claude: an empty message after the answer": (
+        "claude-code",
+        [*_CLAUDE[:-1], _block(type="text", text=""), {**_RESULT, "result": ""}],
+    ),
+    "claude: a thought after the answer": (
+        "claude-code",
+        [*_CLAUDE[:-1], _block(type="thinking", thinking="no"), {**_RESULT, "result": ""}],
+    ),
+    "claude: an unknown event after the answer": ("claude-code", _ended("claude-code", {"type": "new_kind"})),
+    "claude: a second result, max_tokens": ("claude-code", [*_PLAIN, {**_RESULT, "stop_reason": "max_tokens"}]),
+    "claude: a second result, unknown": ("claude-code", [*_PLAIN, {**_RESULT, "subtype": "error_new_kind"}]),
+    "claude: a second turn, cut": ("claude-code", [*_PLAIN, _INIT]),
+    "codex: an error item": ("codex", _ended("codex", _item("completed", "error", message="turn limit reached"))),
+    "codex: an open call": ("codex", _ended("codex", _item("started", "collab_tool_call", status="in_progress"))),
+    "codex: an open call of a new kind": ("codex", _ended("codex", _item("started", "new_kind"))),
+    "codex: an open message": ("codex", _ended("codex", _item("updated", "agent_message", text="No: I"))),
+    "codex: a thought": ("codex", _ended("codex", _item("completed", "reasoning", text="no, I reject"))),
+    "codex: a failed edit": ("codex", _ended("codex", _item("completed", "file_change", status="failed"))),
+    "codex: an error": ("codex", _ended("codex", {"type": "error", "message": "stream disconnected"})),
+    "codex: a second turn, cut": ("codex", [*STREAMS["codex"], {"type": "turn.started"}]),
+    "codex: a second turn without a message": (
+        "codex",
+        [*STREAMS["codex"], {"type": "turn.started"}, {"type": "turn.completed"}],
+    ),
+    "codex: a second turn, failed": ("codex", [*STREAMS["codex"], {"type": "turn.failed", "error": {}}]),
+    "gemini: its limit of turns": (
+        "gemini",
+        _ended("gemini", {"type": "error", "severity": "error", "message": "Maximum session turns exceeded"}),
+    ),
+    "gemini: a loop": (
+        "gemini",
+        _ended("gemini", {"type": "error", "severity": "warning", "message": "Loop detected"}),
+    ),
+    "gemini: a call": ("gemini", _ended("gemini", {"type": "tool_use", "tool_id": "t9", "tool_name": "sh"})),
+    "qwen's result: max_tokens": ("qwen", [*_CLAUDE[:-1], {**_RESULT, "stop_reason": "max_tokens"}]),
+    "qwen's message: max_tokens": ("qwen", _of_message(_CLAUDE, stop_reason="max_tokens")),
+    "qwen: a call": ("qwen", _of_message(_CLAUDE, content=[{**_TEXT, "text": f"{DONE}\n"}, _TOOL])),
+    "copilot: an abort": ("copilot", _ended("copilot", {"type": "abort", "data": {"reason": "user initiated"}})),
+    "copilot: a failed call": (
+        "copilot",
+        _ended("copilot", {"type": "model.call_failure", "data": {"statusCode": 500, "errorMessage": "x"}}),
+    ),
+    "copilot: a requested tool": (
+        "copilot",
+        [
+            *STREAMS["copilot"][:-3],
+            {"type": "assistant.message", "data": {"content": DONE, "toolRequests": [{"toolCallId": "t9"}]}},
+            STREAMS["copilot"][-1],
+        ],
+    ),
+    "copilot: a second turn": ("copilot", _ended("copilot", {"type": "assistant.turn_start", "data": {}})),
+    "cursor: a call": (
+        "cursor",
+        _ended("cursor", {"type": "tool_call", "subtype": "started", "call_id": "d", "tool_call": {"sh": {}}}),
+    ),
+    "opencode: a second step, cut": ("opencode", [*STREAMS["opencode"], {"type": "step_start", "sessionID": "s1"}]),
+    "opencode: a second step, its limit of tokens": ("opencode", [*STREAMS["opencode"], _STEP]),
+    "opencode: a running tool": (
+        "opencode",
+        _ended("opencode", {"type": "tool_use", "part": {**_PART, "state": {"status": "running"}}}),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "lines"), UNFINISHED.values(), ids=UNFINISHED)
+def test_a_stream_that_does_not_end_well_right_after_its_last_message_makes_no_step(
+    name: str, lines: list[dict[str, Any]], instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    row = row_of(name)
+    stand_in(
+        f"for value in json.loads({json.dumps(lines)!r}): tell(**value)",
+        name=row.program,
+        version=row.least + ".0",
+        row="{}",
+    )
+    failure = refused(instance, f"uwf-{name}")
+    assert "did not finish" in failure.message or "failed" in failure.message
+    (thread,) = instance.threads.ids()
+    (attempt,) = instance.attempts.all(thread)
+    assert REMARK in [turn.text for turn in instance.store.turns(instance.store.detail(attempt.detail))]
+
+
+_NO_SIGN: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "claude's tasks and limits": (
+        "claude-code",
+        [
+            *_ended("claude-code", {"type": "rate_limit_event"}, {"type": "system", "subtype": "task_notification"}),
+            {"type": "system", "subtype": "session_state_changed"},
+        ],
+    ),
+    "claude's subagent": ("claude-code", _ended("claude-code", {**_block(**_TOOL), "parent_tool_use_id": "t1"})),
+    "claude's second turn": (
+        "claude-code",
+        [*_CLAUDE[:-2], _said("assistant", "I wait."), {**_RESULT, "result": "I wait."}, *_PLAIN[-2:]],
+    ),
+    "claude's answer by a schema": (
+        "claude-code",
+        [
+            *_CLAUDE[:-2],
+            _block(**{**_TOOL, "name": "StructuredOutput", "input": {"status": "done"}}),
+            {**_RESULT, "result": "", "stop_reason": "tool_use", "structured_output": {"status": "done"}},
+        ],
+    ),
+    "codex's tasks": ("codex", _ended("codex", _item("completed", "todo_list", items=[{"completed": False}]))),
+    "codex's recovered stream": (
+        "codex",
+        [
+            *STREAMS["codex"][:-2],
+            {"type": "error", "message": "Reconnecting... 1/5"},
+            _item("completed", "error", message="a model without metadata"),
+            *STREAMS["codex"][-2:],
+        ],
+    ),
+    "gemini's last piece": (
+        "gemini",
+        _ended("gemini", {"type": "message", "role": "assistant", "content": "", "delta": True}),
+    ),
+    "copilot's idle session": ("copilot", _ended("copilot", {"type": "session.idle", "data": {}})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "lines"), _NO_SIGN.values(), ids=_NO_SIGN)
+def test_a_value_without_significance_after_the_answer_does_not_matter(
+    name: str, lines: list[dict[str, Any]]
+) -> None:
+    output = Output(row_of(name))
+    output.feed("".join(f"{json.dumps(line)}\n" for line in lines).encode())
+    said = output.end()
+    assert (said.unfinished, said.errors) == ("", ())
+    assert said.text in (DONE, '{"status": "done"}')
+
+
+_FINISHES = {
+    "choices": [
+        ("stop", ""),
+        ("length", "no"),
+        ("content_filter", "no"),
+        ("refusal", "no"),
+        ("new_kind", "no"),
+    ],
+    "flat": [("stop", ""), ("content_filter", "no"), ("length", "no")],
+    "anthropic": [("end_turn", ""), ("max_tokens", "no"), ("refusal", "no")],
+    "gemini": [("STOP", ""), ("SAFETY", "no"), ("MAX_TOKENS", "no")],
 }
 
 
-@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
-def test_claude_that_ends_at_something_else_gave_no_answer(
-    ending: dict[str, Any], instance: Instance, stand_in: Callable[..., Any]
-) -> None:
-    lines = [*_CLAUDE[:-2], {**_RESULT, **ending}]
-    stand_in(
-        f"for value in json.loads({json.dumps(lines)!r}): tell(**value)",
-        name="claude",
-        version="2.1.300",
-        row="{}",
-    )
-    failure = refused(instance, "uwf-claude-code")
-    assert "did not finish" in failure.message or "failed" in failure.message
+@pytest.mark.parametrize(
+    ("kind", "finish", "why"), [(k, *each) for k, of in _FINISHES.items() for each in of]
+)
+def test_an_answer_of_llm_that_its_provider_ended_is_none(kind: str, finish: str, why: str) -> None:
+    response = {
+        "choices": {"choices": [{"finish_reason": finish, "message": {}}]},
+        "flat": {"finish_reason": finish},
+        "anthropic": {"stop_reason": finish},
+        "gemini": {"candidates": [{"finishReason": finish}]},
+    }[kind]
+    output = Output(row_of("llm-cli"))
+    output.feed(json.dumps([{"response": DONE, "response_json": response}]).encode())
+    assert bool(output.end().unfinished) == bool(why)
+
+
+@pytest.mark.parametrize(
+    ("printed", "whole"),
+    [
+        (DONE, True),
+        (f"\n⚠ Auxiliary title failed: x\n\n{DONE}", True),
+        (f"{DONE}\n⚠ is a sign\nof something", True),
+        (f"⚠️  Reached maximum iterations (90). Requesting summary...\n\n{DONE}", False),
+        (f"\n⚠️  Iteration budget exhausted (90/90)\n{DONE}", False),
+        (f"⚠ Auxiliary title failed: x\n⚠ Reached the maximum number of iterations\n{DONE}", False),
+        (f"{DONE}\n⚠ Response truncated: max tokens reached\n", False),
+    ],
+)
+def test_a_warning_of_hermes_about_its_answer_makes_it_none(printed: str, whole: bool) -> None:
+    output = Output(row_of("hermes"))
+    output.feed(printed.encode())
+    assert bool(output.end().unfinished) != whole
 
 
 ARGS: list[tuple[str, dict[str, Any], str, str]] = [

@@ -185,6 +185,30 @@ def test_a_cli_works_in_the_folder_of_its_step(
     assert list(Path.cwd().iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("args", "answer"),
+    [
+        ("--include-partial-messages", Say(DONE)),
+        (
+            """--json-schema '{"type":"object","properties":{"status":{"type":"string"}}}'""",
+            Call("StructuredOutput", {"status": "done"}),
+        ),
+    ],
+)
+def test_an_answer_of_claude_is_taken_in_pieces_or_by_its_schema(
+    args: str,
+    answer: Turn,
+    instance: Instance,
+    server: ModelServer,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin(CLIENTS["claude"], instance, server, home, monkeypatch)
+    server.play([Call(*SHELLS["claude"], "I look."), answer])
+    (thread,) = instance.threads.ids()
+    assert step(instance, thread, f"uwf-claude-code {args}").done
+
+
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_role_is_corrected_and_comes_back_in_one_session_and_survives_its_loss(
     name: str,

@@ -9,11 +9,14 @@
     output: lines                        a JSON value a line; json: one, or a list of them; text: the answer itself
     session: .session_id                 the session's id
     text: {path: .result, when: {type: result}}
-    turns: [{when: {type: message}, text: .content}]
+    turns: [{when: {type: message}, text: .content, whole: {stop: [null, end]}}]
     complete: {when: {type: result, is_error: [null, false]}}
+    aside: [{when: {type: progress}}]
 
-`complete` says which printed value, or which of a list, is a complete end: if none follows the last turn, the
-program did not finish, and what it said is no answer.
+A run is finished if its last printed value of significance is a complete end, as `complete` finds it. Only values
+that it lists are: name the good ones. A message that fails the tests in `whole` was not finished. Without
+`aside` the values that the row does not describe have no significance. With it, `[]` for none, all but those
+have: one after the last message means that this was not the answer, and `text` must repeat that message.
 
 `{args}` are the user's own arguments, last by default; `{new}` is a new UUID, for programs that let the
 caller choose the session's id; `{cwd}` is the folder. In a crew's step the conditions `crew` and, if files
@@ -112,7 +115,8 @@ class UsageAt(NamedTuple):
 
 class TurnAt(NamedTuple):
     """Locates turns. With `text` it is the assistant's; texts of one `group` are joined, as are pieces marked
-    by `delta`. With `tool` it is a call, with `result` its result; separate ones are matched by `call`."""
+    by `delta`. With `tool` it is a call, with `result` its result; separate ones are matched by `call`. `whole`
+    holds for a printed value whose message is finished."""
 
     select: Select
     text: Path | None = None
@@ -123,6 +127,7 @@ class TurnAt(NamedTuple):
     arguments: Path | None = None
     result: Path | None = None
     failed: Tests = ()
+    whole: Tests = ()
 
 
 class Option(NamedTuple):
@@ -177,7 +182,8 @@ class Row(NamedTuple):
     model: tuple[Find, ...] = ()
     usage: tuple[UsageAt, ...] = ()
     turns: tuple[TurnAt, ...] = ()
-    complete: tuple[Select, ...] = ()
+    complete: tuple[Find, ...] = ()
+    aside: tuple[Select, ...] | None = None
     errors: tuple[Find, ...] = ()
     trouble: tuple[Find, ...] = ()
     denied: tuple[Find, ...] = ()
@@ -332,7 +338,7 @@ class _Reader:
 
     def _turn(self, value: Any, key: str) -> TurnAt:
         named = ("text", "group", "call", "tool", "arguments", "result")
-        data = self._mapping(value, key, (*named, "delta", "failed", "when", "each", "where"))
+        data = self._mapping(value, key, (*named, "delta", "failed", "whole", "when", "each", "where"))
         paths = {name: self._path(data[name], f"{key}.{name}") for name in named if name in data}
         if not {"text", "tool", "result"} & paths.keys():
             self._refuse(f"{key} needs text, tool or result")
@@ -340,6 +346,7 @@ class _Reader:
             self._select(data, key),
             delta=self._switch(data.get("delta", False), f"{key}.delta"),
             failed=self._tests(data.get("failed"), f"{key}.failed"),
+            whole=self._tests(data.get("whole"), f"{key}.whole"),
             **paths,
         )
 
@@ -495,7 +502,8 @@ _ROW: Mapping[str, tuple[str, _Read]] = {
     "model": ("model", _Reader._finds),
     "usage": ("usage", _Reader._usages),
     "turns": ("turns", _Reader._turns),
-    "complete": ("complete", _Reader._selects),
+    "complete": ("complete", _Reader._finds),
+    "aside": ("aside", _Reader._selects),
     "errors": ("errors", _Reader._finds),
     "trouble": ("trouble", _Reader._finds),
     "denied": ("denied", _Reader._finds),

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
 from typing import Any, NamedTuple
 
 from uwf_git.base.text import cut, one_line, printable, shortened
@@ -22,6 +23,7 @@ from uwf_git.format.kinds import TurnRecord, Usage
 _MAX_OUTPUT = 32 * 1024 * 1024  # bytes of a line, or of the whole output if it is one value
 _SHOWN = 400  # characters of the output in an error
 _LONGEST = 200_000  # characters of a text in a turn
+_NAMED = 100  # characters of a value in an error
 _LINES = 3
 _AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([kKmM]?)")
 _TIMES = {"": 1, "k": 1000, "m": 1_000_000}
@@ -130,7 +132,7 @@ class Output:
         self._spent = [_Spending(place) for place in row.usage]
         self._turns = _Turns(on_turn)
         self._known = 0
-        self._complete = False
+        self._ending = _Ending(row)
 
     @property
     def session(self) -> str | None:
@@ -187,12 +189,10 @@ class Output:
         self._value(stderr.decode("utf-8", "replace"), "stderr")
         turns = self._turns.end()
         found = self._found
-        answer = self._text(turns)
-        unfinished = ""
-        if self._row.complete and not self._complete:
-            unfinished = "its output has no complete end"
-        elif self._turns.ends_with_call and not answer:
-            unfinished = "it ended at a call of a tool"
+        message = next(
+            (turn.text for turn in reversed(turns) if turn.role == "assistant" and turn.text), None
+        )
+        answer, unfinished = self._ending.answer(found["text"][-1] if found["text"] else None, message)
         return RunOutput(
             answer,
             self.session,
@@ -221,13 +221,6 @@ class Output:
             paid is not None and paid.cost_of_session,
         )
 
-    def _text(self, turns: tuple[TurnRecord, ...]) -> str | None:
-        found = self._found["text"][-1] if self._found["text"] else None
-        said = next((turn.text for turn in reversed(turns) if turn.role == "assistant" and turn.text), None)
-        if self._turns.ends_with_call and found in (said, "", None):
-            return None if said else found  # a remark before a call is no answer
-        return found or said if said is not None else found  # "" is an answer in which nothing was said
-
     def _line(self, line: bytes) -> None:
         line = line.strip()
         if line[:1] in (b"{", b"["):
@@ -250,11 +243,10 @@ class Output:
         if stream == "stdout":
             if row.output == "text" and not row.text and value.strip():
                 self._found["text"].append(value)
-            if [turn for turn in row.turns if self._turns.take(turn, value)]:
-                known, self._complete = True, False
-            if any(any(True for _ in selected(value, each)) for each in row.complete):
-                known = self._complete = True
-            known |= self._in_trouble(value)
+            effects = [effect for turn in row.turns if (effect := self._turns.take(turn, value)) is not None]
+            trouble = self._in_trouble(value)
+            described = known or trouble
+            known |= trouble | bool(effects) | self._ending.take(value, effects, described)
         self._known += known
 
     def _counted(self, value: Any, stream: str) -> bool:
@@ -341,6 +333,68 @@ class _Spending:
         )
 
 
+class _Effect(Enum):
+    """What a turn means for the answer. The value names one at which no finished run ends."""
+
+    MESSAGE = ""
+    CALL = "a call of a tool"
+    EMPTY = "an empty message"
+    PART = "a message that was not finished"
+    NONE = "nothing"  # a late result, an empty piece
+
+
+class _Ending:
+    """Whether a run is finished: its last message, then a complete end, and nothing of significance between or
+    after."""
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+        self._spoke = self._complete = False
+        self._after = ""  # the last thing of significance after the last message
+
+    def take(self, value: Any, effects: Sequence[_Effect], described: bool) -> bool:
+        """Count a printed value with the effects of its turns. `described`: the row finds something else in it.
+        Return whether it is a complete end or without significance."""
+        row = self._row
+        if any(True for each in row.aside or () for _ in selected(value, each)):
+            return True
+        ends = any(True for find in row.complete for _ in _texts(value, find))
+        if effects:
+            effect = next((each for each in reversed(effects) if each is not _Effect.EMPTY), _Effect.EMPTY)
+            self._complete = False
+            if effect in (_Effect.MESSAGE, _Effect.PART):
+                self._spoke, self._after = True, effect.value
+            elif effect is _Effect.CALL or (effect is _Effect.EMPTY and self._spoke):
+                self._after = effect.value
+        elif not ends and (described or row.aside is not None):
+            self._complete = False
+            if self._spoke and row.aside is not None and not self._after:
+                self._after = shortened(one_line(_text(value), _SHOWN), _NAMED)
+        self._complete |= ends
+        return ends
+
+    def answer(self, text: str | None, message: str | None) -> tuple[str | None, str]:
+        """Return the answer, of the text that the row finds and the last message, and why the run is not
+        finished, "" if it is."""
+        closed = self._row.aside is not None
+        answer = text or message if message is not None else text  # "" is an answer in which nothing was said
+        if answer is None and self._complete and not self._row.text:
+            answer = ""
+        if self._row.complete and not self._complete:
+            return answer, "its output has no complete end"
+        if self._after and (closed or text in (message, "", None)):
+            return answer, f"it ended at {self._after}"
+        if closed and text is not None and message is not None and not _repeats(text, message):
+            return answer, "its result is not its last message"
+        return answer, ""
+
+
+def _repeats(text: str, message: str) -> bool:
+    """Whether a result is the last message, or the last part of it."""
+    whole, end = "".join(message.split()), "".join(text.split())
+    return whole.endswith(end) if end else not whole
+
+
 class _Turns:
     """Joins turns: the assistant's words, then its calls in order, in whatever order results arrive."""
 
@@ -351,20 +405,28 @@ class _Turns:
         self._group: Any = None
         self._calls: list[TurnRecord] = []  # open, or closed after an open one
         self._open: set[int] = set()
-        self.ends_with_call = False  # nothing was said after the last call
 
-    def take(self, place: TurnAt, value: Any) -> bool:
+    def take(self, place: TurnAt, value: Any) -> _Effect | None:
+        """Record a printed value's turns and return their effect, None if it has none."""
         group = _first(value, place.group)
-        known = False
+        effect = None
         for part in selected(value, place.select):
-            known = True
             if place.text is not None:
-                self._say(place, part, group)
+                effect = self._say(place, part, group)
             elif (at := self._find(_first(part, place.call))) is not None:
                 self._close(at, place, part)
+                effect = _Effect.NONE
             elif place.tool is not None:
                 self._call(place, part, group)
-        return known
+                effect = _Effect.CALL
+            else:
+                effect = _Effect.NONE
+        if effect is _Effect.MESSAGE and not holds(value, place.whole):
+            return _Effect.PART
+        if effect is _Effect.MESSAGE and place.select.each is not None:
+            *_, last = values(value, place.select.each)
+            return effect if holds(last, place.select.where) else _Effect.PART
+        return effect
 
     def end(self) -> tuple[TurnRecord, ...]:
         self._close_speech()
@@ -373,11 +435,10 @@ class _Turns:
         self._calls, self._open = [], set()
         return tuple(self._done)
 
-    def _say(self, place: TurnAt, part: Any, group: Any) -> None:
+    def _say(self, place: TurnAt, part: Any, group: Any) -> _Effect:
         text = _text(_first(part, place.text))
         if not text:
-            return
-        self.ends_with_call = False
+            return _Effect.NONE if place.delta else _Effect.EMPTY
         same = self._saying is not None and (place.delta or (group is not None and group == self._group))
         if not same:
             self._close_speech()
@@ -385,6 +446,7 @@ class _Turns:
         assert self._saying is not None
         self._saying.append(text if place.delta or not self._saying else f"\n\n{text}")
         self._group = group
+        return _Effect.MESSAGE if text.strip() or place.delta else _Effect.EMPTY
 
     def _close_speech(self) -> None:
         if self._saying is not None:
@@ -393,7 +455,6 @@ class _Turns:
 
     def _call(self, place: TurnAt, part: Any, group: Any) -> None:
         call = _first(part, place.call)
-        self.ends_with_call = True
         self._close_speech()
         if (group is not None and group != self._group) or not self._done:
             self._add(TurnRecord("assistant", ""))  # it called without a word

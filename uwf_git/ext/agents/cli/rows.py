@@ -36,6 +36,42 @@ _CLAUDE_ENDS = (
     "error_max_structured_output_retries",
 )
 
+_WHOLE = {"message.stop_reason": [None, "end_turn", "stop_sequence"], "error": None}
+
+_CLAUDE_ASIDE = [
+    {"when": {"type": ["assistant", "user", "stream_event"], "parent_tool_use_id": "*"}},  # a subagent's
+    {
+        "when": {
+            "type": "system",
+            "subtype": [
+                *("status", "compact_boundary", "hook_started", "hook_progress", "hook_response"),
+                *("task_started", "task_progress", "task_updated", "task_notification"),
+                *("background_tasks_changed", "thinking_tokens", "session_state_changed", "commands_changed"),
+                *("notification", "informational", "files_persisted", "memory_recall", "plugin_install"),
+                *("elicitation_complete", "permission_denied", "mirror_error", "worker_shutting_down"),
+                "local_command_output",
+            ],
+        }
+    },
+    {
+        "when": {
+            "type": [
+                *("rate_limit_event", "tool_progress", "tool_use_summary", "prompt_suggestion", "keep_alive"),
+                *("auth_status", "active_goal"),
+            ]
+        }
+    },
+    {"when": {"type": "stream_event", "event.type": ["content_block_stop", "message_stop", "ping"]}},
+    {
+        "when": {
+            "type": "stream_event",
+            "event.type": "message_delta",
+            "event.delta.stop_reason": [None, "end_turn", "stop_sequence"],
+        }
+    },
+]
+"""What claude, and qwen in its format, may print after its answer."""
+
 _CLAUDE: Mapping[str, Any] = {
     "program": "claude",
     "install": "npm install -g @anthropic-ai/claude-code",
@@ -59,7 +95,10 @@ _CLAUDE: Mapping[str, Any] = {
         {"if": "crew", "args": ["--add-dir={package}", "--add-dir={state}"]},
     ],
     "session": ".session_id",
-    "text": {"path": ".result", "when": {"type": "result"}},
+    "text": [
+        {"path": ".result", "when": {"type": "result"}},
+        {"path": ".structured_output", "when": {"type": "result"}},
+    ],
     "model": {"path": ".model", "when": {"type": "system", "subtype": "init"}},
     "usage": [
         {  # that of this run, by model; total_cost_usd is that of the whole session
@@ -107,6 +146,7 @@ _CLAUDE: Mapping[str, Any] = {
             "where": {"type": "text"},
             "text": ".text",
             "group": ".message.id",
+            "whole": _WHOLE,
         },
         {
             "when": {"type": "assistant"},
@@ -117,6 +157,12 @@ _CLAUDE: Mapping[str, Any] = {
             "tool": ".name",
             "arguments": ".input",
         },
+        {  # with --json-schema it answers by a call
+            "when": {"type": "assistant", "parent_tool_use_id": None},
+            "each": ".message.content[]",
+            "where": {"type": "tool_use", "name": "StructuredOutput"},
+            "text": ".input",
+        },
         {
             "when": {"type": "user"},
             "each": ".message.content[]",
@@ -126,15 +172,23 @@ _CLAUDE: Mapping[str, Any] = {
             "failed": {"is_error": True},
         },
     ],
-    "complete": {
-        "when": {
-            "type": "result",
-            "subtype": "success",
-            "is_error": [None, False],
-            "stop_reason": [None, "end_turn", "stop_sequence"],
-            "terminal_reason": [None, "completed"],
+    "complete": [
+        {
+            "when": {
+                "type": "result",
+                "subtype": "success",
+                "is_error": [None, False],
+                "terminal_reason": [None, "completed"],
+                "errors": [None, []],
+                **end,
+            }
         }
-    },
+        for end in (
+            {"stop_reason": [None, "end_turn", "stop_sequence"]},
+            {"stop_reason": "tool_use", "structured_output": "*"},
+        )
+    ],
+    "aside": _CLAUDE_ASIDE,
     "errors": [
         {"path": ".result", "when": {"type": "result", "is_error": True}},
         {"path": ".errors[]", "when": {"type": "result", "is_error": True}},
@@ -268,6 +322,10 @@ _CODEX: Mapping[str, Any] = {
         },
     ],
     "complete": {"when": {"type": "turn.completed"}},
+    "aside": [  # commands outlive the answer, and a list of tasks is a plan, done or not
+        {"when": {"type": ["item.started", "item.updated", "item.completed"], "item.type": "todo_list"}},
+        {"when": {"type": "item.updated", "item.type": "command_execution"}},
+    ],
     # Items and lines of the type "error" come when all goes well too.
     "errors": {"path": ".error.message", "when": {"type": "turn.failed"}},
     "trouble": {"path": ".message", "when": {"type": "error"}},
@@ -367,6 +425,7 @@ _GEMINI: Mapping[str, Any] = {
         },
     ],
     "complete": {"when": {"type": "result", "status": "success"}},
+    "aside": [],
     "errors": {"path": ".error.message", "when": {"type": "result", "status": "error"}},
     "trouble": [
         {"from": "stderr", "match": r"^Attempt \d+ failed.*"},
@@ -420,8 +479,6 @@ _OPENCODE: Mapping[str, Any] = {
         },
     ],
     "session": ".sessionID",
-    # Texts are in its turns; for an answer without text it prints only the end.
-    "text": {"path": ".part.reason", "match": "^stop()$", "when": {"type": "step_finish"}},
     "usage": {
         "when": {"type": "step_finish"},
         "input": [".part.tokens.input", ".part.tokens.cache.read", ".part.tokens.cache.write"],
@@ -451,6 +508,7 @@ _OPENCODE: Mapping[str, Any] = {
         },
     ],
     "complete": {"when": {"type": "step_finish", ".part.reason": "stop"}},
+    "aside": [],
     "errors": [
         {"path": ".error.data.statusCode", "when": {"type": "error"}},
         {"path": ".error.data.message", "when": {"type": "error"}},
@@ -485,6 +543,11 @@ _HERMES: Mapping[str, Any] = {
     "session": {"from": "stderr", "match": r"(?m)^session_id: (\S+)"},
     "renames": True,  # a session that grew too long continues as another
     "text": {"match": r"(?s)\A(?:[ \t]*⚠[^\n]*\n|\s*\n)*(.*)"},
+    # Of its own warnings these say nothing of the answer; others do, such as that of its limit of iterations.
+    "complete": {
+        "match": r"(?s)\A(?:[ \t]*⚠\S*[ \t]+(?:Auxiliary|Compression|Credits|(?i:no response from provider))"
+        r"[^\n]*\n|\s*\n)*+(?![ \t]*⚠)(?!(?:.*\n)?[ \t]*⚠[^\n]*\s*\Z)"
+    },
     # It prints nothing but the answer; the rest is in its log of the session.
     "after": {
         "args": ["sessions", "export", "--session-id", "{session}", "-"],
@@ -499,7 +562,12 @@ _HERMES: Mapping[str, Any] = {
         "total": "session",
     },
     "turns": [
-        {"when": {"role": "assistant"}, "text": ".content", "group": ".id"},
+        {
+            "when": {"role": "assistant"},
+            "text": ".content",
+            "group": ".id",
+            "whole": {"finish_reason": [None, "stop", "end_turn", "stop_sequence"]},
+        },
         {
             "when": {"role": "assistant"},
             "each": ".tool_calls[]",
@@ -566,6 +634,7 @@ _QWEN: Mapping[str, Any] = {
             "where": {"type": "text"},
             "text": ".text",
             "group": ".message.id",
+            "whole": _WHOLE,
         },
         {
             "when": {"type": "assistant"},
@@ -584,7 +653,16 @@ _QWEN: Mapping[str, Any] = {
             "failed": {"is_error": True},
         },
     ],
-    "complete": {"when": {"type": "result", "subtype": "success", "is_error": [None, False]}},
+    "complete": {
+        "when": {
+            "type": "result",
+            "subtype": "success",
+            "is_error": [None, False],
+            "stop_reason": [None, "end_turn", "stop_sequence"],
+            "error": None,
+        }
+    },
+    "aside": _CLAUDE_ASIDE,
     "errors": {"path": ".error.message", "when": {"type": "result", "is_error": True}},
     "denied": {"path": ".permission_denials[].tool_name", "when": {"type": "result"}},
     "login": r"(?i)API Error: 401|invalid api key|no auth type|missing API key",
@@ -640,7 +718,11 @@ _COPILOT: Mapping[str, Any] = {
         "total": "session",
     },
     "turns": [
-        {"when": {"type": "assistant.message"}, "text": ".data.content"},
+        {
+            "when": {"type": "assistant.message"},
+            "text": ".data.content",
+            "whole": {"data.toolRequests": [None, []]},
+        },
         {
             "when": {"type": "tool.execution_start"},
             "call": ".data.toolCallId",
@@ -660,6 +742,23 @@ _COPILOT: Mapping[str, Any] = {
         },
     ],
     "complete": {"when": {"type": "result", "exitCode": 0}},
+    "aside": [
+        {
+            "when": {
+                "type": [
+                    *("assistant.turn_end", "assistant.usage", "assistant.reasoning", "assistant.intent"),
+                    *("assistant.idle", "hook.start", "hook.end", "pending_messages.modified"),
+                    *("session.idle", "session.info", "session.shutdown", "session.task_complete"),
+                    *("session.title_changed", "session.plan_changed", "session.todos_changed"),
+                    *("session.workspace_file_changed", "session.background_tasks_changed"),
+                    *("session.usage_info", "session.usage_record", "session.usage_checkpoint"),
+                    *("session.compaction_start", "session.compaction_complete", "session.truncation"),
+                    *("session.tools_updated", "session.skills_loaded", "session.mcp_servers_loaded"),
+                    *("session.mcp_server_status_changed", "session.custom_agents_updated"),
+                ]
+            }
+        }
+    ],
     "errors": {"path": ".data.message", "when": {"type": "session.error"}},
     "trouble": {
         "say": "HTTP {.data.statusCode}: {.data.errorMessage}",
@@ -717,6 +816,7 @@ _CURSOR: Mapping[str, Any] = {
         },
     ],
     "complete": {"when": {"type": "result", "subtype": "success", "is_error": [None, False]}},
+    "aside": [],
     "errors": {"path": ".result", "when": {"type": "result", "is_error": True}},
     "denied": {
         "path": ".tool_call[keys]",
@@ -752,6 +852,18 @@ _LLM: Mapping[str, Any] = {
         {"text": ".response"},
         {"each": ".tool_calls[]", "call": ".tool_call_id", "tool": ".name", "arguments": ".arguments"},
     ],
+    "complete": {  # each provider has its own name for it
+        "when": {
+            ".response_json.choices[].finish_reason": [None, "stop", "end_turn", "eos"],
+            ".response_json.choices[].message.refusal": None,
+            ".response_json.finish_reason": [None, "stop", "end_turn", "eos"],
+            ".response_json.status": [None, "completed"],
+            ".response_json.stop_reason": [None, "end_turn", "stop_sequence"],
+            ".response_json.candidates[].finishReason": [None, "STOP"],
+            ".response_json.done_reason": [None, "stop"],
+        }
+    },
+    "aside": [],
     "errors": [
         {"from": "stderr", "match": r"(?m)^Error: (.*)"},
         {

@@ -116,13 +116,20 @@ class Run:
     def take_log(self, data: bytes) -> None:
         """Parse the row's second call: model, usage and turns."""
         log = Output(
-            self._row._replace(output="json", session=(), text=(), errors=(), denied=(), trouble=()),
+            self._row._replace(
+                output="json", session=(), text=(), complete=(), errors=(), denied=(), trouble=()
+            ),
             self._ctx.record,
         )
         log.feed(data)
         read = log.end()
         self._reply = None
-        self._said = self.said._replace(model=read.model, spent=read.spent, turns=read.turns)
+        self._said = self.said._replace(
+            model=read.model,
+            spent=read.spent,
+            turns=read.turns,
+            unfinished=self.said.unfinished or read.unfinished,
+        )
 
     def _record(self, turn: TurnRecord) -> None:
         if not self._ended:  # else it was held back, and said before the refusals
