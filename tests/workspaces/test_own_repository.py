@@ -193,7 +193,10 @@ def test_a_stash_stays_with_its_thread_when_the_worktree_makes_room(
 ) -> None:
     thread = begun(instance, project)
     work(instance, thread, "echo A >>one.txt; git stash -q; git branch mine")
-    uwf("workspace", "remove", thread)
+    message = uwf("workspace", "remove", thread).err
+    assert "what agents" in message and "(mine, stash)" in message
+    git(*message.split(": git ")[1].split())
+    assert at(project, "rev-parse", "FETCH_HEAD") == at(project, "rev-parse", "main")
     assert not folder(instance, thread).exists()
     collect_garbage(project)
     work(instance, thread, "git stash pop -q; git rev-parse -q --verify mine")

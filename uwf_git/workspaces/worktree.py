@@ -206,6 +206,12 @@ class Worktree:
                 f"worktree {self.folder} stays, since worktree {inner[0]} belongs to it",
                 f"git -C {self.folder} worktree remove {inner[0]}; then uwf gc",
             )
+        if self._repository.git_dir.is_dir() and (own := sorted(self._repository.own(self.branch))):
+            names = listed([name.removeprefix("refs/").removeprefix("heads/") for name in own], _NAMED)
+            self._warn(
+                f"what agents of thread {self.thread} kept besides its branch stays ({names}):"
+                f" git -C {self.project.common} fetch {self._repository.git_dir} {own[0]}"
+            )
         self._discard()
 
     def _discard(self) -> None:
