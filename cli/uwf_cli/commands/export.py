@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_git import ext
-from uwf_git.base.errors import Usage
+from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import listed
 
 _NAMED = 3
@@ -62,7 +63,8 @@ def export(
     for form, path in forms.items():
         if len(forms) == 1 and (len(threads) == 1 if form.is_file else not force):
             ext.load(form.where)(invocation, threads, path, force)
-            _note_branches(invocation, threads)
+            with suppress(NotFound):  # a form may be of something else than threads
+                _note_branches(invocation, threads)
             return
     ways = [
         f"uwf export {'ID' if each.is_file else '[ID]...'} {each.option} {_metavar(each)}"
