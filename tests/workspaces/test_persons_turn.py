@@ -213,6 +213,8 @@ def test_a_gate_says_that_a_merge_will_conflict(
     assert warning in uwf("thread", "show", coded, "--format", "text").out
     assert uwf("inbox").json[0]["warnings"] == [warning]
     assert warning in uwf("inbox", "--format", "text").out
+    waits = uwf("thread", "run", coded, "--agent", f"writer={CODES}", "--format", "text", check=5)
+    assert waits.err.count(warning) == 1
     _, shown = on_terminal("thread", "answer", coded, typed=[("decision [1-3]: ", "\x04")])
     assert warning in shown
     assert git("-C", project, "count-objects") == made != before

@@ -38,6 +38,7 @@ _ROOM = 20_000  # characters of each part in JSON
 _SHOWN = 4_000  # and in text
 _LARGEST = 8 << 20  # bytes of an output or answer that is read
 _FILES = 200
+_told: set[Hash] = set()  # heads whose warnings this process has read
 
 
 class Verdict(NamedTuple):
@@ -319,12 +320,16 @@ def shown_code(instance: Instance, head: Head) -> str:
 
 def warnings_at(instance: Instance, head: Head) -> tuple[str, ...]:
     """Return the warnings of the code that a person judges at a head, () if there is none."""
-    code = thread_code(instance, head.node)
-    return (
-        JudgedCode(instance, head.thread, code, _worktree(instance, head)).warnings
-        if code is not None
-        else ()
-    )
+    if (code := thread_code(instance, head.node)) is None:
+        return ()
+    _told.add(head.node)
+    return JudgedCode(instance, head.thread, code, _worktree(instance, head)).warnings
+
+
+def warn_once(instance: Instance, head: Head) -> None:
+    """Warn of the code that a person judges at a head, unless this process has done so."""
+    for warning in warnings_at(instance, head) if head.node not in _told else ():
+        instance.warn(warning)
 
 
 def _worktree(instance: Instance, head: Head) -> StepWorkspace | None:

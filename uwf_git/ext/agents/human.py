@@ -26,7 +26,7 @@ from uwf_git.engine.kit.coerce import Plain, coerce
 from uwf_git.engine.kit.extract import ExpectedOutput, judge
 from uwf_git.engine.kit.form import fields_of, text_of
 from uwf_git.engine.kit.format import describe, render_frontmatter
-from uwf_git.engine.presented import Presented, presented, raise_if_unseen
+from uwf_git.engine.presented import Presented, presented, raise_if_unseen, warn_once
 from uwf_git.format.cbor import normalise
 from uwf_git.format.kinds import HUMAN
 from uwf_git.format.schema import Schema
@@ -92,7 +92,9 @@ class Terminal:
             name = os.ttyname(sys.stdin.fileno())
             descriptor = os.open(name, os.O_RDWR | os.O_NOCTTY)
         except (OSError, ValueError, AttributeError):
-            turn = human_turn(ctx.instance, ctx.instance.threads.head(ctx.thread))
+            head = ctx.instance.threads.head(ctx.thread)
+            warn_once(ctx.instance, head)
+            turn = human_turn(ctx.instance, head)
             if turn is not None and turn.standing is not None:
                 from uwf_git.engine.approving import raise_if_unmet
 
