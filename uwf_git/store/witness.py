@@ -277,11 +277,22 @@ class _Reachable:
                 kept = removed.kept_refs(self._repository, thread)
                 if any(self.has_in(tip, oid) for tip in kept.values()):
                     return True
+        if ref.startswith(layout.FOLDED):
+            return self._is_unfolded(oid)
         if self._all is None:
             self._all = set(self._walk([*self._repository.refs(without=layout.REMOTES).values()]))
         return oid in self._all or (
             ref.startswith((layout.ARCHIVE, layout.FORKS)) and self._is_folded(ref, oid)
         )
+
+    def _is_unfolded(self, fold: str) -> bool:
+        """Return whether the ends in a fold are all kept elsewhere."""
+        from uwf_git.store.archives import read
+
+        with contextlib.suppress(UwfError, ValueError):
+            ends = read(self._repository, Oid(hex=fold)).threads
+            return all(self.is_kept(layout.ARCHIVE + thread, str(end.tag)) for thread, end in ends.items())
+        return False
 
     def _is_folded(self, ref: str, oid: str) -> bool:
         from uwf_git.store.archives import read
