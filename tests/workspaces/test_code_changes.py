@@ -119,7 +119,13 @@ def test_the_thread_has_the_changes_of_all_its_steps(uwf: Uwf, project: Path) ->
         "branch": branch,
         "exists": False,
     }
-    assert shown["code"] == {"commit": git("rev-parse", branch), "base": git("rev-parse", "main")}
+    assert shown["code"] == {
+        "commit": git("rev-parse", branch),
+        "base": git("rev-parse", "main"),
+        "branch": branch.removeprefix("refs/heads/"),
+        "merge": f"git merge {branch.removeprefix('refs/heads/')}",
+        "warnings": [],
+    }
     assert "2 files changed, +2 -0" in uwf("thread", "show", thread, "--format", "text").out
     rows = uwf("thread", "steps", thread).json
     assert [each["code"] for each in rows] == [git("rev-parse", f"{branch}~1"), git("rev-parse", branch)]
