@@ -26,9 +26,14 @@ _NOT_OF_DESCRIPTORS = ("EACCES",)
 @pytest.mark.timeout(7200 if ALL else 300)
 @pytest.mark.parametrize("error", ERRORS)
 def test_a_step_whose_file_call_fails_says_so_in_a_line_and_is_done_by_the_next(
-    error: str, uwf: Uwf, tmp_path: Path, record_property: Callable[[str, object], None]
+    error: str,
+    uwf: Uwf,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
 ) -> None:
     program("strace")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "world/state"))  # each trial finds it as old as the store
     run = Run(SCENARIOS["thread step"], tmp_path, uwf)
     every = [each for each in run.numbered() if _can(each[0], error)]
     chosen = every if ALL else Random(error).sample(every, SAMPLE)
