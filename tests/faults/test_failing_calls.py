@@ -33,7 +33,9 @@ def test_a_step_whose_file_call_fails_says_so_in_a_line_and_is_done_by_the_next(
     record_property: Callable[[str, object], None],
 ) -> None:
     program("strace")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "world/state"))  # each trial finds it as old as the store
+    monkeypatch.setenv(
+        "XDG_STATE_HOME", str(tmp_path / "world/state")
+    )  # each trial finds it as old as the store
     run = Run(SCENARIOS["thread step"], tmp_path, uwf)
     every = [each for each in run.numbered() if _can(each[0], error)]
     chosen = every if ALL else Random(error).sample(every, SAMPLE)

@@ -141,5 +141,5 @@ def test_a_fleet_with_a_server_of_its_own_is_told_to_others_and_not_to_its_next_
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=LIMIT)
     assert len(marks(bare)) == 1
-    assert "another fleet" not in one(*run, timeout=2 * LIMIT, check=None).err
+    assert "another fleet" not in one(*run, "--agent", "uwf-exec true", timeout=2 * LIMIT, check=None).err
     assert marks(bare) == []

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,9 +17,10 @@ import pytest
 from conftest import Uwf
 from test_pull_cases import LOOP, Pair
 from two_machines import Machine
-from workflows import start_thread
+from workflows import register
 
 from uwf_git.format.ids import ThreadId
+from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
 
 pytestmark = pytest.mark.extended
@@ -31,9 +33,9 @@ def many_threads(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> Callabl
     def made(count: int) -> list[str]:
         ids = (ThreadId(f"01M8000000{number:016}") for number in range(count))
         monkeypatch.setattr("uwf_git.store.threads.new_thread_id", lambda: next(ids))
-        first = start_thread(instance, LOOP)
-        commit = instance.threads.head(first).commit
-        return [first, *(instance.threads.fork(commit) for _ in range(count - 1))]
+        version = register(instance, LOOP)
+        start = partial(instance.threads.start, Oid(hex=version.commit), version.hash, "Do it.")
+        return [start() for _ in range(count)]
 
     return made
 

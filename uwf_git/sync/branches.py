@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.engine.forks import branches_of_step, parents_of, waiting_at
-from uwf_git.engine.step import end_branches
 from uwf_git.format.fan_out import COMPLETED, FAILED, JOINED_WITHOUT, KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import BRANCH_START, FANNING_WORKFLOW, FORK, JOIN
@@ -141,6 +140,8 @@ def settle_lost_forks(instance: Instance, thread: ThreadId | None = None) -> lis
     for fork, _, now in lost:
         with contextlib.suppress(NotFound, StoreDamaged, HeadMoved, Busy, Invalid):
             if isinstance(now, Head):
+                from uwf_git.engine.step import end_branches  # most pushes and pulls end none
+
                 end_branches(instance, now)
             else:
                 move_branches(instance, fork, now)

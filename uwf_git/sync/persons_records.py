@@ -11,7 +11,7 @@ from uwf_git.format.kinds import HUMAN
 from uwf_git.format.types import USER
 from uwf_git.git.repository import Oid
 from uwf_git.sandbox.enclosing_step import enclosing_step, is_younger
-from uwf_git.store import archives, layout
+from uwf_git.store import layout
 from uwf_git.store.history import ancestry
 from uwf_git.store.index import CommitRow
 
@@ -33,6 +33,8 @@ def persons_part(instance: Instance, name: str, oid: Oid) -> str:
     if name == layout.POLICY:
         return "takes a trust policy over"
     if name.startswith(layout.FOLDED):
+        from uwf_git.store import archives
+
         folded = archives.read(instance.store.repository, oid).threads.values()
         found = (
             _part_of_thread(
