@@ -11,7 +11,7 @@ from pathlib import Path
 
 from measure import fastest
 from rows import Row, Size, cost
-from stores import UWF, Lab
+from stores import NOT_AT_ITS_END, UWF, Lab
 
 from uwf_git.engine.step import step
 from uwf_git.format.ids import ThreadId
@@ -87,7 +87,9 @@ class _Machine:
 
     def __call__(self, *words: object) -> str:
         argv, place = [UWF, *map(str, words)], self.folder / "clone"
-        done = subprocess.run(argv, env=self.environ, cwd=place, check=True, capture_output=True, text=True)
+        done = subprocess.run(argv, env=self.environ, cwd=place, check=False, capture_output=True, text=True)
+        if done.returncode not in (0, NOT_AT_ITS_END):
+            done.check_returncode()
         return done.stdout
 
 

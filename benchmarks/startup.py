@@ -9,7 +9,7 @@ from pathlib import Path
 
 from measure import Turn, fastest, peak, process, run
 from rows import Row, Size, compared
-from stores import BY_CONDITION, BY_STATUS, EMPTY, MEGABYTE, UWF, Lab
+from stores import BY_CONDITION, BY_STATUS, EMPTY, MEGABYTE, NOT_AT_ITS_END, UWF, Lab
 
 YARDSTICK = "import pygit2, click"
 
@@ -65,7 +65,7 @@ def running(folder: Path, size: Size) -> Iterator[Row]:
     options = ["--max-steps", "10", "--agent", f"uwf-exec echo '{answer}'"]
 
     def ten() -> float:
-        return run([UWF, "thread", "run", lab.start(), *options], lab.environ)
+        return run([UWF, "thread", "run", lab.start(), *options], lab.environ, NOT_AT_ITS_END)
 
     steps, bare = fastest(
         size.turns, ten, process([shutil.which("echo") or "/bin/echo", answer], lab.environ)

@@ -63,6 +63,8 @@ graph:
   checker: [{role: worker}]
 """
 
+NOT_AT_ITS_END = 11  # the exit status of a run that --max-steps stopped
+
 
 class Lab:
     """A store in a folder of its own. `environ` leads child processes to it."""
