@@ -8,7 +8,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import pygit2
 from measure import Turn, fastest, process, run
+from pygit2.enums import SortMode
 from rows import Point, Row, Size, compared, cost
 from stores import BY_CONDITION, BY_STATUS, UWF, Lab
 
@@ -111,6 +113,7 @@ def _among(folder: Path, count: int, turns: int) -> Iterator[Row | Point]:
     growing, still = (f"refs/uwf/threads/{each}" for each in shared.ids)
     tip = str(shared.lab.instance.store.repository.ref(still))
     names = [f"threads/{new_thread_id()}" for _ in range(count)]
+    tip = nameless(tip, shared.bare, shared.lab.git_dir, other.git_dir)
     packed(shared.bare, {f"refs/uwf/{name}": tip for name in names})
     for lab in (shared.lab, other):
         _known(lab, names, tip)
@@ -150,6 +153,7 @@ def some_of_many(folder: Path, size: Size) -> Iterator[Row]:
     thread = shared.ids[0]
     tip = str(shared.lab.instance.store.repository.ref(f"refs/uwf/threads/{shared.ids[1]}"))
     names = [f"threads/{new_thread_id()}" for _ in range(count)]
+    tip = nameless(tip, shared.bare, shared.lab.git_dir, other.git_dir)
     packed(shared.bare, {f"refs/uwf/{name}": tip for name in names})
     for lab in (shared.lab, other):
         _known(lab, names, tip)
@@ -287,6 +291,20 @@ def _one_step(shared: Shared, turns: int) -> float:
         return ours()
 
     return fastest(turns, grown)[0]
+
+
+def nameless(tip: str, *git_dirs: Path) -> str:
+    """Write the history of a thread as earlier versions did, without the thread's id, so that refs of many ids may
+    lead to it. Returns its last commit."""
+    for git_dir in git_dirs:
+        repository = pygit2.Repository(str(git_dir))
+        parents: list[pygit2.Oid] = []
+        for commit in repository.walk(tip, SortMode.TOPOLOGICAL | SortMode.REVERSE):
+            lines = commit.message.splitlines(keepends=True)
+            message = "".join(line for line in lines if not line.startswith("Uwf-Thread:"))
+            people = commit.author, commit.committer
+            parents = [repository.create_commit(None, *people, message, commit.tree_id, parents)]
+    return str(parents[0])
 
 
 def _known(lab: Lab, names: Sequence[str], tip: str) -> None:

@@ -8,6 +8,7 @@ What users start is measured as processes of a real install; what the library do
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
 import shutil
@@ -103,10 +104,11 @@ def main() -> None:
         os.environ["XDG_STATE_HOME"] = f"{name}/state"
         machine = _machine(Path(name))
         print(machine, HEADER, sep="\n")
-        for group in GROUPS:
-            called = f"{group.__module__}.{group.__name__}"
-            if options.only in called:
-                found[called] = list(_measured(group, Path(name) / called, size, not options.quick))
+        with contextlib.chdir(name):  # within a repository uwf would mean the threads of that project
+            for group in GROUPS:
+                called = f"{group.__module__}.{group.__name__}"
+                if options.only in called:
+                    found[called] = list(_measured(group, Path(name) / called, size, not options.quick))
     over = sum(isinstance(each, Row) and not each.holds for group in found.values() for each in group)
     if options.quick:
         print("a quick run: the figures mean nothing")
