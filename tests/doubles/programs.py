@@ -87,9 +87,9 @@ def reasons(names: Iterable[str]) -> list[str]:
 
 def need(*names: str) -> None:
     """Skip the test if a program is missing; fail it in CI."""
-    import pytest  # the benchmarks start servers without it
-
     if missing := reasons(names):
+        import pytest  # the benchmarks start servers without it
+
         (pytest.fail if IN_CI else pytest.skip)("; ".join(missing))
 
 
