@@ -79,6 +79,17 @@ def remote_of(site: Site, place: Path, name: str = "remote.git") -> Path:
     return remote
 
 
+def in_a_store_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
+    """A thread of a project whose repository is the store, and the project's origin."""
+    one = site.repository("one")
+    remote = git_servers.bare(site.folder / "remote.git")
+    git("-C", one, "remote", "add", "origin", remote)
+    monkeypatch.delenv("UWF_STORAGE_ROOT")
+    os.chdir(one)
+    site.uwf("init", "--here")
+    return remote, site.starts(one)
+
+
 def refs(remote: Path) -> set[str]:
     return set(git("--git-dir", remote, "for-each-ref", "--format=%(refname)").split())
 
@@ -307,13 +318,7 @@ def test_a_fold_with_threads_of_other_projects_stays_here(
 def test_a_store_in_the_project_shares_with_origin_once_it_is_named(
     site: Site, uwf: Uwf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = site.repository("one")
-    remote = git_servers.bare(site.folder / "remote.git")
-    git("-C", one, "remote", "add", "origin", remote)
-    monkeypatch.delenv("UWF_STORAGE_ROOT")
-    os.chdir(one)
-    uwf("init", "--here")
-    thread = site.starts(one)
+    remote, thread = in_a_store_of_its_own(site, monkeypatch)
     assert "uwf push origin" in uwf("push", check=3).error["hint"]
     uwf("push", "origin")
     assert refs(remote) == {f"refs/uwf/threads/{thread}"}
@@ -376,13 +381,7 @@ def test_a_first_push_asks_on_a_terminal_and_sends_what_is_wanted(
 def test_a_store_in_the_project_asks_once_for_its_origin(
     site: Site, uwf: Uwf, monkeypatch: pytest.MonkeyPatch, is_wanted: bool
 ) -> None:
-    one = site.repository("one")
-    remote = git_servers.bare(site.folder / "remote.git")
-    git("-C", one, "remote", "add", "origin", remote)
-    monkeypatch.delenv("UWF_STORAGE_ROOT")
-    os.chdir(one)
-    uwf("init", "--here")
-    thread = site.starts(one)
+    remote, thread = in_a_store_of_its_own(site, monkeypatch)
     answers = [("Share the threads with origin", "y" if is_wanted else "n"), ("Send it?", "y")]
     status, shown = on_terminal("push", typed=answers[: 1 + is_wanted])
     assert (status, refs(remote)) == ((0, {f"refs/uwf/threads/{thread}"}) if is_wanted else (2, set())), shown

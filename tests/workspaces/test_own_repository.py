@@ -59,6 +59,14 @@ def project(tmp_path: Path) -> Path:
     return path
 
 
+def shallow_clone(project: Path, folder: Path) -> Path:
+    """A clone with the last of three commits."""
+    for number in (2, 3):
+        commit(project, f"{number}.txt", "x\n")
+    git("clone", "-q", "--depth", "1", f"file://{project}", folder / "clone")
+    return folder / "clone"
+
+
 def begun(instance: Instance, project: Path) -> ThreadId:
     thread = start_thread(instance, LONG)
     assign(instance, thread, parse_option(f"worktree:{project}"), project)
@@ -244,10 +252,7 @@ def test_an_agent_has_the_hooks_and_excludes_of_now_unless_it_has_changed_them(
 def test_a_shallow_project_that_becomes_whole_or_shallower_stays_readable_in_its_worktrees(
     instance: Instance, project: Path, tmp_path: Path
 ) -> None:
-    for number in (2, 3):
-        commit(project, f"{number}.txt", "x\n")
-    place = tmp_path / "clone"
-    git("clone", "-q", "--depth", "1", f"file://{project}", place)
+    place = shallow_clone(project, tmp_path)
     thread = begun(instance, place)
     work(instance, thread, "test $(git rev-list --count HEAD) = 1; echo 1 >n1.txt")
     for number in (4, 5):
@@ -573,10 +578,7 @@ def test_an_absent_program_of_a_filter_is_told_before_an_agent_runs(
 def test_a_shallow_fetch_of_an_agent_is_refused_with_a_way_out(
     instance: Instance, project: Path, tmp_path: Path
 ) -> None:
-    for number in (2, 3):
-        commit(project, f"{number}.txt", "x\n")
-    place = tmp_path / "clone"
-    git("clone", "-q", "--depth", "1", f"file://{project}", place)
+    place = shallow_clone(project, tmp_path)
     thread = begun(instance, place)
     work(instance, thread, "echo 1 >n1.txt")
     for number in (4, 5):

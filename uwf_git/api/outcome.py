@@ -20,12 +20,12 @@ from uwf_git.engine.status import COMPLETED, FAILED, KILLED, NO_QUESTION, WAITIN
 from uwf_git.format.types import END, WITH_CODE, is_kind
 from uwf_git.workflow.code_workflow import MAX_ROUNDS
 
-_LOOKED_AT = 20  # steps in which the code of a thread is looked for
-
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
     from uwf_git.store.history import Head, History, Position
     from uwf_git.store.instance import Instance
+
+_LOOKED_AT = 20  # steps in which the code of a thread is looked for
 
 
 def warnings_of(instance: Instance, outcome: Outcome) -> list[str]:

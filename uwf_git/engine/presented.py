@@ -38,7 +38,7 @@ _ROOM = 20_000  # characters of each part in JSON
 _SHOWN = 4_000  # and in text
 _LARGEST = 8 << 20  # bytes of an output or answer that is read
 _FILES = 200
-_told: set[Hash] = set()  # heads whose warnings this process has read
+_warned: set[Hash] = set()  # heads whose warnings this process has read
 
 
 class Verdict(NamedTuple):
@@ -218,7 +218,7 @@ class Presented(NamedTuple):
 
 def presented(instance: Instance, head: Head, asked: str = "", choices: tuple[str, ...] = ()) -> Presented:
     """Return what is shown at a head to a person who is `asked` something. Read errors are raised."""
-    store, thread = instance.store, head.thread
+    store = instance.store
     assert head.row.start is not None
     task = parse_start(store.get(head.row.start).payload).prompt
     number, last, remarks = head.row.number, None, []
@@ -244,12 +244,12 @@ def presented(instance: Instance, head: Head, asked: str = "", choices: tuple[st
             here = LastOutput(number - place, role, output)
         if last is None:
             last = _answered(instance, past, here)
-    code = thread_code(instance, head.node)
+    code = judged_code(instance, head)
     return Presented(
         task,
         last,
         tuple(reversed(verdicts.values())),
-        JudgedCode(instance, thread, code, _worktree(instance, head)) if code is not None else None,
+        code,
         asked,
         tuple(reversed(remarks)),
         choices,
@@ -284,17 +284,21 @@ def raise_if_unseen(instance: Instance, history: History, role: str) -> None:
     )
 
 
+def judged_code(instance: Instance, head: Head) -> JudgedCode | None:
+    """Return the code that a person judges at a head, None if the thread has none."""
+    code = thread_code(instance, head.node)
+    return JudgedCode(instance, head.thread, code, _worktree(instance, head)) if code is not None else None
+
+
 def raise_if_changed(
     instance: Instance, at: Position, role: str, code: str = "", is_gate: bool = False
 ) -> None:
     """Raise RequirementUnmet unless the code that a person's answer is about is still as it was shown: as `code`, the
     beginning of a commit or tree, says, else as the last step left it. A gate `is_gate` takes no changes by hand
     along, so they are none of its answer's then."""
-    thread, last = at.head.thread, thread_code(instance, at.head.node)
-    if last is None:
+    if (judged := judged_code(instance, at.head)) is None:
         return
-    judged = JudgedCode(instance, thread, last, _worktree(instance, at.head))
-    since, state = judged.since, judged.state
+    thread, last, since, state = at.head.thread, judged.revision, judged.since, judged.state
     if code and not state.startswith(code.lower()):
         raise RequirementUnmet(
             f"role {role} of thread {thread} judges code {state[:12]} now, and not {code[:12]}",
@@ -312,23 +316,20 @@ def raise_if_changed(
 
 def shown_code(instance: Instance, head: Head) -> str:
     """Return the commit or tree that an answer at a head is about, "" if there is no code."""
-    code = thread_code(instance, head.node)
-    return (
-        JudgedCode(instance, head.thread, code, _worktree(instance, head)).state if code is not None else ""
-    )
+    return "" if (code := judged_code(instance, head)) is None else code.state
 
 
 def warnings_at(instance: Instance, head: Head) -> tuple[str, ...]:
     """Return the warnings of the code that a person judges at a head, () if there is none."""
-    if (code := thread_code(instance, head.node)) is None:
+    if (code := judged_code(instance, head)) is None:
         return ()
-    _told.add(head.node)
-    return JudgedCode(instance, head.thread, code, _worktree(instance, head)).warnings
+    _warned.add(head.node)
+    return code.warnings
 
 
 def warn_once(instance: Instance, head: Head) -> None:
     """Warn of the code that a person judges at a head, unless this process has done so."""
-    for warning in warnings_at(instance, head) if head.node not in _told else ():
+    for warning in warnings_at(instance, head) if head.node not in _warned else ():
         instance.warn(warning)
 
 

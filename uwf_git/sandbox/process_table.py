@@ -13,9 +13,8 @@ from typing import NamedTuple
 _PROC = Path("/proc")
 _PIECE = 1 << 16
 _POLL = 0.01
-_EARLY = (
-    0.02  # seconds: a process's start is a whole number of ticks, and a file's time that of the last tick
-)
+# Seconds: a process's start is a whole number of ticks, and a file's time that of the last tick.
+_EARLY = 0.02
 _AT_FDCWD = -100
 _STATX_BTIME = 0x800
 _BTIME_OFFSET = 80  # in struct statx
