@@ -149,7 +149,7 @@ def test_a_pull_of_an_id_asks_the_server_for_that_alone(
     other("pull", "origin", threads[7], env={"GIT_TRACE_PACKET": str(packets), "GIT_TRACE2_PERF": str(trace)})
     assert children(trace) == ["fetch"]
     told = set(re.findall(r"fetch< [0-9a-f]{40} (refs/\S+)", packets.read_text()))
-    assert told == {f"refs/uwf/{kind}/{threads[7]}" for kind in ("forks", "threads")}
+    assert told == {f"refs/uwf/threads/{threads[7]}"}
     # More than one table has room for are listed, and these brought alone.
     uwf("thread", "step", threads[50])
     uwf("thread", "step", threads[8])
