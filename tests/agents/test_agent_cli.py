@@ -1201,6 +1201,10 @@ _NO_SIGN: dict[str, tuple[str, list[dict[str, Any]]]] = {
         "claude-code",
         [*_CLAUDE[:-2], _said("assistant", "I wait."), {**_RESULT, "result": "I wait."}, *_PLAIN[-2:]],
     ),
+    "claude's result after a call": (
+        "claude-code",
+        [*_CLAUDE[:-2], _said("assistant", "I look."), _block(**_TOOL), *_PLAIN[-1:]],
+    ),
     "claude's answer by a schema": (
         "claude-code",
         [

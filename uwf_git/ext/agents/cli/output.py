@@ -189,10 +189,8 @@ class Output:
         self._value(stderr.decode("utf-8", "replace"), "stderr")
         turns = self._turns.end()
         found = self._found
-        message = next(
-            (turn.text for turn in reversed(turns) if turn.role == "assistant" and turn.text), None
-        )
-        answer, unfinished = self._ending.answer(found["text"][-1] if found["text"] else None, message)
+        messages = [turn.text for turn in turns if turn.role == "assistant" and turn.text]
+        answer, unfinished = self._ending.answer(found["text"], messages)
         return RunOutput(
             answer,
             self.session,
@@ -231,10 +229,10 @@ class Output:
     def _value(self, value: Any, stream: str = "stdout") -> None:
         row, known = self._row, False
         told = "complaints" if stream == "stderr" or row.output == "text" else "errors"
-        for name, finds in (
-            *(("session", row.session), ("text", row.text)),
-            *((told, row.errors), ("denied", row.denied)),
-        ):
+        texts = [text for find in row.text if find.stream == stream for text in _texts(value, find)]
+        if texts:
+            self._found["text"], known = texts, True
+        for name, finds in (("session", row.session), (told, row.errors), ("denied", row.denied)):
             for find in finds:
                 for text in _texts(value, find) if find.stream == stream else ():
                     self._take(name, text)
@@ -282,9 +280,6 @@ class Output:
 
     def _take(self, name: str, text: str) -> None:
         kept = self._found[name]
-        if name == "text":
-            kept[:] = [text]
-            return
         if not text.strip() or len(kept) >= 100:
             return
         kept.append(text.strip()[:_LONGEST])
@@ -373,20 +368,28 @@ class _Ending:
         self._complete |= ends
         return ends
 
-    def answer(self, text: str | None, message: str | None) -> tuple[str | None, str]:
-        """Return the answer, of the text that the row finds and the last message, and why the run is not
-        finished, "" if it is."""
-        closed = self._row.aside is not None
+    def answer(self, texts: Sequence[str], messages: Sequence[str]) -> tuple[str | None, str]:
+        """Return the answer, of the texts that the row finds and the messages, and why the run is not finished, "" if
+        it is. Texts that are none of the messages before a last call are what was said after it."""
+        closed, message = self._row.aside is not None, messages[-1] if messages else None
+        text = texts[-1] if texts else None
         answer = text or message if message is not None else text  # "" is an answer in which nothing was said
         if answer is None and self._complete and not self._row.text:
             answer = ""
         if self._row.complete and not self._complete:
             return answer, "its output has no complete end"
+        before = ("", *messages, "".join(messages))
+        if texts and self._after == _Effect.CALL.value and not _repeat_any(texts, before):
+            return answer, ""
         if self._after and (closed or text in (message, "", None)):
             return answer, f"it ended at {self._after}"
         if closed and text is not None and message is not None and not _repeats(text, message):
             return answer, "its result is not its last message"
         return answer, ""
+
+
+def _repeat_any(texts: Sequence[str], messages: Sequence[str]) -> bool:
+    return any(_repeats(text, message) for text in texts for message in messages)
 
 
 def _repeats(text: str, message: str) -> bool:
