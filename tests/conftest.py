@@ -61,10 +61,29 @@ _GIT_3 = """\
 _GIT_DEFAULTS = {"3": _GIT_3, "": ""}[os.environ.get("UWF_TEST_GIT_DEFAULTS", "")]
 
 
+_MEMORY = Path("/dev/shm")
+_ENOUGH = 4 << 30  # bytes; a whole run needs a tenth
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Report a quiet run by its progress, in the process that prints."""
-    if config.get_verbosity() < 0 and not hasattr(config, "workerinput"):
+    """Report a quiet run by its progress, in the process that prints, and let its temporary folders be in memory where
+    there is room: a step waits for the disk several times."""
+    if hasattr(config, "workerinput"):
+        return
+    if config.get_verbosity() < 0:
         config.pluginmanager.register(RunReport(config))
+    if not {"TMPDIR", "PYTEST_DEBUG_TEMPROOT"} & os.environ.keys() and _is_roomy(_MEMORY):
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_MEMORY)
+
+
+def _is_roomy(folder: Path) -> bool:
+    """Whether programs can be written into a folder and started there, and some gigabytes are free."""
+    try:
+        state = os.statvfs(folder)
+    except (OSError, AttributeError):
+        return False
+    is_usable = os.access(folder, os.W_OK) and not state.f_flag & os.ST_NOEXEC
+    return is_usable and state.f_bavail * state.f_frsize > _ENOUGH
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

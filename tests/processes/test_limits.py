@@ -8,9 +8,10 @@ import os
 import shlex
 import signal
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,39 +72,46 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """A folder whose files are counted as written to a disk: those of a memory file system aren't."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_what_exceeds_a_limit_is_ended_with_all_it_started_and_the_limit_is_named(
-    tmp_path: Path, kind: str, name: str
+    on_disk: Path, kind: str, name: str
 ) -> None:
     program, quota = CASES[name]
     # It works in a grandchild that has left its parent's group, while the parent waits.
     text = f"if os.fork() == 0:\n os.setsid()\n open('pid', 'w').write(str(os.getpid()))\n exec({program!r})\nos.wait()"
-    done = run_command(python(text), cwd=tmp_path, quota=quota, timeout=50)
+    done = run_command(python(text), cwd=on_disk, quota=quota, timeout=50)
     assert not done.timed_out
     assert done.exceeded is not None and (done.exceeded.limit, done.exceeded.allowed) == (
         name,
         max(filter(None, quota)),
     )
     assert f"(tools.limits.{name})" in done.exceeded.told("tools.limits")
-    assert not alive((tmp_path / "pid").read_text())
+    assert not alive((on_disk / "pid").read_text())
     if name == "disk":
-        assert sum(each.stat().st_size for each in tmp_path.iterdir()) < 80_000_000
+        assert sum(each.stat().st_size for each in on_disk.iterdir()) < 80_000_000
     assert not list(Path("/sys/fs/cgroup").glob(f"**/uwf-{os.getpid()}-*"))
 
 
 @pytest.mark.parametrize("refused", ["signal", "error"])
-def test_a_single_file_that_reaches_the_limit_of_disk_is_no_success(tmp_path: Path, refused: str) -> None:
+def test_a_single_file_that_reaches_the_limit_of_disk_is_no_success(on_disk: Path, refused: str) -> None:
     """The writer ends by itself as soon as it is refused more, and so does the command, with status 0."""
     handled = "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_%s)" % (
         "DFL" if refused == "signal" else "IGN"
     )
     writer = f"{handled}\nfile = open('one', 'wb', 0)\nfor _ in range(400): file.write(b'x' * 100_000)"
-    (tmp_path / "writer.py").write_text(writer)
+    (on_disk / "writer.py").write_text(writer)
     command = ["/bin/sh", "-c", f"{sys.executable} writer.py 2>err; true"]
-    done = run_command(command, cwd=tmp_path, quota=Quota(disk=5e6), timeout=50)
+    done = run_command(command, cwd=on_disk, quota=Quota(disk=5e6), timeout=50)
     assert done.exceeded is not None and done.exceeded.limit == "disk"
-    assert (tmp_path / "one").stat().st_size < 7_000_000
-    done = run_command(command, cwd=tmp_path, quota=Quota(disk=100e6), timeout=50)
+    assert (on_disk / "one").stat().st_size < 7_000_000
+    done = run_command(command, cwd=on_disk, quota=Quota(disk=100e6), timeout=50)
     assert (done.returncode, done.exceeded) == (0, None)
 
 
