@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import git_servers
@@ -251,6 +252,39 @@ def test_copies_of_a_template_are_two_projects_until_one_has_the_other_as_its_re
     assert site.lists(one) == [thread]
     git("-C", other, "remote", "set-url", "template", "git@example.org:team/one")
     assert site.lists(one) == site.lists(other) == [foreign, thread]
+
+
+@pytest.mark.parametrize("has_commit", [True, False])
+def test_a_copied_folder_is_another_project_unless_both_have_one_origin(
+    site: Site, uwf: Uwf, has_commit: bool
+) -> None:
+    one, other = site.folder / "one", site.folder / "other"
+    git(*git_servers.INIT, one)
+    if has_commit:
+        git("-C", one, "commit", "-q", "--allow-empty", "-m", "Begin")
+    thread = site.starts(one, "SECRET")
+    shutil.copytree(one, other)
+    assert site.lists(one) == [thread] and site.lists(other) == []
+    remote = remote_of(site, other)
+    uwf("push")
+    assert not [ref for ref in refs(remote) if thread in ref]
+    foreign = site.starts(other)
+    assert site.lists(one) == [thread] and site.lists(other) == [foreign]
+    (site.folder / "link").symlink_to(one)
+    assert site.lists(site.folder / "link") == [thread]
+    for place in (one, other) if has_commit else ():
+        git("-C", place, "remote", "add", "origin", "https://example.org/team/one.git")
+        assert site.lists(place) == ([thread] if place == one else [foreign, thread])
+
+
+def test_a_copy_in_place_of_its_project_is_the_project(site: Site, uwf: Uwf) -> None:
+    one, copy = site.repository("one"), site.folder / "copy"
+    thread = site.starts(one)
+    shutil.copytree(one, copy)
+    shutil.rmtree(one)
+    assert site.lists(copy) == [thread]
+    later = site.starts(copy.rename(one))
+    assert site.lists(one) == [later, thread]
 
 
 def test_another_machine_knows_the_project_by_its_first_commit(

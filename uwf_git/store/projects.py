@@ -9,7 +9,9 @@ A repository is known by its mark, a random number that moves with it, and by it
 The start of a thread names both, and steps, branches and calls inherit them: see `CommitRow.project`. So a thread is at
 home in its repository whatever becomes of its first commit, and in the clones of it. First commits alone don't tell a
 clone from the copy of a template. Of two repositories of this machine with the same one, the threads of one belong to
-the other only if it has the one as a remote, or the one's origin; a fork is such a copy until it has.
+the other only if it has the one as a remote, or the one's origin; a fork is such a copy until it has. So is a copied
+folder (`cp -r`), though it has the mark: the note says where the original is, and the copy's first thread begins a mark
+of its own.
 
 Of threads that earlier versions started only the notes on their workspaces and folders tell where that was.
 """
@@ -124,10 +126,11 @@ class Repository:
             return os.fsdecode(done.out).splitlines() if done.code == 0 else []
         return []
 
-    def begin(self) -> Project | None:
-        """Return the project of a new thread, None if it cannot be marked. Writes the mark."""
+    def begin(self, is_copy: bool = False) -> Project | None:
+        """Return the project of a new thread, None if it cannot be marked. Writes the mark, another one in a copy."""
         mark, before = self.noted
         first = self.first_commit
+        mark = "" if is_copy else mark
         if not mark or (first and first not in before):
             mark = mark or os.urandom(16).hex()
             lines = [mark, *([first] if first else []), *before]
@@ -172,14 +175,14 @@ class Projects:
 
     @property
     def mark_here(self) -> str:
-        """The mark of `here`, "" if it has none."""
-        return self.here.noted[0] if self.here is not None else ""
+        """The mark of `here`, "" if it has none of its own."""
+        return self.here.noted[0] if self.here is not None and not self._is_copy(self.here) else ""
 
     def label_at(self, folder: Path) -> str:
         """Return the label of a thread that is started in a folder, "" outside of a repository. Marks the
         repository, and notes it."""
         repository = repository_at(folder)
-        project = repository.begin() if repository is not None else None
+        project = repository.begin(self._is_copy(repository)) if repository is not None else None
         if repository is None or project is None:
             return ""
         self._note(project.mark, repository)
@@ -206,23 +209,34 @@ class Projects:
 
     def _belongs(self, project: Project, here: Repository) -> bool:
         mark, before = here.noted
-        if mark and project.mark == mark:
+        if mark and project.mark == mark and not self._is_copy(here):
             return True
         if not project.first or project.first not in (here.first_commit, *before):
             return False
         known = self._addresses(project.mark)  # of another machine nothing is known
         return not known or _are_related(known, here.addresses)
 
+    def _is_copy(self, repository: Repository) -> bool:
+        """Return whether the mark is that of another repository, of which this one is a copied folder."""
+        mark = repository.noted[0]
+        original, _ = self._noted(mark)
+        if original is None or original.common == repository.common or original.noted[0] != mark:
+            return False
+        with contextlib.suppress(OSError):
+            return not original.common.samefile(repository.common)
+        return False
+
     def _addresses(self, mark: str) -> list[str]:
-        if not mark:
-            return []
-        try:
-            note = json.loads(read_private(self._private / "projects" / mark))
-            folder, known = str(note["folder"]), [str(each) for each in note["addresses"]]
-        except (OSError, ValueError, LookupError, TypeError, RecursionError):
-            return []
-        repository = Repository(Path(folder))
-        return repository.addresses if repository.noted[0] == mark else known
+        repository, addresses = self._noted(mark)
+        return addresses if repository is None or repository.noted[0] != mark else repository.addresses
+
+    def _noted(self, mark: str) -> tuple[Repository | None, list[str]]:
+        """Return where a mark's repository was last, and its addresses then; None and none if nothing is noted."""
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+            if mark:
+                note = json.loads(read_private(self._private / "projects" / mark))
+                return Repository(Path(str(note["folder"]))), [str(address) for address in note["addresses"]]
+        return None, []
 
     def _note(self, mark: str, repository: Repository) -> None:
         value = {"folder": str(repository.common), "addresses": repository.addresses}
