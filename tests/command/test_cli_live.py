@@ -13,7 +13,7 @@ from pathlib import Path
 
 import one_role
 import pytest
-from cli_samples import ASKS, PAIR, REJECTS_ONCE, on_terminal, resize, scripted, write
+from cli_samples import ASKS, GATE, PAIR, REJECTS_ONCE, on_terminal, resize, scripted, write
 from commands import begin
 from conftest import Uwf
 from one_role import TALKER, WORKFLOW
@@ -121,6 +121,20 @@ def test_the_command_that_goes_on_after_the_last_step_has_the_options_that_were_
     assert uwf(*again).lines[-1]["status"] == "completed"
 
 
+def test_the_hint_after_a_failure_or_at_a_gate_names_the_agent_that_played(uwf: Uwf) -> None:
+    agent = scripted("- { role: writer, output: { text: a } }\n- { role: critic, exit: 3 }\n")
+    ran = uwf("run", f"./{write('pair.yaml', PAIR)}", "-p", "x", "--agent", agent, check=6)
+    thread = ran.lines[0]["thread"]
+    option = f" --agent {shlex.quote(agent)}"
+    assert ran.error["hint"].endswith(f"uwf thread run {thread}{option}")
+    agent = 'uwf-exec echo \'{"text": "a"}\''
+    gated = uwf("run", f"./{write('gated.yaml', GATE)}", "-p", "x", "--agent", agent, check=5)
+    thread = gated.lines[0]["thread"]
+    hint = gated.error["hint"]
+    assert f"uwf thread answer {thread}" in hint
+    assert hint.endswith(f"; then: uwf thread run {thread} --agent {shlex.quote(agent)}")
+
+
 @pytest.mark.parametrize("command", ["run", "step"])
 def test_a_question_is_put_once_with_its_options_and_the_command_that_answers(
     uwf: Uwf, instance: Instance, command: str
@@ -136,6 +150,8 @@ def test_a_question_is_put_once_with_its_options_and_the_command_that_answers(
         "        2  blue",
     ]
     answer = f"uwf thread answer {thread} -m TEXT"
+    if command == "run":
+        answer += f"; then: uwf thread run {thread} --agent {shlex.quote(asks)}"
     assert done.err == f"uwf: thread {thread} waits for an answer — {answer}\n"
 
 

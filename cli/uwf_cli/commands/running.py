@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.output import approvals_line, branches_text, whose
 from uwf_cli.selection import Selection, chosen_threads, threads
 from uwf_git.api.listing import TO_STEP
-from uwf_git.base.errors import Absent, HeadMoved, Invalid, NotFound, Usage, UwfError, Waiting
+from uwf_git.base.errors import Absent, AgentFailed, HeadMoved, Invalid, NotFound, Usage, UwfError, Waiting
 from uwf_git.base.text import counted, numbered
 from uwf_git.format.types import next_name, role_name
 from uwf_git.sandbox.programs import avoid
@@ -151,8 +152,9 @@ def step(
     where = folder(cwd)
     place(invocation, found, workspace, where)
     _warn_of_agent(invocation, found, agent)
-    lines = _lines(invocation, f"uwf thread step {found}{repeated(agent, where, remote)}", found, quiet)
-    with lines or nullcontext():
+    command, repeats = f"uwf thread step {found}", repeated(agent, where, remote)
+    lines = _lines(invocation, command + repeats, found, quiet)
+    with _repeating(command, repeats), lines or nullcontext():
         options = Options(agent, where, _live_stderr(invocation, lines), shared, files=files or "")
         outcome = make(invocation.instance, found, options)
     emit_outcome(invocation, outcome)
@@ -288,9 +290,10 @@ def _run_one(invocation: Invocation, thread: ThreadId, options: Options, most: i
     from uwf_git.api.run import run as steps
 
     remote = options.exchange.remote.name if options.exchange else None
-    again = f"uwf thread run {thread}{repeated(options.agent, options.cwd, remote)}"
+    command, repeats = f"uwf thread run {thread}", repeated(options.agent, options.cwd, remote)
+    again = command + repeats
     lines = _lines(invocation, again, thread, quiet)
-    with lines or nullcontext():
+    with _repeating(command, repeats, is_run=True), lines or nullcontext():
         options = options._replace(on_stderr=_live_stderr(invocation, lines))
         branches = side_by_side(invocation, options, most, again, lines)
         for outcome in steps(invocation.instance, thread, lambda: options, most, branches=branches):
@@ -339,6 +342,23 @@ def repeated(agent: object, where: Path | None, remote: str | None) -> str:
     words = agent.words if isinstance(agent, AgentOptions) else () if agent is None else (agent,)
     given = [*(("--agent", word) for word in words), ("--cwd", where), ("--remote", remote)]
     return "".join(f" {name} {shlex.quote(str(value))}" for name, value in given if value is not None)
+
+
+@contextmanager
+def _repeating(command: str, options: str, is_run: bool = False) -> Iterator[None]:
+    """Add the options of a call to the command in hints of its errors that continues the thread: without them another
+    agent would play the next step. The hint of a run that failed or waits names that command in any case."""
+    try:
+        yield
+    except UwfError as error:
+        if options:
+            bare = re.compile(re.escape(command) + "(?![^ ,;:)]| --)")
+            hint = bare.sub(lambda _: command + options, error.hint)
+            if is_run and hint == error.hint and isinstance(error, AgentFailed | Waiting):
+                word = "then" if isinstance(error, Waiting) else "again"
+                hint += f"{'; ' if hint else ''}{word}: {command}{options}"
+            error.hint = hint
+        raise
 
 
 def _stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
