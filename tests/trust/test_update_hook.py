@@ -332,6 +332,17 @@ def test_it_fails_closed(served: Served) -> None:
     assert served.pushes(ref, ref) == ""
 
 
+def test_a_push_of_one_thread_takes_the_policy_that_judges_it_along(served: Served) -> None:
+    served.sets()
+    thread = served.ann.starts()
+    served.ann("push", "origin", thread)
+    assert layout.POLICY in served.refs() and f"refs/uwf/threads/{thread}" in served.refs()
+    assert not any(ref.startswith(layout.WORKFLOWS) for ref in served.refs())
+    bob = served.machine("bob")
+    bob("clone", served.url)
+    assert bob("trust", "show").json["people"].keys() == {"ann", "bob"}
+
+
 def test_a_hook_of_somebody_else_is_left_as_it_is(uwf: Any, hermetic: Path) -> None:
     bare = hermetic / "bare.git"
     git_servers.git("init", "--quiet", "--bare", bare)
@@ -349,6 +360,21 @@ def test_a_hook_of_somebody_else_is_left_as_it_is(uwf: Any, hermetic: Path) -> N
     assert hook.read_text() == uwf("remote", "hook", "--format", "text").out
     assert os.access(hook, os.X_OK)
     assert uwf("remote", "hook", "--install", hermetic, check=3).error["code"] == "not_found"
+
+
+@pytest.mark.parametrize("setting", ["{0}/elsewhere", "elsewhere", "~/elsewhere"])
+def test_the_hook_is_written_to_where_git_runs_it(
+    setting: str, served: Served, uwf: Any, hermetic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(served.path))
+    served.sets()
+    git_servers.git("-C", served.path, "config", "core.hooksPath", setting.format(served.path))
+    done = uwf("remote", "hook", "--install", served.path)
+    assert done.json["path"] == str(served.path / "elsewhere" / "update")
+    assert "each repository that uses it" in done.json["warnings"][0]
+    served.ann.starts()
+    served.ann("push")
+    assert "uwf refuses" in served.pushes("refs/uwf/trust/policy", f"refs/uwf/threads/{COPY}")
 
 
 @pytest.mark.parametrize("transport", ["http", "ssh"])
@@ -405,6 +431,7 @@ def test_an_edit_of_a_published_definition_is_held_to_its_rule(served: Served) -
         ),
         *("refs/heads/refs/uwf/x", "refs/tags/uwf", "refs/tags/uwf/threads/x", "refs/tags/refs/uwf/x"),
         *("refs/heads/uwf/threads/x", "refs/heads/uwf/base/x", "refs/UWF/threads/x"),
+        *("refs/heads/uwf/work", "refs/heads/uwf/Work/x", f"refs/heads/uwf/work/{COPY}/x"),
         *("refs/replace/01", "refs/original/x", "refs/grafts", "refs/unknown/x"),
     ],
 )

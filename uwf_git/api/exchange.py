@@ -339,13 +339,14 @@ def delete(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]
 
 
 def refs_of_threads(instance: Instance, threads: Collection[ThreadId]) -> Refs:
-    """Return the refs of threads, with the calls of code workflows, or of all."""
+    """Return the refs of threads, with calls of code workflows and the trust policy that judges them, or of all."""
     from uwf_git.sync.push import refs_of
 
-    if threads:
-        threads = [*threads, *_calls_of(instance, threads)]
+    if not threads:
+        return Refs()
+    threads = [*threads, *_calls_of(instance, threads)]
     called = {prefix + thread for prefix in layout.of_threads() for thread in threads}
-    return Refs(refs_of(instance, threads) if threads else None, called)
+    return Refs(refs_of(instance, threads) | {layout.POLICY}, called)
 
 
 def _calls_of(instance: Instance, threads: Collection[ThreadId]) -> Iterator[ThreadId]:
@@ -368,9 +369,9 @@ def refs_of_definition(instance: Instance, kind: str, name: str) -> Refs:
     else:
         meant = refs_of_kind(instance, kind, name)
     if kind == "suite":
-        return Refs(meant, meant)
+        return Refs(meant | {layout.POLICY}, meant)
     registered = tuple(kind.prefix for kind in ref_kinds.versioned().values())
-    return Refs(meant, {ref for ref in meant if ref.startswith(registered)})
+    return Refs(meant | {layout.POLICY}, {ref for ref in meant if ref.startswith(registered)})
 
 
 def raise_if_rejected(

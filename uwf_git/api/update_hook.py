@@ -47,12 +47,12 @@ def script() -> str:
 
 
 def installed(repository: Path) -> Path:
-    """Write the hook into a repository, as `update` and, unless there is another one, `pre-receive`; return the first's
-    path. Raises NotFound, Usage if there is another `update`."""
+    """Write the hook to where git runs a repository's hooks, as `update` and, unless there is another one,
+    `pre-receive`; return the first's path. Raises NotFound, Usage if there is another `update`."""
     folder = repository.expanduser()
     if not (folder / "objects").is_dir() or not (folder / "HEAD").is_file():
         raise NotFound(f"{repository} is not a bare repository", "make one with: git init --bare PATH")
-    path = folder / "hooks" / _UPDATE
+    path = _hooks_of(folder) / _UPDATE
     try:
         if not _is_ours(path):
             raise Usage(f"{path} is another hook", "call this one from it: uwf remote hook prints it")
@@ -62,6 +62,14 @@ def installed(repository: Path) -> Path:
     except OSError as error:
         raise Invalid(f"cannot write {path}: {error.strerror}", "check its permissions") from None
     return path
+
+
+def _hooks_of(repository: Path) -> Path:
+    """Return the folder in which git looks for a bare repository's hooks, which need not exist."""
+    from uwf_git.git.repository import Repository
+
+    configured = Repository(repository).config.value("core.hooksPath")
+    return (repository / Path(configured).expanduser()) if configured else repository / "hooks"
 
 
 def pre_receive_of_others(update: Path) -> Path | None:
@@ -75,7 +83,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _write(path: Path) -> None:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{path.name}.{os.getpid()}")
     aside.write_text(script())
     aside.chmod(0o755)

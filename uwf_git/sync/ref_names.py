@@ -24,7 +24,7 @@ _ELSEWHERE = (
         "refs/pipelines/",
     ),
 )
-_BASES = layout.BRANCHES + "base/"
+_BASES, _WORK = layout.BRANCHES + "base/", layout.BRANCHES + "work/"
 _SHADOWED = ("uwf/", "refs/uwf/", "refs/heads/uwf/", "heads/uwf/")
 """The beginnings of short names by which uwf's refs are read."""
 
@@ -51,7 +51,7 @@ def problem(ref: str) -> str:
 def _branch_problem(ref: str) -> str:
     prefixes = [kind.branches for kind in ref_kinds.versioned().values()]
     bases = [f"{_BASES}{prefix.removeprefix(layout.BRANCHES)}" for prefix in prefixes]
-    ours = (layout.THREAD_BRANCHES, _BASES, f"{_BASES}branches/", *prefixes, *bases)
+    ours = (layout.THREAD_BRANCHES, _WORK, _BASES, f"{_BASES}branches/", *prefixes, *bases)
     folded = _folded(ref)
     for prefix in ours:
         if f"{folded}/".startswith(prefix) and not ref.startswith(prefix):
@@ -61,6 +61,9 @@ def _branch_problem(ref: str) -> str:
         is_other = any(ref.startswith(each) for each in (*bases, f"{_BASES}branches/"))
         if ref.startswith(prefix) and not is_other and not is_thread_id(rest):
             return f"what is below {prefix} is called after threads"
+    thread, slash, _ = ref.removeprefix(_WORK).partition("/")
+    if slash and is_thread_id(thread):
+        return f"a branch of that name is in the way of {_WORK}{thread}"
     for prefix in (*prefixes, *bases):
         if ref.startswith(prefix) and name_problem(ref.removeprefix(prefix)) is not None:
             return f"what is below {prefix} is called after definitions"

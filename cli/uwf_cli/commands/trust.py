@@ -113,7 +113,10 @@ def _times(key: Any) -> str:
     "uwf remote hook --install /srv/team.git   put it into a bare repository",
 )
 @click.option(
-    "--install", metavar="PATH", type=click.Path(path_type=Path), help="Write it as PATH/hooks/update."
+    "--install",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    help="Write it as PATH/hooks/update, or to PATH's core.hooksPath.",
 )
 def hook(invocation: Invocation, install: Path | None) -> None:
     """Print an update hook for a server's bare repository. It needs uwf on the server.
@@ -130,5 +133,9 @@ def hook(invocation: Invocation, install: Path | None) -> None:
     if (other := pre_receive_of_others(path)) is not None:
         invocation.warn(
             f"{other} is another hook, so each ref of a push is judged by what is there before it"
+        )
+    if path.parent != install.expanduser() / "hooks":
+        invocation.warn(
+            f"core.hooksPath of {install} names {path.parent}: each repository that uses it has the hook"
         )
     invocation.emit({"path": str(path)}, lambda value: f"wrote {value['path']}")
