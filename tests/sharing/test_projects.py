@@ -254,6 +254,21 @@ def test_copies_of_a_template_are_two_projects_until_one_has_the_other_as_its_re
     assert site.lists(one) == site.lists(other) == [foreign, thread]
 
 
+def test_a_bare_repository_is_a_project_as_its_worktrees_are(
+    site: Site, two: tuple[Path, Path, str, str], uwf: Uwf
+) -> None:
+    bare, tree = site.folder / "bare.git", site.folder / "tree"
+    git("clone", "-q", "--bare", site.repository("source"), bare)
+    git("-C", bare, "worktree", "add", "-q", tree)
+    thread = site.starts(bare)
+    assert site.lists(bare) == site.lists(bare / "refs") == site.lists(tree) == [thread]
+    assert [each["project"] for each in uwf("thread", "list", "--all-projects").json][0] == "bare"
+    uwf("workflow", "put", site.flow("own"))
+    remote = remote_of(site, tree)
+    uwf("push")
+    assert refs(remote) == {f"refs/uwf/threads/{thread}", "refs/uwf/workflows/own"}
+
+
 @pytest.mark.parametrize("has_commit", [True, False])
 def test_a_copied_folder_is_another_project_unless_both_have_one_origin(
     site: Site, uwf: Uwf, has_commit: bool

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.format.ids import ThreadId
-from uwf_git.store.location import enclosing_repository
+from uwf_git.store.location import enclosing_repository, is_enabled, searched_folders
 from uwf_git.store.private import Folders, read_private, write_private
 
 if TYPE_CHECKING:
@@ -142,10 +142,18 @@ class Repository:
 
 
 def repository_at(folder: Path) -> Repository | None:
-    """Return the repository around a folder, None outside of any."""
+    """Return the repository around a folder, which may be a bare one; None outside of any, and in a store."""
     with contextlib.suppress(OSError):
-        if (common := enclosing_repository(folder.absolute())) is not None:
+        folder = folder.absolute()
+        if (common := enclosing_repository(folder) or _bare_repository(folder)) is not None:
             return Repository(common)
+    return None
+
+
+def _bare_repository(folder: Path) -> Path | None:
+    for parent in searched_folders(folder):
+        if (parent / "HEAD").is_file() and (parent / "objects").is_dir() and (parent / "refs").is_dir():
+            return None if is_enabled(parent) else parent
     return None
 
 
@@ -182,8 +190,11 @@ class Projects:
         """Return the label of a thread that is started in a folder, "" outside of a repository. Marks the
         repository, and notes it."""
         repository = repository_at(folder)
-        project = repository.begin(self._is_copy(repository)) if repository is not None else None
-        if repository is None or project is None:
+        return self._label(repository) if repository is not None else ""
+
+    def _label(self, repository: Repository) -> str:
+        project = repository.begin(self._is_copy(repository))
+        if project is None:
             return ""
         self._note(project.mark, repository)
         return project.label
@@ -263,9 +274,7 @@ class Projects:
 
     def note_definition(self, ref: str) -> None:
         """Note that a definition was registered in the project."""
-        if self.here is None or (label := self.label_at(self.here.common.parent)) in (
-            known := self._labels(ref)
-        ):
+        if self.here is None or (label := self._label(self.here)) in (known := self._labels(ref)):
             return
         with contextlib.suppress(UwfError):
             write_private(self._of_definition(ref), "".join(f"{each}\n" for each in (*known, label)).encode())
