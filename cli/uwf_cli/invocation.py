@@ -222,6 +222,16 @@ class Invocation:
         if self.format == "text":
             sys.stderr.write(f"uwf: {terminal.escape(text)}\n")
 
+    def note_left_out(self) -> None:
+        """Note after an empty answer that threads of other projects were not looked at, if there are some."""
+        threads = self.instance.threads
+        if self.format != "text" or threads.projects.here is None:
+            return
+        from uwf_git.api.listing import left_out_line
+
+        if others := sum(not threads.is_meant(head) for head in threads.all(archived=True)):
+            self.note(left_out_line(others))
+
     def say(self, text: str) -> None:
         """Print a line on standard error, in every format."""
         sys.stderr.write(f"uwf: {terminal.escape(text)}\n")

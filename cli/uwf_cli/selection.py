@@ -278,4 +278,5 @@ def on_each(
             invocation.emit(values)
     if not found and not chosen.ids:
         invocation.note(none)
+        invocation.note_left_out()
     failures.end()

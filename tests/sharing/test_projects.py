@@ -262,7 +262,7 @@ def test_a_bare_repository_is_a_project_as_its_worktrees_are(
     git("-C", bare, "worktree", "add", "-q", tree)
     thread = site.starts(bare)
     assert site.lists(bare) == site.lists(bare / "refs") == site.lists(tree) == [thread]
-    assert [each["project"] for each in uwf("thread", "list", "--all-projects").json][0] == "bare"
+    assert uwf("thread", "list", "--all-projects").json[0]["project"] == "bare"
     uwf("workflow", "put", site.flow("own"))
     remote = remote_of(site, tree)
     uwf("push")
@@ -387,6 +387,23 @@ def test_pages_and_sums_mean_the_project(site: Site, two: tuple[Path, Path, str,
     os.chdir(site.folder / "other")
     assert uwf("stats").json["total"]["steps"] == 0
     assert uwf("stats", "--all-projects").json["total"]["steps"] == 1
+
+
+@pytest.mark.parametrize(
+    "command", ["inbox", "stats", "grep SECRET", "thread kill --all --yes", "thread run --all", "thread list"]
+)
+def test_an_empty_answer_in_a_project_says_that_others_have_threads(
+    site: Site, uwf: Uwf, command: str
+) -> None:
+    one, other = site.repository("one", 1_700_000_000), site.repository("other", 1_700_000_001)
+    line = "uwf: 1 thread of other projects left out; --all-projects includes them\n"
+    site.starts(one, "SECRET")
+    os.chdir(other)
+    answer = uwf("--format", "text", *command.split(), check=None)
+    assert answer.err.endswith(line) and "SECRET" not in answer.out
+    assert "SECRET" not in uwf(*command.split(), check=None).out
+    os.chdir(site.folder)
+    assert line not in uwf("--format", "text", "inbox").err
 
 
 def test_what_was_deleted_on_a_remote_is_pruned_in_its_project_alone(

@@ -64,6 +64,8 @@ def inbox(invocation: Invocation, whom: str | None) -> None:
     ]
     shown = [{**value, "ago": ago(each.since)} for value, each in zip(values, found, strict=True)]
     invocation.emit(values, _inbox_text, shown)
+    if not values:
+        invocation.note_left_out()
 
 
 def _inbox_text(value: Any) -> str:

@@ -273,6 +273,7 @@ def grep(
         invocation.emit(value, lambda shown: _hits_text(instance, shown))
     failures.end()
     if not value:
+        invocation.note_left_out()
         raise Exit(1)
 
 

@@ -235,6 +235,7 @@ def run(
         failures.note(SideBySide(invocation, oldest_first, words, jobs, again).run(quiet))
     elif not chosen.ids:
         invocation.note("no such threads are idle; uwf thread list shows what they are")
+        invocation.note_left_out()
     failures.end()
 
 

@@ -61,6 +61,8 @@ def stats(
     if plot is not None:
         _write_plot(plot, groups, total, by)
     invocation.emit(value, _stats_text)
+    if not threads and not groups:
+        invocation.note_left_out()
     failures = Failures(invocation)
     failures.damaged(bool(damaged))
     if not threads:
