@@ -488,6 +488,20 @@ def test_no_worktree_of_the_agent_or_user_inside_of_one_is_deleted(
 # A project that moves
 
 
+def test_a_fork_of_a_thread_whose_project_is_gone_goes_on_in_another_clone(
+    uwf: Uwf, instance: Instance, project: Path
+) -> None:
+    thread = begun(instance, project)
+    git("clone", "-q", project, other := project.with_name("other"))
+    fork = uwf("thread", "fork", thread, "--at", "0").json["thread"]
+    shutil.rmtree(project)
+    agent = ("--agent", "uwf-exec sh -c 'echo 1 >n1.txt; git add .; echo {}'")
+    error = uwf("thread", "step", fork, *agent, cwd=project.parent, check=3).error
+    assert "was moved or removed" in error["message"] and fork in error["hint"]
+    uwf("thread", "step", fork, *agent, cwd=other)
+    assert "n1.txt" in files(other, fork)
+
+
 def test_a_thread_goes_on_in_a_project_that_was_moved(uwf: Uwf, instance: Instance, project: Path) -> None:
     threads = [begun(instance, project) for _ in range(2)]
     for thread in threads:

@@ -38,7 +38,7 @@ from uwf_git.store.remotes import without_password
 BRANCHES = "refs/heads/uwf/work/"
 KEPT = "refs/uwf/local/work/"
 CODE = "refs/uwf/local/code/"
-MOVED = "in the folder where it is now: uwf thread step ID"
+MOVED = "in the folder where it is now: uwf thread step ID --cwd FOLDER"
 NO_REPOSITORY = "uwf run … --workspace shared works in the folder itself"
 _LFS = re.compile(r"git-lfs (?:(?:clean|smudge(?: --skip)?)(?: -- %f)?|filter-process(?: --skip)?)")
 _PROGRAM = re.compile(

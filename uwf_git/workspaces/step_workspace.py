@@ -423,12 +423,13 @@ def workspace_of(instance: Instance, at: Position, cwd: Path | None = None) -> S
             f"the note of the workspace of thread {thread} cannot be read: {notes.path(thread)}",
             f"uwf thread step {thread} --workspace W gives it another",
         )
-    if note is not None and note.kind == WORKTREE and not Path(note.project).is_dir():
-        note = _moved(instance, notes, thread, note, cwd)
+    is_new = note is None
+    note = note or _inherited(instance, notes, at, cwd)
     if note is None:
-        note = _inherited(instance, notes, at, cwd)
-        if note is None:
-            return None
+        return None
+    if note.kind == WORKTREE and not Path(note.project).is_dir():
+        note = _moved(instance, notes, thread, note, cwd)
+    if is_new:
         notes.write(thread, note)
     elif cwd is not None and note.kind == WORKTREE and note.owner == thread:
         note = _moved_inside(note, cwd)
