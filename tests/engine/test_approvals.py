@@ -218,7 +218,9 @@ def test_whoever_ran_the_attempt_that_a_step_went_on_from_is_an_author(
     people["ann"]("thread", "step", thread, "--agent", agent, env={"FAILS": "1"}, check=6)
     people["bob"]("thread", "step", thread, "--agent", "false", check=6)  # of which nothing is left
     people["dora"]("thread", "step", thread, "--agent", agent)
-    assert "made what gate" in people["ann"].approves(thread, check=14).error["message"]
+    refused = people["ann"].approves(thread, check=14).error
+    assert "made what gate" in refused["message"]
+    assert refused["hint"] == "who may: bob@example.invalid, carol@example.invalid"
     people["bob"].approves(thread)
     people["carol"].approves(thread)
     assert uwf("verify").json["findings"] == []

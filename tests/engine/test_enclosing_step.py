@@ -157,10 +157,16 @@ def test_nor_to_a_question_of_an_agent(uwf: Uwf) -> None:
         "uwf config unset defaultAgent",
         "uwf setup --agent uwf-codex",
         "EDITOR=true uwf config edit",
+        "uwf doctor --accept-store",
+        "uwf remote accept-rewrite {thread}",
+        "uwf remote reject-rewrite {thread}",
+        "uwf push origin {thread} --delete",
+        "uwf workflow accept shorter",
     ],
 )
 def test_nothing_else_is_done_in_the_users_name(uwf: Uwf, waiting: str, act: str) -> None:
     uwf("config", "set", "defaultAgent", "uwf-rehearse")
+    uwf("remote", "add", "origin", Path("elsewhere.git").absolute())
     printed = within(uwf, act.format(thread=waiting))
     assert "this command runs within a step of thread" in printed and "only a person" in printed
     assert uwf("thread", "show", waiting).json["status"] == "waiting"

@@ -305,6 +305,7 @@ class Doctor:
     def _witness(self, instance: Instance) -> Iterator[Check]:
         witness = instance.witness
         if self._accept:
+            instance.require_person("says that the store is as it should be")
             count = witness.accept()
             if not witness.failure:
                 yield Check("witness", OK, f"accepted {counted(count, 'head')} as this store's")

@@ -200,6 +200,7 @@ def accept_rewrite(instance: Instance, remote: Remote, name: str) -> Pulled:
     from uwf_git.sync.pull import Pulled
     from uwf_git.sync.resolution import accept
 
+    instance.require_person(f"accepts the rewritten history of {name}")
     adopted, refused = accept(instance, remote, name)
     return Pulled(remote.name, adopted, refused)
 
@@ -209,6 +210,7 @@ def reject_rewrite(instance: Instance, exchange: Exchange, name: str) -> list[st
     `sync.resolution.reject`."""
     from uwf_git.sync.resolution import reject
 
+    instance.require_person(f"overwrites the history of {name} on a remote")
     return reject(instance, exchange.git, exchange.remote, name)
 
 
@@ -333,6 +335,7 @@ def delete(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]
     """Delete threads on a remote and return the report. Moves and raises as `sync.removal.delete`."""
     from uwf_git.sync.removal import delete
 
+    instance.require_person(f"deletes threads on {exchange.remote.name}")
     remote, git = exchange
     with instance.locks.exchange(remote.name):
         return delete(instance, git, remote, threads)

@@ -41,5 +41,6 @@ def unpublish(instance: Instance, exchange: Exchange, what: str, force: bool) ->
 
 
 def accept(instance: Instance, git: Git, branch: str, remote: Remote | None, kind: str) -> Accepted:
-    """Register a proposal: the local one, or a remote's branch."""
+    """Register a proposal: the local one, or a remote's branch. Raises RequirementUnmet within a step."""
+    instance.require_person(f"accepts {branch}")
     return proposals.accept(instance, git, branch, remote, kind)

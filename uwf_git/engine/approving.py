@@ -239,7 +239,7 @@ def check_approver(instance: Instance, standing: Standing, thread: ThreadId) -> 
     if role.not_author and person in authors_among(standing.tally.gate, people):
         raise RequirementUnmet(
             f"{by} made what {role.name} of thread {thread} judges, and may not approve it",
-            f"who may: {', '.join(name for name in people.listed(role.approvers) if name != person)}",
+            f"who may: {', '.join(standing.awaited) or 'nobody else'}",
         )
 
 
