@@ -810,6 +810,11 @@ def test_the_code_of_killed_and_removed_threads_is_not_pushed(
     uwf("remote", "add", "hub", tmp_path / "threads.git")
     uwf("push", "hub", "--all-projects")
     assert git("-C", tmp_path / "code.git", "branch", "--format=%(refname:short)").split() == [branch(idle)]
+    done = uwf("thread", "rm", idle, "--yes")
+    command = done.err.partition("delete it there: ")[2].strip().splitlines()[0]
+    subprocess.run(command, shell=True, check=True)
+    assert git("-C", tmp_path / "code.git", "branch") == ""
+    assert at(project, "for-each-ref", "refs/remotes/origin/uwf") == ""
 
 
 # What it costs

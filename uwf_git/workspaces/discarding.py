@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import counted
 from uwf_git.store.history import links
-from uwf_git.workspaces.project import CODE, KEPT, Project
+from uwf_git.workspaces.notes import Notes
+from uwf_git.workspaces.project import CODE, KEPT, Project, tracking
 from uwf_git.workspaces.removal import leave, own_worktree
 from uwf_git.workspaces.step_workspace import last_code_commit
+from uwf_git.workspaces.worktree import remote_of
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
@@ -44,6 +47,13 @@ def discard(instance: Instance, thread: ThreadId) -> None:
                 f"the code of thread {thread} stays on {' and '.join(stays[:3])}, with {why}; remove it: {command}"
             )
         project.drop(doomed)
+        note = Notes(instance.store.repository.private).read(thread)
+        remote = remote_of(instance, note) if note is not None else ""
+        if remote and project.commit(tracking(remote, thread)):
+            command = f"git -C {shlex.quote(str(project.common))} push {shlex.quote(remote)} --delete {name}"
+            instance.warn(
+                f"the code of thread {thread} is on {remote} of the project too; delete it there: {command}"
+            )
     except UwfError as error:
         instance.warn(f"{error.message}; {error.hint}")
 
