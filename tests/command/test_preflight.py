@@ -152,6 +152,14 @@ def test_a_step_overrides_whatever_plays_it_and_says_so(uwf: Uwf) -> None:
     assert uwf("verify").json["findings"] == []
 
 
+def test_a_step_names_the_commands_where_one_program_plays_both(uwf: Uwf) -> None:
+    sets(uwf, ("agents.uwf-exec.command", "uwf-exec false"), ("agentOverrides.fix.tests", "uwf-exec"))
+    thread = uwf("thread", "start", "fix", "-p", "x").json["thread"]
+    uwf("thread", "step", thread, "--agent", SAYS_YES)
+    said = uwf("thread", "step", thread, "--agent", SAYS_YES).err
+    assert f"{SAYS_YES} plays tests in place of uwf-exec false, which config.yaml names" in said
+
+
 def test_a_rehearsal_rehearses_commands_as_well(uwf: Uwf) -> None:
     sets(uwf, ("agents.suite.command", "uwf-exec false"), ("agentOverrides.fix.tests", "suite"))
     uwf("run", "fix", "-p", "x", "--agent", "uwf-rehearse")

@@ -8,7 +8,7 @@ import pytest
 from commands import git
 from conftest import Uwf
 
-from uwf_git.git.program import CallResult, failure, hint_for, telling_line
+from uwf_git.git.program import CallResult, failure, hint_for
 
 AWAY = "repeat when the remote can be reached"
 
@@ -61,7 +61,12 @@ def test_the_cause_is_told_and_the_hint_is_its_own(
 
 
 def test_the_first_of_several_errors_is_told() -> None:
-    assert telling_line("note\nfatal: one\nerror: two\n") == "one"
+    assert CallResult(1, b"", "note\nfatal: one\nerror: two\n").reason == "one"
+
+
+def test_a_failure_without_a_word_has_a_reason() -> None:
+    assert CallResult(3, b"", "").reason == "it exited with 3"
+    assert CallResult(-25, b"", "").reason == "it was ended by SIGXFSZ"
 
 
 def test_a_hook_of_the_user_that_refuses_a_push_is_named(uwf: Uwf, tmp_path: Path) -> None:

@@ -93,6 +93,17 @@ def test_a_remote_that_is_set_for_all_projects_has_no_effect_without_one_of_that
     assert "has no remote missing" in error["message"] and "remote add missing URL" in error["hint"]
 
 
+def test_a_push_names_the_remote_of_the_settings_that_the_project_lacks(site: Site) -> None:
+    site.starts()
+    clone = site.clones[site.here]
+    site.here("config", "set", f'workspace.projects."{clone}".remote', "missing")
+    error = site.here("push", check=3).error
+    assert (
+        "has no remote missing" in error["message"]
+        and error["hint"] == f"git -C {shlex.quote(str(clone))} remote add missing URL"
+    )
+
+
 def test_code_that_is_not_here_is_named_and_no_agent_works_on_another(site: Site, tmp_path: Path) -> None:
     thread = site.starts()
     said = site.here("push").err

@@ -119,6 +119,17 @@ def test_the_end_says_that_the_merge_will_conflict(uwf: Uwf, project: Path) -> N
     assert shown["merge"] == f"git merge uwf/work/{thread}" and "will conflict" in shown["warnings"][0]
 
 
+def test_what_is_merged_is_not_advised_to_merge_again(uwf: Uwf, project: Path) -> None:
+    thread = start(uwf, project, SHIPS)
+    uwf("thread", "answer", thread, "-m", "yes")
+    assert uwf("thread", "show", thread).json["code"]["merged"] is False
+    git("-C", project, "merge", "-q", f"uwf/work/{thread}")
+    code = uwf("thread", "show", thread).json["code"]
+    assert (code["merge"], code["merged"], code["warnings"]) == (None, True, [])
+    text = uwf("thread", "show", thread, "--format", "text").out
+    assert ", merged" in text and "git merge" not in text
+
+
 def test_the_code_of_a_branch_that_the_user_has_checked_out_is_merged_by_its_commit(
     uwf: Uwf, project: Path
 ) -> None:

@@ -74,22 +74,31 @@ def waiting_for(outcome: Outcome, is_shown: bool) -> Waiting | None:
 
 class CodeLeft(NamedTuple):
     """The code that an ended thread left on this machine. `merge` is the command that merges it, "" unless the work was
-    certainly accepted; `warnings` are on a branch that is elsewhere, and on a merge that will conflict."""
+    certainly accepted; `warnings` are on a branch that is elsewhere, and on a merge that will conflict. `is_merged`:
+    HEAD of its project has it."""
 
     commit: str
     branch: str
     merge: str
     warnings: tuple[str, ...]
+    is_merged: bool = False
 
     @property
     def text(self) -> str:
         where = f"on branch {self.branch}" if self.branch else f"commit {self.commit[:12]}"
-        line = f"its code is {where}{f': {self.merge}' if self.merge else ''}"
+        line = (
+            f"its code is {where}{f': {self.merge}' if self.merge else ', merged' if self.is_merged else ''}"
+        )
         return "; ".join((line, *self.warnings))
 
     def as_json(self) -> dict[str, Any]:
         merge = self.merge or None
-        return {"branch": self.branch or None, "merge": merge, "warnings": list(self.warnings)}
+        return {
+            "branch": self.branch or None,
+            "merge": merge,
+            "merged": self.is_merged,
+            "warnings": list(self.warnings),
+        }
 
 
 def code_left(instance: Instance, at: Position) -> CodeLeft | None:
@@ -109,6 +118,8 @@ def code_left(instance: Instance, at: Position) -> CodeLeft | None:
     code = JudgedCode(instance, at.head.thread, revision)
     if (where := code.where) is None:
         return None
+    if where.project.is_ancestor(revision.commit, "HEAD"):
+        return CodeLeft(revision.commit, where.branch, "", (), is_merged=True)
     is_accepted = status == COMPLETED and _is_accepted(instance, history)
     lines = (where.warning, code.conflict if is_accepted else "")
     merge = f"git merge {where.revision}" if is_accepted else ""

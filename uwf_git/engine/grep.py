@@ -11,7 +11,7 @@ from typing import NamedTuple
 from uwf_git.base.errors import Invalid, StoreDamaged, Usage, UwfError
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_step
-from uwf_git.git.program import SETTINGS, CallResult, environment, git_program, telling_line
+from uwf_git.git.program import SETTINGS, CallResult, environment, git_program
 from uwf_git.git.repository import Oid
 from uwf_git.sandbox.child import run_command
 from uwf_git.store import layout
@@ -201,7 +201,7 @@ def _too_long() -> Invalid:
 
 
 def _refused(pattern: str, done: CallResult) -> UwfError:
-    reason = telling_line(done.err) or f"git grep exited with {done.code}"
+    reason = done.reason
     if _UNREADABLE.search(reason):
         return Invalid(f"git cannot read what is to be searched: {reason}", "see: uwf doctor")
     return Usage(f"git cannot search for {pattern!r}: {reason}", "-F searches for the text as it is")

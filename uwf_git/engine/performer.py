@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -60,19 +61,31 @@ def override_at(
     return named
 
 
-def replaced_agent(instance: Instance, at: Position, role: str, command: Sequence[str]) -> str:
-    """Return the configured agent of a role that no model plays, if another command plays it in its place; "" if
+class Replacement(NamedTuple):
+    """What plays a role, and what config.yaml names for it: their names, or their commands if one program has both."""
+
+    player: str
+    own: str
+
+
+def replacement(
+    instance: Instance, at: Position, role: str, command: Sequence[str], name: str
+) -> Replacement | None:
+    """Return whom a command of this name replaces: the configured agent of a role that no model plays; None if
     none."""
     from uwf_git.config.resolve import resolve_agent
 
     workflow = at.history.workflow
     if workflow.code is not None or role not in workflow.roles or workflow.is_persons(role):
-        return ""
+        return None
     with contextlib.suppress(UwfError):  # what can't play the role is not replaced
         own = resolve_agent(instance.config, workflow.name, role, persona=at.history.speaks(role))
         if not asks_model(own.command) and (own.command, *own.args) != tuple(command):
-            return own.alias
-    return ""
+            names = (name, own.alias)
+            if name == own.alias:
+                names = (shlex.join(command), shlex.join((own.command, *own.args)))
+            return Replacement(*(instance.redactor.text(text)[0] for text in names))
+    return None
 
 
 def performer_of(

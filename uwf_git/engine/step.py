@@ -52,7 +52,7 @@ from uwf_git.engine.performer import (
     perform,
     performer_of,
     program_of,
-    replaced_agent,
+    replacement,
     reported,
     run_command_of,
 )
@@ -855,11 +855,11 @@ class _Run:
         order, store = self._order, self._instance.store
         if order is None or not order.command:
             return node, step
-        own = replaced_agent(self._instance, self._at, self._role, order.command)
-        detail = store.detail(step.detail) if own else None
-        if detail is None:
+        replaced = replacement(self._instance, self._at, self._role, order.command, order.name)
+        detail = store.detail(step.detail) if replaced else None
+        if replaced is None or detail is None:
             return node, step
-        note = self._instance.redactor.text(f"{order.name} played this role in place of {own}")[0]
+        note = f"{replaced.player} played this role in place of {replaced.own}"
         with store.registering():
             told = detail._replace(notes=(*detail.notes, note))
             step = step._replace(detail=store.draft(told.type, told.payload()))
@@ -923,9 +923,10 @@ class _Run:
                 return left.command == (config.command, *config.args)
             return resumes_session(instance, self._at, self._role, name)
 
-        if own := replaced_agent(instance, self._at, self._role, (config.command, *config.args)):
+        if replaced := replacement(instance, self._at, self._role, (config.command, *config.args), name):
             instance.warn(
-                f"thread {self._thread}: {name} plays {self._role} in place of {own}, which config.yaml names"
+                f"thread {self._thread}: {replaced.player} plays {self._role} in place of {replaced.own}, which"
+                " config.yaml names"
             )
         persons = config.command == HUMAN
         folder, base = self._persons_folder() if persons else self._folder(cwd, goes_on, config)

@@ -129,6 +129,13 @@ class CallResult(NamedTuple):
     out: bytes
     err: str
 
+    @property
+    def reason(self) -> str:
+        """A line on the failure of a call, also of one that printed nothing."""
+        if self.code < 0:
+            return f"it was ended by {signal.Signals(-self.code).name}"
+        return _telling_line(self.err) or f"it exited with {self.code}"
+
 
 class ReceiveLimitExceeded(RemoteFailed):
     """Received data exceeds the limits."""
@@ -332,15 +339,9 @@ def failure(args: Sequence[str], done: CallResult) -> RemoteFailed:
                 f"git {command} failed: {reason}",
                 f"it is more than {setting.split()[0]} allows; raise it with: git config --global {setting}",
             )
-    if done.code < 0:
-        reason = f"it was ended by {signal.Signals(-done.code).name}"
-    elif command == "push" and _is_refused_by_hook(done):
-        return RemoteFailed(
-            f"git push failed: its pre-push hook refused: {telling_line(done.err)}", _HOOK_HINT
-        )
-    else:
-        reason = telling_line(done.err) or f"it exited with {done.code}"
-    return RemoteFailed(f"git {command} failed: {reason}", hint_for(done.err, command))
+    if command == "push" and done.code >= 0 and _is_refused_by_hook(done):
+        return RemoteFailed(f"git push failed: its pre-push hook refused: {done.reason}", _HOOK_HINT)
+    return RemoteFailed(f"git {command} failed: {done.reason}", hint_for(done.err, command))
 
 
 def _is_refused_by_hook(done: CallResult) -> bool:
@@ -352,7 +353,7 @@ def _is_refused_by_hook(done: CallResult) -> bool:
     return "error: failed to push some refs" in done.err and not has_rows and not is_gits
 
 
-def telling_line(err: str) -> str:
+def _telling_line(err: str) -> str:
     """Return the line of git's output that has the cause: one that names a fault of the system, else its first error;
     the rest are consequences."""
     lines = [one_line(line, 300) for line in err.splitlines() if line.strip()]

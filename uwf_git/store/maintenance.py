@@ -63,7 +63,7 @@ def collect(store: Store, shared: bool, prune: bool = False) -> None:
     """Pack objects and refs, and delete objects unreachable for two weeks (in a repository shared with code,
     as git is configured); with `prune` all unreachable ones. Raises Busy during another gc, StoreUnwritable.
     """
-    from uwf_git.git.program import Git, telling_line
+    from uwf_git.git.program import Git
 
     git = Git(store.repository.path)
     store.repository.lockfiles.remove_stale(thorough=True)  # over one from before a power cut git would fail
@@ -79,7 +79,7 @@ def collect(store: Store, shared: bool, prune: bool = False) -> None:
     if "gc is already running" in done.err or "gc.pid.lock': File exists" in done.err:
         raise Busy("another git gc is working on the store", "repeat when it is done")
     if done.code != 0:
-        raise StoreUnwritable(f"git gc failed: {telling_line(done.err)}", "uwf doctor says why")
+        raise StoreUnwritable(f"git gc failed: {done.reason}", "uwf doctor says why")
     git.run("pack-refs", "--all", check=False)
     forget_deleted(store)
 

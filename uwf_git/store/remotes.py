@@ -21,7 +21,7 @@ from typing import NamedTuple
 from uwf_git.base.errors import Busy, Invalid, NotFound, Usage
 from uwf_git.base.text import nearest
 from uwf_git.git.fsync import sync
-from uwf_git.git.program import Git, telling_line
+from uwf_git.git.program import Git
 from uwf_git.git.repository import Repository, StoreUnwritable
 from uwf_git.store import layout
 
@@ -138,9 +138,7 @@ class Remotes:
         if (lock := self._repository.lockfiles.lock_on("config")) is not None:
             raise Busy(f"the store's configuration is locked by {lock.told}", lock.hint)
         where = self._repository.path / "config"
-        raise StoreUnwritable(
-            f"cannot change {where}: {telling_line(done.err)}", "check permissions and free space"
-        )
+        raise StoreUnwritable(f"cannot change {where}: {done.reason}", "check permissions and free space")
 
     def _sync(self) -> None:
         with contextlib.suppress(OSError):

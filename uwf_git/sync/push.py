@@ -14,7 +14,7 @@ from uwf_git.base.text import nearest
 from uwf_git.engine.pause import was_lifted
 from uwf_git.format.ids import ThreadId, name_problem
 from uwf_git.git.config import ADVISED_BLOB
-from uwf_git.git.program import Git, telling_line
+from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.store import definitions, layout, ref_kinds
 from uwf_git.store.history import Head, parted_from, tagged_commit
@@ -355,7 +355,7 @@ def look_through(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oi
     )
     if done.code:
         raise StoreDamaged(
-            f"what is to be pushed cannot be read: {telling_line(done.err)}",
+            f"what is to be pushed cannot be read: {done.reason}",
             f"uwf doctor --fix repairs it; until then others can be pushed by name: uwf push {remote.name} ID",
         )
     blobs = [line[1:].decode() for line in done.out.splitlines() if line.startswith(b"~")]

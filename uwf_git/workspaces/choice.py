@@ -4,7 +4,6 @@ if the folder is in a git checkout and a role's agent may change files, else the
 from __future__ import annotations
 
 import secrets
-import shlex
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -134,11 +133,8 @@ def _worktree(instance: Instance, where: Path, option: WorkspaceOption, is_defau
         problem = "no commits yet" if revision == "HEAD" else f"no commit {revision}"
         raise NotFound(f"project {checkout.top or checkout.common} has {problem}", "commit something first")
     remote = option.remote or configured_remote(instance, project, checkout.top)
-    if remote and not project.has_remote(remote):
-        raise NotFound(
-            f"project {checkout.top or checkout.common} has no remote {remote}",
-            f"git -C {shlex.quote(str(checkout.top or checkout.common))} remote add {shlex.quote(remote)} URL",
-        )
+    if remote:
+        project.require_remote(remote)
     project.filters_off(base)
     called = revision
     if revision == "HEAD":

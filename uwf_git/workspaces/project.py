@@ -18,6 +18,7 @@ import hashlib
 import os
 import re
 import secrets
+import shlex
 import shutil
 import time
 import zlib
@@ -195,6 +196,15 @@ class Project:
 
     def has_remote(self, name: str) -> bool:
         return bool(name and self.line("config", "--get", f"remote.{name}.url"))
+
+    def require_remote(self, name: str) -> None:
+        """Raise NotFound if there is no remote of this name."""
+        if not self.has_remote(name):
+            folder = self.common.parent if self.common.name == ".git" else self.common
+            raise NotFound(
+                f"project {folder} has no remote {name}",
+                f"git -C {shlex.quote(str(folder))} remote add {shlex.quote(name)} URL",
+            )
 
     def is_ancestor(self, one: str, other: str, git: Git | None = None) -> bool:
         return self.run("merge-base", "--is-ancestor", one, other, check=False, git=git).code == 0

@@ -37,8 +37,8 @@ def push_code(
 ) -> list[Code]:
     """Push the branches of these threads' worktrees, or of all, which have a remote that lacks them; return
     them. A branch that is elsewhere on the remote is a warning, or with `strict` an error. Moves
-    `refs/heads/uwf/work/<ULID>` there; makes it here for a fork with code. Raises RemoteFailed, and Invalid
-    for code with a known secret; then nothing is pushed."""
+    `refs/heads/uwf/work/<ULID>` there; makes it here for a fork with code. Raises RemoteFailed; NotFound
+    without that remote, and Invalid for code with a known secret: then nothing is pushed."""
     _give_branches(instance, threads)
     pushed: list[Code] = []
     waiting = code_to_push(instance, threads)
@@ -46,6 +46,7 @@ def push_code(
         _refuse_secrets(instance, Project(Path(code.project)), code.thread)
     for where, remote in dict.fromkeys((code.project, code.remote) for code in waiting):
         project = Project(Path(where))
+        project.require_remote(remote)
         own = {code.thread: code for code in waiting if (code.project, code.remote) == (where, remote)}
         refused = project.push(remote, sorted(own))
         pushed += [code for thread, code in own.items() if thread not in refused]

@@ -33,7 +33,7 @@ from uwf_git.base.text import listed
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.fsync import sync
 from uwf_git.git.objects import Person
-from uwf_git.git.program import CallResult, Git, hint_for, telling_line
+from uwf_git.git.program import CallResult, Git, hint_for
 from uwf_git.sandbox.results import shown
 from uwf_git.workspaces.project import Project, branch_of
 from uwf_git.workspaces.thread_repository import ThreadRepository
@@ -345,7 +345,7 @@ class Worktree:
             words = (*self._excluding(), *self._adding(state), *(("--", ".", *paths) if paths else ()))
             done = self.project.run(*_UNSYNCED, *state.off, *words, check=False, git=self._git(self._new))
             if done.code:
-                raise self._unreadable(done.err)
+                raise self._unreadable(done)
             after = new.stat()
             is_changed = (before.st_ino, before.st_mtime_ns) != (after.st_ino, after.st_mtime_ns)
             yield state, is_changed or _signature(own) != state.signature
@@ -387,11 +387,11 @@ class Worktree:
         found = (self.project.common / "config", self.project.common / "config.worktree")
         return tuple(number for path in found if path.exists() for number in _signature(path))
 
-    def _unreadable(self, err: str) -> WorkspaceFailed:
-        if found := re.search(r"error: '(.*)/' does not have a commit checked out", err):
+    def _unreadable(self, done: CallResult) -> WorkspaceFailed:
+        if found := re.search(r"error: '(.*)/' does not have a commit checked out", done.err):
             return self._has_repository(f"{found[1]}/.git")
         return WorkspaceFailed(
-            f"worktree {self.folder} cannot be read: {telling_line(err)}", f"{hint_for(err)}; {AGAIN}"
+            f"worktree {self.folder} cannot be read: {done.reason}", f"{hint_for(done.err)}; {AGAIN}"
         )
 
     def _has_repository(self, path: str) -> WorkspaceFailed:
@@ -460,7 +460,7 @@ class Worktree:
             if done.code:
                 raise WorkspaceFailed(
                     f"worktree {self.folder} is not kept: its sparse checkout has changed, and its index cannot be"
-                    f" read: {telling_line(done.err)}",
+                    f" read: {done.reason}",
                     f"git -C {self.folder} sparse-checkout disable; {AGAIN}",
                 )
             rows = done.out.decode("utf-8", "surrogateescape").split("\0")
@@ -639,7 +639,7 @@ class Worktree:
                 f"git -C {self.folder} fetch --unshallow; {AGAIN}",
             )
         return WorkspaceFailed(
-            f"the commits of worktree {self.folder} cannot be read: {telling_line(done.err)}",
+            f"the commits of worktree {self.folder} cannot be read: {done.reason}",
             f"git -C {self.folder} fsck names what is missing; {AGAIN}",
         )
 

@@ -232,7 +232,8 @@ def _workspace(found: Any) -> str:
 
 
 def _code(code: Any) -> str:
-    return f"{code['changed']}, {code['base'][:7]}..{code['commit'][:7]}" if code else ""
+    merged = ", merged" if code and code.get("merged") else ""
+    return f"{code['changed']}, {code['base'][:7]}..{code['commit'][:7]}{merged}" if code else ""
 
 
 def _rehearsed(value: Any) -> str:
