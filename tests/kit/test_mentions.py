@@ -156,7 +156,18 @@ SECOND = [
 ]
 
 
-@pytest.mark.parametrize("printed", [*BESIDE, *MARKUP, *NOTATIONS, *UNFINISHED, *DENIALS])
+REFUSALS = [
+    "I do not approve this",
+    "I can\u2019t accept this change: it has no tests.",
+    "REJECTED: the tests are missing",
+    "**Rejected** - there are no tests",
+    "Changes requested:\n- a test",
+    "1..2\nok 1\nnot ok 2 - adds",
+    '<testsuites>\n<testsuite tests="3" failures="1" errors="0"></testsuite>\n</testsuites>',
+]
+
+
+@pytest.mark.parametrize("printed", [*REFUSALS, *BESIDE, *MARKUP, *NOTATIONS, *UNFINISHED, *DENIALS])
 def test_a_printed_rejection_is_not_left_to_the_exit_status(printed: str) -> None:
     for text in (printed, printed.replace("\n", "\r\n"), f"\x1b[31m{printed}\x1b[0m\n"):
         verdict = judge_printed(text, REVIEW)
@@ -242,6 +253,8 @@ def test_a_listed_status_is_compared_by_its_words() -> None:
 
 
 HONEST = {
+    "tap": "ok 1 - adds\nnot ok 2 - subtracts # TODO later\nok 3 - not ok\n1..3\n",
+    "junit": '<testsuites>\n<testsuite tests="3" failures="0" errors="0"></testsuite>\n</testsuites>\n',
     "pytest": "============ test session starts ============\ncollected 5 items\n\ntests/test_passed.py .....   [100%]"
     "\n\n============ 5 passed, 1 skipped in 0.10s ============\n",
     "pytest -v": "tests/x.py::test_approved_false PASSED [ 50%]\ntests/x.py::test_success[passed-no] PASSED [100%]\n",

@@ -74,6 +74,14 @@ _BEGINS_SENTENCE = re.compile(
 _COLUMN = re.compile(r"[,;|\t]|[ ]{2,}")
 
 
+_REFUSALS = re.compile(  # in a text without control characters: by a person, by TAP, by JUnit
+    r"\A\W{0,9}(?:rejected|denied|declined|disapproved|not approved|changes requested)[*_]{0,2}"
+    r"[ ]?(?:[:.!;,\n\u2013\u2014]|-[ ])"
+    r"|\bi (?:do not|don['’]t|cannot|can['’]t|can not|will not|won['’]t) (?:approve|accept|endorse)\b"
+    r"|^[ \t]{0,16}not ok\b(?!.{0,400}#[ ]?(?:todo|skip))"
+    r"|<testsuites?\b[^<>]{0,800}?[ \n](?:failures|errors)=[\"'][ ]?0{0,9}[1-9]",
+    re.MULTILINE,
+)
 _LONGEST_ROW = 2000  # characters of a table's row
 
 
@@ -132,7 +140,13 @@ class Decisive:
         return None
 
     def denied(self, text: str) -> bool:
-        """Return whether a whole output says no without a field of the schema: as one or two words, or as JSON."""
+        """Return whether a whole output says no without a field of the schema.
+
+        It may do so as one or two words or as JSON and, if a truth value decides, as a sentence, TAP or JUnit.
+        """
+        judges = any(False in values.values() for values in self._values.values())
+        if judges and _REFUSALS.search(_shown(text)):
+            return True
         whole = re.sub(r"\A\s*(?:```|~~~)(?:json)?[ ]*\n|\n(?:```|~~~)\s*\Z", "", text).strip()
         if whole.startswith(("{", "[")):
             try:
