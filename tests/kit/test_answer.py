@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from uwf_git.engine.kit.answer import Answer, parse_answer
@@ -544,6 +545,9 @@ def schema_of(value: Any) -> dict[str, Any]:
 @example({"a": [[], {}, [{"b": "c\nd"}]], "e": {}}, True, "x")
 @example({"k k": "v", "~": "\ud7ff\u2028\x85\x7f"}, True, "```\n---")
 def test_what_is_rendered_reads_back_as_it_was(value: dict[str, Any], strict: bool, report: str) -> None:
+    assume(
+        not re.search(r"[<[◁]/|\|>", report)
+    )  # the end of a thought, which makes one of what stands before it
     value = normalise(value)
     schema = Schema(schema_of(value) if strict else {"type": "object"})
     answer = parse_answer(render_frontmatter(value, report), lambda fields: coerce(fields, schema) == value)
