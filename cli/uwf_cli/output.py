@@ -11,6 +11,7 @@ from typing import Any
 
 from uwf_git.base.text import iso as iso
 from uwf_git.base.text import one_line
+from uwf_git.format.approvals import UNSEEN
 from uwf_git.format.types import role_name
 
 FORMATS = ("text", "json", "yaml")
@@ -133,6 +134,7 @@ def approval_lines(approvals: Mapping[str, Any]) -> list[str]:
         by, signature = each["by"], each["signature"]
         signed = "unsigned" if signature["state"] == "none" else f"signed, {signature['state']}"
         said = f"{by['name']} <{by['email']}> ({signed}): {each['decision']}"
+        said += f", {UNSEEN}" if each.get("unseen") else ""
         said += f" – {one_line(each['reason'], 100)}" if each["reason"] else ""
         lines.append(said if each["counts"] else f"{said}; doesn't count: {each['why']}")
     return lines

@@ -130,7 +130,7 @@ def test_code_that_is_not_here_is_a_fault_only_if_its_project_is(
     assert note["message"] == "the code of 2 steps and 1 attempt is not here: not checked"
     shutil.rmtree(away / ".git/objects")
     away.rename(project)
-    assert [each["code"] for each in uwf("verify", check=7).json["findings"]] == ["lost-code"] * 2
+    assert [each["code"] for each in uwf("verify", check=7).json["findings"]] == ["lost-code"] * 3
 
 
 def test_git_is_started_once_for_a_project_and_never_for_fetched_threads(

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from approvers import Colleague, release
 from commands import git
@@ -98,6 +99,30 @@ def test_elsewhere_the_code_is_approved_by_its_commit_alone(uwf: Uwf, thread: st
     assert "--unseen" in error["hint"]
     assert bob(*answer, "--unseen").json["status"] == "completed"
     assert "diff" not in shown(bob, thread) and "code" in shown(bob, thread)
+    said = "without having seen the code"
+    assert said in bob("thread", "read", thread, "--format", "text").out
+    step = bob("thread", "read", thread, "--format", "json").json["steps"][-1]
+    assert [each["unseen"] for each in step["approvals"]] == [True]
+    details = bob("thread", "step-details", step["step"], "--format", "json").json
+    assert details["approvals"] == step["approvals"]
     bob("push", "hub")
     uwf("pull", "hub")
     assert uwf("verify").json["findings"] == []
+
+
+def test_a_gate_says_which_approvals_are_of_unseen_code(
+    uwf: Uwf, client: httpx.Client, project: Path, tmp_path: Path
+) -> None:
+    Path("release.yaml").write_text(release(quorum=3))
+    uwf("workflow", "put", "release.yaml")
+    thread = str(uwf("thread", "start", "release", "-p", "v1").json["thread"])
+    uwf("thread", "step", thread, "--agent", WRITES, "--workspace", f"worktree:{project}", cwd=project)
+    Colleague(uwf, "ann").approves(thread)
+    project.rename(tmp_path / "away")
+    Colleague(uwf, "bob")("thread", "answer", thread, "-f", "decision=ship", "--unseen")
+    (tmp_path / "away").rename(project)
+    given = uwf("thread", "show", thread).json["approvals"]["given"]
+    assert [each.get("unseen", False) for each in given] == [False, True]
+    text = uwf("thread", "show", thread, "--format", "text").out
+    assert text.count("without having seen the code") == 1
+    assert client.get(f"/thread/{thread}").text.count("without having seen the code") == 1

@@ -136,6 +136,65 @@ def test_code_is_found_in_the_clone_of_the_current_folder(site: Site, tmp_path: 
     assert "is not on this machine" in shown(tmp_path)
 
 
+GATED = RELAY.replace(
+    """  reader:
+    description: Reads.
+    systemPrompt: Read.
+""",
+    """  reader:
+    description: Reads.
+    human: true
+""",
+)
+
+
+def test_where_code_is_is_not_claimed_and_the_hint_brings_it_here(site: Site, tmp_path: Path) -> None:
+    for clone in site.clones.values():
+        git("-C", clone, "remote", "set-url", "origin", "../project.git")
+    site.here.registers(GATED)
+    place = ("--workspace", "worktree", "--cwd", site.clones[site.here])
+    thread = str(site.here("thread", "start", "relay", "-p", "Do it", *place).json["thread"])
+    site.here("thread", "step", thread, "--agent", WRITES)
+    site.here("push")
+    site.there("pull")
+    clone = site.clones[site.there]
+    (note,) = site.there("verify", thread, cwd=clone).json["notes"]
+    assert (
+        "is not here" in note["message"] and "but in" not in note["message"] and "../" not in note["message"]
+    )
+    assert "../" not in site.there("thread", "show", thread, "--format", "text", cwd=clone).out
+    answer = ("thread", "answer", thread, "-m", "read")
+    error = site.there(*answer, cwd=clone, check=14).error
+    assert "../" not in error["message"]
+    first, _, rest = (
+        error["hint"].removeprefix("on the machine that has it: ").partition("; then in a clone here: ")
+    )
+    second = rest.partition(",")[0]
+    assert first in note["message"] and second in note["message"]
+    for command, folder in ((first, site.clones[site.here]), (second, clone)):
+        subprocess.run(command.replace("REMOTE", "origin"), shell=True, check=True, cwd=folder)
+    assert site.there(*answer, cwd=clone).json["status"] == "completed"
+
+
+def test_the_command_that_is_printed_for_an_answer_works_without_the_code(site: Site, tmp_path: Path) -> None:
+    site.here.registers(GATED)
+    place = ("--workspace", "worktree", "--cwd", site.clones[site.here])
+    thread = str(site.here("thread", "start", "relay", "-p", "Do it", *place).json["thread"])
+    site.here("thread", "step", thread, "--agent", WRITES)
+    assert "--unseen" not in site.here("inbox").json[0]["command"]
+    site.here("push")
+    waits = site.there("continue", thread, cwd=tmp_path, check=None).error
+    assert waits["message"].startswith(f"thread {thread} waits for a person to play role 'reader'")
+    commands = {
+        site.there("inbox", cwd=tmp_path).json[0]["command"],
+        site.there("thread", "show", thread, cwd=tmp_path).json["command"],
+    }
+    (command,) = commands
+    assert command in waits["hint"]
+    words = shlex.split(command.replace("TEXT", "read"))[1:]
+    assert site.there(*words, cwd=tmp_path).json["status"] == "completed"
+
+
 def test_both_sides_of_a_divergence_keep_their_code(site: Site) -> None:
     for machine in (site.here, site.there):
         machine("config", "set", "workspace.remote", "origin")

@@ -415,6 +415,40 @@ def test_verify_fails_if_code_that_was_made_here_is_gone(uwf: Uwf, instance: Ins
     assert report.code != 0 and [each["code"] for each in report.json["findings"]] == ["lost-code"]
 
 
+def test_the_code_of_an_attempt_that_was_made_here_is_missed_as_that_of_a_step(
+    uwf: Uwf, instance: Instance, project: Path
+) -> None:
+    at(project, "remote", "add", "origin", "../origin.git")
+    thread = begun(instance, project)
+    uwf("thread", "step", thread, "--agent", "sh -c 'echo half >half.txt; exit 3'", check=None)
+    (kept,) = at(project, "for-each-ref", "--format=%(refname)", "refs/uwf/local/work").split()
+    at(project, "update-ref", "-d", kept)
+    shutil.rmtree(project / ".git/uwf-worktrees")
+    collect_garbage(project)
+    report = uwf("verify", thread, check=7).json
+    (found,) = report["findings"]
+    assert found["code"] == "lost-code" and found["message"].startswith("attempt ") and report["notes"] == []
+
+
+def test_lost_code_is_said_to_be_lost_wherever_it_is_named(
+    uwf: Uwf, instance: Instance, project: Path
+) -> None:
+    at(project, "remote", "add", "origin", "../origin.git")
+    thread = begun(instance, project)
+    work(instance, thread, "echo 1 >n1.txt")
+    assert "gone" not in uwf("doctor", check=None).out
+    shutil.rmtree(project / ".git/uwf-worktrees")
+    for name in at(project, "for-each-ref", "--format=%(refname)", "refs/uwf", "refs/heads/uwf").split():
+        at(project, "update-ref", "-d", name)
+    collect_garbage(project)
+    commit = codes(instance, thread)[-1][:12]
+    shown = uwf("thread", "show", thread, "--format", "text").out
+    assert f"commit {commit} was made here, and is gone" in " ".join(shown.split()) and "../" not in shown
+    checks = uwf("doctor", check=None).json
+    (lost,) = [each for each in checks if commit in each["message"]]
+    assert lost["status"] == "error" and f"uwf verify {thread}" in lost["hint"]
+
+
 def test_a_branch_that_the_user_has_checked_out_is_not_moved(
     uwf: Uwf, instance: Instance, project: Path
 ) -> None:

@@ -128,6 +128,31 @@ def test_a_branch_that_was_moved_at_a_gate_is_told_and_left(uwf: Uwf, coded: str
     assert sneaky[:12] in made.json["code"]["warnings"][0]
 
 
+def test_a_gate_names_the_results_that_git_ignores(
+    uwf: Uwf, root: Path, client: httpx.Client, project: Path
+) -> None:
+    (project / ".gitignore").write_text("build/\n*.log\n")
+    git("-C", project, "add", ".")
+    git("-C", project, "commit", "-q", "-m", "ignore")
+    uwf("workflow", "put", write("gated.yaml", GATE))
+    makes = CODES.replace("echo", "mkdir -p build; echo 1 >build/report; echo 2 >a.log; echo", 1)
+    place = ("--workspace", "worktree", "--cwd", project)
+    thread = uwf("thread", "start", "gated", "-p", "Announce it", *place).json["thread"]
+    done = uwf("thread", "step", thread, "--agent", makes)
+    line = f"what git ignores goes with the worktree of thread {thread}: "
+    assert f"{line}a.log, build/; workspace.keepIgnored" in done.err
+    shown = uwf("thread", "show", thread).json["shown"]
+    assert any(each.startswith(f"{line}a.log, build/;") for each in shown["code"]["warnings"])
+    assert f"{line}a.log, build/;" in shown["text"]
+    assert f"{line}a.log, build/;" in uwf("inbox").json[0]["warnings"][0]
+    assert f"{line}a.log, build/;" in client.get(f"/thread/{thread}").text
+    (root / "config.yaml").write_text("workspace: {keepIgnored: [build]}\n")
+    (warning,) = uwf("inbox").json[0]["warnings"]
+    assert f"{line}a.log;" in warning
+    (root / "config.yaml").write_text("workspace: {keepIgnored: [build, '*.log']}\n")
+    assert "warnings" not in uwf("inbox").json[0]
+
+
 def test_a_gate_in_the_checkout_itself_says_where_the_changes_are(uwf: Uwf, project: Path) -> None:
     uwf("workflow", "put", write("gated.yaml", GATE))
     where = ("--workspace", "shared", "--cwd", project)

@@ -48,7 +48,7 @@ def warnings_of(instance: Instance, outcome: Outcome) -> list[str]:
     return [each for each in warnings if each]
 
 
-def waiting_for(outcome: Outcome, is_shown: bool) -> Waiting | None:
+def waiting_for(instance: Instance, outcome: Outcome, is_shown: bool) -> Waiting | None:
     """Return what the thread waits for, with the command to continue, or None; Absent if for a person at the
     next role. A question that `is_shown` isn't repeated."""
     if outcome.status != WAITING:
@@ -64,9 +64,12 @@ def waiting_for(outcome: Outcome, is_shown: bool) -> Waiting | None:
                 raise_if_unmet(turn.standing, thread)
             except Absent as absent:
                 return absent
+        from uwf_git.engine.presented import command_at
+
         asked = "" if is_shown else f": {one_line(turn.instruction, 200)}"
         return Absent(
-            f"thread {thread} waits for a person to play role {turn.role!r}{asked}", turn.command(thread)
+            f"thread {thread} waits for a person to play role {turn.role!r}{asked}",
+            command_at(instance, outcome.position.head, turn),
         )
     said = "waits for an answer" if is_shown else f"asks: {question or NO_QUESTION}"
     return Waiting(f"thread {thread} {said}", f"uwf thread answer {thread} -m TEXT")

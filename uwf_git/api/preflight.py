@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.api.start import require_agent
-from uwf_git.base.errors import Invalid, Unavailable, Usage, UwfError
+from uwf_git.base.errors import Absent, Invalid, Unavailable, Usage, UwfError
 from uwf_git.base.text import nearest
 from uwf_git.config.edit import dotted
 from uwf_git.config.known_agents import asks_model
@@ -120,7 +120,25 @@ def _left_alone(parts: Sequence[Part]) -> str:
 def require_ready_thread(
     instance: Instance, thread: ThreadId, agents: str | Agent | AgentOptions | None = None
 ) -> None:
-    """As `require_ready`, for a thread whose next step is a role's."""
+    """As `require_ready`, for a thread whose next step is a role's. Raises Absent if a person plays that first."""
+    from uwf_git.engine.human_turn import human_turn
+    from uwf_git.engine.presented import command_at
+
+    try:
+        _require_ready_thread(instance, thread, agents)
+    except (Usage, Invalid) as error:
+        head = instance.threads.head(thread)
+        if head.archive is not None or (turn := human_turn(instance, head)) is None:
+            raise
+        raise Absent(
+            f"thread {thread} waits for a person to play role {turn.role!r}; after that, {error.message}",
+            f"{command_at(instance, head, turn)}; for the agents: {error.hint}",
+        ) from None
+
+
+def _require_ready_thread(
+    instance: Instance, thread: ThreadId, agents: str | Agent | AgentOptions | None = None
+) -> None:
     from uwf_git.engine.status import outlook
 
     head = instance.threads.head(thread)
@@ -143,7 +161,7 @@ def warn_unless_ready(instance: Instance, thread: ThreadId) -> None:
     if head.row.kind != "start":
         return
     try:
-        require_ready_thread(instance, thread)
+        _require_ready_thread(instance, thread)
     except UwfError as error:
         at = instance.threads.position(head)
         workflow, persona, role = at.history.workflow, at.history.start.persona, outlook(instance, *at).next

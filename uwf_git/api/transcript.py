@@ -88,6 +88,7 @@ class Transcript:
                     "output": step.output,
                     "answer": threads.answer(step),
                     **child_value(self._instance, step.detail),
+                    **approvals_value(self._instance, step.detail),
                 }
                 for number, step in self._steps
             ],
@@ -110,6 +111,17 @@ class Transcript:
             reference += f" · thread {code(child)}"
         approvals = approvals_of(detail, store.get)
         return section(PageStep(number, step, detail, name, approvals), 2, reference)
+
+
+def approvals_value(instance: Instance, detail: Hash) -> dict[str, Any]:
+    """Return the approvals that made a step, as `approvals`; empty without any. One that is `unseen` was given without
+    the code that it is about."""
+    approvals = approvals_of(instance.store.get(detail), instance.store.get)
+    values = [
+        {"by": each.by._asdict(), "at": iso(each.at), "digest": each.digest, "unseen": each.is_unseen}
+        for each in approvals
+    ]
+    return {"approvals": values} if values else {}
 
 
 def child_value(instance: Instance, detail: Hash) -> dict[str, Any]:
@@ -176,6 +188,7 @@ def details(instance: Instance, node: Hash) -> dict[str, Any]:
         "output": {"hash": step.output, "value": store.get(step.output).payload},
         "detail": _detail(store, step.detail),
         **child_value(instance, step.detail),
+        **approvals_value(instance, step.detail),
     }
 
 

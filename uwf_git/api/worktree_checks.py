@@ -6,10 +6,12 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from uwf_git.base.errors import UwfError
 from uwf_git.base.text import counted
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.store.instance import Instance
-from uwf_git.verify.checks import OK, WARNING, Check
+from uwf_git.verify.checks import ERROR, OK, WARNING, Check
+from uwf_git.workspaces.changes import projects_with, thread_code
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import WORKTREE
 from uwf_git.workspaces.removal import tidy
@@ -41,6 +43,7 @@ def worktree_checks(instance: Instance, fix: bool) -> Iterator[Check]:
                 yield Check(NAME, WARNING, message, hint)
         else:
             yield from _half_of_one(tree, note, is_active)
+    yield from _lost_code(instance)
     yield from _broken_notes(instance)
     if left and fix:
         removed = tidy(instance)
@@ -69,6 +72,22 @@ def _half_of_one(tree: Worktree, note: Note, is_active: bool) -> Iterator[Check]
     elif tree.folder.is_dir() and not tree.admin.is_dir():
         message = f"{tree.folder} is no longer a worktree of {project}; a step of the thread empties it"
         yield Check(NAME, WARNING, message, f"keep what is in it: mv {tree.folder} {tree.folder}.old")
+
+
+def _lost_code(instance: Instance) -> Iterator[Check]:
+    """Check that the newest code of each thread that was made here is still in its project."""
+    notes = Notes(instance.store.repository.private)
+    recorded = notes.recorded()
+    for thread, note in notes.all():
+        if note.kind != WORKTREE or not instance.threads.exists(thread):
+            continue
+        with contextlib.suppress(UwfError):  # another check reports what cannot be read
+            code = thread_code(instance, instance.threads.head(thread).node)
+            if code is None or code.commit not in recorded:
+                continue
+            if next(projects_with(instance, thread, code._replace(base=code.commit)), None) is None:
+                message = f"the code of thread {thread}, commit {code.commit[:12]}, is gone from its project"
+                yield Check(NAME, ERROR, message, f"restore it from a copy; see: uwf verify {thread}")
 
 
 def _broken_notes(instance: Instance) -> Iterator[Check]:

@@ -102,6 +102,7 @@ class Standing(NamedTuple):
             "reason": said.reason or None,
             "at": iso(said.at),
             "digest": said.digest,
+            **({"unseen": True} if said.is_unseen else {}),
             "signature": {"state": signature.state, "signer": signature.signer, "key": signature.key},
             "counts": each.code == COUNTS,
         }

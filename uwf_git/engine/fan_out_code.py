@@ -20,6 +20,7 @@ from uwf_git.format.types import USER
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
 from uwf_git.workflow.fan_out import LEAVE_OUT, MERGED, join_resolved
+from uwf_git.workspaces.changes import address_of
 from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.options import FOLDER, WORKTREE
 
@@ -97,7 +98,7 @@ def merge_branches(
         why = error.message if isinstance(error, UwfError) else str(error)
         raise Waiting(
             f"thread {at.head.thread} waits to be joined where its code is: {why}",
-            f"in a clone of {begun.remote or 'its project'} that has it: uwf thread run {at.head.thread}",
+            f"in a clone of {address_of(begun) or 'its project'} that has it: uwf thread run {at.head.thread}",
         ) from None
     marked = list(branches)
     for position, conflict in merged.conflicts.items():

@@ -135,6 +135,8 @@ def _of(instance: Instance, head: Head, budgets: Budgets, people: HumanRoles) ->
             command=raising.hint,
         )
     if (turn := human_turn(instance, head, people)) is not None:
+        from uwf_git.engine.presented import command_at
+
         return waits._replace(
             kind=ROLE,
             role=turn.role,
@@ -143,7 +145,7 @@ def _of(instance: Instance, head: Head, budgets: Budgets, people: HumanRoles) ->
             assignee=turn.assignee,
             fields=turn.fields,
             standing=turn.standing,
-            command=turn.command(head.thread),
+            command=command_at(instance, head, turn),
         )
     return None
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import RequirementUnmet, UwfError
 from uwf_git.base.text import cut
 from uwf_git.engine.calls import asking_calls
-from uwf_git.engine.human_turn import command_for, human_turn
+from uwf_git.engine.human_turn import HumanTurn, command_for, human_turn
 from uwf_git.engine.kit.form import fields_of
 from uwf_git.engine.status import at_rest, outlook
 from uwf_git.engine.summary import summary
@@ -25,7 +25,8 @@ from uwf_git.format.types import USER, role_name
 from uwf_git.store.history import Head, History, PastStep, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.pages import answer_of, report_of
-from uwf_git.workspaces.changes import Changes, changes, projects_with, thread_code
+from uwf_git.workspaces.changes import Changes, absent, changes, projects_with, thread_code
+from uwf_git.workspaces.project import way_here
 
 if TYPE_CHECKING:
     from uwf_git.format.kinds import Revision
@@ -94,7 +95,7 @@ class JudgedCode:
     @property
     def is_unseen(self) -> bool:
         """Whether there are changes, and not on this machine."""
-        return not self.changes.here and self.revision.commit != self.revision.base
+        return _is_unseen(self._instance, self._thread, self.revision)
 
     @cached_property
     def since(self) -> WorktreeChanges | None:
@@ -114,6 +115,14 @@ class JudgedCode:
             return whereabouts(self._instance, self._thread, self.revision)
         return None
 
+    @cached_property
+    def ignored(self) -> str:
+        """A line on results in the thread's worktree that git ignores, and no step keeps; "" if there are none."""
+        if self._worktree is not None:
+            with suppress(UwfError, OSError):
+                return self._worktree.ignored()
+        return ""
+
     @property
     def state(self) -> str:
         """The commit or tree that an answer is about: of the worktree if that has changed, else of the last step."""
@@ -121,7 +130,8 @@ class JudgedCode:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """A line on each: changes by hand in the worktree, a branch that is elsewhere, a merge that will conflict."""
+        """A line on each: changes by hand in the worktree, a branch that is elsewhere, results that git ignores, a
+        merge that will conflict."""
         lines = []
         if self.since is not None:
             lines.append(f"worktree {self.since.folder} has changed since commit {self.revision.commit[:12]}")
@@ -129,6 +139,8 @@ class JudgedCode:
             lines.append(
                 f"{self.where.warning}; of the code judged here: git merge {self.revision.commit[:12]}"
             )
+        if self.ignored:
+            lines.append(self.ignored)
         return tuple(lines if not self.conflict else (*lines, self.conflict))
 
     @property
@@ -276,12 +288,26 @@ def presented_at(instance: Instance, head: Head) -> Presented | None:
 def raise_if_unseen(instance: Instance, history: History, role: str) -> None:
     """Raise RequirementUnmet if a person would judge code that is not on this machine."""
     thread, code = history.thread, code_before(history.steps, instance.store.get)
-    if code is None or code.commit == code.base or any(True for _ in projects_with(instance, thread, code)):
+    if code is None or not _is_unseen(instance, thread, code):
         return
+    gone = absent(instance, code)
+    way = f"see: uwf verify {thread}" if gone.lost else f"{way_here(thread, code.commit)}, and answer there"
     raise RequirementUnmet(
-        f"{role} of thread {thread} judges code that cannot be seen here: {Changes(code, False).absence}",
-        "fetch it, or answer in a clone that has it; --unseen answers all the same",
+        f"{role} of thread {thread} judges code that cannot be seen here: {gone.absence}",
+        f"{way}; --unseen answers all the same",
     )
+
+
+def command_at(instance: Instance, head: Head, turn: HumanTurn) -> str:
+    """Return the command that answers a person's turn at a head, on this machine."""
+    code = thread_code(instance, head.node)
+    unseen = code is not None and _is_unseen(instance, head.thread, code)
+    return f"{turn.command(head.thread)}{' --unseen' if unseen else ''}"
+
+
+def _is_unseen(instance: Instance, thread: ThreadId, code: Revision) -> bool:
+    """Return whether there are changes, and not on this machine."""
+    return code.commit != code.base and not any(True for _ in projects_with(instance, thread, code))
 
 
 def judged_code(instance: Instance, head: Head) -> JudgedCode | None:

@@ -79,7 +79,9 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
         value["options"] = list(turn.options)
         value["fields"] = [each.as_json() for each in turn.fields]
         value["assignee"] = turn.assignee or None
-        value["command"] = turn.command(head.thread)
+        from uwf_git.engine.presented import command_at
+
+        value["command"] = command_at(instance, head, turn)
         if turn.standing is not None:
             value["approvals"] = turn.standing.as_json()
     elif status == WAITING and (calls := asking_calls(instance, head)) and not used_up(instance, head):

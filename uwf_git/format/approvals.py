@@ -24,6 +24,10 @@ DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--no-e
 """The words of git whose output, with two commits after them, are the bytes of a diff."""
 
 
+UNSEEN = "without having seen the code"
+"""Said of an approval that `is_unseen`."""
+
+
 class Identity(NamedTuple):
     """A person, as git's user.name and user.email have it."""
 
@@ -78,6 +82,12 @@ class Approval(NamedTuple):
     at: int
     reason: str = ""
     digest: str = ""
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether the code that it is about was not shown, since it was not on the person's machine."""
+        names = {part.name for part in self.shown.parts}
+        return "code" in names and "diff" not in names
 
     def payload(self) -> dict[str, Any]:
         value: dict[str, Any] = {

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.markdown import below, code, inline, output, question, quoted, table
 from uwf_git.base.text import counted, fenced, harmless, iso, one_line
-from uwf_git.format.approvals import Approval, Revocation, parse_approval
+from uwf_git.format.approvals import UNSEEN, Approval, Revocation, parse_approval
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
     REHEARSE,
@@ -245,9 +245,10 @@ def _shielded(text: str) -> str:
 # Pages
 
 
-def section(told: PageStep, level: int, reference: str = "") -> str:
+def section(told: PageStep, level: int, reference: str = "", is_stored: bool = False) -> str:
     """Return a step as Markdown under a heading of that level: verdict, agent, output, other text.
-    `reference` follows the agent."""
+    `reference` follows the agent. One that `is_stored` doesn't say which approvals are of unseen code: the bytes of a
+    commit's page are fixed."""
     number, step, detail = told.number, told.step, told.detail
     said, field = ruling(step.output)
     heading = f"{'#' * level} {number} {_name_of(step)}"
@@ -267,6 +268,8 @@ def section(told: PageStep, level: int, reference: str = "") -> str:
         parts.append(f"Code: commit `{left.commit}`{on}")
     for each in told.approvals:
         why = f": {inline(each.reason)}" if each.reason.strip() else ""
+        if each.is_unseen and not is_stored:
+            why = f", {UNSEEN}{why}"
         parts.append(f"Answered by {inline(str(each.by))}, {iso(each.at)}, shown {code(each.digest)}{why}")
     return "\n\n".join(parts)
 
@@ -277,7 +280,7 @@ def code_of(detail: Node) -> Revision | None:
 
 
 def step_page(told: PageStep) -> bytes:
-    page = section(told, 1)
+    page = section(told, 1, is_stored=True)
     if told.child:
         last = told.step.detail
         page += (

@@ -27,7 +27,7 @@ from uwf_git.trust.approvals import STALE
 from uwf_git.verify.approvals import ApprovedDiff
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.verified import Record
-from uwf_git.workspaces.changes import RAW_BYTES
+from uwf_git.workspaces.changes import RAW_BYTES, doubted
 
 _is_object_id = re.compile(OBJECT_ID).search
 # A partial clone must not fetch. git knows the first since 2.44; without it, the second makes the fetch fail.
@@ -111,7 +111,8 @@ def check_code(
     made_here: Callable[[], Collection[str]] = tuple,
 ) -> CodeResult:
     """Check code against projects, given by their git directories, until all was found. Those that git cannot
-    read have none. `made_here` returns the commits that must be there, since uwf made them there."""
+    read have none. `made_here` returns the commits that must be there, since uwf made them there for steps and failed
+    attempts."""
     findings: list[Finding] = []
     waiting: list[RecordedCode] = []
     unknown: list[RecordedCode] = []
@@ -315,5 +316,11 @@ def _notes(elsewhere: Iterable[RecordedCode]) -> list[Finding]:
 def _elsewhere(records: Sequence[RecordedCode]) -> str:
     numbers = Counter(each.kind for each in records)
     what = " and ".join(counted(numbers[kind], kind) for kind in ("step", "attempt") if numbers[kind])
-    remote = next((each.code.remote for each in records if each.code.remote), "")
-    return f"the code of {what} is not here{f', but in {remote}' if remote else ''}: not checked"
+    # The code of attempts is not pushed.
+    step = next((each for each in records if each.kind == "step" and each.code.remote), None)
+    if step is None:
+        return f"the code of {what} is not here: not checked"
+    from uwf_git.workspaces.project import way_here
+
+    way = way_here(step.thread, step.code.commit)
+    return f"the code of {what} is not here{doubted(step.code)}: not checked; {way}"

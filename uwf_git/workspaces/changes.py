@@ -17,6 +17,7 @@ from uwf_git.format.approvals import DIFF
 from uwf_git.format.kinds import parse_detail
 from uwf_git.format.types import USER, is_kind
 from uwf_git.workspaces.clones import clones
+from uwf_git.workspaces.notes import Notes
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import Hash, ThreadId
@@ -70,23 +71,42 @@ class ChangedFile(NamedTuple):
 
 class Changes(NamedTuple):
     """The changes between the commits of a Revision. If they are not `here`, on this machine, there are no
-    files and no patch. `patch` is "" unless it was asked for; a longer one than PATCH_BYTES is cut, and its
-    last line says so."""
+    files and no patch; they are `lost` if the commit was made here. `patch` is "" unless it was asked for; a longer
+    one than PATCH_BYTES is cut, and its last line says so."""
 
     code: Revision
     here: bool
     files: tuple[ChangedFile, ...] = ()
     patch: str = ""
+    lost: bool = False
 
     @property
     def absence(self) -> str:
         """Why there are no changes to show, in a line; "" if they are here."""
         if self.here:
             return ""
-        known = self.code.remote or (
-            f"the repository that begins at {self.code.root[:12]}" if self.code.root else ""
-        )
-        return f"commit {self.code.commit[:12]}{f' of {known}' if known else ''} is not on this machine"
+        commit = f"commit {self.code.commit[:12]}"
+        if self.lost:
+            return f"{commit} was made here, and is gone from its project"
+        return f"{commit} is not on this machine{doubted(self.code)}"
+
+
+def address_of(code: Revision) -> str:
+    """Return the address of the project's remote, "" for none, and for a relative path: that is of another machine."""
+    is_address = code.remote.startswith("/") or ":" in code.remote.partition("/")[0]
+    return code.remote if is_address else ""
+
+
+def doubted(code: Revision) -> str:
+    """Return the end of a sentence on code that is not here: that its project's remote need not have it."""
+    address = address_of(code)
+    return f", and not known to be at {address}" if address else ""
+
+
+def absent(instance: Instance, code: Revision) -> Changes:
+    """Return the changes of code that is not on this machine."""
+    lost = code.commit in Notes(instance.store.repository.private).recorded()
+    return Changes(code, False, lost=lost)
 
 
 def changes(instance: Instance, thread: ThreadId | None, code: Revision, with_patch: bool = False) -> Changes:
@@ -99,7 +119,7 @@ def changes(instance: Instance, thread: ThreadId | None, code: Revision, with_pa
             return Changes(code, True, files, _patch(project, code) if with_patch else "")
         except (WorkspaceFailed, RemoteFailed):  # a shallow or partial clone, or a repository that is gone
             continue
-    return Changes(code, False)
+    return absent(instance, code)
 
 
 def projects_with(instance: Instance, thread: ThreadId | None, code: Revision) -> Iterator[Project]:

@@ -122,6 +122,15 @@ def branch_of(thread: str) -> str:
     return BRANCHES + thread
 
 
+def way_here(thread: str, commit: str, remote: str = "REMOTE") -> str:
+    """Return how a commit gets from the machine that has it into a clone here."""
+    branch = branch_of(thread)
+    return (
+        f"on the machine that has it: git push {remote} {commit[:12]}:{branch}; then in a clone here: "
+        f"git fetch {remote} {branch}"
+    )
+
+
 class Project:
     """A project by its repository's git directory. Methods raise WorkspaceFailed for git's refusals, and
     RemoteFailed for its remote's."""

@@ -32,6 +32,7 @@ from uwf_git.store import layout
 from uwf_git.store.history import History, Position, link_of, start_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.private import EngineOrder
+from uwf_git.workspaces.changes import address_of
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE
 from uwf_git.workspaces.project import Project, branch_of, checkout_around
@@ -155,6 +156,11 @@ class StepWorkspace:
         is_clean = project.line("rev-parse", "-q", "--verify", f"{head}^{{tree}}", git=tree.git) == present
         return WorktreeChanges(str(tree.folder), head if is_clean else present, tree.patch(before, present))
 
+    def ignored(self) -> str:
+        """Return a line on what git ignores in the worktree, and goes with it; "" for nothing. Raises
+        WorkspaceFailed."""
+        return self._tree.goes_with_it() if self.exists else ""
+
     def _goes_on(self, before: str, head: str) -> bool:
         """Return whether a worktree's commit is the last step's, or was made from it by hand."""
         git = self._tree.git
@@ -236,6 +242,8 @@ class StepWorkspace:
         where = self.note.checkout or self.note.project
         code = f"the code of thread {self._thread}, commit {commit[:12]}, is not in project {where}"
         branch = branch_of(self.note.owner)
+        if commit in Notes(self._instance.store.repository.private).recorded():
+            raise NotFound(f"{code}, where it was made", f"see: uwf verify {self._thread}")
         if remote:
             raise NotFound(
                 f"{code}, and not on its remote {remote}",
@@ -367,8 +375,11 @@ class StepWorkspace:
         author = layout.agent_author(maker.agent, maker.persona)
         commit = tree.commit_files(self._message(what, number), author, self._user)
         if commit != base:
-            Notes(self._instance.store.repository.private).record(ThreadId(self.note.owner), commit)
+            self._note_made_here(commit)
         return Revision(commit, tree.tree_of(commit), base, self.note.root, self.note.url)
+
+    def _note_made_here(self, commit: str) -> None:
+        Notes(self._instance.store.repository.private).record(ThreadId(self.note.owner), commit)
 
     def keep_failed(self, base: str) -> Revision | None:
         """Keep what a failed attempt left under a ref, as a commit; None if it changed nothing. Makes
@@ -383,6 +394,7 @@ class StepWorkspace:
             return last
         commit = self._kept_commit(head, present, "what a failed attempt left")
         self._project.keep(self._thread, commit)
+        self._note_made_here(commit)
         return Revision(commit, present, base, self.note.root, self.note.url)
 
     def _failed_attempt(self) -> Revision | None:
@@ -514,7 +526,7 @@ def _inherited(instance: Instance, notes: Notes, at: Position, cwd: Path | None)
                 thread,
                 url=project.url(remote),
             )
-    known = code.remote or f"whose first commit is {code.root[:12]}"
+    known = address_of(code) or f"whose first commit is {code.root[:12]}"
     raise NotFound(
         f"thread {thread} works on code that is not here: commit {code.commit[:12]} of the repository {known}",
         "step it in a clone of that, or in this folder: --workspace shared",

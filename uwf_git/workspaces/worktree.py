@@ -683,12 +683,28 @@ class Worktree:
             shutil.move(self.folder / name.rstrip("/"), target)
         if kept:
             self._warn(f"ignored files of thread {self.thread} are kept in {place}: {listed(kept, _NAMED)}")
+        if line := self.goes_with_it():
+            self._warn(line)
+
+    def goes_with_it(self) -> str:
+        """Return a line on what agents left that git ignores and `workspace.keepIgnored` doesn't name, "" for
+        nothing."""
         known = set(_bytes(self.admin / _IGNORED).decode("utf-8", "surrogateescape").split("\0"))
-        if gone := [shown(name) for name in self.ignored() if name not in known]:
-            self._warn(
-                f"what git ignores goes with the worktree of thread {self.thread}: {listed(gone, _NAMED)};"
-                " workspace.keepIgnored names what is to be kept"
-            )
+        ignored = [name for name in self.ignored() if name not in known]
+        if ignored and self._settings.keep_ignored:
+            kept = set(self.ignored(*self._settings.keep_ignored))
+            files = set(self.ignored(*(f":(literal){name.rstrip('/')}" for name in ignored))) - kept
+            ignored = [
+                name
+                for name in ignored
+                if any(f"{file}/".startswith(f"{name.rstrip('/')}/") for file in files)
+            ]
+        if not ignored:
+            return ""
+        return (
+            f"what git ignores goes with the worktree of thread {self.thread}:"
+            f" {listed(list(map(shown, ignored)), _NAMED)}; workspace.keepIgnored names what is to be kept"
+        )
 
     def _is_cache(self, name: str) -> bool:
         is_pythons = name.endswith(("__pycache__/", ".pyc"))

@@ -365,7 +365,7 @@ def _repeating(command: str, options: str, is_run: bool = False) -> Iterator[Non
 def _stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
     from uwf_git.api.outcome import waiting_for
 
-    return waiting_for(outcome, is_shown=invocation.format == "text")
+    return waiting_for(invocation.instance, outcome, is_shown=invocation.format == "text")
 
 
 def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:

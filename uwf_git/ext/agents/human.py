@@ -26,7 +26,7 @@ from uwf_git.engine.kit.coerce import Plain, coerce
 from uwf_git.engine.kit.extract import ExpectedOutput, judge
 from uwf_git.engine.kit.form import fields_of, text_of
 from uwf_git.engine.kit.format import describe, render_frontmatter
-from uwf_git.engine.presented import Presented, presented, raise_if_unseen, warn_once
+from uwf_git.engine.presented import Presented, command_at, presented, raise_if_unseen, warn_once
 from uwf_git.format.cbor import normalise
 from uwf_git.format.kinds import HUMAN
 from uwf_git.format.schema import Schema
@@ -147,9 +147,9 @@ def _way_back(ctx: Context) -> str:
     """Return the command with which the person comes back."""
     from uwf_git.config.resolve import resolve_agent
 
-    turn = human_turn(ctx.instance, ctx.instance.threads.head(ctx.thread))
-    if turn is not None:
-        return turn.command(ctx.thread)
+    head = ctx.instance.threads.head(ctx.thread)
+    if (turn := human_turn(ctx.instance, head)) is not None:
+        return command_at(ctx.instance, head, turn)
     again = f"in a terminal: uwf thread step {ctx.thread}"
     with suppress(UwfError):  # a call of a code workflow
         name, role = ctx.history.workflow.name, ctx.role.name

@@ -312,7 +312,9 @@ def possible(instance: Instance, head: Head, status: str) -> PossibleActions:
     at = ActionTarget(instance, head)
     commands = {each.name: each.order(at, form).shown for each in ACTIONS if each.name in names}
     if turn is not None:
-        commands["answer"] = turn.command(head.thread)
+        from uwf_git.engine.presented import command_at
+
+        commands["answer"] = command_at(instance, head, turn)
     return PossibleActions(
         head.thread,
         head.node,

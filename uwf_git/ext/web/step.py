@@ -38,7 +38,7 @@ from uwf_git.format.kinds import (
 from uwf_git.format.types import FORK, JOIN, USER, is_kind, role_name
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry
-from uwf_git.store.pages import report_of
+from uwf_git.store.pages import approvals_of, report_of
 
 if TYPE_CHECKING:
     from uwf_git.engine.spending import Totals
@@ -156,6 +156,7 @@ def step_page(instance: Instance, asked: PageRequest) -> Page:
         if detail and detail.instruction
         else None,
         "child": instance.threads.ending_with(step.detail) if by_child else None,
+        "approvals": (content and _or_none(lambda: approvals_of(content, instance.store.get))) or (),
         "by_child": by_child,
         "tried": _tried_at(instance, thread, step.prev),
         "committer": name_of(commit.committer),
