@@ -51,6 +51,28 @@ def commit(project: Path, name: str, text: str) -> None:
     at(project, "commit", "-q", "-m", name)
 
 
+@pytest.mark.parametrize(
+    "command", ["git stash pop", "git stash clear; git gc -q --prune=now", "git stash drop 1"]
+)
+@pytest.mark.parametrize("status", [0, 3])
+def test_the_stash_is_as_it_was_after_a_step_in_the_checkout_itself(
+    uwf: Uwf, project: Path, monkeypatch: pytest.MonkeyPatch, command: str, status: int
+) -> None:
+    for name in ("first", "second"):
+        (project / "one.txt").write_text(name)
+        at(project, "stash", "push", "-q", "-m", name)
+    before = at(project, "stash", "list", "--format=%H %gs")
+    (project / "long.yaml").write_text(LONG)
+    monkeypatch.chdir(project)
+    thread = uwf("thread", "start", "long.yaml", "-p", "x", "--workspace", "shared").json["thread"]
+    agent = f"{'' if status else 'uwf-exec '}sh -c '{command}; exit {status}'"
+    done = uwf("thread", "step", thread, "--agent", agent, check=6 if status else 0)
+    assert f"thread {thread} took " in done.err and "put back" in done.err
+    after = at(project, "stash", "list", "--format=%H %gs")
+    assert sorted(after.splitlines()) == sorted(before.splitlines())
+    assert at(project, "for-each-ref", "refs/uwf") == ""
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     path = tmp_path / "project"

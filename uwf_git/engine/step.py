@@ -127,7 +127,7 @@ from uwf_git.store.private import KILL, PAUSE, AgentReport, EngineOrder
 from uwf_git.store.threads import ConcurrentCommit, branch_of
 from uwf_git.trust.ability import ENDS, raise_if_unable, raise_if_unable_to_step
 from uwf_git.workspaces.notes import Notes
-from uwf_git.workspaces.shared_folder import announcement, sharing
+from uwf_git.workspaces.shared_folder import announcement, sharing, sparing_stash
 
 if TYPE_CHECKING:
     from uwf_git.config.resolve import AgentOptions
@@ -998,6 +998,8 @@ class _Run:
             is_own = folder.absolute().is_relative_to(self._instance.location.root)  # such as a trial's
             if config.command != REHEARSE and not is_own and (place := announcement(self._thread, folder)):
                 self._instance.warn(place)
+            if config.command != REHEARSE:
+                self._held.enter_context(sparing_stash(self._instance, self._thread, folder))
         if not folder.is_dir():
             raise Invalid(
                 f"the working directory of {self._role!r}, {folder}, is not a folder", "create it first"

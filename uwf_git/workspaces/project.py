@@ -3,10 +3,12 @@
     refs/heads/uwf/work/<ULID>         a thread's branch
     refs/uwf/local/code/<ULID>         the newest code of a thread, whatever becomes of its branch
     refs/uwf/local/work/<ULID>/<n>     older code that is no part of that; what failed attempts and steps that
-                                       don't count left; own-<n>: what its agents keep in branches and stashes
+                                       don't count left; own-<n>: what its agents keep in branches and stashes, and
+                                       the user's stash while an agent works in the checkout itself
     uwf-worktrees/<ULID>               the git directory of a thread's worktree
 
-The user's branches, index, stash and files are read at most. No hooks of the repository run. Filters run if
+The user's branches, index, stash and files are read at most, but what an agent in the checkout itself took out of
+the stash is put back. No hooks of the repository run. Filters run if
 the user's own configuration defines them, or if they are Git LFS; those of the repository's configuration may
 be programs in a worktree, so projects that use them are refused.
 """
@@ -296,6 +298,15 @@ class Project:
         name = f"{KEPT}{thread}/{commit[:12]}"
         self.run("update-ref", name, commit)
         return name
+
+    def stashed(self) -> dict[str, str]:
+        """Return the user's stash, newest first: its commits, each with its message."""
+        rows = self.line("log", "--walk-reflogs", "--format=%H %gs", "refs/stash", "--").splitlines()
+        return dict(row.partition(" ")[::2] for row in rows)
+
+    def stash_again(self, commit: str, message: str) -> None:
+        """Put a commit on top of the user's stash."""
+        self.run("stash", "store", "--message", message, commit)
 
     def keep_own(self, thread: ThreadId, new: Iterable[str], gone: Iterable[str]) -> None:
         """Keep objects of a thread's own repository under refs, and others no longer."""

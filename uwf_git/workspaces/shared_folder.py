@@ -1,11 +1,14 @@
-"""Threads whose agents work in one folder at the same time, where each may overwrite what another wrote."""
+"""Threads whose agents work in a folder that isn't theirs alone: the user's checkout, or that of several threads, where
+each may overwrite what another wrote."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_git.base.text import listed
+from uwf_git.base.text import counted, listed
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import SUBWORKFLOW
 
@@ -49,6 +52,34 @@ def announcement(thread: ThreadId, folder: Path) -> str:
         return ""
     _announced.add(folder)
     return f"thread {thread} works in the checkout itself, {folder}; --workspace worktree gives it one of its own"
+
+
+@contextmanager
+def sparing_stash(instance: Instance, thread: ThreadId, folder: Path) -> Iterator[None]:
+    """Put back what is gone from the user's stash after the block, and warn of it: the stash belongs to all work in a
+    checkout. Refs hold it meanwhile, so that no `git gc` takes it."""
+    from uwf_git.workspaces.project import Project, checkout_around
+
+    checkout = checkout_around(folder)
+    before = Project(checkout.common).stashed() if checkout is not None else {}
+    if checkout is None or not before:
+        yield
+        return
+    project = Project(checkout.common)
+    project.keep_own(thread, before, ())
+    try:
+        yield
+    finally:
+        if project.common.is_dir():
+            gone = before.keys() - project.stashed().keys()
+            for commit in reversed(before):
+                if commit in gone:
+                    project.stash_again(commit, before[commit])
+            project.keep_own(thread, (), before)
+            if gone:
+                instance.warn(
+                    f"thread {thread} took {counted(len(gone), 'change')} out of the stash of {folder}: put back"
+                )
 
 
 def _parents(instance: Instance, thread: str) -> set[str]:
