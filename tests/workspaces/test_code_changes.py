@@ -124,6 +124,7 @@ def test_the_thread_has_the_changes_of_all_its_steps(uwf: Uwf, project: Path) ->
         "base": git("rev-parse", "main"),
         "branch": branch.removeprefix("refs/heads/"),
         "merge": f"git merge {branch.removeprefix('refs/heads/')}",
+        "merged": False,
         "warnings": [],
     }
     assert "2 files changed, +2 -0" in uwf("thread", "show", thread, "--format", "text").out
