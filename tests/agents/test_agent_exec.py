@@ -378,3 +378,62 @@ def test_the_engine_steps_it_from_the_configuration(
     stepped = uwf("thread", "step", thread).json
     assert (stepped["done"], stepped["status"], stepped["role"]) == (True, "completed", "worker")
     assert read(instance, stepped["head"]).output == {"status": "failed", "report": str(Path.cwd())}
+
+
+PASSED = {"type": "object", "properties": {"passed": {"type": "boolean"}}, "required": ["passed"]}
+
+
+def one_field(name: str, *values: str) -> dict[str, Any]:
+    field = {"enum": list(values)} if values else {"type": "boolean"}
+    return {"type": "object", "properties": {name: field}, "required": [name]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "yes"),
+    [
+        (PASSED, '{"passed": true, "id": 3}'),
+        (STATUS, '{"status": "passed", "report": "all well"}'),
+        (one_field("testsPass"), '{"testsPass": true}'),
+        (one_field("is_clean"), '{"is_clean": true}'),
+        (one_field("has_issues"), '{"has_issues": false}'),
+        (one_field("no_errors"), '{"no_errors": true}'),
+        (one_field("verdict", "shipped", "failed"), '{"verdict": "shipped"}'),
+        (
+            {**PASSED, "properties": {**PASSED["properties"], "lint_ok": {"type": "boolean"}}},
+            '{"passed": true, "lint_ok": false}',
+        ),
+    ],
+)
+@pytest.mark.parametrize("end", ["exit 2", "kill -9 $$", "echo 'ZeroDivisionError: x' >&2; exit 1"])
+def test_a_printed_yes_and_a_failure_are_two_answers_that_disagree(
+    instance: Instance, schema: Any, yes: str, end: str
+) -> None:
+    thread = start(instance, schema)
+    done = perform("exec", sh(f"echo 'Ran 3 checks.'; echo '{yes}'; {end}"), thread)
+    ended = "was ended by signal 9" if "kill" in end else "exited with"
+    assert done.returncode == 6 and ended in done.stderr
+    assert ("no finished answer" if "kill" in end else "two answers that disagree") in done.stderr
+    report = instance.runs.read_report(thread)
+    assert report is not None and report.detail is not None
+    kept = instance.store.get(report.detail).payload["answer"]
+    assert ended in kept and yes in kept and ("ZeroDivisionError" in kept) == ("ZeroDivision" in end)
+
+
+@pytest.mark.parametrize(
+    ("schema", "no"),
+    [
+        (PASSED, {"passed": False}),
+        (STATUS, {"status": "failed", "report": "2 of 3 failed"}),
+        (one_field("has_issues"), {"has_issues": True}),
+        (one_field("verdict", "approve", "needs_work"), {"verdict": "needs_work"}),
+        ({"type": "object", "properties": {"count": {"type": "integer"}}}, {"count": 3}),
+    ],
+)
+def test_a_printed_no_is_taken_beside_a_failure_and_its_answer_names_the_status(
+    instance: Instance, schema: Any, no: dict[str, Any]
+) -> None:
+    made = worked(instance, "exec", sh(f"echo '{json.dumps(no)}'; echo a trace >&2; exit 1"), schema)
+    assert made.output == no
+    assert "exited with 1." in made.detail["answer"] and "a trace" in made.detail["answer"]
+    killed = failed(instance, "exec", sh(f"echo '{json.dumps(no)}'; kill -9 $$"), schema)
+    assert "was ended by signal 9, so what it printed is no finished answer" in killed

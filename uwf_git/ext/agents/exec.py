@@ -1,8 +1,8 @@
 """`uwf-exec`: commands as agents, such as tests.
 
 The command comes from the user's configuration; nothing from the store is run. It gets the context as JSON on
-standard input. An answer that it prints is read like any agent's, with its problems reported. Otherwise its
-exit status becomes the status, in the schema's words, and its output the report.
+standard input. An answer that it prints is read like any agent's, with its problems reported; beside a failure it
+may not say yes. Otherwise the exit status becomes the status, in the schema's words, and its output the report.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from uwf_git.engine.kit.format import render_frontmatter
 from uwf_git.engine.kit.mentions import STATUS
 from uwf_git.format.builtin import BUILTIN
 from uwf_git.format.shape import Field, Variant, choices, named, types, variants
-from uwf_git.format.types import BUNDLE, RESULT, called
+from uwf_git.format.types import BUNDLE, QUESTION, RESULT, called
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ TAIL = 20_000  # characters of a report
 _MOST_READ = 32 << 20  # bytes of an output in which an answer is looked for
 _NAMED = 3  # reported problems of a command's output
 _UNCLEAR = "let it print one answer, as JSON or between two lines of ---, and its other output to a file"
+_DISPUTED = "let it print its answer when it has ended its work, and exit with 0 if that says yes"
 _LONGER = "raise the agent's timeout in config.yaml"
 _PATIENCE = "raise agents.<name>.silence in config.yaml"
 _STDIN = ("context", "prompt", "none")
@@ -57,10 +58,17 @@ _BAD = (
     *("failed", "fail", "failure", "error", "rejected", "not_approved", "changes_requested"),
     *("denied", "broken", "blocked", "red", "no"),
 )
+_COMPLAINS = re.compile(  # the name of a truth value by which something is refused
+    r"(?:\w*_)?(?:fail(?:ed|ures?|s|ing)?|errors?|errored|reject(?:ed)?|denied|refused|broken|blocked|blockers?|issues?"
+    r"|findings?|problems?|bugs?|conflicts?|flaky|dirty|vulnerab\w+|unsafe|invalid|regress\w*|missing|changes|rework"
+    r"|fix(?:es)?|retry|warnings?)(?:_(?:present|requested|needed|required))?"
+)
 _VERDICTS = (
     *("passed", "success", "succeeded", "successful", "ok"),
     *("approved", "accepted", "done", "completed"),
 )
+_YES = frozenset((*_GOOD, *_VERDICTS, "approve", "accept", "valid", "correct", "lgtm", "merge", "ship"))
+_NO = frozenset((*_BAD, "reject", "deny", "refused", "declined", "errored", "invalid"))
 _REPORTS = (
     *("report", "summary", "comments", "comment", "output"),
     *("message", "details", "log", "result", "text"),
@@ -267,8 +275,15 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
         raise failed_with(Reply(body + "\n", turns=(turn,)), said, error.hint) from None
     if (verdict := _printed(ctx, heard.text, changes, not ended.ok)) is not None:
         problems = verdict.problems
-        if not problems:
+        if not problems and not code:
             return heard._replace(output=verdict.output, notes=verdict.notes)
+        if not problems:
+            if said := _disputed(ctx, ended, name, verdict):
+                raise failed_with(Reply(body + "\n", turns=(turn,)), said, _DISPUTED)
+            text = render_frontmatter(
+                verdict.output, body
+            )  # which names the exit status to whoever judges it
+            return Reply(text, turns=(turn,), output=verdict.output, notes=verdict.notes)
         wrong = "; ".join(problem.removeprefix("/") for problem in problems[:_NAMED])
         more = f" (and {len(problems) - _NAMED} more)" if len(problems) > _NAMED else ""
         said = f"what {name} printed is not an output of {called(ctx.role.name)}: {wrong}{more}"
@@ -282,6 +297,65 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
         failed.throttled = Throttled.told(name, body[-_LIMIT_TOLD:])
         raise failed
     return Reply(render_frontmatter(output, body), turns=(turn,), output=output)
+
+
+def _disputed(ctx: Context, ended: CommandEnd, name: str, verdict: Verdict) -> str:
+    """Return why the printed answer of a command that failed isn't taken, or "": it was ended by a signal, or says
+    yes."""
+    if ended.code < 0:
+        return f"{name} {ended.words}, so what it printed is no finished answer"
+    if verdict.type == QUESTION or not (field := _agreed(ctx, verdict.output)):
+        return ""
+    printed = json.dumps(verdict.output[field], ensure_ascii=False)
+    return f"{name} printed {field}: {printed} and {ended.words}: these are two answers that disagree"
+
+
+def _agreed(ctx: Context, output: Any) -> str:
+    """Return a field by which an output says yes, "" if it says no or neither. Bare verdicts and statuses count before
+    fields whose names have a verdict in them, and these before others."""
+    payload, options = ctx.schema.payload, ctx.options
+    ranks: dict[int, dict[str, bool]] = {0: {}, 1: {}, 2: {}}
+    fields = {field.name: field for variant in variants(payload) for field in variant.fields}
+    for name in dict.fromkeys((*STATUS, *fields)):
+        field, value, words = fields.get(name), output.get(name), _word(name).removeprefix("is_")
+        listed = [
+            each
+            for variant in variants(payload)
+            if (one := variant.field(name))
+            for each in choices(payload, one.schema) or ()
+        ]
+        says = _means(value, listed, options)
+        if says is None or not (
+            isinstance(value, bool) or name in STATUS or (listed and field and field.required)
+        ):
+            continue
+        negated = words.startswith(("no_", "not_", "without_"))
+        complains = _COMPLAINS.fullmatch(words.partition("_")[2] if negated else words) is not None
+        if isinstance(value, bool):
+            says = says is (complains == negated)
+        rank = (
+            0 if name in STATUS or words in _YES else 1 if not complains and _YES & {*words.split("_")} else 2
+        )
+        ranks[rank][name] = says
+    decided = next(filter(None, ranks.values()), {})
+    return next(iter(decided)) if decided and all(decided.values()) else ""
+
+
+def _means(value: Any, listed: Sequence[Any], options: Options) -> bool | None:
+    """Return whether a field's value says yes, or no; None if it says neither."""
+    if not isinstance(value, str):
+        return value if isinstance(value, bool) else None
+    others = {_word(each) for each in listed if isinstance(each, str) and each != value}
+    if value == options.fail or _word(value) in _NO:
+        return False
+    if value == options.ok or _word(value) in _YES or (others and others <= _NO):
+        return True
+    return False if others and others <= _YES else None
+
+
+def _word(text: str) -> str:
+    """Return a name or a value in lower case, with _ between its words."""
+    return re.sub(r"[\s-]+|(?<=[a-z0-9])(?=[A-Z])", "_", text).lower()
 
 
 def _stdin(ctx: Context, options: Options) -> bytes | None:
@@ -374,7 +448,7 @@ def _statuses(root: Any, field: Field, wanted: str | None, ok: bool) -> list[Any
     words = _GOOD if ok else _BAD
     if listed is None:
         return [words[0]]
-    known = {re.sub(r"[\s-]+", "_", each).lower(): each for each in listed if isinstance(each, str)}
+    known = {_word(each): each for each in listed if isinstance(each, str)}
     return [known[word] for word in words if word in known]
 
 
