@@ -276,3 +276,40 @@ def test_a_first_step_says_that_the_thread_cannot_reach_its_end_and_is_made(uwf:
     assert "workflow fix cannot run to its end here: role boss" in first.err
     other = uwf("thread", "start", "fix", "-p", "x").json["thread"]
     assert "cannot run to its end" not in uwf("thread", "step", other, "--agent", SAYS_YES).err
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["/nonexist/x", "uwf-exec /nonexist/x", "uwf-exec ./data", "./gone/x", "uwf-exec ./gone --all", "./data"],
+)
+@pytest.mark.parametrize("place", ["option", "config"])
+def test_a_program_whose_path_cannot_be_run_is_refused_before_there_is_a_thread(
+    uwf: Uwf, named: str, place: str
+) -> None:
+    write("data", "not a program\n")
+    sets(uwf, ("agents.counts.command", COUNTS), ("defaultAgent", "counts"))
+    if place == "config":
+        sets(uwf, ("agents.suite.command", named), ("agentOverrides.fix.boss", "suite"))
+    words = ("--agent", f"boss={named}") if place == "option" else ()
+    refused = uwf("run", "fix", "-p", "x", *words, check=None).error
+    path = next(each for each in named.split() if "/" in each)
+    assert f"{path} is not a file that can be run" in refused["message"]
+    assert refused["hint"] == "correct its path"
+    assert not Path("asked").exists()
+    assert uwf("thread", "list", "--all").json == []
+
+
+def test_a_relative_path_is_looked_for_where_the_command_will_run(uwf: Uwf) -> None:
+    write("work/says", """#!/bin/sh\necho '{"passed": true}'\n""")
+    Path("work/says").chmod(0o755)
+    assert "./says" in uwf("run", "fix", "-p", "x", "--agent", "uwf-exec ./says", check=None).error["message"]
+    uwf(
+        "run",
+        "fix",
+        "-p",
+        "x",
+        "--cwd",
+        "work",
+        *(f"--agent={role}=uwf-exec ./says" for role in ("fixer", "tests", "boss")),
+    )
+    assert uwf("thread", "show", "@").json["status"] == "completed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.api.start import require_agent
@@ -21,6 +21,7 @@ from uwf_git.config.resolve import (
     narrowed,
     overriding,
     resolve_agent,
+    why_missing,
 )
 from uwf_git.engine.default_agent import real_workers
 from uwf_git.engine.human_roles import agent_of_person
@@ -77,8 +78,10 @@ def require_ready(
     persona: str = "",
     at: Position | None = None,
     role: str | None = None,
+    folder: Path | None = None,
 ) -> tuple[Part, ...]:
-    """Return who plays the roles that a new thread, or one at a position, may reach, or `role` alone. Warns of logins
+    """Return who plays the roles that a new thread, or one at a position, may reach, or `role` alone. Programs
+    with relative paths must be in the `folder` of a new thread, if it is given. Warns of logins
     that seem to be missing, and of roles that --agent leaves to commands, people and workflows. Raises Usage for a
     role that the workflow doesn't have, and if a rehearsal would go on where others have worked, Invalid if an agent is
     not known, installed or configured."""
@@ -88,9 +91,9 @@ def require_ready(
     if options is not None:
         require_agent(instance.location.root, options)
     if role is None:
-        parts = _parts(instance, workflow, options, persona, at)
+        parts = _parts(instance, workflow, options, persona, at, folder=folder)
     else:
-        parts = (_part(instance, workflow, role, options, persona, 0),)
+        parts = (_part(instance, workflow, role, options, persona, 0, folder),)
     problems = _problems(instance, workflow, parts, at)
     if problems:
         texts = "; ".join(text for text, _ in problems)
@@ -245,13 +248,20 @@ def _parts(
     persona: str = "",
     at: Position | None = None,
     depth: int = 0,
+    folder: Path | None = None,
 ) -> tuple[Part, ...]:
     roles = _reached(instance, workflow, at)
-    return tuple(_part(instance, workflow, role, options, persona, depth) for role in roles)
+    return tuple(_part(instance, workflow, role, options, persona, depth, folder) for role in roles)
 
 
 def _part(
-    instance: Instance, workflow: Workflow, role: str, options: AgentOptions | None, persona: str, depth: int
+    instance: Instance,
+    workflow: Workflow,
+    role: str,
+    options: AgentOptions | None,
+    persona: str,
+    depth: int,
+    folder: Path | None,
 ) -> Part:
     config, speaker = instance.config, workflow.speaks(role, persona)
     own = None
@@ -273,15 +283,18 @@ def _part(
         if part.kind == REHEARSAL:
             return part._replace(stands_in=agent.stands_in and not agent.args)
         if part.kind == WORKFLOW:
-            return _with_child(instance, part, agent, depth)
-        if is_missing(agent):
-            raise Unavailable(
-                f"{agent.command} is not installed, or not on PATH", "install it, or see: uwf agent list"
-            )
+            return _with_child(instance, part, agent, depth, folder)
+        if is_missing(agent, None if folder is None else str(Path.cwd())):
+            hint = "correct its path" if "/" in agent.command else "install it, or see: uwf agent list"
+            raise Unavailable(why_missing(agent.command, str(Path.cwd())), hint)
         playing = embedded(agent.command)
         if playing is None:
             return part._replace(is_real=True)
-        warning = playing.ready(config, agent.args, {**instance.secrets, **os.environ})
+        environ = {**instance.secrets, **os.environ}
+        environ.pop("PWD", None)
+        if folder is not None and not any(edge.location for edge in workflow.edges if role in edge.targets):
+            environ["PWD"] = str(folder.absolute())
+        warning = playing.ready(config, agent.args, environ)
         return part._replace(is_real=True, warning=warning)
     except UwfError as error:
         return Part(role, "", COMMAND, problem=error.message, hint=error.hint)
@@ -297,7 +310,7 @@ def _kind(agent: AgentConfig) -> str:
     return MODEL if asks_model(agent.command) else COMMAND
 
 
-def _with_child(instance: Instance, part: Part, agent: AgentConfig, depth: int) -> Part:
+def _with_child(instance: Instance, part: Part, agent: AgentConfig, depth: int, folder: Path | None) -> Part:
     """Return a role that a workflow plays, with the first problem of its own roles."""
     from uwf_git.store.definitions import packages_with
 
@@ -310,7 +323,7 @@ def _with_child(instance: Instance, part: Part, agent: AgentConfig, depth: int) 
     else:
         version = instance.registry.current(name).hash
     child = instance.registry.workflow(version)
-    parts = _parts(instance, child, persona=persona, depth=depth + 1)
+    parts = _parts(instance, child, persona=persona, depth=depth + 1, folder=folder)
     problems = _problems(instance, child, parts)
     part = part._replace(
         agent=f"{part.agent} {name}" if part.agent == SUBWORKFLOW else part.agent,

@@ -205,16 +205,16 @@ def warn_of_agent(instance: Instance, thread: ThreadId, agent: str | AgentOption
 def require_agent(root: Path, agent: str | AgentOptions) -> None:
     """Raise Usage for an unusable agent, before a thread exists. `root` has config.yaml."""
     from uwf_git.config.read import load_config
-    from uwf_git.config.resolve import is_missing, resolve_agent
+    from uwf_git.config.resolve import is_missing, resolve_agent, why_missing
 
     config = load_config(root)
     for name in (agent,) if isinstance(agent, str) else agent.names:
         found = resolve_agent(config, "", "", name)
         if is_missing(found):
-            raise Usage(
-                f"--agent: there is no agent {found.command!r}, and no program of that name on PATH",
-                "uwf agent list",
-            )
+            problem = f"there is no agent {found.command!r}, and no program of that name on PATH"
+            if "/" in found.command:
+                raise Usage(f"--agent: {why_missing(found.command)}", "correct its path")
+            raise Usage(f"--agent: {problem}", "uwf agent list")
 
 
 def start_all(

@@ -213,10 +213,19 @@ def command_agent(config: Config, text: str, where: str) -> AgentConfig:
     return AgentConfig(PurePath(command).name, command, args, None)
 
 
-def is_missing(agent: AgentConfig) -> bool:
-    """Return whether a command is neither a known agent nor on PATH. Paths count as present, since they may
-    be relative to the agent's folder."""
+def is_missing(agent: AgentConfig, folder: str | None = None) -> bool:
+    """Return whether a command is neither a known agent nor a program, as `why_missing`."""
     command = agent.command
-    if command.startswith(PLUGIN) or "/" in command or shipped(command) is not None:
+    if command.startswith(PLUGIN) or shipped(command) is not None:
         return False
-    return shutil.which(command) is None
+    return why_missing(command, folder) != ""
+
+
+def why_missing(program: str, folder: str | None = None, path: str | None = None) -> str:
+    """Return why a program cannot be run, "" if it can. `path` has the folders to search, by default those of PATH. A
+    relative path counts as present without `folder`, in which it is called."""
+    if "/" not in program:
+        return "" if shutil.which(program, path=path) else f"{program} is not installed, or not on PATH"
+    whole = PurePath(folder or "", program)
+    is_open = not whole.is_absolute()
+    return "" if is_open or shutil.which(whole) else f"{program} is not a file that can be run"

@@ -316,7 +316,7 @@ def start_and_run(
     what = Start(read_prompt(prompt, prompt_file), budget, where, agent, max_rounds, workspace=option)
 
     def is_ready(found: Workflow, speaker: str) -> None:
-        parts = require_ready(invocation.instance, found, agent, speaker)
+        parts = require_ready(invocation.instance, found, agent, speaker, folder=where or Path.cwd())
         is_rehearsal = all(each.kind == REHEARSAL for each in parts)
         if not (quiet or is_rehearsal) and invocation.format == "text" and terminal.is_terminal(sys.stderr):
             sys.stderr.write(_plan_text(parts, usual(invocation.instance, found.name)))

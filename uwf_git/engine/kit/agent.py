@@ -480,12 +480,14 @@ def _check_name(name: str) -> None:
 
 
 def require_program(name: str, environ: Mapping[str, str]) -> None:
-    """Raise Unavailable for a program that is not on PATH. Paths are not checked, as they may be relative to the
-    agent's folder."""
-    import shutil
+    """Raise Unavailable for a program that cannot be run. `PWD` is the agent's folder, for a relative path; without it
+    such a path isn't checked."""
+    from uwf_git.config.resolve import why_missing
 
-    if "/" not in name and shutil.which(name, path=environ.get("PATH")) is None:
-        raise Unavailable(f"{name} is not installed, or not on PATH", "install it, or name it with its path")
+    if problem := why_missing(name, environ.get("PWD"), environ.get("PATH")):
+        raise Unavailable(
+            problem, "correct its path" if "/" in name else "install it, or name it with its path"
+        )
 
 
 def create_agent(
