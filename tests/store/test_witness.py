@@ -269,13 +269,171 @@ def test_what_others_push_into_a_projects_store_is_theirs(
 def test_a_second_machine_that_shares_the_folder_is_uncertain_once(
     uwf: Uwf, thread: str, tmp_path: Path
 ) -> None:
-    other = {"XDG_STATE_HOME": str(tmp_path / "other")}
+    name = {f"GIT_{role}_{what}": "Eve" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    other = {"XDG_STATE_HOME": str(tmp_path / "other"), **name}
     uwf("thread", "step", thread, env=other)
     assert warnings(uwf) == {"unwitnessed"}
     uwf("doctor", "--quick", "--accept-store")
     again = uwf("thread", "start", "pair", "-p", "Again", env=other).json["thread"]
     uwf("thread", "step", again, env=other)
     assert warnings(uwf) == set() and codes(uwf, 0) == set()
+
+
+def link(store: Path, way: str, tmp_path: Path) -> None:
+    """Leave a symbolic link where the store or its root stands, and the folder behind it."""
+    at = store if way == "store" else store.parent
+    if at.is_symlink():
+        at.unlink()
+    else:
+        at.rename(tmp_path / f"{way}.real")
+    at.symlink_to(tmp_path / f"{way}.real")
+
+
+@pytest.mark.parametrize("way", ["store", "root"])
+def test_an_older_copy_behind_a_symbolic_link_is_told(
+    uwf: Uwf, root: Path, store: Path, stepped: str, tmp_path: Path, way: str
+) -> None:
+    at = store if way == "store" else root
+    shutil.copytree(at, tmp_path / "older")
+    uwf("thread", "step", stepped)
+    shutil.rmtree(at)
+    at.symlink_to(tmp_path / "older")
+    assert codes(uwf, 12) == {"rolled-back"}
+    (check,) = [each for each in uwf("doctor", "--quick", check=1).json if each["check"] == "witness"]
+    assert check["status"] == "error"
+
+
+@pytest.mark.parametrize("way", ["store", "root"])
+def test_an_older_copy_to_which_a_link_is_turned_or_that_replaces_it_is_told(
+    uwf: Uwf, root: Path, store: Path, stepped: str, tmp_path: Path, way: str
+) -> None:
+    at = store if way == "store" else root
+    link(store, way, tmp_path)
+    assert codes(uwf, 0) == set() and warnings(uwf) == set()  # an honest move
+    shutil.copytree(at, tmp_path / "older")
+    shutil.copytree(at, tmp_path / "oldest")
+    other = tmp_path / "older" if way == "root" else tmp_path / "oldest"
+    uwf("--root", other, "verify", check=None)  # a copy that has a log of its own
+    uwf("thread", "step", stepped)
+    at.unlink()
+    at.symlink_to(tmp_path / "older")
+    assert codes(uwf, 12) == {"rolled-back"}
+    at.unlink()
+    at.symlink_to(tmp_path / f"{way}.real")
+    assert codes(uwf, 0) == set()
+    at.unlink()
+    shutil.copytree(tmp_path / "oldest", at)
+    assert codes(uwf, 12) == {"rolled-back"}
+
+
+def test_a_store_that_is_moved_behind_links_and_back_raises_no_alarm(
+    uwf: Uwf, root: Path, store: Path, stepped: str, tmp_path: Path
+) -> None:
+    for way in ("store", "root", "store"):
+        link(store, way, tmp_path)
+        assert codes(uwf, 0) == set() and warnings(uwf) == set()
+        uwf("thread", "step", stepped, check=None)
+    root.unlink()
+    (tmp_path / "root.real").rename(root)
+    assert codes(uwf, 0) == set() and warnings(uwf) == set()
+    store.unlink()
+    (tmp_path / "store.real").rename(store)
+    assert codes(uwf, 0) == set() and warnings(uwf) == set()
+    assert "every head" in uwf("doctor", "--quick", "--format", "text").out
+
+
+def test_a_store_that_is_gone_is_told_until_that_is_accepted(uwf: Uwf, store: Path, stepped: str) -> None:
+    uwf("thread", "start", "pair", "-p", "Another")
+    shutil.rmtree(store)
+    gone = "a store with 2 threads stood here"
+    assert gone in uwf("verify", check=125).err
+    (check,) = [each for each in uwf("doctor", "--quick", check=None).json if each["check"] == "store"]
+    assert (check["status"], gone in check["message"], ACCEPT in check["hint"]) == ("warning", True, True)
+    written = uwf("workflow", "put", write("pair.yaml", PAIR)).err
+    assert gone in written and ACCEPT in written
+    (finding,) = uwf("verify", check=125).json["findings"]
+    assert finding["code"] == "unwitnessed" and gone in finding["message"] and ACCEPT in finding["message"]
+    (check,) = [each for each in uwf("doctor", "--quick").json if each["check"] == "witness"]
+    assert check["status"] == "warning" and gone in check["message"]
+    uwf("doctor", "--quick", "--accept-store")
+    assert codes(uwf, 0) == set()
+
+
+def test_a_store_that_is_gone_is_accepted_before_there_is_a_new_one(
+    uwf: Uwf, store: Path, stepped: str
+) -> None:
+    shutil.rmtree(store)
+    assert "stood here" in uwf("doctor", "--quick", "--accept-store", "--format", "text").out
+    assert "stood here" not in uwf("doctor", "--quick", "--format", "text").out
+    assert "stood here" not in uwf("workflow", "put", write("pair.yaml", PAIR)).err
+    assert codes(uwf, 0) == set()
+
+
+def test_a_store_that_was_gone_and_is_back_raises_no_alarm(
+    uwf: Uwf, root: Path, store: Path, stepped: str, tmp_path: Path
+) -> None:
+    shutil.copytree(store, tmp_path / "copy.git")
+    shutil.rmtree(store)
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    git(
+        "--git-dir", store, "fetch", "--quiet", tmp_path / "copy.git", "refs/uwf/threads/*:refs/uwf/threads/*"
+    )
+    assert codes(uwf, 0) == set()
+
+
+@pytest.mark.parametrize("fresh", [False, True], ids=["a step", "a thread"])
+def test_what_another_uwf_wrote_in_the_users_own_name_is_undecided(
+    uwf: Uwf, thread: str, tmp_path: Path, fresh: bool
+) -> None:
+    other = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "other")}
+    if fresh:
+        thread = uwf("thread", "start", "pair", "-p", "Forged", env=other).json["thread"]
+    uwf("thread", "step", thread, env=other)
+    (finding,) = uwf("verify", check=125).json["findings"]
+    assert (finding["code"], finding["thread"]) == ("unwitnessed", thread) and ACCEPT in finding["message"]
+    uwf("doctor", "--quick", "--accept-store")
+    assert codes(uwf, 0) == set()
+
+
+@pytest.mark.parametrize("kind", ["commit", "blob"])
+def test_an_object_that_git_shows_as_another_is_told(uwf: Uwf, store: Path, stepped: str, kind: str) -> None:
+    oid = git("--git-dir", store, "rev-parse", ref_of(stepped) + ("" if kind == "commit" else "^{tree}"))
+    if kind == "blob":
+        oid = git("--git-dir", store, "ls-tree", "-r", oid).split()[2]
+    text = git("--git-dir", store, "cat-file", kind, oid) + "\nlies\n"
+    lie = git("--git-dir", store, "hash-object", "-t", kind, "-w", "--stdin", data=text)
+    git("--git-dir", store, "replace", oid, lie)
+    (finding,) = uwf("verify", stepped, check=7).json["findings"]
+    assert (finding["code"], finding["object"]) == ("replaced", oid)
+    checks = [each for each in uwf("doctor", "--quick", check=7).json if each["status"] == "error"]
+    assert oid[:10] in checks[0]["message"] and "replace -d" in checks[0]["hint"]
+    git("--git-dir", store, "replace", "-d", oid)
+    assert codes(uwf, 0) == set()
+
+
+def test_a_grafted_commit_is_told(uwf: Uwf, store: Path, stepped: str) -> None:
+    head = git("--git-dir", store, "rev-parse", ref_of(stepped))
+    (store / "info").mkdir(exist_ok=True)
+    (store / "info/grafts").write_text(f"{head}\n")
+    assert codes(uwf, 7) == {"replaced"}
+
+
+def test_a_projects_own_replaced_commits_raise_no_alarm(
+    uwf: Uwf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("UWF_STORAGE_ROOT")
+    project = tmp_path / "project"
+    git("init", "--quiet", project)
+    monkeypatch.chdir(project)
+    for message in ("one", "two"):
+        git("commit", "--quiet", "--allow-empty", "-m", message)
+    uwf("init", "--here")
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    thread = uwf("thread", "start", "pair", "-p", "Do it").json["thread"]
+    git("replace", "HEAD", "HEAD~1")
+    assert codes(uwf, 0) == set()
+    git("replace", ref_of(thread), "HEAD~1")
+    assert codes(uwf, 7) == {"replaced"}
 
 
 def test_a_state_folder_that_cannot_be_written_hinders_nothing(uwf: Uwf, thread: str) -> None:

@@ -504,7 +504,9 @@ def test_replace_refs_and_grafts_are_not_believed(uwf: Uwf, line: Line) -> None:
     forger("replace", "-f", first[0], liar)  # a cycle: the first step's parent is the second, made on it
     (forger.git_dir / "info").mkdir(exist_ok=True)
     (forger.git_dir / "info/grafts").write_text(f"{first[0]} {second[0]}\n{line.first}\n")
-    assert verify(uwf, line, second[0], 0).findings == []
+    assert look(line, second[0]).findings == []
+    uwf("doctor", "--quick", "--accept-store", check=7)
+    assert {each["code"] for each in uwf("verify", check=7).json["findings"]} == {"replaced"}
     assert [each["role"] for each in uwf("thread", "steps", line.thread).json] == ["writer", "critic"]
 
 

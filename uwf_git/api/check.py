@@ -92,6 +92,7 @@ def check(
     without cached results. With `fetches`, the branches that uwf published on the remote are listed, fetched and
     verified too. Raises NotFound, NothingToVerify."""
     from uwf_git.verify.code import check_code, check_diffs
+    from uwf_git.verify.replaced import replaced_objects
     from uwf_git.verify.whole import verify_refs
     from uwf_git.workspaces.clones import clones
     from uwf_git.workspaces.notes import Notes
@@ -108,13 +109,18 @@ def check(
     code = check_code(verified.code, clones(instance, threads_with_code), made_here)
     diffs = check_diffs(verified.diffs, clones(instance, threads_with_code))
     missing = missing_refs(instance.store, threads)
+    replaced = replaced_objects(repository, refs, not (instance.location.here or threads))
     wrong = {finding.ref for finding in verified.findings}
     rewritten = [] if threads else _rewritten_in_a_mirror(instance, refs, verified)
     reported = {finding.ref for finding in (*missing, *rewritten)}
     doubted, unsure = _witnessed(instance, threads, wrong, reported)
     verified = verified._replace(warnings=(*verified.warnings, *unsure), notes=(*verified.notes, *code.notes))
     return _something(
-        Report(refs, verified, [*missing, *doubted, *verified.findings, *code.findings, *diffs, *rewritten])
+        Report(
+            refs,
+            verified,
+            [*missing, *doubted, *verified.findings, *replaced, *code.findings, *diffs, *rewritten],
+        )
     )
 
 

@@ -60,7 +60,7 @@ from uwf_git.store.maintenance import leftovers
 from uwf_git.store.private import ROOM, Folders
 from uwf_git.store.projects import repository_at
 from uwf_git.store.threads import DamagedThread
-from uwf_git.store.witness import ACCEPT
+from uwf_git.store.witness import ACCEPT, IF_RIGHT, removed_store
 from uwf_git.store.witness_log import LOST
 from uwf_git.sync.branches import lost_forks, settle_lost_forks
 from uwf_git.sync.push import plan
@@ -68,6 +68,7 @@ from uwf_git.sync.repair import Repair
 from uwf_git.verify.checks import ERROR as ERROR
 from uwf_git.verify.checks import OK, WARNING, Check, hurt_check
 from uwf_git.verify.damage import Damage, find_damage
+from uwf_git.verify.replaced import replaced_objects
 from uwf_git.workspaces.notes import Notes
 
 MANY_LOOSE = 20_000
@@ -230,7 +231,14 @@ class Doctor:
         if not location.git_dir.exists():
             # A root's own store is made by the first command that writes.
             status = ERROR if location.here else WARNING
-            yield Check("store", status, f"no store at {location.git_dir}", "uwf init")
+            gone = removed_store(location.git_dir, os.environ, self._accept)
+            message = f"no store at {location.git_dir}"
+            if gone and self._accept:
+                yield Check("witness", OK, f"accepted: {gone}")
+            elif gone:
+                yield Check("store", status, f"{message}: {gone}", IF_RIGHT)
+                return
+            yield Check("store", status, message, "uwf init")
             return
         if self._fix and (made := mend_folders(location.git_dir)):
             yield Check("repair", OK, f"made the folder {' and '.join(made)} of the store again: it was gone")
@@ -297,6 +305,9 @@ class Doctor:
             elif not is_local_ref(name) and not is_shared_ref(name):
                 message = f"{name} has no name that a uwf gives, so that nothing lists it, and nobody gets it"
                 yield Check("refs", WARNING, message, f"if you don't need it: git update-ref -d {name}")
+        for finding in replaced_objects(repository, refs, not self._location.here):
+            message, _, hint = finding.message.partition(": ")
+            yield Check("refs", ERROR, message, hint, True)
         if newer:
             message = f"{counted(len(newer), 'ref')} made by a newer uwf, such as {newer[0]}"
             yield Check("refs", WARNING, message, "upgrade uwf-git to see what they are")

@@ -263,6 +263,13 @@ class NotSupportedClassicWorkflow(Invalid):
         )
 
 
+class StoreGone(NotFound):
+    """There is no store where one with threads stood."""
+
+    code = Undecided.code
+    exit_status = Undecided.exit_status
+
+
 class UnknownWorkflow(NotFound):
     """A menu names an unknown workflow."""
 

@@ -101,7 +101,7 @@ class Instance:
         self.warn: Callable[[str], None] = lambda text: None
         """Takes what somebody should know beside a result, in a line; the command prints it."""
         self.witness = Witness(
-            self.store.repository, location.here, self.environ, lambda text: self.warn(text)
+            self.store.repository, location.here, self.environ, lambda text: self.warn(text), location.git_dir
         )
         self.store.repository.on_moves = self.witness.on_moves
         self.after: Callable[[Callable[[], None]], None] = lambda act: act()

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.base.errors import Invalid, NotFound, StoreGone
 from uwf_git.git.fsync import ASIDE
 from uwf_git.git.repository import PRIVATE, Repository
 from uwf_git.git.worktree import project_of
@@ -107,9 +107,13 @@ def enable(repository: Repository) -> None:
 
 
 def check_format(git_dir: Path) -> None:
-    """Raise NotFound without a store, Invalid if a later version made it."""
+    """Raise NotFound without a store, StoreGone if one with threads stood there, Invalid if a later version made it."""
     marker = git_dir / PRIVATE / "format"
     if not git_dir.is_dir():
+        from uwf_git.store.witness import IF_RIGHT, removed_store
+
+        if gone := removed_store(git_dir, os.environ):
+            raise StoreGone(f"no store at {git_dir}: {gone}", IF_RIGHT)
         raise NotFound(f"no store at {git_dir}", "make one with: uwf init")
     if not marker.is_file():
         return
@@ -129,7 +133,7 @@ def init(location: Location) -> Repository:
     if is_new:
         from uwf_git.store.witness import Witness
 
-        Witness(repository, location.here, os.environ).born()
+        Witness(repository, location.here, os.environ, named=location.git_dir).born()
     return repository
 
 

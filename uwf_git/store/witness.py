@@ -7,7 +7,8 @@ the log may have lost its end, or something else than this user's uwf has moved 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.base import log
@@ -16,12 +17,13 @@ from uwf_git.base.text import counted
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.libgit2 import Oid
 from uwf_git.git.objects import parse_tag
-from uwf_git.git.repository import COMMIT, TAG, RefMove, Repository
+from uwf_git.git.repository import COMMIT, PRIVATE, TAG, RefMove, Repository
 from uwf_git.git.sqlite_cache import boot
 from uwf_git.store import layout, removed
 from uwf_git.store.witness_log import (
     ACCEPTED,
     BORN,
+    GONE,
     KEPT,
     LOST,
     SAW,
@@ -37,19 +39,22 @@ from uwf_git.store.witness_log import (
 )
 
 ACCEPT = "uwf doctor --accept-store"
+IF_RIGHT = f"restore it, or if it was moved or removed on purpose: {ACCEPT}"
 _MOST_AT_WRITE = 1 << 20  # bytes of a log that is read at the first write, some 50 ms
+_OF_THREADS = (layout.THREADS, layout.ARCHIVE)
 _PASSING = (layout.PINS, layout.PAUSED)  # they come and go by nature
 
 
 class Doubt(NamedTuple):
     """A ref that isn't as the log has it. `kind` is LOST, UNKNOWN or UNSURE, `known` and `now` are objects, "" for
-    none; `is_new` if no earlier check has found it."""
+    none; `is_new` if no earlier check has found it. With GONE, the store that stood here, by its `threads` in words."""
 
     kind: str
     ref: str
     known: str
     now: str
     is_new: bool = True
+    threads: str = ""
 
     @property
     def thread(self) -> ThreadId | None:
@@ -62,6 +67,8 @@ class Doubt(NamedTuple):
 
     @property
     def message(self) -> str:
+        if self.kind == GONE:
+            return f"{_stood_here(self.threads)}: {IF_RIGHT}"
         what = f"thread {self.thread}" if self.thread else self.ref
         if self.kind == LOST:
             where = f"now at {self.now[:10]}" if self.now else "gone"
@@ -72,8 +79,8 @@ class Doubt(NamedTuple):
                 f" another machine or user wrote it; if you know this head: {ACCEPT}"
             )
         return (
-            f"{what} is at {self.now[:10]}, which no uwf of this user wrote or received; if you know where it comes"
-            f" from: {ACCEPT}"
+            f"{what} is at {self.now[:10]}, which this user's log of heads lacks; if you know where it comes from:"
+            f" {ACCEPT}"
         )
 
 
@@ -87,11 +94,13 @@ class Witness:
         here: bool,
         environ: Mapping[str, str],
         warn: Callable[[str], None] = lambda text: None,
+        named: Path | None = None,
     ) -> None:
+        """`named` is the path by which the store was opened."""
         folder = state_folder(environ)
         self._here = here
         self._repository = repository
-        self._log = WitnessLog(folder, repository.path, repository.private) if folder else None
+        self._log = WitnessLog(folder, named or repository.path, repository.private) if folder else None
         self._warn = warn
         self._is_open = False
         self._checked = False
@@ -157,6 +166,8 @@ class Witness:
                 for ref, (kind, oid) in state.unexplained.items()
                 if (ref, False) not in fresh
             ]
+            if state.gone:
+                doubts.append(Doubt(GONE, "", "", "", threads=_threads_in(state.gone)))
         return sorted(doubts, key=lambda doubt: doubt.ref)
 
     def accept(self) -> int:
@@ -174,10 +185,11 @@ class Witness:
         return len(refs)
 
     def born(self) -> None:
-        """Note that a new store was made here: the heads of one that stood here before mean nothing any more."""
+        """Note that a new store was made here, and which threads are gone with one that stood here before."""
         if (log_ := self._opened()) is not None:
             with self._failing():
-                log_.append([(BORN, "-", "-", "-")])
+                gone = _threads_there(log_.read())
+                log_.append([*((GONE, ref, oid, "-") for ref, oid in gone.items()), (BORN, "-", "-", "-")])
 
     def _opened(self) -> WitnessLog | None:
         """Return the log; a new one gets the heads that stand. None after a failure."""
@@ -210,6 +222,9 @@ class Witness:
         for ref, known in state.lost.items():
             if ref in refs and kept.has_in(refs[ref], known):
                 yield Doubt(KEPT, ref, known, str(refs[ref]))
+        for ref, oid in state.gone.items():
+            if kept.is_kept(ref, oid):
+                yield Doubt(KEPT, ref, oid, "")
         for ref, (_, oid) in state.unexplained.items():
             if ref not in refs or not kept.has_in(refs[ref], oid):
                 yield Doubt(KEPT, ref, oid, "")
@@ -248,9 +263,34 @@ class Witness:
         be: a ref that git fetched, say, whose history this user never had a part in."""
         if self.is_shared or any(now in moved for moved in accepted.values()):
             return SAW
-        has_other = any(now in moved for moved in others.values())
-        may_be_cut = not boot() or state.boot != str(boot())
-        return UNSURE if not known or state.is_torn or may_be_cut or has_other else UNKNOWN
+        if state.is_torn or not boot() or state.boot != str(boot()):
+            return UNSURE
+        if any(now in moved for moved in others.values()):
+            # Another uwf wrote it here: git, which may have fetched it, announces nothing.
+            return UNKNOWN if self._is_in_own_name(known, now) and not self._was_fetched(now) else UNSURE
+        return UNKNOWN if known else UNSURE
+
+    def _is_in_own_name(self, known: str, now: str) -> bool:
+        """Return whether this user is the author or committer of a commit that a ref has gained, the last one of a new
+        ref."""
+        user = self._repository.config.user.ident
+        at: Oid | None = Oid(hex=now)
+        with contextlib.suppress(UwfError, ValueError):
+            kind, data = self._repository.read(Oid(hex=now))
+            if kind == TAG:
+                tag = parse_tag(data)
+                at = tag.target
+                if tag.tagger == user:
+                    return True
+            while at is not None and str(at) != known:
+                commit = self._repository.commit(at)
+                if user in (commit.author, commit.committer):
+                    return True
+                at = commit.parents[0] if known and commit.parents else None
+        return False
+
+    def _was_fetched(self, now: str) -> bool:
+        return now in map(str, self._repository.refs(layout.REMOTES).values())
 
     @property
     def is_shared(self) -> bool:
@@ -335,6 +375,37 @@ class _Reachable:
                     todo.append(parse_tag(data).target)
                 elif kind == COMMIT:
                     todo += self._repository.commit(oid).parents
+
+
+def _threads_there(state: Witnessed) -> dict[str, str]:
+    heads = {**state.lost, **state.heads}
+    return {ref: oid for ref, oid in heads.items() if ref.startswith((*_OF_THREADS, layout.FOLDED))}
+
+
+def _threads_in(refs: Collection[str]) -> str:
+    """Return how many threads refs are of, in words."""
+    threads = {layout.thread_of(ref) if ref.startswith(_OF_THREADS) else ref for ref in refs}
+    more = "at least " if any(ref.startswith(layout.FOLDED) for ref in refs) else ""
+    return more + counted(len(threads), "thread")
+
+
+def _stood_here(threads: str) -> str:
+    return f"a store with {threads} stood here, and is gone"
+
+
+def removed_store(git_dir: Path, environ: Mapping[str, str], accept: bool = False) -> str:
+    """Return that a store with threads stood where there is none, "" if none is known. With `accept`, its log ends."""
+    folder = state_folder(environ)
+    with contextlib.suppress(OSError):
+        log_ = WitnessLog(folder, git_dir, git_dir / PRIVATE) if folder else None
+        if log_ is not None and log_.is_there:
+            log_.open()
+            state = log_.read()
+            if accept:
+                log_.append([(ACCEPTED, "-", "-", "-"), (BORN, "-", "-", "-")])
+            if gone := _threads_there(state) | state.gone:
+                return _stood_here(_threads_in(gone))
+    return ""
 
 
 def _is_witnessed(name: str) -> bool:

@@ -2,8 +2,12 @@
 
     $XDG_STATE_HOME/uwf/witness/<hash of the store's path>.log
 
-Its first line has the key; each other line is a change of a ref, and ends with a keyed hash of itself and of the line
-before. Lines are appended in one write under a lock, and never synced: a power cut may tear or lose the last ones.
+    $XDG_STATE_HOME/uwf/witness/<hash of a path>.at
+
+The store's path is that without symbolic links; a path that led to it by some has the name of its log.
+
+A log's first line has the key; each other line is a change of a ref, and ends with a keyed hash of itself and of the
+line before. Lines are appended in one write under a lock, and never synced: a power cut may tear or lose the last ones.
 
     <git dir>/uwf/witness/<hash of the key>
 
@@ -13,6 +17,7 @@ They show which moves without a line in the log were this user's, and prove noth
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import hashlib
 import json
@@ -28,13 +33,15 @@ from uwf_git.git.repository import RefMove
 from uwf_git.git.sqlite_cache import boot
 
 WROTE, SAW, UNKNOWN, UNSURE, LOST, KEPT, ACCEPTED, BORN, WRITER = "w", "s", "f", "u", "l", "k", "a", "b", "o"
+GONE = "g"
 """Kinds of lines: a ref that we moved, or found explained; one that nobody is known to have moved, or nobody is sure
 about; one whose head is gone, and one in order again; all that stands was accepted; a new store; another accepted
-writer of announcements, instead of a ref."""
+writer of announcements, instead of a ref; a head of the store that stood here before a new one."""
 _MAGIC = "uwf-witness 1"
 _TAIL = 16 << 10  # bytes in which the last line is looked for
 _MOST = 256 << 10  # bytes of a log before it is written anew, if a quarter is enough
 _MOST_ANNOUNCED = 1 << 20
+_MOST_LINKS = 40  # as Linux follows at most
 _GONE = "-"
 Moves = dict[str, set[str]]
 """The objects that refs were moved to, by the one where each stood, "-" for none."""
@@ -55,12 +62,13 @@ class Line(NamedTuple):
 
 class Witnessed(NamedTuple):
     """The state that a log describes: the objects of refs; by ref what is unexplained (UNKNOWN or UNSURE, and an object
-    that `heads` lack) and what was lost (an object); the other `writers`; number, hash and `boot` of the last line.
-    `is_torn` if what follows it cannot be read."""
+    that `heads` lack), what was lost and what is `gone` with an earlier store (objects); the other `writers`; number,
+    hash and `boot` of the last line. `is_torn` if what follows it cannot be read."""
 
     heads: dict[str, str]
     unexplained: dict[str, tuple[str, str]]
     lost: dict[str, str]
+    gone: dict[str, str]
     writers: set[str]
     number: int
     mac: str
@@ -87,22 +95,71 @@ class WitnessLog:
 
     def __init__(self, folder: Path, git_dir: Path, private: Path) -> None:
         self._folder = folder
-        self._place = os.path.realpath(git_dir)
-        self.path = folder / f"{hashlib.sha256(os.fsencode(self._place)).hexdigest()[:24]}.log"
+        self._places = _places(git_dir)
+        self._place = self._places[-1]
+        self.path = self._of(self._place)
         self._announced = private / "witness"
         self._key = b""
 
     # Opening
 
     def open(self) -> bool:
-        """Read the key; return whether the log is new. The log of a store that was moved here goes on."""
-        if not self._read_key(self.path):
+        """Read the key; return whether the log is new. The log of a store that was moved here goes on, and so do those
+        of paths that lead here by symbolic links, and of where these led before."""
+        is_new = False
+        if not self._read_key(self.path) or self._others() or self._signposts():
             with self._locked():
-                if not self._read_key(self.path) and not self._take_over():
+                is_new = not self._read_key(self.path)
+                for other in self._others() or (self._moved() if is_new else ()):
+                    is_new = not self._join(other, is_new) and is_new
+                if is_new:
                     self._key = os.urandom(16)
                     self._replace([], 0, "")
-                    return True
-        return False
+                for signpost in self._signposts():
+                    signpost.write_text(self.path.stem)
+                self._of(self._place, ".at").unlink(missing_ok=True)
+        return is_new
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a log to open."""
+        return self._read_key(self.path) or bool(self._others())
+
+    def _of(self, place: str, suffix: str = ".log") -> Path:
+        return self._folder / f"{hashlib.sha256(os.fsencode(place)).hexdigest()[:24]}{suffix}"
+
+    def _others(self) -> list[Path]:
+        """Return the logs of other paths of this store, and of other stores that one of its paths led to."""
+        logs = [self._of(place) for place in self._places]
+        for place in self._places:
+            with suppress(OSError, UnicodeDecodeError):
+                logs.append(self._folder / f"{self._of(place, '.at').read_text()}.log")
+        return [path for path in dict.fromkeys(logs) if path != self.path and path.is_file()]
+
+    def _signposts(self) -> list[Path]:
+        """Return the files of paths which don't say yet that they lead here."""
+        signposts = [self._of(place, ".at") for place in self._places[:-1]]
+        return [path for path in signposts if not path.is_file() or path.read_text() != self.path.stem]
+
+    def _join(self, path: Path, is_new: bool) -> bool:
+        """Go on from another log, which ends if no store is at its path any more; return whether it can be read. A new
+        log takes over its key."""
+        other = copy.copy(self)
+        other.path = path
+        if not other._read_key(path):
+            return False
+        state = other.read()
+        if is_new:
+            self._key = other._key
+            self._replace(_standing(state), state.number, state.mac, state.boot)
+        else:
+            self._append([*_standing(state), (WRITER, other._name, _GONE, _GONE)])
+        with suppress(OSError, ValueError):
+            place = _header(path.read_text().split("\n")[0])[3]
+            if not os.path.lexists(place) or os.path.realpath(place) != place:
+                path.unlink()
+                _before(path).unlink(missing_ok=True)
+        return True
 
     def _read_key(self, path: Path) -> bool:
         for candidate in (path, _before(path)):
@@ -113,16 +170,15 @@ class WitnessLog:
                 return True
         return False
 
-    def _take_over(self) -> bool:
-        """Rename the log of a store that was moved: one that the store has announcements of, and whose path is gone."""
+    def _moved(self) -> list[Path]:
+        """Return the log of a store that was moved: one that the store has announcements of, and whose path is gone."""
         names = {each.name for each in _files(self._announced)}
         for other in sorted(_files(self._folder)) if names else ():
             if other.suffix == ".log" and self._read_key(other) and self._name in names:
                 with suppress(OSError, ValueError):
                     if not os.path.lexists(_header(other.read_text().split("\n")[0])[3]):
-                        other.rename(self.path)
-                        return True
-        return False
+                        return [other]
+        return []
 
     @property
     def _name(self) -> str:
@@ -142,6 +198,7 @@ class WitnessLog:
         heads: dict[str, str] = {}
         unexplained: dict[str, tuple[str, str]] = {}
         lost: dict[str, str] = {}
+        gone: dict[str, str] = {}
         writers: set[str] = set()
         data = self._data()
         number, at_boot, size, torn = 0, "", 0, data == b""
@@ -153,13 +210,13 @@ class WitnessLog:
                     number, mac = _end(text)
                 else:
                     line, mac = self._parsed(text, mac)
-                    _fold(line, heads, unexplained, lost, writers)
+                    _fold(line, heads, unexplained, lost, gone, writers)
                     number, at_boot = line.number, line.boot
             except ValueError:
                 torn = True
                 break
             size += len(raw)
-        return Witnessed(heads, unexplained, lost, writers, number, mac, at_boot, torn, size)
+        return Witnessed(heads, unexplained, lost, gone, writers, number, mac, at_boot, torn, size)
 
     def _data(self) -> bytes:
         for path in (self.path, _before(self.path)):
@@ -190,14 +247,17 @@ class WitnessLog:
     def append(self, changes: Iterable[_Change]) -> None:
         """Append lines: kind, ref, old and new object."""
         with self._locked():
-            number, mac = self._last()
-            lines = [*_numbered(changes, number)]
-            data = "".join(self._chained(lines, mac)).encode()
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-            try:
-                os.write(descriptor, data)
-            finally:
-                os.close(descriptor)
+            self._append(changes)
+
+    def _append(self, changes: Iterable[_Change]) -> None:
+        number, mac = self._last()
+        lines = [*_numbered(changes, number)]
+        data = "".join(self._chained(lines, mac)).encode()
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, data)
+        finally:
+            os.close(descriptor)
 
     def _last(self) -> tuple[int, str]:
         """Return the number and hash of the last line, after cutting off what was torn."""
@@ -320,6 +380,7 @@ def _fold(
     heads: dict[str, str],
     unexplained: dict[str, tuple[str, str]],
     lost: dict[str, str],
+    gone: dict[str, str],
     writers: set[str],
 ) -> None:
     match line.kind:
@@ -328,12 +389,15 @@ def _fold(
                 each.clear()
             return
         case "a":
-            unexplained.clear()
-            lost.clear()
+            for each in (unexplained, lost, gone):
+                each.clear()
             return
         case "k":
-            lost.pop(line.ref, None)
-            unexplained.pop(line.ref, None)
+            for each in (unexplained, lost, gone):
+                each.pop(line.ref, None)
+            return
+        case "g":
+            gone[line.ref] = line.old
             return
         case "o":
             writers.add(line.ref)
@@ -360,6 +424,7 @@ def _standing(state: Witnessed) -> list[_Change]:
     changes = [(SAW, ref, _GONE, oid) for ref, oid in heads.items()]
     changes += [(kind, ref, _GONE, oid) for ref, (kind, oid) in state.unexplained.items()]
     changes += [(WRITER, writer, _GONE, _GONE) for writer in sorted(state.writers)]
+    changes += [(GONE, ref, oid, _GONE) for ref, oid in state.gone.items()]
     return changes + [(LOST, ref, oid, heads.get(ref, _GONE)) for ref, oid in state.lost.items()]
 
 
@@ -377,6 +442,20 @@ def _header(text: str) -> tuple[str, str, str, str]:
         raise ValueError(text)
     key, number, mac, place = text.removeprefix(f"{_MAGIC} ").rstrip("\n").split(" ", 3)
     return key, number, mac, json.loads(place)
+
+
+def _places(path: Path) -> list[str]:
+    """Return the absolute path as it is named, then each that a symbolic link in it leads on to; the last has none."""
+    places = [os.path.abspath(path)]  # noqa: PTH100
+    for _ in range(_MOST_LINKS):
+        at = Path(places[-1])
+        link = next((each for each in (*reversed(at.parents), at) if each.is_symlink()), None)
+        if link is None:
+            break
+        target = os.path.normpath(link.parent / os.readlink(link))  # noqa: PTH115
+        places.append(os.path.normpath(Path(target) / at.relative_to(link)))
+    real = os.path.realpath(path)
+    return [*(place for place in dict.fromkeys(places) if place != real), real]
 
 
 def _before(path: Path) -> Path:

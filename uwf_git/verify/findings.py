@@ -19,6 +19,7 @@ CODES = {
     "extra-file": "a file or folder that does not belong there",
     "missing-file": "a file that belongs there is not there",
     "changed-file": "a commit changes or removes what was there before it",
+    "replaced": "an object that git shows as another, by refs/replace or info/grafts, which uwf doesn't follow",
     # nodes
     "wrong-hash": "a node's content has another hash than its name says",
     "collision": "two contents have one hash",
@@ -61,7 +62,7 @@ CODES = {
     "wrong-base": "a base branch on a remote that hides steps of the branch that is compared with it",
     "rewritten": "a remote has other history than was seen there",
     "rolled-back": "a remote, or the store, has less history than was seen there",
-    "unwitnessed": "a head that this user's log of heads doesn't know, and nobody else may have written",
+    "unwitnessed": "a head, or a new store in the place of another, that this user's log of heads doesn't explain",
     "wrong-tag": "a tag does not say what its ref asks for",
     "bad-signature": "a signature that is not one of what it depends on",
     # trust
