@@ -437,3 +437,20 @@ def test_a_printed_no_is_taken_beside_a_failure_and_its_answer_names_the_status(
     assert "exited with 1." in made.detail["answer"] and "a trace" in made.detail["answer"]
     killed = failed(instance, "exec", sh(f"echo '{json.dumps(no)}'; kill -9 $$"), schema)
     assert "was ended by signal 9, so what it printed is no finished answer" in killed
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        '{"tests_passed": false}',
+        '{"passed_all": false}',
+        '{"testsPassed": "no"}',
+        '{"results": {"unit_passed": false, "n": 3}}',
+        '{"lint_ok": false}',
+        'Ran 3 checks.\\n{"id": 3, "tests_passed": false}\\nBye.',
+    ],
+)
+def test_a_key_with_the_word_of_a_field_that_says_no_is_no_success(instance: Instance, printed: str) -> None:
+    assert "it says no" in failed(instance, "exec", sh(f"printf '{printed}'"), PASSED)
+    yes = printed.replace("false", "true").replace('"no"', '"yes"')
+    assert worked(instance, "exec", sh(f"printf '{yes}'"), PASSED).output["passed"] is True

@@ -85,6 +85,17 @@ _REFUSALS = re.compile(  # in a text without control characters: by a person, by
 _LONGEST_ROW = 2000  # characters of a table's row
 
 
+_DENYING_KEY = re.compile(
+    r"[\"'](?P<key>[\w .-]{1,80})[\"']\s{0,8}:\s{0,8}(?:false\b|[\"'](?P<word>\w[\w -]{0,40})[\"'])",
+    re.IGNORECASE,
+)
+_WORDS = re.compile(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])")
+_DECIDED = re.compile(  # a key of several words, of which one is a verdict: `tests_passed`
+    r"\A(?:passed|approved|accepted|succeeded) "
+    r"| (?:ok|success|succeeded|successful|pass|passed|approved?|accepted|valid)\Z"
+)
+
+
 class Mention(NamedTuple):
     """A value of a field, in line `line`. Statuses are in lower case, with _ between their words."""
 
@@ -148,7 +159,10 @@ class Decisive:
         if judges and _REFUSALS.search(_shown(text)):
             return True
         whole = re.sub(r"\A\s*(?:```|~~~)(?:json)?[ ]*\n|\n(?:```|~~~)\s*\Z", "", text).strip()
-        if whole.startswith(("{", "[")):
+        is_json = whole.startswith(("{", "["))
+        if any(self._denies_by_key(match, is_json) for match in _DENYING_KEY.finditer(text)):
+            return True
+        if is_json:
             try:
                 value = json.loads(whole)
             except (ValueError, RecursionError):
@@ -158,6 +172,15 @@ class Decisive:
         if len(words) > 1 and _DECIDES.fullmatch(words[0]):
             words = words[1:]
         return "_".join(words) in _DENIALS or (len(words) in (2, 3) and words[0] == "not")
+
+    def _denies_by_key(self, match: re.Match[str], in_any_words: bool) -> bool:
+        """Return whether the key of a JSON value that says no begins or ends with a truth value's name, or verdict."""
+        if match["word"] is not None and _key(match["word"]) not in _DENIALS:
+            return False
+        words = _folded(_WORDS.sub(" ", match["key"])).strip()
+        names = (self._names[name].pattern for name in self._names if False in self._values[name].values())
+        own = any(re.search(rf"\A(?:{name})|(?<!\w)(?:{name})\Z", words) for name in names)
+        return own or (in_any_words and _DECIDED.search(words) is not None)
 
 
 _NOTHING = object()
