@@ -280,7 +280,7 @@ def test_a_first_step_says_that_the_thread_cannot_reach_its_end_and_is_made(uwf:
 
 @pytest.mark.parametrize(
     "named",
-    ["/nonexist/x", "uwf-exec /nonexist/x", "uwf-exec ./data", "./gone/x", "uwf-exec ./gone --all", "./data"],
+    ["/nonexist/x", "uwf-exec /nonexist/x", "./gone/x", "./data"],
 )
 @pytest.mark.parametrize("place", ["option", "config"])
 def test_a_program_whose_path_cannot_be_run_is_refused_before_there_is_a_thread(
@@ -299,17 +299,12 @@ def test_a_program_whose_path_cannot_be_run_is_refused_before_there_is_a_thread(
     assert uwf("thread", "list", "--all").json == []
 
 
-def test_a_relative_path_is_looked_for_where_the_command_will_run(uwf: Uwf) -> None:
-    write("work/says", """#!/bin/sh\necho '{"passed": true}'\n""")
-    Path("work/says").chmod(0o755)
-    assert "./says" in uwf("run", "fix", "-p", "x", "--agent", "uwf-exec ./says", check=None).error["message"]
-    uwf(
-        "run",
-        "fix",
-        "-p",
-        "x",
-        "--cwd",
-        "work",
-        *(f"--agent={role}=uwf-exec ./says" for role in ("fixer", "tests", "boss")),
+def test_a_program_of_a_relative_path_may_be_made_by_an_earlier_role(uwf: Uwf) -> None:
+    write("says", """#!/bin/sh\necho '{"passed": true}'\n""")
+    write("make.sh", """mv says later; chmod +x later; echo '{"passed": true}'\n""")
+    agents = ("uwf-exec sh make.sh", "uwf-exec ./later", "uwf-exec ./later")
+    named = (
+        f"--agent={role}={agent}" for role, agent in zip(("fixer", "tests", "boss"), agents, strict=True)
     )
+    uwf("run", "fix", "-p", "x", *named)
     assert uwf("thread", "show", "@").json["status"] == "completed"

@@ -291,9 +291,9 @@ def _part(
         if playing is None:
             return part._replace(is_real=True)
         environ = {**instance.secrets, **os.environ}
-        environ.pop("PWD", None)
-        if folder is not None and not any(edge.location for edge in workflow.edges if role in edge.targets):
-            environ["PWD"] = str(folder.absolute())
+        environ.pop(
+            "PWD", None
+        )  # what a relative path names may be made by the set-up, or by an earlier role
         warning = playing.ready(config, agent.args, environ)
         return part._replace(is_real=True, warning=warning)
     except UwfError as error:

@@ -129,13 +129,14 @@ class Merging:
         if (shallow := project.common / "shallow").is_file():
             shutil.copy2(shallow, folder / "shallow")
         self._parents: list[str] = []
-        self._git = Git(
-            folder,
-            cwd=folder,
-            variables=_ALONE,
-            bounds=bounds,
-            seconds=_SECONDS if seconds is None else seconds,
-        )
+        limit = _SECONDS if seconds is None else seconds
+        self._git = Git(folder, cwd=folder, variables=_ALONE, bounds=bounds, seconds=limit)
+        # What is kept is written beside its place: the temporary folder may be on another file system.
+        there = {
+            "GIT_OBJECT_DIRECTORY": str(project.common / "objects"),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(self._objects),
+        }
+        self._keeping = Git(folder, cwd=folder, variables={**_ALONE, **there}, bounds=bounds, seconds=limit)
 
     def missing(self, commits: Iterable[str]) -> list[str]:
         """Return those that are not commits of the project."""
@@ -192,7 +193,8 @@ class Merging:
         """Write a merge to the project. Waits for the disk; touches no ref."""
         wanted = "".join(f"{each}\n" for each in (merged.commit, *(f"^{each}" for each in self._parents)))
         pack = str(self._project.common / "objects/pack/pack")
-        self._run("pack-objects", "-q", "--revs", "--window=0", pack, stdin=wanted.encode("ascii"))
+        words = ("pack-objects", "-q", "--revs", "--window=0", pack)
+        self._run(*words, stdin=wanted.encode("ascii"), git=self._keeping)
 
     def _written(
         self, fork: Hash, base: str, merged: Sequence[str], trees: Mapping[int, str], when: int
@@ -310,9 +312,9 @@ class Merging:
         path = write_commit(self._objects, tree, parents, (ident, ident), text)
         return path.parent.name + path.name
 
-    def _run(self, *args: str, stdin: bytes = b"") -> bytes:
+    def _run(self, *args: str, stdin: bytes = b"", git: Git | None = None) -> bytes:
         try:
-            found = self._git.run(*args, stdin=stdin, bounded=True, at_most=_MOST_OUTPUT).out
+            found = (git or self._git).run(*args, stdin=stdin, bounded=True, at_most=_MOST_OUTPUT).out
         except RemoteFailed as error:
             raise WorkspaceFailed(f"project {self._project.common}: {error.message}", error.hint) from None
         if len(found) == _MOST_OUTPUT:
