@@ -11,7 +11,6 @@ from typing import Any
 
 from uwf_git.base.text import iso as iso
 from uwf_git.base.text import one_line
-from uwf_git.format.approvals import UNSEEN
 from uwf_git.format.types import role_name
 
 FORMATS = ("text", "json", "yaml")
@@ -129,6 +128,8 @@ def approvals_line(approvals: Mapping[str, Any]) -> str:
 
 def approval_lines(approvals: Mapping[str, Any]) -> list[str]:
     """Return a line for each approval at a gate."""
+    from uwf_git.format.approvals import UNSEEN
+
     lines = []
     for each in approvals["given"]:
         by, signature = each["by"], each["signature"]
