@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from pathlib import Path
 
 import commands
 import pytest
-from commands import loose
+from commands import loose, wait_for
 from conftest import Uwf
 from programs import program
 from two_machines import Machine, begun
@@ -478,11 +479,22 @@ def test_a_thread_that_was_deleted_on_the_remote_is_not_stepped_there_until_some
 def test_a_thread_that_is_deleted_during_a_step_stays_deleted_and_the_step_is_kept(
     team: Team, tmp_path: Path
 ) -> None:
-    script = tmp_path / "deletes.sh"
-    deletes = f"UWF_STORAGE_ROOT={team.ada.root} uwf thread rm {team.thread} --remote origin --yes >&2"
-    script.write_text(f"""{deletes}; echo '{{"text": "by bob"}}'\n""")
+    waiting, over = tmp_path / "waiting", tmp_path / "over"
+
+    def delete() -> None:
+        wait_for(waiting)
+        team.ada("thread", "rm", team.thread, "--remote", "origin", "--yes")
+        over.touch()
+
+    script = tmp_path / "waits.sh"
+    script.write_text(
+        f"""echo 1 >{waiting}; until [ -e {over} ]; do sleep 0.1; done; echo '{{"text": "by bob"}}'\n"""
+    )
+    deletion = threading.Thread(target=delete)
+    deletion.start()
     agent = ("--agent", f"uwf-exec sh {script}")
     lost = team.bob("thread", "step", team.thread, "--remote", "origin", *agent, check=4).error
+    deletion.join()
     assert f"{team.thread} was deleted on origin meanwhile; the step made here is kept" in lost["message"]
     assert team.thread not in team.there()
     assert [each["output"] for each in team.bob("thread", "steps", team.thread).json] == [{"text": "by bob"}]

@@ -188,7 +188,8 @@ def test_code_that_is_not_here_is_an_ordinary_result(uwf: Uwf, project: Path) ->
     assert code["commit"] == commit
     assert (code["here"], code["files"]) == (False, []) and "patch" not in code
     shown = on_terminal("thread", "step-details", f"{one}@1")[1]
-    assert f"commit {commit[:12]} of https://git.example/project.git is not on this machine" in shown
+    address = "https://git.example/project.git"
+    assert f"commit {commit[:12]} is not on this machine, and not known to be at {address}" in shown
     assert "is not on this machine" in uwf("thread", "show", one, "--format", "text").out
     assert uwf("thread", "diff", one, other).json["code"]["files"] is None
     assert "not in one repository" in uwf("thread", "diff", one, other, "--format", "text").out
