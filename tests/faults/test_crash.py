@@ -26,15 +26,21 @@ _runs: dict[str, Run] = {}
 
 
 @pytest.fixture
-def run(request: pytest.FixtureRequest, uwf: Uwf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(
+    request: pytest.FixtureRequest,
+    uwf: Uwf,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Run:
     """The traced run of a scenario, which its tests share. The user's state is in its world: a stop finds it as old as
     the store."""
     program("strace")
     name = request.param
-    world = _runs[name].world.folder if name in _runs else tmp_path / "world"
+    folder = _runs[name].world.folder.parent if name in _runs else tmp_path_factory.mktemp("run")
+    world = folder / "world"
     monkeypatch.setenv("XDG_STATE_HOME", str(world / "state"))
     if name not in _runs:
-        run = Run(SCENARIOS[name], tmp_path, uwf)
+        run = Run(SCENARIOS[name], folder, uwf)
         unlike = killed(run.before, run.calls, len(run.calls)).differs(run.world.folder)
         assert not unlike, f"the calls that were seen don't explain {unlike}"
         _runs[name] = run
