@@ -123,6 +123,9 @@ def test_what_is_merged_is_not_advised_to_merge_again(uwf: Uwf, project: Path) -
     thread = start(uwf, project, SHIPS)
     uwf("thread", "answer", thread, "-m", "yes")
     assert uwf("thread", "show", thread).json["code"]["merged"] is False
+    git("-C", project, "checkout", "-q", f"uwf/work/{thread}")
+    assert uwf("thread", "show", thread).json["code"]["merged"] is False
+    git("-C", project, "checkout", "-q", "main")
     git("-C", project, "merge", "-q", f"uwf/work/{thread}")
     code = uwf("thread", "show", thread).json["code"]
     assert (code["merge"], code["merged"], code["warnings"]) == (None, True, [])

@@ -78,7 +78,7 @@ def waiting_for(instance: Instance, outcome: Outcome, is_shown: bool) -> Waiting
 class CodeLeft(NamedTuple):
     """The code that an ended thread left on this machine. `merge` is the command that merges it, "" unless the work was
     certainly accepted; `warnings` are on a branch that is elsewhere, and on a merge that will conflict. `is_merged`:
-    HEAD of its project has it."""
+    the branch that its project has checked out has it, and isn't a thread's own."""
 
     commit: str
     branch: str
@@ -121,7 +121,7 @@ def code_left(instance: Instance, at: Position) -> CodeLeft | None:
     code = JudgedCode(instance, at.head.thread, revision)
     if (where := code.where) is None:
         return None
-    if where.project.is_ancestor(revision.commit, "HEAD"):
+    if where.project.has_merged(revision.commit):
         return CodeLeft(revision.commit, where.branch, "", (), is_merged=True)
     is_accepted = status == COMPLETED and _is_accepted(instance, history)
     lines = (where.warning, code.conflict if is_accepted else "")

@@ -80,9 +80,9 @@ def require_ready(
     role: str | None = None,
     folder: Path | None = None,
 ) -> tuple[Part, ...]:
-    """Return who plays the roles that a new thread, or one at a position, may reach, or `role` alone. Programs
-    with relative paths must be in the `folder` of a new thread, if it is given. Warns of logins
-    that seem to be missing, and of roles that --agent leaves to commands, people and workflows. Raises Usage for a
+    """Return who plays the roles that a new thread, or one at a position, may reach, or `role` alone. Agents that are
+    named by a relative path must be in the current folder if that of a new thread is given. Warns of logins that seem
+    to be missing, and of roles that --agent leaves to commands, people and workflows. Raises Usage for a
     role that the workflow doesn't have, and if a rehearsal would go on where others have worked, Invalid if an agent is
     not known, installed or configured."""
     options = agent_options((agents,)) if isinstance(agents, str) else agents
@@ -291,9 +291,8 @@ def _part(
         if playing is None:
             return part._replace(is_real=True)
         environ = {**instance.secrets, **os.environ}
-        environ.pop(
-            "PWD", None
-        )  # what a relative path names may be made by the set-up, or by an earlier role
+        # What a command names by a relative path may be made by the set-up, or by an earlier role.
+        environ.pop("PWD", None)
         warning = playing.ready(config, agent.args, environ)
         return part._replace(is_real=True, warning=warning)
     except UwfError as error:

@@ -220,6 +220,11 @@ class Project:
     def is_ancestor(self, one: str, other: str, git: Git | None = None) -> bool:
         return self.run("merge-base", "--is-ancestor", one, other, check=False, git=git).code == 0
 
+    def has_merged(self, commit: str) -> bool:
+        """Return whether what is checked out has a commit, other than as a thread's own branch."""
+        is_in = self.is_ancestor(commit, "HEAD")
+        return is_in and not self.line("symbolic-ref", "-q", "HEAD").startswith(BRANCHES)
+
     def set_ref(self, name: str, commit: str) -> None:
         self.run("update-ref", "--create-reflog", name, commit)
 

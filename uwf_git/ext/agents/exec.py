@@ -280,9 +280,8 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
         if not problems:
             if said := _disputed(ctx, ended, name, verdict):
                 raise failed_with(Reply(body + "\n", turns=(turn,)), said, _DISPUTED)
-            text = render_frontmatter(
-                verdict.output, body
-            )  # which names the exit status to whoever judges it
+            # The body names the exit status to whoever judges the answer.
+            text = render_frontmatter(verdict.output, body)
             return Reply(text, turns=(turn,), output=verdict.output, notes=verdict.notes)
         wrong = "; ".join(problem.removeprefix("/") for problem in problems[:_NAMED])
         more = f" (and {len(problems) - _NAMED} more)" if len(problems) > _NAMED else ""
