@@ -158,6 +158,7 @@ def test_nor_to_a_question_of_an_agent(uwf: Uwf) -> None:
         "uwf setup --agent uwf-codex",
         "EDITOR=true uwf config edit",
         "uwf doctor --accept-store",
+        "uwf --root {here}/gone doctor --accept-store",
         "uwf remote accept-rewrite {thread}",
         "uwf remote reject-rewrite {thread}",
         "uwf push origin {thread} --delete",
@@ -167,7 +168,9 @@ def test_nor_to_a_question_of_an_agent(uwf: Uwf) -> None:
 def test_nothing_else_is_done_in_the_users_name(uwf: Uwf, waiting: str, act: str) -> None:
     uwf("config", "set", "defaultAgent", "uwf-rehearse")
     uwf("remote", "add", "origin", Path("elsewhere.git").absolute())
-    printed = within(uwf, act.format(thread=waiting))
+    Path("gone").mkdir()
+    Path("gone/config.yaml").write_text("{}\n")  # of a store that is gone
+    printed = within(uwf, act.format(thread=waiting, here=Path.cwd()))
     assert "this command runs within a step of thread" in printed and "only a person" in printed
     assert uwf("thread", "show", waiting).json["status"] == "waiting"
     assert uwf("config", "get", "defaultAgent").json == "uwf-rehearse"

@@ -35,6 +35,7 @@ from uwf_git.git.lockfiles import FOLDER as LOCKING
 from uwf_git.git.program import git_program
 from uwf_git.git.repository import PRIVATE, Oid
 from uwf_git.sandbox.bubblewrap import find_sandbox
+from uwf_git.sandbox.enclosing_step import require_person
 from uwf_git.sandbox.limits import enforcement
 from uwf_git.sandbox.programs import avoid_all
 from uwf_git.store.history import relate
@@ -72,6 +73,7 @@ from uwf_git.verify.replaced import replaced_objects
 from uwf_git.workspaces.notes import Notes
 
 MANY_LOOSE = 20_000
+_ACCEPTS = "says that the store is as it should be"
 MANY_ENDED = 5_000  # refs that every push has to hear of
 MB = 1_000_000
 FIX = "uwf doctor --fix"
@@ -231,6 +233,8 @@ class Doctor:
         if not location.git_dir.exists():
             # A root's own store is made by the first command that writes.
             status = ERROR if location.here else WARNING
+            if self._accept:
+                require_person(_ACCEPTS, location.root, os.environ, location.here)
             gone = removed_store(location.git_dir, os.environ, self._accept)
             message = f"no store at {location.git_dir}"
             if gone and self._accept:
@@ -316,7 +320,7 @@ class Doctor:
     def _witness(self, instance: Instance) -> Iterator[Check]:
         witness = instance.witness
         if self._accept:
-            instance.require_person("says that the store is as it should be")
+            instance.require_person(_ACCEPTS)
             count = witness.accept()
             if not witness.failure:
                 yield Check("witness", OK, f"accepted {counted(count, 'head')} as this store's")
