@@ -91,7 +91,7 @@ clean:
 
 # Installed again if dependencies or the names of agents may have changed: the sources are used where they stand.
 
-INSTALLS = pyproject.toml setup.py $(wildcard uwf_git/ext/__init__.py uwf_git/ext/*/__init__.py)
+INSTALLS = pyproject.toml setup.py $(wildcard uwf_git/base/extensions.py uwf_git/ext/__init__.py uwf_git/ext/*/__init__.py)
 
 $(VENV)/.installed: $(INSTALLS) | $(VENV)/bin/python
 	@echo "installing uwf-git into $(VENV)"

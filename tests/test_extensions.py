@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 MANIFEST = """\
-from uwf_git.ext import Command, Extension
+from uwf_git.base.extensions import Command, Extension
 
 EXTENSION = Extension(
     "greetings",

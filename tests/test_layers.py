@@ -33,8 +33,11 @@ ROOMS = (
 )
 """The core: the packages of `uwf_git`, lowest first. On them stand the command, and then the extensions in `ext/`."""
 
-FACES = {"uwf_git", "uwf_git.kit"}
+FACES = {"uwf_git", "uwf_git.kit", "uwf_git.plugin"}
 """Modules for those who use the library. No module of the core needs them."""
+
+REGISTRY = "uwf_git.base.extensions"
+"""It reads the list of the extensions that ship, by its name. No other module does."""
 
 PURE = ("format", "workflow")
 IMPURE = {"pygit2", "sqlite3", "httpx", "socket", "subprocess", "urllib", "ssl"}
@@ -69,13 +72,15 @@ NAME = re.compile(r"uwf_(?:git|cli)(?:\.\w+)+")
 
 
 def place(module: str) -> tuple[str, str]:
-    """What a module is of, and its room there: ("core", "store"), ("cli", ""), ("ext", "fleet"); the registry of
-    extensions is ("ext", "")."""
+    """What a module is of, and its room there: ("core", "store"), ("cli", ""), ("ext", "fleet"); the list of those
+    that ship is ("list", "")."""
     top, *rest = module.split(".")
     if top == "uwf_cli":
         return "cli", ""
+    if rest == ["ext"]:
+        return "list", ""
     if rest[:1] == ["ext"]:
-        return "ext", (rest[1:] or [""])[0]
+        return "ext", rest[1]
     return ("face", module) if module in FACES else ("core", rest[0])
 
 
@@ -83,9 +88,11 @@ def crossing(module: str, needed: str) -> str | None:
     """The rule that an import breaks, None if it breaks none."""
     kind, room = place(module)
     other, there = place(needed)
-    if other == "ext" and there and (kind, room) not in (("ext", there), ("ext", "")):
+    if other == "ext" and (kind, room) != ("ext", there):
         return f"{kind} -> ext"
-    if kind == "core" and (other in ("cli", "face") or ROOMS.index(there or "base") > ROOMS.index(room)):
+    if other == "list":
+        return None if module == REGISTRY else f"{kind} -> list of extensions"
+    if kind == "core" and (other in ("cli", "face") or ROOMS.index(there) > ROOMS.index(room)):
         return f"core -> {other}" if other != "core" else "core upwards"
     return None
 

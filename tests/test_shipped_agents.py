@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from conftest import REPOSITORY, Uwf
 
-from uwf_git import ext
+from uwf_git.base import extensions
 
 EXTENSION = """\
-from uwf_git.ext import AgentProgram, Extension
+from uwf_git.base.extensions import AgentProgram, Extension
 
 EXTENSION = Extension("tides", agents=(AgentProgram("tides", "command", "uwf_tides.agent:agent"),))
 """
@@ -44,7 +44,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[s
 
 def test_each_agent_of_the_registry_is_a_script_that_is_installed() -> None:
     installed = {each.name: each.value for each in distribution("uwf-git").entry_points}
-    agents = {each.name: f"{each.module}:main" for each in ext.agent_programs()}
+    agents = {each.name: f"{each.module}:main" for each in extensions.agent_programs()}
     assert installed == {"uwf": "uwf_cli.main:main", **agents}
 
 
@@ -52,16 +52,18 @@ def test_the_documents_tell_of_each_agent_of_the_registry() -> None:
     text = (REPOSITORY / "docs" / "reference" / "agents.md").read_text()
     told = re.findall(r"^`(uwf-[\w-]+)", text, re.MULTILINE)
     table = re.findall(r"^\| `(uwf-[\w-]+)` \|", text, re.MULTILINE)
-    clis = [each.name for each in ext.agent_programs() if each.kind == "cli" and each.name != "uwf-cli"]
+    clis = [
+        each.name for each in extensions.agent_programs() if each.kind == "cli" and each.name != "uwf-cli"
+    ]
     assert table == clis
-    others = {each.name for each in ext.agent_programs() if each.kind != "cli"}
+    others = {each.name for each in extensions.agent_programs() if each.kind != "cli"}
     assert others <= set(told) and f"`{'`, `'.join(clis[1:])}`" in " ".join(text.split())
 
 
-@pytest.mark.parametrize("program", tuple(ext.agent_programs()), ids=lambda each: each.name)
-def test_each_agent_of_the_registry_is_one_by_its_name(program: ext.AgentProgram) -> None:
+@pytest.mark.parametrize("program", tuple(extensions.agent_programs()), ids=lambda each: each.name)
+def test_each_agent_of_the_registry_is_one_by_its_name(program: extensions.AgentProgram) -> None:
     agent = program.load()
-    assert agent.name == program.name and callable(ext.load(f"{program.module}:main"))
+    assert agent.name == program.name and callable(extensions.load(f"{program.module}:main"))
 
 
 def test_an_extension_adds_an_agent(uwf: Uwf, package: Callable[[dict[str, str]], None]) -> None:

@@ -1,6 +1,6 @@
 """A workflow engine for LLM agents that stores everything in git.
 
-Rooms, each importing only from itself and those above it, and extensions, known through `uwf_git.ext` alone.
+Rooms, each importing only from itself and those above it, and extensions, known through their rows alone.
 
     base     errors and their exit statuses, text, log, time limits, how a process ends
     sandbox  child processes, limits, quotas, bubblewrap, confined paths, nested repositories
@@ -17,8 +17,9 @@ Rooms, each importing only from itself and those above it, and extensions, known
     api      the use cases that the command, the pages, MCP, the fleet and evaluation call
     ext/     a folder a feature: agents, builtin, crews, code, evaluation, fleet, web, mcp, traces, importers
 
-The names below are the public API, described in docs/reference/python-api.md; `uwf_git.kit` is for authors of agents.
-Everything else is private. Importing this package imports no room: names are loaded on first use.
+The names below are the public API, described in docs/reference/python-api.md; `uwf_git.kit` is for authors of agents,
+`uwf_git.plugin` for authors of extensions. Everything else is private. Importing this package imports no room: names
+are loaded on first use.
 """
 
 from typing import TYPE_CHECKING

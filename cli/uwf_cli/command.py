@@ -12,7 +12,7 @@ import click
 
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import FORMATS
-from uwf_git import ext
+from uwf_git.base import extensions
 from uwf_git.base.errors import Usage
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -155,14 +155,17 @@ class Group(Command, click.Group):
 
     @property
     def members(self) -> Mapping[str, CommandEntry | click.Command]:
-        added = {name: CommandEntry(each.where, each.line) for name, each in ext.commands(self._path).items()}
+        added = {
+            name: CommandEntry(each.where, each.line)
+            for name, each in extensions.commands(self._path).items()
+        }
         return {**self.own, **{name: place for name, place in added.items() if name not in self.own}}
 
     @property
     def sections(self) -> Mapping[str, Sequence[str]]:
         """The headings of the help, with names."""
         sections = {heading: list(names) for heading, names in self._sections.items()}
-        for name, each in ext.commands(self._path).items():
+        for name, each in extensions.commands(self._path).items():
             if name not in self.own:
                 sections.setdefault(each.section or next(iter(sections)), []).append(name)
         return sections
@@ -174,10 +177,10 @@ class Group(Command, click.Group):
         return self.member(name)
 
     def member(self, name: str) -> click.Command | None:
-        member = self.own.get(name) or ext.command(self._path, name)
+        member = self.own.get(name) or extensions.command(self._path, name)
         if member is None or isinstance(member, click.Command):
             return member
-        found = ext.load(member.where)
+        found = extensions.load(member.where)
         assert isinstance(found, click.Command)
         return found
 

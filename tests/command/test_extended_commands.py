@@ -16,10 +16,11 @@ from uwf_cli.resolve import check_file
 
 import uwf_git
 from uwf_git import ext
+from uwf_git.base import extensions
 from uwf_git.base.errors import Invalid
 
 MANIFEST = """\
-from uwf_git.ext import Command, Dispatcher, Export, Extension, Pages
+from uwf_git.base.extensions import Command, Dispatcher, Export, Extension, Pages
 
 EXTENSION = Extension(
     "tides",
@@ -129,15 +130,15 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 
     def add(objects: Mapping[str, object], **fields: Any) -> None:
         module = ModuleType("uwf_git.ext.shells")
-        vars(module).update(objects, EXTENSION=ext.Extension("shells", **fields))
+        vars(module).update(objects, EXTENSION=extensions.Extension("shells", **fields))
         monkeypatch.setitem(sys.modules, module.__name__, module)
         monkeypatch.setattr(ext, "OURS", ("shells", *ext.OURS))
-        ext.ours.cache_clear()
-        ext._our.cache_clear()
+        extensions.ours.cache_clear()
+        extensions._our.cache_clear()
 
     yield add
-    ext.ours.cache_clear()
-    ext._our.cache_clear()
+    extensions.ours.cache_clear()
+    extensions._our.cache_clear()
 
 
 def test_an_extension_is_told_of_threads_that_a_program_lets_go_on(

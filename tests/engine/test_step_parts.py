@@ -12,6 +12,7 @@ import pytest
 from crew_threads import start_crew
 
 from uwf_git import ext
+from uwf_git.base import extensions
 from uwf_git.engine.state import state
 from uwf_git.engine.step import step
 from uwf_git.engine.step_parts import StepParts
@@ -28,12 +29,12 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 
     def add(objects: Mapping[str, object], **fields: Any) -> None:
         module = ModuleType("uwf_git.ext.tides")
-        vars(module).update(objects, EXTENSION=ext.Extension("tides", **fields))
+        vars(module).update(objects, EXTENSION=extensions.Extension("tides", **fields))
         monkeypatch.setitem(sys.modules, module.__name__, module)
         monkeypatch.setattr(ext, "OURS", ("tides", *ext.OURS))
 
     yield add
-    ext._our.cache_clear()
+    extensions._our.cache_clear()
 
 
 def test_an_extension_does_the_steps_of_a_kind_of_workflow(
@@ -114,7 +115,7 @@ def test_an_extension_adds_the_parts_of_a_step_of_a_kind_of_workflow(
     tides: StepParts = (own := Tides())
     register(
         {"agent": create_agent("tides", run), "PARTS": tides},
-        agents=(ext.AgentProgram("uwf-tides", "command", "uwf_git.ext.tides:agent"),),
+        agents=(extensions.AgentProgram("uwf-tides", "command", "uwf_git.ext.tides:agent"),),
         step_parts={"crew": "uwf_git.ext.tides:PARTS"},
     )
     thread = start_crew(instance)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, cast
 
-from uwf_git import ext
+from uwf_git.base import extensions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,4 +31,4 @@ class Compiler(Protocol):
 
 def compiler(language: str) -> Compiler:
     """Return the compiler of a language, such as `format.types.JAVASCRIPT`."""
-    return cast(Compiler, ext.load(ext.compiler(language)))
+    return cast(Compiler, extensions.load(extensions.compiler(language)))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git import ext
+from uwf_git.base import extensions
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound, Usage
 from uwf_git.engine import inbox
 from uwf_git.engine import pause as pauses
@@ -154,7 +154,7 @@ def resume_as_json(instance: Instance, thread: ThreadId, text: str | None) -> di
 
 
 def notify_resumed(instance: Instance, threads: Collection[ThreadId]) -> None:
-    ext.resumed(instance, threads)
+    extensions.resumed(instance, threads)
 
 
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
@@ -198,7 +198,7 @@ def raise_budget(instance: Instance, thread: ThreadId, given: Mapping[str, str])
 
 
 def _notify(instance: Instance, thread: ThreadId) -> None:
-    instance.after(lambda: ext.resumed(instance, [thread]))
+    instance.after(lambda: extensions.resumed(instance, [thread]))
 
 
 def _onward(instance: Instance, head: Head) -> str:

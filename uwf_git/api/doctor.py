@@ -16,8 +16,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from uwf_git import ext
 from uwf_git.api.exchange import Git, git_for, refs_of_project
+from uwf_git.base import extensions
 from uwf_git.base.errors import Invalid, RemoteFailed, StoreDamaged, UwfError
 from uwf_git.base.text import counted
 from uwf_git.config.policy import RUN, tighten
@@ -532,8 +532,8 @@ def _worktrees(instance: Instance, fix: bool) -> Iterator[Check]:
 
 
 def _of_extensions(instance: Instance) -> Iterator[Check]:
-    for name, where in ext.checks():
-        yield from _guarded(name, ext.load(where)(instance))
+    for name, where in extensions.checks():
+        yield from _guarded(name, extensions.load(where)(instance))
 
 
 def _damage(damage: Damage) -> Iterator[Check]:

@@ -7,7 +7,7 @@ import time
 from contextlib import nullcontext
 from typing import Any
 
-from uwf_git import ext
+from uwf_git.base import extensions
 from uwf_git.engine.pause import forget_lifted
 from uwf_git.store import maintenance
 from uwf_git.store.archives import fold_before
@@ -42,7 +42,7 @@ def collect(instance: Instance, before: int | None = None, prune: bool = False) 
         from uwf_git.workspaces.removal import tidy
 
         tidy(instance)
-    ext.collected(instance)
+    extensions.collected(instance)
     forget_lifted(instance)
     now = maintenance.counts(store.repository)
     return {"folded": folded, "before": was._asdict(), "after": now._asdict()}

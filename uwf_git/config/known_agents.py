@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from uwf_git import ext
+from uwf_git.base import extensions
 from uwf_git.format.types import UWF
 
 GROUP = "uwf.agents"
@@ -35,14 +35,16 @@ class Plugin(NamedTuple):
     load: Callable[[], Any]
 
 
-def shipped(name: str) -> ext.AgentProgram | None:
-    return next((each for each in ext.agent_programs() if each.name == name), None)
+def shipped(name: str) -> extensions.AgentProgram | None:
+    return next((each for each in extensions.agent_programs() if each.name == name), None)
 
 
 @cache
 def shipped_names() -> tuple[str, ...]:
     """Return the shipped agents' names in order of precedence."""
-    return tuple(each.name for each in sorted(ext.agent_programs(), key=lambda each: _KINDS.index(each.kind)))
+    return tuple(
+        each.name for each in sorted(extensions.agent_programs(), key=lambda each: _KINDS.index(each.kind))
+    )
 
 
 def asks_no_model(agent: str) -> bool:
@@ -58,7 +60,7 @@ def asks_model(command: str) -> bool:
     one."""
     if command.startswith(PLUGIN):
         name = command.removeprefix(PLUGIN)
-        kinds = [each.kind for one in ext.others() for each in one.agents if each.name == name]
+        kinds = [each.kind for one in extensions.others() for each in one.agents if each.name == name]
         return kinds[0] not in _FIXED if kinds else True
     program = shipped(command)
     return program is not None and program.kind not in _FIXED
@@ -71,7 +73,7 @@ def plugins() -> Mapping[str, Plugin]:
 
     found = [
         Plugin(program.name, extension.name, "", program.load)
-        for extension in ext.others()
+        for extension in extensions.others()
         for program in extension.agents
     ]
     for each in entry_points(group=GROUP):
@@ -89,7 +91,8 @@ def full_name(command: str) -> str:
     unchanged."""
     names = (command, f"uwf-{command}")
     return next(
-        (each.name for each in ext.agent_programs() if each.name in names or each.alias == command), command
+        (each.name for each in extensions.agent_programs() if each.name in names or each.alias == command),
+        command,
     )
 
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git import ext
-from uwf_git.base import lifetime, log
+from uwf_git.base import extensions, lifetime, log
 from uwf_git.base.errors import AgentFailed, OutOfRounds, StoreDamaged, Throttled, Usage, UwfError, Waiting
 from uwf_git.base.text import one_line
 from uwf_git.config.known_agents import GROUP, PLUGIN, asks_model, plugins, shipped
@@ -161,8 +160,8 @@ def embedded(command: str) -> Agent | None:
 
 def runner_of(workflow: Workflow) -> Agent | None:
     """Return the agent that performs all steps of this kind of workflow, if any."""
-    where = None if workflow.kind == "workflow" else ext.runner(workflow.kind)
-    runner: Agent | None = None if where is None else ext.load(where)
+    where = None if workflow.kind == "workflow" else extensions.runner(workflow.kind)
+    runner: Agent | None = None if where is None else extensions.load(where)
     return runner
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
-from uwf_git import ext
+from uwf_git.base import extensions
 
 if TYPE_CHECKING:
     from uwf_git.config.policy import ToolPolicy
@@ -95,6 +95,6 @@ class StepParts(Protocol):
 
 
 def parts_of(workflow: Workflow) -> StepParts | None:
-    where = None if workflow.kind == "workflow" else ext.step_parts(workflow.kind)
-    parts: StepParts | None = None if where is None else ext.load(where)
+    where = None if workflow.kind == "workflow" else extensions.step_parts(workflow.kind)
+    parts: StepParts | None = None if where is None else extensions.load(where)
     return parts

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, cast
 
-from uwf_git import ext
+from uwf_git.base import extensions
 from uwf_git.format.ids import Hash
 from uwf_git.format.schema import DIALECT
 
@@ -30,22 +30,22 @@ class Builtin(Mapping[Hash, Schema]):
 
     def __getitem__(self, node: Hash) -> Schema:
         schema = self.core.get(node)
-        return schema if schema is not None else _loaded(ext.node_types()[node])[node]
+        return schema if schema is not None else _loaded(extensions.node_types()[node])[node]
 
     def __contains__(self, node: object) -> bool:
-        return node in self.core or node in ext.node_types()
+        return node in self.core or node in extensions.node_types()
 
     def __iter__(self) -> Iterator[Hash]:
         yield from self.core
-        yield from map(Hash, ext.node_types())
+        yield from map(Hash, extensions.node_types())
 
     def __len__(self) -> int:
-        return len(self.core) + len(ext.node_types())
+        return len(self.core) + len(extensions.node_types())
 
 
 @cache
 def _loaded(where: str) -> Mapping[Hash, Schema]:
-    return cast(Mapping[Hash, Schema], ext.load(where))
+    return cast(Mapping[Hash, Schema], extensions.load(where))
 
 
 BUILTIN = Builtin()

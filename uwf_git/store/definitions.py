@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from uwf_git import ext
+from uwf_git.base import extensions
 from uwf_git.format.ids import name_problem
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import ref_kinds
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def class_of(kind: str) -> type[Versions[Any]]:
     """Return the class of a kind of definition: "workflow", "crew", "baseline"."""
-    found: type[Versions[Any]] = ext.load(ref_kinds.registering(kind).versions)
+    found: type[Versions[Any]] = extensions.load(ref_kinds.registering(kind).versions)
     return found
 
 

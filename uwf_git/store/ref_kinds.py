@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from uwf_git import ext
-from uwf_git.ext import RefKind
+from uwf_git.base import extensions
+from uwf_git.base.extensions import RefKind
 
 TRUST = RefKind(
     "refs/uwf/trust/",
@@ -203,7 +203,7 @@ def registering(record: str) -> RefKind:
 def class_of_packages(kind: str) -> Any:
     """Return the `store.versions.Packages` class for a kind of workflow, else None."""
     row = _by_record(_ours).get(kind)
-    return None if row is None or row is WORKFLOWS else ext.load(row.versions)
+    return None if row is None or row is WORKFLOWS else extensions.load(row.versions)
 
 
 def foreign_folders(record: str) -> tuple[str, ...]:
@@ -227,12 +227,14 @@ def _prefix(name: str) -> str:
 
 @cache
 def _ours() -> Mapping[str, RefKind]:
-    return {kind.prefix: kind for kind in (*_CORE, *(kind for each in ext.ours() for kind in each.refs))}
+    return {
+        kind.prefix: kind for kind in (*_CORE, *(kind for each in extensions.ours() for kind in each.refs))
+    }
 
 
 @cache
 def _all() -> Mapping[str, RefKind]:
-    return {**{kind.prefix: kind for each in ext.others() for kind in each.refs}, **_ours()}
+    return {**{kind.prefix: kind for each in extensions.others() for kind in each.refs}, **_ours()}
 
 
 @cache

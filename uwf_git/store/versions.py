@@ -15,8 +15,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound, StoreDamaged
+from uwf_git.base.extensions import RefKind
 from uwf_git.base.text import counted, harmless, nearest
-from uwf_git.ext import RefKind
 from uwf_git.format import cbor
 from uwf_git.format.builtin import META
 from uwf_git.format.edges import FanOut, Transition

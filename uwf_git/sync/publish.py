@@ -18,9 +18,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound, RemoteFailed, StoreDamaged, Usage
+from uwf_git.base.extensions import RefKind
 from uwf_git.base.text import nearest, one_line
 from uwf_git.config.forges import Pages, pages
-from uwf_git.ext import RefKind
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.libgit2 import reference_is_valid_name
 from uwf_git.git.program import Git

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from uwf_git.base.errors import UwfError
-from uwf_git.ext import RefKind
+from uwf_git.base.extensions import RefKind
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.kinds import HUMAN, parse_workflow
 from uwf_git.format.types import USER

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import UwfError
+from uwf_git.base.extensions import RefKind
 from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import Budget, BudgetExceeded
 from uwf_git.engine.census import FAILURES, of_calls
-from uwf_git.ext import RefKind
 from uwf_git.format.fan_out import WAIT
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.format.types import USER

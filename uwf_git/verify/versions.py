@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from uwf_git import ext
+from uwf_git.base import extensions
 from uwf_git.base.errors import Invalid
-from uwf_git.ext import RefKind
+from uwf_git.base.extensions import RefKind
 from uwf_git.format.builtin import BUILTIN
 from uwf_git.format.ids import Hash
 from uwf_git.git.repository import Oid
@@ -43,7 +43,7 @@ def check_record(
     kind = ref_kinds.kind_of_record(record)
     if kind is None or not (kind.check or kind.versions):
         raise Bad("no-record", f"commit {commit.oid} records a {record}, which this uwf cannot check")
-    check: Check = ext.load(kind.check) if kind.check else check_node_version
+    check: Check = extensions.load(kind.check) if kind.check else check_node_version
     return check(known, commit, node, report)
 
 
@@ -83,7 +83,7 @@ def check_node_version(known: Known, commit: CommitObject, node: Hash, report: R
     """Check a version of one node: the node and its page. Raises Bad."""
     assert commit.trailers is not None
     kind = ref_kinds.registering(commit.trailers.kind)
-    versions: type[NodeVersions] = ext.load(kind.versions)
+    versions: type[NodeVersions] = extensions.load(kind.versions)
 
     def read(note: Report) -> Version:
         return _read(versions, known, commit, node, note)

@@ -13,7 +13,7 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
-from uwf_git import ext
+from uwf_git.base import extensions
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import listed
 
@@ -22,17 +22,17 @@ _NAMED = 3
 
 def _forms(function: Callable[..., None]) -> Callable[..., None]:
     options: list[Any] = []
-    for form in ext.exports():
+    for form in extensions.exports():
         path: Any = click.Path(path_type=Path, allow_dash=form.is_file)
         options.append(click.option(form.option, metavar=_metavar(form), type=path, help=form.line))
-        if form.is_file and form == next(each for each in ext.exports() if each.is_file):
+        if form.is_file and form == next(each for each in extensions.exports() if each.is_file):
             options.append(click.option("--force", is_flag=True, help="Overwrite an existing file."))
     for option in reversed(options):
         function = option(function)
     return function
 
 
-def _metavar(form: ext.Export) -> str:
+def _metavar(form: extensions.Export) -> str:
     return "FILE" if form.is_file else "FOLDER"
 
 
@@ -59,16 +59,16 @@ def export(
     --json-cas writes the given threads, or all workflows, threads and nodes, to a storage root that "uwf
     import" reads. Existing nodes are kept.
     """
-    forms = {form: path for form in ext.exports() if (path := paths[form.parameter]) is not None}
+    forms = {form: path for form in extensions.exports() if (path := paths[form.parameter]) is not None}
     for form, path in forms.items():
         if len(forms) == 1 and (len(threads) == 1 if form.is_file else not force):
-            ext.load(form.where)(invocation, threads, path, force)
+            extensions.load(form.where)(invocation, threads, path, force)
             with suppress(NotFound):  # a form may be of something else than threads
                 _note_branches(invocation, threads)
             return
     ways = [
         f"uwf export {'ID' if each.is_file else '[ID]...'} {each.option} {_metavar(each)}"
-        for each in ext.exports()
+        for each in extensions.exports()
     ]
     raise Usage("one thread goes into a file, and nodes into a folder", ", or ".join(ways))
 

@@ -1,6 +1,6 @@
 """Threads that are started again and again, by schedules that a store shares."""
 
-from uwf_git.ext import Command, Extension, RefKind
+from uwf_git.plugin import Command, Extension, RefKind
 
 SCHEDULES = RefKind(
     "refs/uwf/schedules/",

@@ -1,6 +1,6 @@
 """The agents that ship."""
 
-from uwf_git.ext import AgentProgram, Command, Extension
+from uwf_git.plugin import AgentProgram, Command, Extension
 
 _CLI = "uwf_git.ext.agents.cli.agent:agent_called"
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import __version__
 from uwf_git.base.errors import Usage, UwfError
+from uwf_git.base.extensions import AgentProgram, load
 from uwf_git.base.extras import install_hint
 from uwf_git.config.known_agents import PLUGIN, Plugin, plugins, shipped, shipped_names
 from uwf_git.config.resolve import is_missing, known_agent, resolve_agent
 from uwf_git.config.settings import AgentConfig, Config
 from uwf_git.engine.kit.chat import model_alias
 from uwf_git.engine.performer import embedded
-from uwf_git.ext import AgentProgram, load
 from uwf_git.format.kinds import REHEARSE
 
 if TYPE_CHECKING:

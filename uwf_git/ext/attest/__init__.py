@@ -1,6 +1,6 @@
 """Evidence for people without uwf: attestations, reports for auditors, and the origin of code."""
 
-from uwf_git.ext import Command, Export, Extension
+from uwf_git.plugin import Command, Export, Extension
 
 EXTENSION = Extension(
     "attest",

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from uwf_git.base.extensions import agent_programs
 from uwf_git.base.text import iso
 from uwf_git.base.version import VERSION
-from uwf_git.ext import agent_programs
 from uwf_git.ext.attest.statement import PREDICATE
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import HUMAN, Revision

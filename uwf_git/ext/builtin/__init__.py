@@ -1,6 +1,6 @@
 """The built-in agent: a model with tools, confined to its step's folder."""
 
-from uwf_git.ext import AgentProgram, Extension
+from uwf_git.plugin import AgentProgram, Extension
 
 EXTENSION = Extension(
     "builtin",

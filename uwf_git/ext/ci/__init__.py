@@ -1,6 +1,6 @@
 """Checks on a forge: verified branches, checked workflows, annotations and one comment, in its CI."""
 
-from uwf_git.ext import Command, Extension
+from uwf_git.plugin import Command, Extension
 
 EXTENSION = Extension(
     "ci",

@@ -1,6 +1,6 @@
 """Code workflows: the contract, the harness that runs them, trust."""
 
-from uwf_git.ext import Command, Extension
+from uwf_git.plugin import Command, Extension
 
 EXTENSION = Extension(
     "code",

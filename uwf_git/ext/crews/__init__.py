@@ -1,6 +1,6 @@
 """Crews: packages of personas, menus and workflows."""
 
-from uwf_git.ext import Command, Extension, Pages, RefKind
+from uwf_git.plugin import Command, Extension, Pages, RefKind
 
 REFS = RefKind(
     "refs/uwf/crews/",

@@ -1,6 +1,6 @@
 """Evaluation: suites of cases, runs, judges, comparisons, baselines."""
 
-from uwf_git.ext import Command, Extension, Pages, RefKind
+from uwf_git.plugin import Command, Extension, Pages, RefKind
 
 SUITES = RefKind(
     "refs/uwf/evals/",

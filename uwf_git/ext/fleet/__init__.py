@@ -1,6 +1,6 @@
 """Fleets: Temporal distributes steps to workers, git holds the truth."""
 
-from uwf_git.ext import Command, Dispatcher, Extension, RefKind
+from uwf_git.plugin import Command, Dispatcher, Extension, RefKind
 
 MARKS = RefKind("refs/uwf/fleets/", target="")
 """What tells of a fleet: it stays on the remote that the fleet is on."""

@@ -1,6 +1,6 @@
 """Reading, importing and writing older programs' stores."""
 
-from uwf_git.ext import Command, Export, Extension
+from uwf_git.plugin import Command, Export, Extension
 
 EXTENSION = Extension(
     "importers",

@@ -1,6 +1,6 @@
 """Workflows and threads as MCP tools."""
 
-from uwf_git.ext import Command, Extension
+from uwf_git.plugin import Command, Extension
 
 EXTENSION = Extension(
     "mcp",

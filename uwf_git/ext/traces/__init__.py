@@ -1,6 +1,6 @@
 """Threads as OpenTelemetry traces."""
 
-from uwf_git.ext import Command, Extension
+from uwf_git.plugin import Command, Extension
 
 EXTENSION = Extension(
     "traces",

@@ -1,6 +1,6 @@
 """Web pages of a store: a server for its user, and the same pages as files."""
 
-from uwf_git.ext import Command, Export, Extension
+from uwf_git.plugin import Command, Export, Extension
 
 EXTENSION = Extension(
     "web",

@@ -17,7 +17,7 @@ from uwf_cli.page import addresses, markup
 from uwf_cli.page.addresses import Page
 from uwf_cli.watching.lines import lasted
 
-from uwf_git import ext
+from uwf_git.base import extensions
 from uwf_git.base.text import counted, one_line, shortened
 from uwf_git.ext.web.page.graph import node_label
 from uwf_git.ext.web.page.step import name_of
@@ -40,7 +40,7 @@ def html(page: Page, link: Link, site: Mapping[str, Any]) -> str:
 @cache
 def _environment(live: bool) -> Environment:
     made = Environment(
-        loader=FileSystemLoader([FOLDER / "templates", *ext.template_folders()]),
+        loader=FileSystemLoader([FOLDER / "templates", *extensions.template_folders()]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_shown,

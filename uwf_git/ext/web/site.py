@@ -23,7 +23,8 @@ from uwf_cli.failures import describe
 from uwf_cli.page import addresses, markup, style
 from uwf_cli.page.addresses import Page, PageRequest
 
-from uwf_git import __version__, ext
+from uwf_git import __version__
+from uwf_git.base import extensions
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.ext.web import (
     actions,
@@ -49,7 +50,7 @@ Maker = Callable[[Instance, PageRequest], Page]
 
 def _loaded(where: str) -> Maker:
     def make(instance: Instance, asked: PageRequest) -> Page:
-        page: Page = ext.load(where)(instance, asked)
+        page: Page = extensions.load(where)(instance, asked)
         return page
 
     return make
@@ -65,7 +66,7 @@ PAGES: tuple[tuple[str, Maker], ...] = (
     ("/workflows", workflow.index),
     ("/workflow/{name:path}", workflow.page),
     ("/stats", stats.spending),
-    *((path, _loaded(where)) for pages in ext.pages() for path, where in pages.makers.items()),
+    *((path, _loaded(where)) for pages in extensions.pages() for path, where in pages.makers.items()),
 )
 """The addresses that show something, and what makes their pages."""
 
@@ -226,7 +227,7 @@ def respond(site: Site, maker: Maker, asked: PageRequest) -> Page:
 def sections(instance: Instance) -> list[tuple[str, str]]:
     """Return the extensions' navigation entries for this store."""
     refs = instance.store.repository.ref_names
-    return [(pages.title, next(iter(pages.makers))) for pages in ext.pages() if refs(pages.refs)]
+    return [(pages.title, next(iter(pages.makers))) for pages in extensions.pages() if refs(pages.refs)]
 
 
 def failed(error: Exception, title: str, back: str = "", typed: Sequence[str] = ()) -> Page:

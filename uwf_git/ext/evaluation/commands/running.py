@@ -17,11 +17,11 @@ from uwf_cli.completers import complete_agent, complete_suite, complete_workflow
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 
-from uwf_git import ext
 from uwf_git.api.dispatch import StepOptions
 from uwf_git.api.preflight import require_played
 from uwf_git.api.start import warn_of_limit
 from uwf_git.api.workflows import ResolvedWorkflow, stored_workflow, version_of
+from uwf_git.base import extensions
 from uwf_git.base.errors import AgentFailed, NotFound, Usage, Waiting
 from uwf_git.base.text import counted, nearest
 from uwf_git.config.resolve import AgentOptions, agent_options
@@ -52,7 +52,7 @@ class RunOptions(NamedTuple):
     workflow: str | None
     agent: str | None
     repeat: int
-    by: ext.Dispatcher | None
+    by: extensions.Dispatcher | None
     jobs: int
     judges: tuple[str, ...]
     label: str
@@ -66,7 +66,7 @@ def running(function: _F) -> _F:
     """Add the options of a run, as a parameter `options`."""
 
     def packed(*args: Any, **given: Any) -> Any:
-        chosen = [each for each in ext.dispatchers() if given.pop(each.parameter)]
+        chosen = [each for each in extensions.dispatchers() if given.pop(each.parameter)]
         if len(chosen) > 1:
             raise Usage(
                 " and ".join(each.option for each in chosen) + " exclude each other", "give one of them"
@@ -99,7 +99,7 @@ def running(function: _F) -> _F:
             metavar="K",
             help="Run each case N times.",
         ),
-        *(click.option(each.option, is_flag=True, help=each.line) for each in ext.dispatchers()),
+        *(click.option(each.option, is_flag=True, help=each.line) for each in extensions.dispatchers()),
         click.option(
             "-j", "--jobs", type=AT_ONCE, default=1, metavar="N", help="Run up to N trials in parallel."
         ),
@@ -220,7 +220,7 @@ def carried_out(
     step = None
     if options.by is not None:
         terms = StepOptions(options.agent, options.retries, budget, options.jobs)
-        step = ext.load(options.by.where)(instance, terms, invocation.warn)
+        step = extensions.load(options.by.where)(instance, terms, invocation.warn)
     invocation.going_on = f"nothing is lost, uwf eval run {shlex.quote(suite)} goes on with the same options"
 
     def waits(processes: Sequence[int]) -> None:

@@ -1,0 +1,362 @@
+"""The registry of extensions: features on top of the core, known to it through their rows alone.
+
+An extension is one folder or package. Its `__init__.py` has `EXTENSION`, a row of data in which code is named
+as `module:attribute` and loaded when used. Those that ship are the folders that `OURS` of the package `BOX`
+lists; installed packages have an entry point in the group `uwf.extensions`. They are consulted only for unknown
+names, or if all extensions are needed (help, pages, exchanges, `uwf gc`), so they don't slow the start.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import UwfError
+from uwf_git.base.text import one_line
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+BOX = "uwf_git.ext"
+ENTRY_POINTS = "uwf.extensions"
+
+
+class Command(NamedTuple):
+    """A command or group. `path` is the words after `uwf`: `fleet`, or `workflow trust` in a group of the
+    core; `where` is a `click.Command`; `line` and `section` are for the group's help."""
+
+    path: str
+    where: str
+    line: str
+    section: str = ""
+
+
+def _parameter(option: str) -> str:
+    return option.lstrip("-").replace("-", "_")
+
+
+class Export(NamedTuple):
+    """A form of `uwf export`, chosen by an `option` such as `--html`.
+
+    `where` is a function of the Invocation, the ids as typed, the path, and whether --force was given. With
+    `is_file` it gets one id and a file to write; else any number of ids, none for all threads, and a folder.
+    """
+
+    option: str
+    where: str
+    line: str
+    is_file: bool = True
+
+    @property
+    def parameter(self) -> str:
+        return _parameter(self.option)
+
+
+class Dispatcher(NamedTuple):
+    """A way to step many threads, chosen by an `option` such as `--fleet` of `uwf eval run`; `where` is an
+    `api.dispatch.Dispatch`."""
+
+    option: str
+    where: str
+    line: str
+
+    @property
+    def parameter(self) -> str:
+        return _parameter(self.option)
+
+
+class AgentProgram(NamedTuple):
+    """An agent, named by its command, `uwf-<short name>`. `where` is an `Agent` of `uwf_git.kit`, or a
+    function from the name to one; the command is `main` in the same module. `alias` is another name for
+    configurations. `kind` decides whether a step of unknown price is reported: "rehearsal", "human", "command" and
+    "workflow" use no model; "model", "protocol" and "cli" do. Lists show agents in the order rehearsal, human,
+    command, model, workflow, protocol, cli. `writes`: it changes files, as far as its tools permit."""
+
+    name: str
+    kind: str
+    where: str
+    alias: str | None = None
+    writes: bool = False
+
+    @property
+    def module(self) -> str:
+        return self.where.partition(":")[0]
+
+    def load(self) -> Any:
+        agent = load(self.where)
+        return agent(self.name) if callable(agent) else agent
+
+
+class RefKind(NamedTuple):
+    """A kind of ref: all with the same `prefix`, such as `refs/uwf/crews/`. `store.ref_kinds` has the table.
+
+    names           what follows the prefix: a `name`, a `thread`'s id, a `node`'s hash, a `month`, the word `policy`,
+                    "" for anything
+    order           the order of transfer, dependencies first: the core has 5 to 90, shipped extensions 20 to 110, so
+                    take 200 or more; 0 for refs that stay on this machine
+    of_thread       the ref belongs to one thread; then `names` is `thread`
+    target          a `commit`, or the tag of a `fork`, a `pause` or an `end`, or a `fold`, or a `policy`; "" if neither
+                    indexed nor verified
+    records         valid records of the commit, the kind's own first
+    trailer         the trailer that declares its record: `Uwf-Crew`
+    record_parents  how many parents are records, None for all; a version's source, its second parent, may be anything
+    name_field      the field of the node that must equal the ref's name
+    settle          how two sides are reconciled: `version`, the remote's history keeps the name and ours becomes a
+                    proposal; `replace`, the remote's; `grow`, entries of both. Only the core has `thread`,
+                    `attempts`, `fork`, `pause`, `fold`, `policy`
+    rule            what rules of the trust policy call its records, so that they are judged wherever refs are
+                    admitted: of threads one of `trust.policy.OF_THREADS` (starts, steps and answers are told by their
+                    role), of definitions one of its SUBJECTS; "" for what no rule need be about
+    word            the word in messages: `crew`; `told` describes a thread's ref, `owner` begins a message about a
+                    wrong name
+    along           prefixes of refs with the same name that are pushed along
+    foreign         folders whose files are not uwf's
+    check           the function that verifies a commit of the kind's record, as in `verify.versions`
+    versions        the `store.versions.Versions` of definitions; then also:
+    branches        the prefix of published branches
+    commands        the group of commands: `uwf crew`
+    made_of, put, propose   a version's source in messages, and the commands that register and propose one
+    """
+
+    prefix: str
+    names: str = ""
+    order: int = 0
+    of_thread: bool = False
+    target: str = "commit"
+    records: tuple[str, ...] = ()
+    trailer: str = ""
+    record_parents: int | None = None
+    name_field: str = ""
+    settle: str = "replace"
+    rule: str = ""
+    word: str = ""
+    told: str = ""
+    owner: str = ""
+    along: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    check: str = ""
+    versions: str = ""
+    branches: str = ""
+    commands: str = ""
+    made_of: str = ""
+    put: str = ""
+    propose: str = ""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether such refs are pushed and pulled."""
+        return self.order > 0
+
+
+class Pages(NamedTuple):
+    """Pages in `uwf web`. `makers` maps paths such as `/eval/{name}` to functions of the store and a `PageRequest`
+    that return a `Page`. The navigation shows `title` if the store has refs below `refs`. Templates are in
+    `templates` beside the module."""
+
+    title: str
+    refs: str
+    makers: Mapping[str, str]
+
+
+class Extension(NamedTuple):
+    """A feature's contributions. Workflow kinds and languages are those of the format.
+
+    `runners` map a kind of workflow to an `Agent` for all its steps, `step_parts` to their `StepParts`,
+    `compilers` a language to an `api.compilers.Compiler`. `node_types` map the hashes of a shipped
+    extension's built-in types to the mapping of their schemas; other packages store schemas as nodes, so that
+    stores stay readable without them.
+
+    The others name a function, "" for none. `resumed` gets an Instance and ids of threads that can continue.
+    `collected` gets an Instance, to clean the private folder in `uwf gc`. `checks` gets an Instance and
+    yields `verify.checks.Check` for `uwf doctor`.
+    """
+
+    name: str
+    commands: tuple[Command, ...] = ()
+    agents: tuple[AgentProgram, ...] = ()
+    refs: tuple[RefKind, ...] = ()
+    exports: tuple[Export, ...] = ()
+    dispatchers: tuple[Dispatcher, ...] = ()
+    node_types: Mapping[str, str] = {}
+    runners: Mapping[str, str] = {}
+    step_parts: Mapping[str, str] = {}
+    compilers: Mapping[str, str] = {}
+    pages: Pages | None = None
+    resumed: str = ""
+    collected: str = ""
+    checks: str = ""
+
+
+@cache
+def ours() -> tuple[Extension, ...]:
+    """Return the shipped extensions in their order."""
+    return tuple(map(_our, _shipped()))
+
+
+def _shipped() -> tuple[str, ...]:
+    names: tuple[str, ...] = import_module(BOX).OURS
+    return names
+
+
+@cache
+def _our(name: str) -> Extension:
+    extension: Extension = import_module(f"{BOX}.{name}").EXTENSION
+    return extension
+
+
+def agent_programs() -> Iterator[AgentProgram]:
+    """Yield the shipped agents, importing manifests one by one."""
+    for name in _shipped():
+        yield from _our(name).agents
+
+
+@cache
+def others() -> tuple[Extension, ...]:
+    """Return installed packages' extensions by name. Raises UwfError if one cannot be imported."""
+    if not _may_be_installed():
+        return ()
+    from importlib.metadata import entry_points
+
+    return tuple(
+        _loaded(each) for each in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: each.name)
+    )
+
+
+def every() -> tuple[Extension, ...]:
+    """Return all extensions, shipped ones first."""
+    return (*ours(), *others())
+
+
+def _loaded(entry: EntryPoint) -> Extension:
+    try:
+        extension = entry.load()
+    except Exception as error:  # it is a stranger's code
+        raise _broken(entry, f"{type(error).__name__}: {one_line(str(error), 200)}") from error
+    if not isinstance(extension, Extension):
+        raise _broken(entry, f"{entry.value} is not an Extension")
+    return extension
+
+
+def _broken(entry: EntryPoint, why: str) -> UwfError:
+    package = entry.dist.name if entry.dist else entry.name
+    return UwfError(f"extension {entry.name} cannot be loaded: {why}", f"update or uninstall {package}")
+
+
+def runner(kind: str) -> str | None:
+    """Return the agent of a kind of workflow, None if configured agents play its roles. Only shipped
+    extensions have any."""
+    return next((each.runners[kind] for each in map(_our, _shipped()) if kind in each.runners), None)
+
+
+def step_parts(kind: str) -> str | None:
+    """Return the step parts of a kind of workflow, None if it has none. Only shipped extensions have any."""
+    return next((each.step_parts[kind] for each in map(_our, _shipped()) if kind in each.step_parts), None)
+
+
+def _may_be_installed() -> bool:
+    """Return whether a package may have an entry point. Importing `importlib.metadata` takes 25 ms, and each
+    push and pull asks."""
+    for folder in sys.path:
+        try:
+            with os.scandir(folder or ".") as entries:
+                names = [entry.name for entry in entries]
+        except NotADirectoryError:  # an archive
+            return True
+        except OSError:
+            continue
+        if any(name.endswith(".egg") or name == "EGG-INFO" for name in names):
+            return True
+        infos = (name for name in names if name.endswith((".dist-info", ".egg-info")))
+        if any(_names_group(Path(folder, info, "entry_points.txt")) for info in infos):
+            return True
+    return False
+
+
+def _names_group(file: Path) -> bool:
+    try:
+        return ENTRY_POINTS.encode() in file.read_bytes()
+    except OSError:
+        return False
+
+
+def load(where: str) -> Any:
+    """Import `module:attribute`."""
+    module, _, attribute = where.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def command(group: str, name: str) -> Command | None:
+    """Return an extension's command in a group, "" for `uwf` itself."""
+    return _by_group(True).get(group, {}).get(name) or _by_group(False).get(group, {}).get(name)
+
+
+def commands(group: str) -> dict[str, Command]:
+    """Return extensions' commands in a group; shipped ones take precedence."""
+    by_ours = _by_group(True).get(group, {})
+    return by_ours | {
+        name: each for name, each in _by_group(False).get(group, {}).items() if name not in by_ours
+    }
+
+
+@cache
+def _by_group(ship: bool) -> dict[str, dict[str, Command]]:
+    found: dict[str, dict[str, Command]] = {}
+    for extension in ours() if ship else others():
+        for command in extension.commands:
+            group, _, name = command.path.rpartition(" ")
+            found.setdefault(group, {})[name] = command
+    return found
+
+
+def exports() -> tuple[Export, ...]:
+    return tuple(form for extension in every() for form in extension.exports)
+
+
+def dispatchers() -> tuple[Dispatcher, ...]:
+    return tuple(each for extension in every() for each in extension.dispatchers)
+
+
+def resumed(instance: Any, threads: Collection[str]) -> None:
+    """Tell extensions about threads that can continue."""
+    for extension in every():
+        if extension.resumed:
+            load(extension.resumed)(instance, threads)
+
+
+def collected(instance: Any) -> None:
+    """Let extensions clean the private folder."""
+    for extension in every():
+        if extension.collected:
+            load(extension.collected)(instance)
+
+
+def checks() -> Iterator[tuple[str, str]]:
+    """Yield the extensions with checks for `uwf doctor`."""
+    return ((each.name, each.checks) for each in every() if each.checks)
+
+
+def compiler(language: str) -> str:
+    """Return the compiler of a language. Only shipped extensions have any."""
+    return next(each.compilers[language] for each in ours() if language in each.compilers)
+
+
+@cache
+def node_types() -> Mapping[str, str]:
+    """Return the hashes of shipped extensions' built-in types, and their schemas' places."""
+    return {name: where for each in ours() for name, where in each.node_types.items()}
+
+
+def pages() -> tuple[Pages, ...]:
+    return tuple(each.pages for each in every() if each.pages is not None)
+
+
+def template_folders() -> list[Path]:
+    """Return the folders of those pages' templates."""
+    modules = {where.partition(":")[0] for each in pages() for where in each.makers.values()}
+    return [Path(str(import_module(name).__file__)).parent / "templates" for name in sorted(modules)]
