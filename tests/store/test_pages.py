@@ -20,7 +20,8 @@ from uwf_git.base.markdown import below, output
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Detail, StepContext
 from uwf_git.format.node import Node
-from uwf_git.format.types import DETAIL, SUSPEND
+from uwf_git.format.statuses import SUSPEND
+from uwf_git.format.types import DETAIL
 from uwf_git.store.instance import Instance
 from uwf_git.store.pages import PageStep, report_of, step_page, verdict
 

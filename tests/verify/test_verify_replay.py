@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from uwf_git.base.errors import Invalid
-from uwf_git.format.builtin import BUILTIN, META
+from uwf_git.format.builtin import BUILTIN, DIALECT, META
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Start, StepContext
 from uwf_git.format.quick_schema import OBJECT_ID, PRINTABLE_ASCII, is_plainly_schema, plain_check
-from uwf_git.format.schema import DIALECT, Schema, check_schema
+from uwf_git.format.schema import Schema, check_schema
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.expression import Frozen, evaluate
 from uwf_git.workflow.moderator import Replay, decide

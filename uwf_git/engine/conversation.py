@@ -14,7 +14,8 @@ from uwf_git.base.text import one_line
 from uwf_git.engine.step_parts import Recipient, parts_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Role, StepContext, Workflow
-from uwf_git.format.types import DEFAULT_STATUS, END, NEW, RESUME, START, SUSPEND, USER
+from uwf_git.format.statuses import DEFAULT_STATUS, SUSPEND
+from uwf_git.format.types import END, NEW, RESUME, START, USER
 
 if TYPE_CHECKING:
     from uwf_git.format.personas import Member

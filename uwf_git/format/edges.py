@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from uwf_git.format.fan_out import ALL, ASK, DEFAULT_MOST, WAIT
-from uwf_git.format.types import DEFAULT_STATUS
+from uwf_git.format.statuses import DEFAULT_STATUS
 
 
 class FixedBranch(NamedTuple):

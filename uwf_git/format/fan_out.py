@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
 from uwf_git.format.ids import Hash, ThreadId, derived_id, milliseconds_of
-from uwf_git.format.types import SUSPEND
+from uwf_git.format.statuses import SUSPEND
 
 MOST_BRANCHES = 10_000
 DEFAULT_MOST = 200

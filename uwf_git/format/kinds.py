@@ -10,6 +10,7 @@ from uwf_git.base.text import one_line
 from uwf_git.format.edges import Transition, parse_edges
 from uwf_git.format.fan_out import CALL, EDITED, Branch, parse_branch
 from uwf_git.format.ids import Hash, is_hash
+from uwf_git.format.statuses import NEEDS_INPUT, SUSPEND
 from uwf_git.format.types import (
     APPROVED_DETAIL,
     ATTEMPT,
@@ -21,11 +22,9 @@ from uwf_git.format.types import (
     DEFINITIONS,
     DETAIL,
     KEPT_DETAIL,
-    NEEDS_INPUT,
     PERSON,
     RESUME,
     START,
-    SUSPEND,
     USER,
     is_kind,
 )

@@ -19,6 +19,7 @@ from uwf_git.base import helper_process
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import counted, one_line
 from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, time_limit
+from uwf_git.format.builtin import DIALECT
 from uwf_git.format.ids import REFERENCE_FORMATS, Hash, is_hash
 from uwf_git.format.quick_schema import Check, is_plainly_schema, plain_check
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SECONDS = 5.0
 
 ValuePath = tuple[str | int, ...]

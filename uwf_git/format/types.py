@@ -27,6 +27,7 @@ from uwf_git.format.builtin import (
 )
 from uwf_git.format.ids import Hash
 from uwf_git.format.quick_schema import NODE_HASH, OBJECT_ID, PRINTABLE_ASCII, SHA256
+from uwf_git.format.statuses import NEEDS_INPUT, SUSPEND
 
 START = "$START"
 END = "$END"
@@ -38,11 +39,8 @@ FORK, JOIN = "$FORK", "$JOIN"
 UWF = "uwf"  # the agent of these steps
 USER = "$USER"
 PERSON = "human"  # the agent of a step of $USER
-SUSPEND = "$SUSPEND"
-NEEDS_INPUT = "needs_input"
 BUNDLE = "$BUNDLE"
 """Stands for the next role where a bundle's code decides who that is."""
-DEFAULT_STATUS = "_"
 NEW, RESUME = "new", "resume"
 """What $START leads on from: a thread that begins, and one that has ended and is gone on with."""
 JAVASCRIPT, PYTHON = "javascript", "python"

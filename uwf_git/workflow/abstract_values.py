@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from uwf_git.format.fan_out import COMPLETED, FAILED, KILLED, LEFT
 from uwf_git.format.kinds import CONTENT, TIMESTAMP
 from uwf_git.format.shape import MOST_VARIANTS, choices, resolve, types, variants_of
-from uwf_git.format.types import FORK, JOIN, SUSPEND, USER
+from uwf_git.format.statuses import SUSPEND
+from uwf_git.format.types import FORK, JOIN, USER
 
 _ANSWER = "\0answer"  # in a schema: it is that of a role's answer, in a pair with the role
 _STEPS = "\0steps"  # in a schema: it is that of the list of steps

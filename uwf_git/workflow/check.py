@@ -17,19 +17,8 @@ from uwf_git.format.findings import Finding, Findings
 from uwf_git.format.kinds import BODY
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.shape import named
-from uwf_git.format.types import (
-    DEFAULT_STATUS,
-    END,
-    ENDS,
-    FAIL,
-    FORK,
-    JOIN,
-    NEW,
-    RESUME,
-    START,
-    SUSPEND,
-    USER,
-)
+from uwf_git.format.statuses import DEFAULT_STATUS, SUSPEND
+from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, NEW, RESUME, START, USER
 from uwf_git.workflow.branch_bodies import Body, bodies_of, innermost, nesting
 from uwf_git.workflow.common_mistakes import expression_hint, is_expression, means_end, means_start
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft

@@ -20,7 +20,8 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Workflow, parse_workflow
 from uwf_git.format.node import hash_of
 from uwf_git.format.schema import ValuePath
-from uwf_git.format.types import DEFAULT_STATUS, END, workflow_type
+from uwf_git.format.statuses import DEFAULT_STATUS
+from uwf_git.format.types import END, workflow_type
 from uwf_git.workflow.check import EFFECTS, Finding, check_path, examine
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
 from uwf_git.workflow.fan_out import join_name

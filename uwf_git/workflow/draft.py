@@ -16,7 +16,8 @@ from uwf_git.format.findings import Findings
 from uwf_git.format.ids import name_problem
 from uwf_git.format.kinds import CAUSES
 from uwf_git.format.schema import ValuePath
-from uwf_git.format.types import DEFAULT_STATUS, END, FAIL, FORK, NEW, START
+from uwf_git.format.statuses import DEFAULT_STATUS
+from uwf_git.format.types import END, FAIL, FORK, NEW, START
 from uwf_git.workflow import fan_out_source
 from uwf_git.workflow.common_mistakes import key_hint, means_start, suggest_key
 from uwf_git.workflow.fan_out_source import DraftFanOut, fans_out, read_fan_out

@@ -20,7 +20,8 @@ from uwf_git.format.fan_out import MOST_BRANCHES, Branch, join_payload
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import CONTENT, TIMESTAMP, Start, StepContext, Workflow, asks_human, status_of
 from uwf_git.format.schema import Schema
-from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, START, SUSPEND, USER, UWF
+from uwf_git.format.statuses import SUSPEND
+from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, START, USER, UWF
 from uwf_git.workflow.fan_out import join_name, joins_of, with_joins
 from uwf_git.workflow.moderator import (
     ChosenEdge,

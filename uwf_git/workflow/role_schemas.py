@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import closest, nearest, one_line
 from uwf_git.format import cbor
+from uwf_git.format.builtin import DIALECT
 from uwf_git.format.schema import (
-    DIALECT,
     Problem,
     Schema,
     ValuePath,
@@ -27,7 +27,7 @@ from uwf_git.format.schema import (
     value_at,
 )
 from uwf_git.format.shape import MOST_VARIANTS, Field, Variant, choices, resolve, types, variants, variants_of
-from uwf_git.format.types import SUSPEND
+from uwf_git.format.statuses import SUSPEND
 
 HUMAN = frozenset(("needs_input", SUSPEND))
 """The statuses of an output that asks a human."""

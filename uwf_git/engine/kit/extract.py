@@ -35,7 +35,8 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Role, TurnRecord, Usage, asks_human, replied
 from uwf_git.format.schema import Schema
 from uwf_git.format.shape import named
-from uwf_git.format.types import NEEDS_INPUT, QUESTION, SUSPEND, SUSPEND_SCHEMA, called
+from uwf_git.format.statuses import NEEDS_INPUT, SUSPEND
+from uwf_git.format.types import QUESTION, SUSPEND_SCHEMA, called
 
 if TYPE_CHECKING:
     from uwf_git.engine.step_parts import Changes

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from uwf_git.format.shape import Field, Variant, choices, resolve, types, variants, variants_of
-from uwf_git.format.types import SUSPEND
+from uwf_git.format.statuses import SUSPEND
 from uwf_git.format.yaml12 import dump
 
 _SHOWN_VARIANTS = 6

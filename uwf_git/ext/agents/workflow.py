@@ -43,7 +43,8 @@ from uwf_git.format.kinds import (
     status_of,
     step_fields,
 )
-from uwf_git.format.types import SUSPEND, USER
+from uwf_git.format.statuses import SUSPEND
+from uwf_git.format.types import USER
 from uwf_git.git.repository import Oid
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.workspaces.choice import share

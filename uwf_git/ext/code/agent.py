@@ -33,7 +33,8 @@ from uwf_git.ext.code.script import is_script, tolerance_of
 from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import REHEARSE, CallCounts, Detail, Step, TurnRecord
-from uwf_git.format.types import END, RESULT, STEPNODE, SUSPEND, USER
+from uwf_git.format.statuses import SUSPEND
+from uwf_git.format.types import END, RESULT, STEPNODE, USER
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.workflow.code_workflow import MAX_ROUNDS
 from uwf_git.workflow.common_mistakes import means_end

@@ -49,7 +49,8 @@ from uwf_git.format.ids import Hash, ThreadId, parse_thread_id
 from uwf_git.format.kinds import HUMAN, Detail, Role, TurnRecord, Usage, asks_human, parse_step
 from uwf_git.format.node import parse_json
 from uwf_git.format.schema import Schema
-from uwf_git.format.types import BUNDLE, RESULT, SUSPEND, USER
+from uwf_git.format.statuses import SUSPEND
+from uwf_git.format.types import BUNDLE, RESULT, USER
 from uwf_git.kit import Agent, Context, Reply
 from uwf_git.store.private import QUESTION_VARIABLE, EngineOrder
 

@@ -12,6 +12,7 @@ from uwf_git.ext.importers.steps import DetailContents, OldStep, read_detail
 from uwf_git.ext.importers.workflows import Version
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Detail, Step, StepContext, asks_human
+from uwf_git.format.statuses import SUSPEND
 from uwf_git.format.types import (
     ANSWER,
     DETAIL,
@@ -22,7 +23,6 @@ from uwf_git.format.types import (
     QUESTION,
     RESULT,
     STEPNODE,
-    SUSPEND,
     TURN,
     USER,
     is_kind,

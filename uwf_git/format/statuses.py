@@ -1,0 +1,7 @@
+"""The reserved statuses: those by which an output asks a person, and that of an edge for all others."""
+
+from __future__ import annotations
+
+SUSPEND = "$SUSPEND"
+NEEDS_INPUT = "needs_input"
+DEFAULT_STATUS = "_"
