@@ -238,28 +238,6 @@ def verifying_signatures(folder: Path, size: Size) -> Iterator[Row]:
     )
 
 
-def importing(folder: Path, size: Size) -> Iterator[Row]:
-    """An import of another store's threads, beside the export that writes them."""
-    threads, steps = size.shared, 20
-    lab = Lab(folder / "store")
-    lab.threads(threads, steps)
-    old, root = folder / "old", folder / "new"
-
-    def afresh(made: Path, *command: object) -> Turn:
-        ours = process([UWF, *map(str, command)], lab.environ)
-
-        def turn() -> float:
-            shutil.rmtree(made, ignore_errors=True)
-            return ours()
-
-        return turn
-
-    written, taken = fastest(
-        size.few_turns, afresh(old, "export", "--json-cas", old), afresh(root, "--root", root, "import", old)
-    )
-    yield compared(f"uwf import, {threads * steps:,} steps / uwf export of them", taken, written, 4)
-
-
 def crowded(folder: Path, size: Size) -> Iterator[Row]:
     """A push of one step to a remote with many archived threads. Folded, they are one ref a month, which
     is as good as the fewest here."""

@@ -66,7 +66,6 @@ GROUPS: tuple[Group, ...] = (
     exchange.some_of_many,
     exchange.verifying,
     exchange.verifying_signatures,
-    exchange.importing,
     exchange.crowded,
     throughput.of_a_worker,
     worktrees.setting_up,

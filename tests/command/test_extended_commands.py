@@ -26,7 +26,7 @@ EXTENSION = Extension(
     "tides",
     commands=(Command("workflow float", "uwf_tides.work:float_", "Say that a workflow floats."),),
     pages=Pages("Tides", "refs/uwf/threads/", {"/tides": "uwf_tides.work:page"}),
-    exports=(Export("--tides", "uwf_tides.work:export", "The file for what the sea says.", is_file=True),),
+    exports=(Export("--tides", "uwf_tides.work:export", "The file for what the sea says."),),
     dispatchers=(Dispatcher("--by-sea", "uwf_tides.work:dispatch", "Have the sea step all threads."),),
     resumed="uwf_tides.work:resumed",
     collected="uwf_tides.work:collected",
@@ -45,8 +45,8 @@ def float_(invocation):
     invocation.emit({"floats": True})
 
 
-def export(invocation, threads, file, force):
-    file.write_text(f"{threads[0]} {'again' if force else 'once'}")
+def export(invocation, thread, file, force):
+    file.write_text(f"{thread} {'again' if force else 'once'}")
     invocation.emit({"wet": True})
 
 

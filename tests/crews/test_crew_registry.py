@@ -239,19 +239,6 @@ def test_names_that_a_package_may_have_are_those_that_a_verification_takes(
     assert uwf("verify").json["findings"] == []
 
 
-def test_nodes_of_a_crew_are_written_for_other_programs_and_its_threads_need_its_package(
-    uwf: Uwf, store: Path, tmp_path: Path
-) -> None:
-    made = uwf("crew", "import", folder(tmp_path / "trip", own())).json
-    thread = uwf("thread", "start", "trip/plan-trip", "-p", "Rome").json["thread"]
-    uwf("export", "--json-cas", tmp_path / "old")
-    found = uwf("--root", tmp_path / "other", "import", tmp_path / "old").json
-    assert [(each["name"], "push and pull" in each["reason"]) for each in found["untaken"]] == [
-        (thread, True)
-    ]
-    assert (tmp_path / "old" / "cas" / f"{made['hash']}.bin").exists()
-
-
 def test_a_crew_that_is_not_here_is_no_file_and_makes_no_store(uwf: Uwf, root: Path) -> None:
     error = uwf("thread", "start", "trip/weekend", "-p", "x", check=3).error
     assert (error["message"], error["hint"]) == (

@@ -5,12 +5,11 @@
 //   node json_cas_store.mjs check < vectors.json     says which golden vectors it doesn't meet
 //   node json_cas_store.mjs write FOLDER < nodes     prints the hash of each node by its label
 //   node json_cas_store.mjs name < bundle            prints what the first engine calls a bundle
-//   node json_cas_store.mjs verify FOLDER            says which files have the hash and the form that they must
 //
-// `nodes` is {layout, nodes: [[label, type, payload, timestamp], …]}: `type` is a label, or null for a node that is its
+// `nodes` is {nodes: [[label, type, payload, timestamp], …]}: `type` is a label, or null for a node that is its
 // own; in payloads {"@": label} stands for a hash.
 
-import { appendFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -104,9 +103,7 @@ function check({ vectors }) {
   return { met: vectors.length - wrong.length, wrong: wrong.map(({ name }) => name) };
 }
 
-function write(folder, { layout, nodes }) {
-  const inside = layout === "nodes" ? join(folder, "nodes") : folder;
-  mkdirSync(inside, { recursive: true });
+function write(folder, { nodes }) {
   mkdirSync(join(folder, "_index"), { recursive: true });
   const hashes = {};
   const named = (value) => {
@@ -120,47 +117,14 @@ function write(folder, { layout, nodes }) {
     const hash = hashOf(kind === null ? null : hashes[kind], payload);
     const type = kind === null ? hash : hashes[kind];
     hashes[label] = hash;
-    writeFileSync(join(inside, `${hash}.bin`), cbor({ type, payload, timestamp }));
+    writeFileSync(join(folder, `${hash}.bin`), cbor({ type, payload, timestamp }));
     appendFileSync(join(folder, "_index", type), `${hash}\n`);
   }
   return hashes;
 }
 
-function parse(data, at = 0) {
-  const major = data[at] >> 5;
-  const size = data[at] & 31;
-  const long = { 24: 1, 25: 2, 26: 4 }[size];
-  const number = size < 24 ? size : size === 27 ? Number(data.readBigUInt64BE(at + 1)) : data.readUIntBE(at + 1, long);
-  let end = at + 1 + (size < 24 ? 0 : (long ?? 8));
-  if (major === 0) return [number, end];
-  if (major === 1) return [-1 - number, end];
-  if (major === 3) return [data.toString("utf8", end, end + number), end + number];
-  if (major === 7) return size === 27 ? [data.readDoubleBE(at + 1), end] : [{ 20: false, 21: true, 22: null }[size], end];
-  const items = [];
-  for (let count = major === 5 ? 2 * number : number; count > 0; count--) {
-    const [item, next] = parse(data, end);
-    items.push(item);
-    end = next;
-  }
-  if (major === 4) return [items, end];
-  const pairs = items.flatMap((item, place) => (place % 2 ? [] : [[item, items[place + 1]]]));
-  return [Object.fromEntries(pairs), end];
-}
-
-function verify(folder) {
-  const names = readdirSync(folder).filter((name) => name.endsWith(".bin"));
-  const wrong = names.filter((name) => {
-    const data = readFileSync(join(folder, name));
-    const [{ type, payload, timestamp }] = parse(data);
-    const hash = name.slice(0, -4);
-    const same = hash === hashOf(type === hash ? null : type, payload);
-    return !same || !data.equals(cbor({ type, payload, timestamp }));
-  });
-  return { right: names.length - wrong.length, wrong };
-}
-
 const [task, folder] = process.argv.slice(2);
 const input = () => JSON.parse(readFileSync(0, "utf8"));
 const name = () => crockford(xxh64(readFileSync(0)));
-const tasks = { name, check: () => check(input()), write: () => write(folder, input()), verify: () => verify(folder) };
+const tasks = { name, check: () => check(input()), write: () => write(folder, input()) };
 console.log(JSON.stringify(tasks[task]()));

@@ -178,12 +178,11 @@ class OldStore:
         }
         return self.put(label, "StepNode", payload)
 
-    def write(self, layout: str = "flat", inside: str = "cas") -> OldStore:
+    def write(self) -> OldStore:
         """Writes what was put since the last time."""
-        text = json.dumps({"layout": layout, "nodes": self._nodes, "known": self.hashes})
-        folder = self.root / inside if inside else self.root
+        text = json.dumps({"nodes": self._nodes})
         done = subprocess.run(
-            [program("node"), str(WRITER), "write", str(folder)],
+            [program("node"), str(WRITER), "write", str(self.root / "cas")],
             input=text,
             capture_output=True,
             text=True,

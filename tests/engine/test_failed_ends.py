@@ -246,16 +246,6 @@ def test_without_judges_a_thread_that_ended_as_failed_does_not_pass(
     assert judged.startswith("passed") and f"the thread ended as failed{why}" in judged
 
 
-def test_an_exported_failure_is_imported_as_one(uwf: Uwf, gate: Path, hermetic: Path) -> None:
-    thread = failed(uwf, gate)
-    uwf("export", thread, "--json-cas", hermetic / "back")
-    other = ("--root", hermetic / "other")
-    uwf("import", hermetic / "back", *other)
-    shown = uwf("thread", "show", thread, *other).json
-    assert (shown["status"], shown["reason"]) == ("failed", "not ok: no tests")
-    assert uwf("verify", *other).json["findings"] == []
-
-
 def test_an_agent_is_told_that_the_workflow_may_end_as_failed(uwf: Uwf, gate: Path) -> None:
     thread = uwf("thread", "start", gate, "-p", "Ship it").json["thread"]
     prompt = uwf("thread", "prompt", thread, "--format", "text").out

@@ -118,7 +118,7 @@ def test_an_export_names_the_branches_that_it_leaves_out(uwf: Uwf) -> None:
     thread, agent = started(uwf, "onFailure: drop,")
     uwf("thread", "run", thread, "--agent", agent)
     branches = [each["thread"] for each in uwf("thread", "show", thread).json["branches"]["each"]]
-    for form in (("--html", "o.html"), ("--audit-json", "o.json"), ("--json-cas", "cas")):
+    for form in (("--html", "o.html"), ("--audit-json", "o.json")):
         said = uwf("--format", "text", "export", thread, *form).err
         assert "3 branches are threads of their own, left out here" in said
         assert all(branch in said for branch in branches)

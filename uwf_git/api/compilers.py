@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from uwf_git.config.settings import Config
     from uwf_git.format.document import Document
-    from uwf_git.format.findings import Finding
     from uwf_git.workflow.compile import Compiled
 
 
@@ -24,9 +23,6 @@ class Compiler(Protocol):
 
     def compile_described(self, text: bytes, shown: str, document: Document, name: str) -> Compiled:
         """Compile a file whose descriptor is given, without evaluation. Raises InvalidWorkflow."""
-
-    def breaches_of(self, text: bytes, language: str) -> list[Finding]:
-        """Return the static violations of the contract."""
 
 
 def compiler(language: str) -> Compiler:

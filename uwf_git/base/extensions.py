@@ -44,14 +44,12 @@ def _parameter(option: str) -> str:
 class Export(NamedTuple):
     """A form of `uwf export`, chosen by an `option` such as `--html`.
 
-    `where` is a function of the Invocation, the ids as typed, the path, and whether --force was given. With
-    `is_file` it gets one id and a file to write; else any number of ids, none for all threads, and a folder.
+    `where` is a function of the Invocation, the id as typed, the file to write, and whether --force was given.
     """
 
     option: str
     where: str
     line: str
-    is_file: bool = True
 
     @property
     def parameter(self) -> str:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.errors import Invalid
-from uwf_git.base.text import one_line
-from uwf_git.format.ids import Hash, is_hash
+from uwf_git.format.ids import Hash
 from uwf_git.format.types import CODE, JAVASCRIPT, PYTHON
 
 if TYPE_CHECKING:
@@ -50,16 +49,6 @@ def is_of_script(workflow: Workflow) -> bool:
     return workflow.code is not None and any(
         role.description.startswith(ASKED_BY_SCRIPT) for role in workflow.roles.values()
     )
-
-
-def name_in_root(workflow: Workflow) -> str:
-    """Return the file's name in `bundles/` of a storage root, by its id, as in the first engine. Raises
-    Invalid."""
-    code = workflow.code
-    assert code is not None
-    if not is_hash(code.id):
-        raise Invalid(f"{one_line(code.id)} is not a bundle's id")
-    return code.id + workflow.file.removeprefix("workflow")
 
 
 def stored_code(payload: dict[str, Any], schemas: Mapping[Hash, Any], text: bytes) -> Compiled:

@@ -15,17 +15,17 @@ from uwf_git.api.check import UNCHECKED
 from uwf_git.base.errors import StoreDamaged, Undecided
 
 
-def page(invocation: Invocation, threads: tuple[str, ...], file: Path, force: bool) -> None:
+def page(invocation: Invocation, thread: str, file: Path, force: bool) -> None:
     """Write a thread's audit report as a page. Exits with 7 if something is wrong with the thread."""
     from uwf_git.ext.attest.page import audit_page
 
-    value = _report(invocation, threads[0])
+    value = _report(invocation, thread)
     _write(invocation, value, audit_page(value), file, force, False)  # a page has no signature
 
 
-def report(invocation: Invocation, threads: tuple[str, ...], file: Path, force: bool) -> None:
+def report(invocation: Invocation, thread: str, file: Path, force: bool) -> None:
     """Write a thread's audit report as JSON. Exits with 7 if something is wrong with the thread."""
-    value = _report(invocation, threads[0])
+    value = _report(invocation, thread)
     signed = value["signature"] is not None
     _write(invocation, value, as_json(value) + "\n", file, force, signed)
 

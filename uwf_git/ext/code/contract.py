@@ -158,4 +158,3 @@ class Contract:
 
     compile_file = staticmethod(compile_bundle)
     compile_described = staticmethod(compile_described)
-    breaches_of = staticmethod(breaches_of)

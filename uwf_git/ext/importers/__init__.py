@@ -1,6 +1,6 @@
-"""Reading, importing and writing older programs' stores."""
+"""Importing stores of older programs."""
 
-from uwf_git.plugin import Command, Export, Extension
+from uwf_git.plugin import Command, Extension
 
 EXTENSION = Extension(
     "importers",
@@ -10,14 +10,6 @@ EXTENSION = Extension(
             "uwf_git.ext.importers.command:import_",
             "Import workflows and threads of an older program.",
             "Store and settings",
-        ),
-    ),
-    exports=(
-        Export(
-            "--json-cas",
-            "uwf_git.ext.importers.command:export",
-            "Storage root to write in the older programs' format.",
-            is_file=False,
         ),
     ),
 )

@@ -1,5 +1,4 @@
-"""Converting older Workflow nodes, of all versions, to today's definitions, as `workflow put` would make
-them."""
+"""Converting json-cas Workflow nodes to today's definitions, as `workflow put` would make them."""
 
 from __future__ import annotations
 
@@ -14,16 +13,15 @@ from uwf_git.workflow.source import parse_source
 
 _SCHEMAS = ("outputSchema", "frontmatter", "meta")
 _GOAL_FORM = ("goal", "capabilities", "procedure", "output")
-_PHASES = ("identity", "prepare", "execute", "report")
 _KNOWN = {
-    "Workflow": {"name", "description", "roles", "conditions", "graph", "version", "budget"},
-    "role": {"description", "systemPrompt", "tools", *_SCHEMAS, *_GOAL_FORM, *_PHASES},
+    "Workflow": {"name", "description", "roles", "conditions", "graph", "version"},
+    "role": {"description", "systemPrompt", *_SCHEMAS, *_GOAL_FORM},
     "edge": {"role", "condition", "prompt", "location"},
 }
 
 
 def is_workflow(payload: Any) -> bool:
-    """Return whether a payload looks like a Workflow node of any version."""
+    """Return whether a payload looks like a Workflow node."""
     return (
         isinstance(payload, dict)
         and isinstance(payload.get("name"), str)
@@ -44,38 +42,34 @@ def _definition(
 ) -> dict[str, Any]:
     if not is_workflow(payload):
         raise Invalid("its node is not a Workflow")
-    if isinstance(payload.get("crew"), dict):
-        raise Invalid("it is a crew's, whose package no node holds: push and pull bring both")
     if problem := name_problem(payload["name"]):
         raise Invalid(f"its name {problem}")
 
-    def look(what: str, value: Mapping[str, Any]) -> None:
-        for key in sorted(value.keys() - _KNOWN[what]):
-            extras(f"{what}.{key}")
+    def note_extras(kind: str, value: Mapping[str, Any]) -> None:
+        for key in sorted(value.keys() - _KNOWN[kind]):
+            extras(f"{kind}.{key}")
 
-    look("Workflow", payload)
+    note_extras("Workflow", payload)
     data: dict[str, Any] = {
         "version": 1,
         "name": payload["name"],
         "description": payload.get("description", ""),
     }
-    if payload.get("budget"):
-        data["budget"] = payload["budget"]
     data["roles"] = {}
     for name, role in payload["roles"].items():
         if not isinstance(role, dict):
             raise Invalid(f"its role {name} is not an object")
-        look("role", role)
+        note_extras("role", role)
         data["roles"][name] = _role(name, role, schema_of)
     if payload.get("conditions"):
         data["conditions"] = payload["conditions"]
     data["graph"] = {}
     for source, edges in payload["graph"].items():
-        of = edges.values() if isinstance(edges, dict) else edges
-        if not isinstance(edges, dict | list) or not all(isinstance(edge, dict) for edge in of):
+        values = edges.values() if isinstance(edges, dict) else edges
+        if not isinstance(edges, dict | list) or not all(isinstance(edge, dict) for edge in values):
             raise Invalid(f"its edges from {source} are none")
-        for edge in of:
-            look("edge", edge)
+        for edge in values:
+            note_extras("edge", edge)
         if isinstance(edges, dict):
             data["graph"][source] = {status: _edge(edge) for status, edge in edges.items()}
         else:
@@ -84,28 +78,18 @@ def _definition(
 
 
 def _role(name: str, role: Mapping[str, Any], schema_of: Callable[[Hash], Any]) -> dict[str, Any]:
-    key = next((each for each in _SCHEMAS if role.get(each) is not None), None)
+    key = next((key for key in _SCHEMAS if role.get(key) is not None), None)
     if key is None:
         raise Invalid(f"its role {name} has no schema")
     schema = role[key]
     if isinstance(schema, str) and is_hash(schema):
         schema = schema_of(Hash(schema))
-    made: dict[str, Any] = {"description": role.get("description", "")}
+    description = role.get("description", "")
     if "goal" in role:
-        made |= {each: role[each] for each in _GOAL_FORM if role.get(each)}
-        made["frontmatter"] = schema
-    else:
-        made["systemPrompt"] = _prompt(role)
-        made["outputSchema"] = schema
-    if role.get("tools"):
-        made["tools"] = role["tools"]
-    return made
-
-
-def _prompt(role: Mapping[str, Any]) -> str:
-    parts = [str(role["systemPrompt"])] if role.get("systemPrompt") else []
-    parts += [f"## {phase.capitalize()}\n\n{role[phase]}" for phase in _PHASES if role.get(phase)]
-    return "\n\n".join(parts)
+        fields = {key: role[key] for key in _GOAL_FORM if role.get(key)}
+        return {"description": description, **fields, "frontmatter": schema}
+    prompt = str(role.get("systemPrompt") or "")
+    return {"description": description, "systemPrompt": prompt, "outputSchema": schema}
 
 
 def _edge(edge: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,14 +10,14 @@ once their objects are stored, so an interrupted import has whole threads and ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.base.errors import Invalid
 from uwf_git.ext.importers import definitions
-from uwf_git.ext.importers.code import OldCode, take_code
+from uwf_git.ext.importers.bundles import OldBundles, take_bundles
 from uwf_git.ext.importers.folder import Folder, SkippedItem
 from uwf_git.ext.importers.intake import Imported, Intake, stamp
 from uwf_git.ext.importers.json_cas import OldNodes
@@ -26,7 +26,6 @@ from uwf_git.ext.importers.threads import Threads
 from uwf_git.ext.importers.workflows import of_nodes, take_registered
 from uwf_git.format.builtin import META
 from uwf_git.format.ids import Hash
-from uwf_git.format.node import hash_of
 from uwf_git.store import layout
 from uwf_git.store.indexing import keeping
 from uwf_git.store.instance import Instance
@@ -46,24 +45,20 @@ class OldRoot(NamedTuple):
     """An older storage root: its nodes' part and the first engine's."""
 
     storage: OldStorage
-    code: OldCode
+    bundles: OldBundles
 
 
 @contextmanager
-def opened(root: Path, more: Iterable[Path] = ()) -> Iterator[OldRoot]:
-    """Open a storage root; `more` are further folders of nodes. Raises NotFound, Invalid."""
-    with ExitStack() as closed:
-        folders = []
-        for path in (root, *more):
-            folders.append(Folder.open(path))
-            closed.callback(folders[-1].close)
-        storage, code = OldStorage(folders[0], folders[1:]), OldCode(folders[0])
-        if storage.is_empty and code.is_empty:
+def opened(root: Path) -> Iterator[OldRoot]:
+    """Open a storage root. Raises NotFound, Invalid."""
+    with closing(Folder.open(root)) as folder:
+        storage, bundles = OldStorage(folder), OldBundles(folder)
+        if storage.is_empty and bundles.is_empty:
             raise Invalid(
-                f"{folders[0].name} is not a storage root of an earlier program",
-                "it has cas/, registry.yaml, threads.yaml, history.jsonl, or bundles/ and logs/",
+                f"{folder.name} is not a storage root of an earlier program",
+                "it has cas/, registry.yaml, threads.yaml, history.jsonl, or workflow.yaml and bundles/",
             )
-        yield OldRoot(storage, code)
+        yield OldRoot(storage, bundles)
 
 
 def take(
@@ -74,38 +69,36 @@ def take(
 ) -> Imported:
     """Import a storage root. Makes and moves `refs/uwf/workflows/*`, `threads/*`, `archive/*` and `nodes/*`;
     with `dry` nothing. `tell` gets progress."""
-    source, code = old
-    nodes = OldNodes(source.folders)
-    found = _read_all(nodes, tell)
+    storage, bundles = old
+    nodes = OldNodes(storage.nodes)
+    versions = _read_all(nodes, tell)
     intake = Intake(instance, nodes, dry)
-    workflows = of_nodes(intake, code.bundles)
-    threads = Threads(intake, workflows, source.threads)
+    workflows = of_nodes(intake)
+    threads = Threads(intake, workflows)
     with intake:
-        take_registered(intake, workflows, source.workflows, found)
-        for done, each in enumerate(sorted(source.threads.values())):
-            tell("Taking threads", done, len(source.threads))
-            threads.take(each)
-        written = take_code(intake, threads, code)
+        take_registered(intake, workflows, storage.workflows, versions)
+        for done, thread in enumerate(sorted(storage.threads.values())):
+            tell("Taking threads", done, len(storage.threads))
+            threads.take(thread)
+        code = take_bundles(intake, bundles)
         _take_the_rest(intake, tell)
     broken = (SkippedItem("node", name, why) for name, why in nodes.problems.items())
     refused = (SkippedItem("node", node, why) for node, why in intake.originals.problems.items())
+    untaken = (*storage.problems, *bundles.problems, *intake.untaken, *sorted(broken), *sorted(refused))
     return Imported(
-        (*workflows.taken, *written),
-        threads.taken,
+        (*workflows.taken, *code),
+        tuple(threads.taken),
         len(nodes),
         intake.originals.taken,
         tuple(sorted(intake.extras)),
         tuple(intake.warnings),
-        tuple(
-            dict.fromkeys(
-                (*source.problems, *code.problems, *intake.untaken, *sorted(broken), *sorted(refused))
-            )
-        ),
+        tuple(dict.fromkeys(untaken)),
     )
 
 
 def _read_all(nodes: OldNodes, tell: Tell) -> dict[str, list[Hash]]:
-    found: dict[str, list[tuple[int, Hash]]] = {}
+    """Verify all nodes; return the Workflow nodes by name, oldest first."""
+    workflows: dict[str, list[tuple[int, Hash]]] = {}
     total, done = len(nodes), 0
 
     def count() -> None:
@@ -113,17 +106,16 @@ def _read_all(nodes: OldNodes, tell: Tell) -> dict[str, list[Hash]]:
         done += 1
         tell("Reading nodes", done, total)
 
-    for node, content in nodes.verify(("name", "roles", "graph"), count):
+    for node, content in nodes.verify(count):
         if definitions.is_workflow(content.payload):
-            found.setdefault(content.payload["name"], []).append((content.timestamp, node))
-    return {name: [node for _, node in sorted(versions)] for name, versions in found.items()}
+            workflows.setdefault(content.payload["name"], []).append((content.timestamp, node))
+    return {name: [node for _, node in sorted(versions)] for name, versions in workflows.items()}
 
 
 def _take_the_rest(intake: Intake, tell: Tell) -> None:
     originals = intake.originals
     waiting = [node for node in intake.nodes if originals.is_loose(node)]
     roots: list[tuple[Hash, int]] = []
-    lists = hash_of(META, LIST_SCHEMA)
     for done, node in enumerate(waiting):
         tell("Taking nodes", done, len(waiting))
         before = originals.taken
@@ -133,9 +125,6 @@ def _take_the_rest(intake: Intake, tell: Tell) -> None:
     size = 0
     for node, count in roots:
         if node in originals.referred:
-            continue
-        if intake.nodes.get(node).type == lists:  # of an import before
-            _pin(intake, node, intake.nodes.get(node).timestamp)
             continue
         if group and size + count > _LISTED:
             _list(intake, group)

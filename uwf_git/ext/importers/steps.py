@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, UwfError
@@ -12,27 +12,22 @@ from uwf_git.format.kinds import Step, TurnRecord, Usage
 from uwf_git.format.node import Node, parse_json
 
 _STEP = frozenset(Step._fields)
-_START = frozenset({"workflow", "prompt", "budget", "maxRounds"})
+_START = frozenset({"workflow", "prompt"})
 _TEXTS = ("answer", "text", "output", "content", "raw")
 
 
 class OldStep(NamedTuple):
-    """A StepNode. `prompt` is its instruction or ""; `duration` in milliseconds; `extras` are unknown fields."""
+    """A StepNode. `extras` are unknown fields."""
 
     step: Step
-    prompt: str
-    usage: Usage | None
-    duration: int
     extras: tuple[str, ...]
 
 
 class OldStart(NamedTuple):
-    """A StartNode. `rounds` limits a code workflow's steps."""
+    """A StartNode. `extras` are unknown fields."""
 
     workflow: Hash
     prompt: str
-    budget: Mapping[str, float] | None
-    rounds: int | None
     extras: tuple[str, ...]
 
 
@@ -54,14 +49,7 @@ def read_start(payload: Any) -> OldStart | None:
         return None
     if not isinstance(payload["prompt"], str) or not _is_ref(payload["workflow"]):
         return None
-    budget = payload.get("budget")
-    return OldStart(
-        payload["workflow"],
-        payload["prompt"],
-        budget if isinstance(budget, dict) else None,
-        _count(payload.get("maxRounds")) or None,
-        tuple(sorted(payload.keys() - _START)),
-    )
+    return OldStart(payload["workflow"], payload["prompt"], tuple(sorted(payload.keys() - _START)))
 
 
 def read_step(payload: Any) -> OldStep:
@@ -75,17 +63,7 @@ def read_step(payload: Any) -> OldStep:
         raise Invalid("is not a StepNode: its prev is neither a hash nor null")
     if not isinstance(payload["role"], str) or not isinstance(payload["agent"], str):
         raise Invalid("is not a StepNode: its role and agent are no text")
-    prompt = payload.get("edgePrompt")
-    begun, done = _count(payload.get("startedAtMs")), _count(payload.get("completedAtMs"))
-    usage = payload.get("usage")
-    duration = max(done - begun, 0) if begun else _count(_of(usage, "duration"), 1000)
-    return OldStep(
-        Step(*(payload[name] for name in Step._fields)),
-        prompt if isinstance(prompt, str) else "",
-        _usage(usage),
-        duration,
-        tuple(sorted(payload.keys() - _STEP)),
-    )
+    return OldStep(Step(*(payload[name] for name in Step._fields)), tuple(sorted(payload.keys() - _STEP)))
 
 
 def read_detail(detail: Node, get: Callable[[Hash], Node]) -> DetailContents:
@@ -114,11 +92,10 @@ def read_detail(detail: Node, get: Callable[[Hash], Node]) -> DetailContents:
 
 def _turns(value: Any, get: Callable[[Hash], Node]) -> Iterator[TurnRecord]:
     calls: list[tuple[str, Any]] = []
-    for each in value if isinstance(value, list) else ():
-        turn = each
-        if _is_ref(each):
+    for turn in value if isinstance(value, list) else ():
+        if _is_ref(turn):
             try:
-                turn = get(each).payload
+                turn = get(turn).payload
             except UwfError:
                 continue
         if not isinstance(turn, dict):
@@ -163,10 +140,9 @@ def _of(value: Any, *keys: str) -> Any:
     return next((value[key] for key in keys if key in value), None) if isinstance(value, dict) else None
 
 
-def _count(value: Any, times: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**52:
-        return 0
-    return round(value * times)
+def _count(value: Any) -> int:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return round(value) if is_number and 0 <= value < 2**52 else 0
 
 
 def _text(value: Any) -> str | None:

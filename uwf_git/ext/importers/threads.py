@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, UwfError
+from uwf_git.engine.status import COMPLETED, KILLED
 from uwf_git.ext.importers.intake import GROWN, HERE, IMPORTER, NEW, ImportedThread, Intake, stamp
 from uwf_git.ext.importers.run import Run
-from uwf_git.ext.importers.steps import read_start, read_step
-from uwf_git.ext.importers.storage import COMPLETED, FAILED, KILLED, OldThread
+from uwf_git.ext.importers.steps import OldStep, read_start, read_step
+from uwf_git.ext.importers.storage import OldThread
 from uwf_git.ext.importers.workflows import Version, Workflows
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_step
-from uwf_git.format.types import END, USER, is_kind, start_node
+from uwf_git.format.types import is_kind, start_node
 from uwf_git.git.objects import tag_text
-from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head
 from uwf_git.workflow.moderator import WorkflowEnded
@@ -25,61 +24,47 @@ _BOTH = "to have both, import into a root of its own (uwf --root DIR import …)
 
 
 class Turn(NamedTuple):
-    """A source's step: its id, role, and how to add it."""
+    """A source's step and its StepNode, written at a time in Unix milliseconds."""
 
-    source: str
-    role: str
-    add: Callable[[Run], None]
+    source: Hash
+    step: OldStep
+    when: int
 
 
 class SourceThread(NamedTuple):
-    """A source's thread: version, prompt, limits, start in Unix milliseconds, steps oldest first, and a note."""
+    """A source's thread: version, prompt, start in Unix milliseconds, and steps, oldest first."""
 
     version: Version
     prompt: str
-    budget: Mapping[str, float] | None
-    rounds: int | None
     began: int
     turns: Sequence[Turn]
-    note: str = ""
 
 
 class Threads:
     """Imports threads."""
 
-    def __init__(self, intake: Intake, workflows: Workflows, every: Mapping[ThreadId, OldThread]) -> None:
+    def __init__(self, intake: Intake, workflows: Workflows) -> None:
         self._intake = intake
         self._workflows = workflows
-        self._every = every
-        self._done: dict[ThreadId, ImportedThread | None] = {}
+        self.taken: list[ImportedThread] = []
 
-    @property
-    def taken(self) -> tuple[ImportedThread, ...]:
-        return tuple(each for _, each in sorted(self._done.items()) if each is not None)
-
-    def take(self, old: OldThread, past_of: Callable[[], SourceThread] | None = None) -> None:
-        """Import a thread, or note why not. `past_of` returns a past that isn't a chain of nodes, and may
-        raise any UwfError. Idempotent."""
-        if old.id in self._done:
-            return
-        self._done[old.id] = None
+    def take(self, old: OldThread) -> None:
+        """Import a thread, or note why not."""
         try:
-            self._done[old.id] = self._take(old, past_of() if past_of else self._past(old.head))
+            self.taken.append(self._take(old, self._past(old.head)))
         except UwfError as error:
             self._intake.refuse("thread", old.id, error.message)
         self._intake.rest()
 
     def _take(self, old: OldThread, past: SourceThread) -> ImportedThread:
         here = self._here(old.id)
-        if past.note:
-            self._warn(old.id, past.note)
         run = self._begun(old.id, past) if here is None else self._gone_on(here, past)
         done = run.done
         # If the thread continued here beyond the source, that counts.
         last = past.turns[-1].source if past.turns else None
         went_on = here is not None and done == len(past.turns) and self._source_of(here.node) != last
         for turn in past.turns[done:]:
-            turn.add(run)
+            run.add(turn.source, turn.step, turn.when)
             run.done += 1
         self._intake.originals.hold(run.filed)
         added = run.done - done
@@ -94,7 +79,8 @@ class Threads:
             self._intake.moves.append((layout.THREADS + old.id, here.commit, run.head.commit))
         status = archived.status if archived is not None else None
         state = NEW if here is None else GROWN if added else HERE
-        if archived is None and not went_on and (status := self._status(old, run)) is not None:
+        if archived is None and not went_on and old.has_ended:
+            status = COMPLETED if isinstance(run.decision, WorkflowEnded) else KILLED
             self._end(old, run, status)
             state = GROWN if state == HERE else state
         name = run.version.compiled.workflow.name
@@ -125,28 +111,16 @@ class Threads:
                 raise Invalid(f"node {at} {error.message}") from None
             if start is not None and step.step.start != start:
                 raise Invalid(f"step {at} has another start than step {turns[-1].source}")
-            turns.append(
-                Turn(at, step.step.role, partial(Run.add, node=at, old=step, when=content.timestamp))
-            )
+            turns.append(Turn(at, step, content.timestamp))
             start, at = step.step.start, step.step.prev
         assert start is not None
         content = intake.old(start, "its start is")
-        said = read_start(content.payload)
-        if said is None:
+        beginning = read_start(content.payload)
+        if beginning is None:
             raise Invalid(f"node {start}, its start, is not a StartNode")
-        if not is_kind(content.type, "start"):
-            intake.extras.update(f"StartNode.{name}" for name in said.extras)
-        version = self._workflows.version(said.workflow)
-        return SourceThread(version, said.prompt, said.budget, said.rounds, content.timestamp, turns[::-1])
-
-    def _status(self, old: OldThread, run: Run) -> str | None:
-        if old.ended is None:
-            return None
-        if isinstance(run.decision, WorkflowEnded):
-            return FAILED if run.decision.failed else old.ended or COMPLETED
-        if old.ended in (COMPLETED, FAILED):
-            self._warn(old.id, "it had ended where its workflow goes on, and counts as killed")
-        return KILLED
+        intake.extras.update(f"StartNode.{name}" for name in beginning.extras)
+        version = self._workflows.version(beginning.workflow)
+        return SourceThread(version, beginning.prompt, content.timestamp, turns[::-1])
 
     # Here
 
@@ -161,55 +135,33 @@ class Threads:
     def _begun(self, thread: ThreadId, past: SourceThread) -> Run:
         intake = self._intake
         prompt, _ = intake.instance.redactor.text(past.prompt)
-        type_, payload = start_node(
-            past.version.compiled.hash, prompt, past.budget, self._rounds(thread, past)
-        )
+        type_, payload = start_node(past.version.compiled.hash, prompt)
         node = intake.store.put(type_, payload, past.began)
         # It names no thread, so that threads with a past in common share its commits.
         commit = intake.threads.begin(past.version.commit, node, None, stamp(past.began))
         head = Head(thread, commit, intake.store.index_commit(commit), None)
-        return Run(intake, past.version, head, 0, self._child)
-
-    def _rounds(self, thread: ThreadId, past: SourceThread) -> int | None:
-        code = past.version.compiled.workflow.code
-        done = sum(turn.role not in (USER, END) for turn in past.turns)
-        own = code.max_rounds if code is not None else None
-        most = past.rounds or own
-        if code is None or most is None or done <= most:
-            return past.rounds
-        self._warn(
-            thread, f"it took {done} steps where maxRounds is {most}, so that it begins without this limit"
-        )
-        return done if own is not None and done > own else None
+        return Run(intake, past.version, head, 0)
 
     def _gone_on(self, here: Head, past: SourceThread) -> Run:
         history = self._intake.instance.threads.history(here)
         prompt, _ = self._intake.instance.redactor.text(past.prompt)
         sources = [self._source_of(step.hash) for step in history.steps]
-        known = [source for source in sources if source is not None]
+        imported = [source for source in sources if source is not None]
         there = [turn.source for turn in past.turns]
-        both = min(len(known), len(there))
+        both = min(len(imported), len(there))
         if history.start.prompt != prompt:
             raise Invalid("another thread with its id is here already")
         ours_last = bool(sources) and sources[-1] is None
-        if known[:both] != there[:both] or (len(there) > both and ours_last):
+        if imported[:both] != there[:both] or (len(there) > both and ours_last):
             raise Invalid(f"it continued here and there; {_BOTH}")
-        return Run(self._intake, past.version, here, both, self._child)
+        return Run(self._intake, past.version, here, both)
 
     def _source_of(self, node: Hash) -> str | None:
-        if node in self._intake.nodes:
-            return node
         content = self._intake.instance.store.get(node)
         if not is_kind(content.type, "step"):
             return None
         detail = self._intake.instance.store.detail(parse_step(content.payload).detail)
         return detail.source if detail is not None else None
-
-    def _child(self, step: Hash) -> Oid:
-        for old in self._every.values():
-            if old.head == step:
-                self.take(old)
-        return self._intake.threads.commit_of(step)
 
     def _end(self, old: OldThread, run: Run, status: str) -> None:
         head, ended = run.head, run.decision

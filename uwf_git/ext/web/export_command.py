@@ -11,10 +11,10 @@ from uwf_cli.invocation import Invocation
 from uwf_git.ext.web.page.thread import page
 
 
-def export(invocation: Invocation, threads: tuple[str, ...], file: Path, force: bool) -> None:
+def export(invocation: Invocation, thread: str, file: Path, force: bool) -> None:
     """Write a thread's page to a file, or `-`. Raises Invalid."""
     instance = invocation.instance
-    head = instance.threads.head(find_thread(invocation, threads[0]))
+    head = instance.threads.head(find_thread(invocation, thread))
     data = page(instance, head).encode("utf-8", "replace")
     if str(file) == "-":
         invocation.write(data.decode("utf-8"))
