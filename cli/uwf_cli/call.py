@@ -44,7 +44,7 @@ class Call(Invocation):
     def begin_log(self) -> None:
         """The server has its own log."""
 
-    def emit(self, value: Any, text: Any = None, shown: Any = None, compact: bool = False) -> None:
+    def emit(self, value: Any, view: Any = None, shown: Any = None, compact: bool = False) -> None:
         self.value = value
 
     def emit_document(self, document: str, value: Any, rich: bool = False) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uwf_cli import terminal
 from uwf_cli.invocation import Invocation, itself
+from uwf_cli.views import Record
 from uwf_git.base.errors import Usage
 from uwf_git.base.lifetime import deferred
 from uwf_git.sandbox.child import spawn
@@ -58,7 +58,13 @@ def detach(
                 pass_fds=(lock,),
             )
     printed = str(instance.runs.detached_output(thread))
-    invocation.emit({**value, "thread": thread, "detached": True, "log": printed}, _text)
+    invocation.emit({**value, "thread": thread, "detached": True, "log": printed}, _DETACHED)
+
+
+_DETACHED = Record(
+    *(("thread", "{thread:bold}"), "log", ("watch", "uwf watch {thread}")),
+    *(("wait", "uwf thread wait {thread}"), ("stop", "uwf thread stop {thread}")),
+)
 
 
 def run_words(most: int, options: Options, remote: str | None) -> list[str]:
@@ -83,16 +89,3 @@ def _command(invocation: Invocation, thread: ThreadId, options: Options, most: i
     root = ["--root", str(Path(invocation.root_option).absolute())] if invocation.root_option else []
     remote = options.exchange.remote.name if options.exchange else None
     return itself("text", *root, "thread", "run", thread, *run_words(most, options, remote))
-
-
-def _text(value: Any) -> str:
-    thread = value["thread"]
-    return terminal.fields(
-        [
-            ("thread", terminal.style(thread, "bold")),
-            ("log", value["log"]),
-            ("watch", f"uwf watch {thread}"),
-            ("wait", f"uwf thread wait {thread}"),
-            ("stop", f"uwf thread stop {thread}"),
-        ]
-    )

@@ -14,6 +14,7 @@ from uwf_git.base import log
 from uwf_git.base.errors import Usage
 
 if TYPE_CHECKING:
+    from uwf_cli.views import View
     from uwf_git.git.repository import Repository
     from uwf_git.store.instance import Instance
     from uwf_git.store.location import Location
@@ -173,11 +174,11 @@ class Invocation:
     def emit(
         self,
         value: Any,
-        text: Callable[[Any], str] | None = None,
+        view: View | None = None,
         shown: Any = None,
         compact: bool = False,
     ) -> None:
-        """Print a result. `text` formats it for people from `shown` or the escaped value; the default is
+        """Print a result. `view` formats it for people from `shown` or the value, escaped; the default is
         YAML. An object for machines has the warnings that came before it."""
         if self.format != "text" and isinstance(value, dict):
             value = with_warnings(value, self.warnings)
@@ -187,10 +188,12 @@ class Invocation:
             # Of several results each is a document of its own.
             document = ("---\n" if compact else "") + output.as_yaml(value)
             self.write(terminal.escape(document) if terminal.is_terminal(sys.stdout) else document)
-        elif text is None:
+        elif view is None:
             self.write(terminal.escape(output.as_yaml(value)))
         else:
-            self.write(text(terminal.escape_value(value if shown is None else shown)))
+            from uwf_cli.views import render
+
+            self.write(render(view, terminal.escape_value(value if shown is None else shown)))
 
     def emit_document(self, document: str, value: Any, rich: bool = False) -> None:
         """Print a text such as Markdown; requests for JSON or YAML get `value`. Escaped on a terminal, and

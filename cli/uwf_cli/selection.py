@@ -24,6 +24,7 @@ from uwf_git.base.text import counted
 from uwf_git.base.text import listed as named
 
 if TYPE_CHECKING:
+    from uwf_cli.views import View
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
 
@@ -240,7 +241,7 @@ def on_each(
     invocation: Invocation,
     chosen: Selection,
     do: Callable[[ThreadId], dict[str, Any]],
-    text: Callable[[Any], str],
+    view: View,
     among: Collection[str] = STATUSES,
     unasked: str = "",
     find: Callable[[str], ThreadId] | None = None,
@@ -259,7 +260,7 @@ def on_each(
     if first is not None and found and not unasked:
         first(found)
     if len(chosen.ids) == 1:
-        invocation.emit(do(found[0]), text)
+        invocation.emit(do(found[0]), view)
         return
     if unasked and found and not chosen.ids:
         require_yes(invocation, found, unasked)
@@ -272,7 +273,7 @@ def on_each(
                 failures.add(error)
                 continue
             if invocation.format == "text":
-                invocation.emit(values[-1], text)
+                invocation.emit(values[-1], view)
     finally:
         if invocation.format != "text":
             invocation.emit(values)

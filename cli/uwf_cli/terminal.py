@@ -28,7 +28,7 @@ _UNSEEN = (
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _ANSI = "\x1b\\[[0-9;]*m"
-_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _STATUS = {
     "running": "blue",
     "paused": "cyan",
@@ -86,7 +86,7 @@ def colours() -> bool:
 
 def style(text: str, *names: str) -> str:
     """Style an escaped text if colours are wanted."""
-    codes = ";".join(_STYLES[name] for name in names if name)
+    codes = ";".join(STYLES[name] for name in names if name)
     return f"\x1b[{codes}m{text}\x1b[0m" if codes and text and colours() else text
 
 

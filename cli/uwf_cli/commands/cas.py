@@ -6,12 +6,13 @@ import os
 
 import click
 
-from uwf_cli import resolve, terminal
+from uwf_cli import resolve
 from uwf_cli.command import command
 from uwf_cli.completers import complete_hash, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json
+from uwf_cli.views import Table
 from uwf_git.base.errors import NotFound, Usage
 
 
@@ -33,7 +34,7 @@ def put(invocation: Invocation, type_: str, json: str) -> None:
 
     payload = resolve.json_value(json)
     node = nodes.put(invocation.instance_for_writing(), type_, payload)
-    invocation.emit({"hash": node}, lambda value: str(value["hash"]))
+    invocation.emit({"hash": node}, "{hash}")
 
 
 @command("uwf cas hash Text '\"hello\"'")
@@ -44,7 +45,7 @@ def hash_(invocation: Invocation, type_: str, json: str) -> None:
     from uwf_git.api.nodes import hash_as
 
     node = hash_as(type_, resolve.json_value(json), lambda: invocation.instance.store)
-    invocation.emit({"hash": node}, lambda value: str(value["hash"]))
+    invocation.emit({"hash": node}, "{hash}")
 
 
 @command("uwf cas get 8FWKR3TN5V1QA")
@@ -92,7 +93,7 @@ def walk(invocation: Invocation, node: str) -> None:
 def reindex(invocation: Invocation) -> None:
     """Rebuild the local index from the refs."""
     nodes = invocation.instance.store.reindex()
-    invocation.emit({"status": "ok", "nodes": nodes}, lambda value: f"{value['nodes']} nodes indexed")
+    invocation.emit({"status": "ok", "nodes": nodes}, "{nodes} nodes indexed")
 
 
 @command("uwf cas schema list")
@@ -101,12 +102,8 @@ def schema_list(invocation: Invocation) -> None:
     from uwf_git.api.nodes import types
 
     listed = types(invocation.instance.store if invocation.location.git_dir.exists() else None)
-    invocation.emit(
-        listed,
-        lambda value: terminal.table(
-            [(each["hash"], each["title"] or "", "built in" if each["builtin"] else "") for each in value]
-        ),
-    )
+    built_in = ("", lambda type_: "built in" if type_["builtin"] else "")
+    invocation.emit(listed, Table(("", "hash"), ("", "title"), built_in))
 
 
 @command(
@@ -181,4 +178,4 @@ def extract(
     if kept.warning:
         invocation.warn(kept.warning)
     value = {"hash": kept.node, "type": kept.type, "data": kept.data}
-    invocation.emit(value, lambda value: str(value["hash"]))
+    invocation.emit(value, "{hash}")

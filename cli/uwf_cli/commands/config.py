@@ -14,6 +14,7 @@ from uwf_cli.completers import VARIABLE, complete_agent, complete_setting
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_yaml
 from uwf_cli.resolve import sources_of
+from uwf_cli.views import Record
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import counted
 from uwf_git.sandbox.enclosing_step import require_person
@@ -71,7 +72,7 @@ def unset(invocation: Invocation, key: str) -> None:
     root = invocation.location.root
     value = unset_value(root, key)
     _warn_of(invocation, check_config(root))
-    invocation.emit({"key": key, "value": value}, lambda shown: f"{shown['key']} is no longer set")
+    invocation.emit({"key": key, "value": value}, "{key} is no longer set")
 
 
 def _warn_of(invocation: Invocation, problems: Iterable[ConfigProblem]) -> None:
@@ -130,7 +131,7 @@ def edit(invocation: Invocation) -> None:
     if problems:
         raise Invalid(f"{path} has {counted(len(problems), 'error')}", "correct it: uwf config edit")
     _warn_of(invocation, unknown_names(sources_of(invocation)))
-    invocation.emit({"config": str(path)}, lambda value: terminal.fields([("config", value["config"])]))
+    invocation.emit({"config": str(path)}, Record("config"))
 
 
 def _plain(value: Any) -> str:
@@ -178,9 +179,7 @@ def setup(
     elif wishes.api_key == resolve.STDIN:
         wishes = wishes._replace(api_key=resolve.read_stdin("key").strip())
     done = set_up(root, wishes)
-    invocation.emit(
-        done, lambda value: terminal.fields([(name, str(item or "")) for name, item in value.items()])
-    )
+    invocation.emit(done, Record(*done))
 
 
 def _ask(root: Path) -> SettingChanges:

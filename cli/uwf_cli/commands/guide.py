@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.invocation import Invocation
+from uwf_cli.views import Table
 
 GUIDES = {
     "workflows": "Write a workflow.",
@@ -30,7 +30,7 @@ def guide(invocation: Invocation, name: str | None) -> None:
     if name is None:
         invocation.emit(
             [{"guide": each, "about": about} for each, about in GUIDES.items()],
-            lambda rows: terminal.table([(each["guide"], each["about"]) for each in rows]),
+            Table(("", "guide"), ("", "about")),
         )
         return
     from importlib.resources import files

@@ -14,6 +14,7 @@ from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import approval_lines, as_json, as_yaml, branches_text, credited, iso, whose
+from uwf_cli.views import Record, Table
 from uwf_git.base.text import counted, one_line
 from uwf_git.format.types import next_name, role_name
 
@@ -38,7 +39,7 @@ def show(invocation: Invocation, thread: str) -> None:
     head = instance.threads.head(find_thread(invocation, thread))
     value = {**standing(instance, head), **_code_of_thread(invocation, head)}
     shown = {**value, "name": head.row.name, "number": head.row.number, "updated": iso(head.updated)}
-    invocation.emit(value, _state_text, shown)
+    invocation.emit(value, _STATE, shown)
 
 
 def _code_of_thread(invocation: Invocation, head: Head) -> dict[str, Any]:
@@ -64,64 +65,49 @@ def _code_of_thread(invocation: Invocation, head: Head) -> dict[str, Any]:
     return value
 
 
-def _state_text(value: Any) -> str:
-    step = (
-        f"step {value['number']}, {role_name(value['role'])} {whose(value)}"
-        if value["number"]
-        else "not stepped yet"
-    )
-    pairs = [
-        ("thread", terminal.style(value["thread"], "bold")),
-        ("workflow", f"{value['name']}  {value['workflow']}"),
-        ("status", terminal.status(value["status"])),
-        ("paused", _paused(value.get("paused"))),
-        ("run", f"by a process here; uwf thread stop {value['thread']}" if value.get("run") else ""),
-        ("head", f"{value['head']}  {step}"),
-        ("output", _found(value.get("extraction", ""))),
-        ("done by", f"thread {value['child']}" if "child" in value else ""),
-        ("made up", _rehearsed(value)),
-        ("workspace", _workspace(value.get("workspace"))),
-        ("code", _code(value.get("code"))),
-        *(("beware", each) for each in value.get("code", {}).get("warnings", ())),
-        ("merge", value.get("code", {}).get("merge") or ""),
-        *(("beware", each) for each in value.get("shown", {}).get("code", {}).get("warnings", ())),
-        ("changes", value.get("shown", {}).get("unshown", "")),
-        ("updated", value["updated"]),
-        *_running_text(value.get("running")),
-        *_census(value.get("census")),
-        *_branches(value.get("branches")),
-        *((name, value.get(name) or "") for name in ("error", "problem", "asks")),
-        *_questions(value),
-        ("fields", _fields(value.get("fields", ()))),
-        ("for", value.get("assignee") or ""),
-        *_approvals(value.get("approvals")),
-        ("answer", "" if len(value.get("questions", ())) > 1 else value.get("command") or ""),
-        ("reason", value.get("reason") or ""),
-        *_reached(value.get("state")),
+def _step(state: Any) -> str:
+    if not state["number"]:
+        return f"{state['head']}  not stepped yet"
+    return f"{state['head']}  step {state['number']}, {role_name(state['role'])} {whose(state)}"
+
+
+def _run(state: Any) -> str:
+    return f"by a process here; uwf thread stop {state['thread']}" if state.get("run") else ""
+
+
+def _warnings(state: Any) -> list[tuple[str, str]]:
+    """Return the code's warnings, whether and how it is merged, and what a person is not shown of it."""
+    code, shown = state.get("code", {}), state.get("shown", {})
+    return [
+        *(("beware", warning) for warning in code.get("warnings", ())),
+        ("merge", code.get("merge") or ""),
+        *(("beware", warning) for warning in shown.get("code", {}).get("warnings", ())),
+        ("changes", shown.get("unshown", "")),
     ]
-    if origin := value.get("branchOf"):
+
+
+def _origins(state: Any) -> list[tuple[str, str]]:
+    pairs = []
+    if origin := state.get("branchOf"):
         parent = f"thread {origin['thread']}" if origin["thread"] else "a thread that is not here"
         pairs.append(("branch", f"{origin['index']} of {parent}, from {origin['step']} on"))
-    if origin := value.get("resumedFrom"):
+    if origin := state.get("resumedFrom"):
         ended = f"thread {origin['thread']}, " if origin["thread"] else ""
         pairs.append(("goes on", f"from the end of {ended}{origin['step']}"))
-    if origin := value.get("divergedFrom"):
+    if origin := state.get("divergedFrom"):
         pairs.append(("diverged", f"from thread {origin['thread']} after {origin['at']}"))
-    if origin := value.get("forkedFrom"):
+    if origin := state.get("forkedFrom"):
         by = origin["by"].partition(" <")[0] or "somebody"
-        pairs.append(
-            ("forked", f"from thread {origin['thread']} after {origin['step']} by {by}, {origin['at']}")
-        )
-    pairs += [("other side", f"thread {each}") for each in value.get("otherSides", ())]
-    if not value["done"]:
-        pairs.append(("next", next_name(value["next"] or "")))
-    return terminal.fields(pairs)
+        after = f"from thread {origin['thread']} after {origin['step']}"
+        pairs.append(("forked", f"{after} by {by}, {origin['at']}"))
+    return pairs + [("other side", f"thread {side}") for side in state.get("otherSides", ())]
 
 
 def _questions(value: Any) -> list[tuple[str, str]]:
     """Return the question with its options; of several calls each question, with the command that answers it."""
     if len(questions := value.get("questions", ())) < 2:
-        return [("question", value.get("question") or ""), ("options", _options(value.get("options", ())))]
+        options = value.get("options", ())
+        return [("question", value.get("question") or ""), ("options", _options(options))]
     shown = questions[:_LISTED]
     pairs = []
     for each in shown:
@@ -137,15 +123,15 @@ def _options(options: Sequence[str]) -> str:
     return "\n".join(f"- {one_line(option, 100)}" for option in options)
 
 
-def _census(census: Any) -> list[tuple[str, str]]:
+def _census(state: Any) -> str:
     from uwf_git.engine.census import census_text
 
-    return [] if census is None else [("asked", census_text(census))]
+    return census_text(state["census"]) if state.get("census") is not None else ""
 
 
-def _branches(branches: Any) -> list[tuple[str, str]]:
+def _branches(state: Any) -> list[tuple[str, str]]:
     """Return how many branches stand how, and those that have not ended, failed first; once joined, all of them."""
-    if branches is None:
+    if (branches := state.get("branches")) is None:
         return []
     left = [each for each in branches["each"] if each["status"] != "completed" or "fork" in branches]
     left.sort(key=lambda each: _URGENCY.get(each["status"], len(_URGENCY)))
@@ -164,8 +150,8 @@ def _branches(branches: Any) -> list[tuple[str, str]]:
     return [("branches", counted_by_status), ("left", "\n".join(lines))]
 
 
-def _approvals(approvals: Any) -> list[tuple[str, str]]:
-    if approvals is None:
+def _approvals(state: Any) -> list[tuple[str, str]]:
+    if (approvals := state.get("approvals")) is None:
         return []
     rules = [f"{approvals['quorum']} of {', '.join(approvals['approvers'])}"]
     rules += ["none who made it"] if approvals["notAuthor"] else []
@@ -178,16 +164,16 @@ def _approvals(approvals: Any) -> list[tuple[str, str]]:
     ]
 
 
-def _fields(fields: Any) -> str:
+def _fields(state: Any) -> str:
     return "\n".join(
-        f"- {each['name']}: {' or '.join(each.get('choices', ())) or each['kind']}"
-        + ("" if each["required"] else ", optional")
-        for each in fields
+        f"- {field['name']}: {' or '.join(field.get('choices', ())) or field['kind']}"
+        + ("" if field["required"] else ", optional")
+        for field in state.get("fields", ())
     )
 
 
-def _reached(state: Any) -> list[tuple[str, str]]:
-    if state is None:
+def _reached(thread: Any) -> list[tuple[str, str]]:
+    if (state := thread.get("state")) is None:
         return []
     variables = (
         f"{name}: {one_line(as_json(each, compact=True))}" for name, each in state["variables"].items()
@@ -205,16 +191,15 @@ def _reached(state: Any) -> list[tuple[str, str]]:
     ]
 
 
-def _paused(found: Any) -> str:
-    if not found:
+def _paused(state: Any) -> str:
+    if not (pause := state.get("paused")):
         return ""
-    return f"{found['at']} by {found['by'].partition('<')[0].strip() or 'somebody'}" + (
-        f": {found['reason']}" if found["reason"] else ""
-    )
+    by = pause["by"].partition("<")[0].strip() or "somebody"
+    return f"{pause['at']} by {by}" + (f": {pause['reason']}" if pause["reason"] else "")
 
 
-def _running_text(running: Any) -> list[tuple[str, str]]:
-    if running is None:
+def _running(state: Any) -> list[tuple[str, str]]:
+    if (running := state.get("running")) is None:
         return []
     from uwf_cli.watching.lines import lasted, spent
 
@@ -224,27 +209,48 @@ def _running_text(running: Any) -> list[tuple[str, str]]:
     return [("at work", " · ".join([who, *known])), ("last", running["last"]), ("child", child)]
 
 
-def _workspace(found: Any) -> str:
-    if not found:
+def _workspace(state: Any) -> str:
+    if not (place := state.get("workspace")):
         return ""
-    where = f"{found['path']}{'' if found['exists'] else ', which does not exist now'}"
-    return f"{where}\nbranch {found['branch']}" if found["branch"] else where
+    where = f"{place['path']}{'' if place['exists'] else ', which does not exist now'}"
+    return f"{where}\nbranch {place['branch']}" if place["branch"] else where
 
 
-def _code(code: Any) -> str:
-    merged = ", merged" if code and code.get("merged") else ""
-    return f"{code['changed']}, {code['base'][:7]}..{code['commit'][:7]}{merged}" if code else ""
+def _code(state: Any) -> str:
+    if not (code := state.get("code")):
+        return ""
+    merged = ", merged" if code.get("merged") else ""
+    return f"{code['changed']}, {code['base'][:7]}..{code['commit'][:7]}{merged}"
 
 
-def _rehearsed(value: Any) -> str:
-    made_up = value["rehearsed"]
-    return f"{made_up} of {counted(value['number'], 'step')}, by uwf-rehearse" if made_up else ""
+def _rehearsed(state: Any) -> str:
+    made_up = state["rehearsed"]
+    return f"{made_up} of {counted(state['number'], 'step')}, by uwf-rehearse" if made_up else ""
 
 
-def _found(extraction: str) -> str:
-    if model := extraction.removeprefix("model:") if extraction.startswith("model:") else "":
+def _extraction(step: Any) -> str:
+    how = step.get("extraction") or ""
+    if model := how.removeprefix("model:") if how.startswith("model:") else "":
         return f"read out of the answer by the model {model}, not written by the agent"
-    return "written when the agent was asked to correct itself" if extraction == "correction" else ""
+    return "written when the agent was asked to correct itself" if how == "correction" else ""
+
+
+_STATE = Record(
+    *(("thread", "{thread:bold}"), ("workflow", "{name}  {workflow}"), ("status", "{status:status}")),
+    *(("paused", _paused), ("run", _run), ("head", _step), ("output", _extraction)),
+    *(("done by", "thread {child}"), ("made up", _rehearsed), ("workspace", _workspace), ("code", _code)),
+    _warnings,
+    "updated",
+    *(_running, ("asked", _census), _branches),
+    *("error", "problem", "asks"),
+    _questions,
+    *(("fields", _fields), ("for", "assignee")),
+    _approvals,
+    ("answer", lambda state: "" if len(state.get("questions", ())) > 1 else state.get("command")),
+    "reason",
+    *(_reached, _origins),
+    ("next", lambda state: "" if state["done"] else next_name(state["next"] or "")),
+)
 
 
 @command("uwf thread steps 01JK7M")
@@ -254,25 +260,15 @@ def steps(invocation: Invocation, thread: str) -> None:
     from uwf_git.api.transcript import steps_of
 
     instance = invocation.instance
-    found = steps_of(instance, instance.threads.head(find_thread(invocation, thread)))
+    invocation.emit(steps_of(instance, instance.threads.head(find_thread(invocation, thread))), _STEPS)
 
-    def text(value: Any) -> str:
-        rows = [
-            (
-                f"{each['number']:4d}",
-                each["step"],
-                each["time"],
-                terminal.style(role_name(each["role"]), "bold"),
-                credited(each),
-                each["summary"],
-            )
-            for each in value
-        ]
-        return (
-            terminal.table(rows, ("", "step", "time", "role", "agent", "output")) if rows else "no steps yet"
-        )
 
-    invocation.emit(found, text)
+_NUMBER = ("", "{number:4d}")
+_STEPS = Table(
+    *(_NUMBER, "step", "time", ("role", lambda step: terminal.style(role_name(step["role"]), "bold"))),
+    *(("agent", credited), ("output", "summary")),
+    empty="no steps yet",
+)
 
 
 @command(
@@ -355,25 +351,8 @@ def _details_text(instance: Instance, node: Hash, value: Any) -> str:
 
     detail = (value["detail"] or {}).get("value")
     how = detail if isinstance(detail, dict) and "answer" in detail else {}
-    usage, took, cost = how.get("usage"), how.get("durationMs"), how.get("cost")
-    pairs = [
-        ("step", value.get("step") or ""),
-        ("attempt", value.get("attempt") or ""),
-        ("time", value["time"]),
-        ("role", role_name(value["role"])),
-        ("persona", value.get("persona", {}).get("name", "")),
-        ("agent", value["agent"]),
-        ("model", how.get("model") or ""),
-        ("took", f"{took / 1000:.1f} s" if took and took >= 50 else ""),
-        ("tokens", f"{usage['input']:,} in, {usage['output']:,} out" if usage else ""),
-        ("cost", f"${cost:.4f}" if cost else ""),
-        ("session", how.get("session") or ""),
-        ("output", _found(how.get("extraction") or "")),
-        ("done by", f"thread {value['child']}" if "child" in value else ""),
-        ("notes", "\n".join(how.get("notes") or ())),
-        ("told", how.get("instruction") or ""),
-    ]
-    parts = [terminal.fields(pairs), terminal.markdown(step_page(instance, node))]
+    fields = _DETAILS({**value, **{name: how.get(name) for name in _OF_DETAIL}})
+    parts = [fields, terminal.markdown(step_page(instance, node))]
     if "code" in value:
         parts.append(value["code"])
     if how.get("turns"):
@@ -384,6 +363,23 @@ def _details_text(instance: Instance, node: Hash, value: Any) -> str:
                 each["text"] = "(the answer above)"
         parts.append(f"{terminal.style('turns', 'bold')}\n{turn_lines(shown)}\n")
     return "\n".join(parts)
+
+
+def _took(details: Any) -> str:
+    took = details.get("durationMs")
+    return f"{took / 1000:.1f} s" if took and took >= 50 else ""
+
+
+_OF_DETAIL = ("model", "durationMs", "usage", "cost", "session", "extraction", "notes", "instruction")
+_DETAILS = Record(
+    *("step", "attempt", "time", ("role", "{role:role}"), ("persona", "{persona[name]}"), "agent", "model"),
+    ("took", _took),
+    ("tokens", "{usage[input]:,} in, {usage[output]:,} out"),
+    ("cost", lambda details: f"${details['cost']:.4f}" if details.get("cost") else ""),
+    *("session", ("output", _extraction), ("done by", "thread {child}")),
+    ("notes", lambda details: "\n".join(details.get("notes") or ())),
+    ("told", "instruction"),
+)
 
 
 @command("uwf thread attempts 01JK7M")
@@ -399,16 +395,9 @@ def attempts(invocation: Invocation, thread: str) -> None:
         for name in ("code", "resets_at"):
             del fields[name]
         found.append({"attempt": fields.pop("hash"), **fields, "time": iso(each.time), **resets, **code})
-
-    def text(value: Any) -> str:
-        names = ("attempt", "time", "role", "agent", "error")
-        rows = [
-            (f"{each['number']:4d}", *(each[name] for name in names))
-            for each in ({**each, "role": role_name(each["role"])} for each in value)
-        ]
-        return terminal.table(rows, ("", *names)) if rows else "no failed attempts"
-
-    invocation.emit(found, text)
+    role = ("role", "{role:role}")
+    columns = (_NUMBER, "attempt", "time", role, "agent", "error")
+    invocation.emit(found, Table(*columns, empty="no failed attempts"))
 
 
 @command("uwf thread diff 01JK7M 01JK9Q", "uwf thread diff 01JK7M 01JK9Q --patch")
@@ -446,11 +435,8 @@ def _diff_text(value: Any) -> str:
         lines.append("")
         lines.append(terminal.style(value[side]["thread"], "bold") + ("" if only else "  nothing more"))
         if only:
-            rows = [
-                (f"{each['number']:4d}", each["step"], role_name(each["role"]), each["summary"])
-                for each in only
-            ]
-            lines.append(terminal.table(rows).rstrip("\n"))
+            rows = Table(_NUMBER, ("", "step"), ("", "{role:role}"), ("", "summary"))
+            lines.append(rows(only).rstrip("\n"))
     if "code" in value:
         lines += ["", _code_difference(value["code"])]
     return "\n".join(lines)
@@ -482,12 +468,5 @@ def log(invocation: Invocation, thread: str) -> None:
 
     instance = invocation.instance
     found = commits(instance, instance.threads.head(find_thread(invocation, thread)))
-
-    def text(value: Any) -> str:
-        rows = [
-            (terminal.style(each["commit"][:10], "yellow"), each["time"], each["author"], each["subject"])
-            for each in value
-        ]
-        return terminal.table(rows)
-
-    invocation.emit(found, text)
+    commit = ("", lambda entry: terminal.style(entry["commit"][:10], "yellow"))
+    invocation.emit(found, Table(commit, ("", "time"), ("", "author"), ("", "subject")))

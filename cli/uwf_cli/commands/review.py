@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uwf_cli import terminal
 from uwf_cli.command import command
-from uwf_cli.commands.workflow import version_rows
+from uwf_cli.commands.workflow import VERSION
 from uwf_cli.completers import (
     complete_name,
     complete_remote,
@@ -17,6 +16,7 @@ from uwf_cli.completers import (
 )
 from uwf_cli.exchange import exchange_for, git_for, warn_of_large_blobs
 from uwf_cli.invocation import Invocation
+from uwf_cli.views import Record, View, render
 from uwf_git.api.versions import bundle_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def thread(invocation: Invocation, thread: str, branch: str, remote: str | None)
     there = exchange_for(instance, remote)
     found = publish_thread(instance, there, instance.threads.find(thread), branch)
     warn_of_large_blobs(invocation, found.large)
-    invocation.emit(found.to_json(), published_text)
+    invocation.emit(found.to_json(), _PUBLISHED)
 
 
 @command(
@@ -82,7 +82,7 @@ def publish_version(
     instance = invocation.instance
     found = push(instance, exchange_for(instance, remote), versions, name, branch)
     warn_of_large_blobs(invocation, found.large)
-    invocation.emit(found.to_json(), published_text)
+    invocation.emit(found.to_json(), _PUBLISHED)
 
 
 @command(
@@ -103,28 +103,27 @@ def unpublish(invocation: Invocation, what: str, force: bool, remote: str | None
     from uwf_git.api.review import unpublish as delete
 
     instance = invocation.instance
-    invocation.emit(delete(instance, exchange_for(instance, remote), what, force), _unpublished_text)
+    invocation.emit(delete(instance, exchange_for(instance, remote), what, force), _unpublished)
 
 
-def published_text(value: Any) -> str:
-    """Format a published branch and its forge pages."""
-    pages = dict(value["pages"] or {})
+def _pages(published: Any) -> list[tuple[str, str]]:
+    """Return the published branch's pages on the forge, its own last."""
+    pages = dict(published["pages"] or {})
     page = pages.pop("branch", "")
-    return terminal.fields(
-        [
-            ("branch", terminal.style(value["branch"], "bold")),
-            ("commit", value["commit"]),
-            ("base", value["baseBranch"] or "none: this is the first"),
-            *((name, url or "") for name, url in pages.items()),
-            ("page", page),
-        ]
-    )
+    return [*((name, url or "") for name, url in pages.items()), ("page", page)]
 
 
-def _unpublished_text(value: Any) -> str:
+_PUBLISHED = Record(
+    *(("branch", "{branch:bold}"), "commit"),
+    ("base", lambda published: published["baseBranch"] or "none: this is the first"),
+    _pages,
+)
+
+
+def _unpublished(value: Any) -> str:
     return "\n".join(
-        f"deleted {each['branch']} from {value['remote']}; it was at {each['commit']}"
-        for each in value["unpublished"]
+        f"deleted {branch['branch']} from {value['remote']}; it was at {branch['commit']}"
+        for branch in value["unpublished"]
     )
 
 
@@ -164,7 +163,23 @@ def propose(invocation: Invocation, file: Path, branch: str, message: str, remot
     clean = instance.without_secrets(words, "the message")
     proposal = make(instance, instance.registry, compiled, branch, clean)
     value = {**proposal.to_json(), **bundle_of(compiled.workflow, instance), **warnings_of(compiled)}
-    invocation.emit({**value, **publish_proposed(invocation, chosen, proposal)}, _proposed_text)
+    invocation.emit(
+        {**value, **publish_proposed(invocation, chosen, proposal)}, proposed(Record(*VERSION, PROPOSAL))
+    )
+
+
+PROPOSAL = (
+    "proposal",
+    lambda value: value["branch"] if value["changed"] else f"{value['branch']}: nothing new",
+)
+ACCEPTED = ("accepted", "case")
+
+
+def proposed(view: View) -> View:
+    """Return a view of a proposal, and of the branch that it was published on."""
+    return lambda value: "\n".join(
+        [render(view, value), *([_PUBLISHED(value["published"])] if "published" in value else [])]
+    )
 
 
 def publish_proposed(invocation: Invocation, remote: Remote | None, proposal: Proposal) -> dict[str, Any]:
@@ -196,16 +211,5 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     chosen = instance.remotes.get(remote) if remote else None
     accepted = take(instance, git_for(instance), branch, chosen, "workflow")
     workflow = instance.registry.workflow(accepted.version.hash)
-    invocation.emit(
-        {**accepted.to_json(), **bundle_of(workflow, instance, accepted.version.commit)}, _accepted_text
-    )
-
-
-def _proposed_text(value: Any) -> str:
-    branch = value["branch"] if value["changed"] else f"{value['branch']}: nothing new"
-    text = terminal.fields([*version_rows(value), ("proposal", branch)])
-    return text + "\n" + published_text(value["published"]) if "published" in value else text
-
-
-def _accepted_text(value: Any) -> str:
-    return terminal.fields([*version_rows(value), ("accepted", value["case"])])
+    value = {**accepted.to_json(), **bundle_of(workflow, instance, accepted.version.commit)}
+    invocation.emit(value, Record(*VERSION, ACCEPTED))

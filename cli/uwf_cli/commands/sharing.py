@@ -15,6 +15,7 @@ from uwf_cli.completers import complete_crew, complete_name, complete_remote, co
 from uwf_cli.exchange_output import code_lines, counts, left_out_line, pulled, pushed, would_push
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
+from uwf_cli.views import Record, Table
 from uwf_git.api import exchange as api
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import counted
@@ -293,12 +294,9 @@ def bundle(invocation: Invocation, threads: tuple[str, ...], path: Path) -> None
     refs = api.bundle(
         instance, exchange.git_for(instance), [instance.threads.find(each) for each in threads], path
     )
-
-    def text(value: Any) -> str:
-        return f"{value['file']}: {counted(len(threads), 'thread')}, {value['bytes']:,} bytes"
-
     size = path.expanduser().stat().st_size
-    invocation.emit({"file": str(path), "bytes": size, "refs": refs}, text)
+    view = f"{{file}}: {counted(len(threads), 'thread')}, {{bytes:,}} bytes"
+    invocation.emit({"file": str(path), "bytes": size, "refs": refs}, view)
 
 
 @command("uwf unbundle review.bundle")
@@ -329,19 +327,17 @@ def add(invocation: Invocation, name: str, url: str | None) -> None:
     Refspecs are written to the store's git configuration, so plain git fetch and git push move the same refs.
     In a repository shared with code, an existing remote needs no URL; its branches are not touched.
     """
-    invocation.emit(api.remote_value(invocation.instance_for_writing().remotes.add(name, url)), _remote_text)
+    remote = invocation.instance_for_writing().remotes.add(name, url)
+    invocation.emit(api.remote_value(remote), Record(("remote", "{name:bold}"), "url"))
 
 
 @command("uwf remote list")
 def list_(invocation: Invocation) -> None:
     """List the remotes."""
-    found = [api.remote_value(remote) for remote in invocation.instance.remotes.all()]
-
-    def text(value: Any) -> str:
-        rows = [(terminal.style(each["name"], "bold"), each["url"]) for each in value]
-        return terminal.table(rows) if rows else "no remotes; uwf remote add origin URL"
-
-    invocation.emit(found, text)
+    remotes = [api.remote_value(remote) for remote in invocation.instance.remotes.all()]
+    invocation.emit(
+        remotes, Table(("", "{name:bold}"), ("", "url"), empty="no remotes; uwf remote add origin URL")
+    )
 
 
 @command("uwf remote rm backup")
@@ -349,7 +345,7 @@ def list_(invocation: Invocation) -> None:
 def rm(invocation: Invocation, name: str) -> None:
     """Remove a remote and its tracking refs. Threads are kept on both sides."""
     removed = invocation.instance.remotes.remove(name)
-    invocation.emit({**api.remote_value(removed), "removed": True}, lambda value: f"forgot {value['name']}")
+    invocation.emit({**api.remote_value(removed), "removed": True}, "forgot {name}")
 
 
 _REMOTE = click.option(
@@ -389,12 +385,8 @@ def reject_rewrite(invocation: Invocation, name: str, remote: str | None) -> Non
     instance = invocation.instance_for_writing()
     there = exchange.exchange_for(instance, remote)
     refs = api.reject_rewrite(instance, there, name)
-
-    def text(value: Any) -> str:
-        return f"{value['remote']} has your history again: {', '.join(value['refs'])}"
-
-    invocation.emit({"remote": there.remote.name, "refs": refs}, text)
+    invocation.emit({"remote": there.remote.name, "refs": refs}, _returned)
 
 
-def _remote_text(value: Any) -> str:
-    return terminal.fields([("remote", terminal.style(value["name"], "bold")), ("url", value["url"])])
+def _returned(value: Any) -> str:
+    return f"{value['remote']} has your history again: {', '.join(value['refs'])}"

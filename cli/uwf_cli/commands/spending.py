@@ -15,6 +15,7 @@ from uwf_cli.failures import Failures
 from uwf_cli.files import write_text
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import dollars
+from uwf_cli.views import Table
 from uwf_git.api.spending import BY, sums, tokens
 from uwf_git.format.types import role_name
 
@@ -171,11 +172,16 @@ def _budget_text(value: Any) -> str:
 
     if not value["budget"]:
         return "no budget: this thread may use what it likes"
-    rows = []
-    for each in value["budget"]:
-        unknown = each.get("unpriced", 0), each.get("unmetered", 0)
-        used = share(each["limit"], each["used"] or 0, each["most"], *unknown)
-        by = f" in {each['step']} by {each['by']}" if "by" in each else ""
-        full = terminal.style("used up", "yellow") if (each["used"] or 0) >= each["most"] else ""
-        rows.append((each["limit"], used, full, f"{each['source']}{by}"))
-    return terminal.table(rows, ("limit", "used", "", "set by"))
+
+    def used(limit: Any) -> str:
+        unknown = limit.get("unpriced", 0), limit.get("unmetered", 0)
+        return str(share(limit["limit"], limit["used"] or 0, limit["most"], *unknown))
+
+    def used_up(limit: Any) -> str:
+        return terminal.style("used up", "yellow") if (limit["used"] or 0) >= limit["most"] else ""
+
+    def source(limit: Any) -> str:
+        by = f" in {limit['step']} by {limit['by']}" if "by" in limit else ""
+        return f"{limit['source']}{by}"
+
+    return Table("limit", ("used", used), ("", used_up), ("set by", source))(value["budget"])

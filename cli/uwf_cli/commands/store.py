@@ -20,6 +20,7 @@ from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_line
+from uwf_cli.views import Lines, Record, Table
 from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Usage
 from uwf_git.base.log import LEVELS
 from uwf_git.base.text import counted
@@ -74,17 +75,14 @@ def init(invocation: Invocation, here: bool, template: str | None) -> None:
     if template:
         write_files(files)
         value |= {"template": template, "files": list(map(str, files))}
-    invocation.emit(value, _init_text)
+    invocation.emit(value, _INITIALISED)
 
 
-def _init_text(value: Any) -> str:
-    pairs = [("store", value["store"])]
-    if template := value.get("template"):
-        pairs += [
-            ("files", "\n".join(value["files"])),
-            ("next", f"uwf run {template} -p TEXT, with the settings of {template}.md"),
-        ]
-    return terminal.fields(pairs)
+_INITIALISED = Record(
+    "store",
+    ("files", lambda value: "\n".join(value.get("files", ()))),
+    ("next", "uwf run {template} -p TEXT, with the settings of {template}.md"),
+)
 
 
 def _note_left(invocation: Invocation, before: Location, marker: Path) -> None:
@@ -148,23 +146,17 @@ def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: boo
     roles, place = project_roles(), invocation.place
     look = Doctor(invocation.location, fix, quick, roles, named, git_for, accept, place)
     checks = list(look.checks())
-    invocation.emit([each.as_json() for each in checks], _checks_text)
+    invocation.emit([each.as_json() for each in checks], _CHECKS)
     if any(each.damaged for each in checks):
         raise Exit(StoreDamaged.exit_status)
     if any(each.status == ERROR for each in checks):
         raise Exit(1)
 
 
-def _checks_text(value: Any) -> str:
-    rows = [
-        (
-            terminal.status(each["status"]),
-            each["check"],
-            each["message"] + (f" — {each['hint']}" if each["hint"] else ""),
-        )
-        for each in value
-    ]
-    return terminal.table(rows)
+_CHECKS = Table(
+    *(("", "{status:status}"), ("", "check")),
+    ("", lambda check: " — ".join(filter(None, (check["message"], check["hint"])))),
+)
 
 
 @command(
@@ -216,7 +208,7 @@ def debug(invocation: Invocation, tag: str | None, thread: str | None, level: st
     if tag is None:
         if not records and not folder.is_dir():
             invocation.note("nothing was logged; UWF_LOG=debug writes a log")
-        invocation.emit(records, lambda shown: "\n".join(map(as_line, shown)))
+        invocation.emit(records, Lines(as_line))
         return
     site = find_site(tag, [Path(each.__file__).parent for each in (uwf_git, uwf_cli) if each.__file__])
     if site is None and not records:
@@ -233,10 +225,14 @@ def debug(invocation: Invocation, tag: str | None, thread: str | None, level: st
 
 
 def _tag_text(value: Any) -> str:
-    where = f"{value['file']}:{value['line']}" if value["file"] else "not in the sources of this version"
-    said = [("says", f"{value['level']}: {value['content']}")] if value["content"] else []
-    shown = terminal.fields([("tag", value["tag"]), ("at", where), *said])
-    return "\n".join([shown, *map(as_line, value["records"])])
+    return "\n".join([_TAG(value), *map(as_line, value["records"])])
+
+
+def _place(tag: Any) -> str:
+    return f"{tag['file']}:{tag['line']}" if tag["file"] else "not in the sources of this version"
+
+
+_TAG = Record("tag", ("at", _place), ("says", "{level}: {content}"))
 
 
 @command(

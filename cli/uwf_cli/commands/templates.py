@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.invocation import Invocation
+from uwf_cli.views import Table
 from uwf_git.base.errors import Invalid
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def templates(invocation: Invocation) -> None:
     """List the workflows that uwf init --template writes: each with its setup, ready to run."""
     invocation.emit(
         [{"template": each, "about": about} for each, about in TEMPLATES.items()],
-        lambda rows: terminal.table([(each["template"], each["about"]) for each in rows]),
+        Table(("", "template"), ("", "about")),
     )
 
 

@@ -33,6 +33,7 @@ from uwf_cli.exchange import git_for
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import dollars
 from uwf_cli.selection import Selection, on_each, threads
+from uwf_cli.views import Lines, Record, Table
 from uwf_git.api.listing import ACTIVE, Filters
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import counted, one_line
@@ -154,17 +155,11 @@ def start(
     option = workspace_option(workspace, include_changes)
     what = Start(task, resolve.limits(limits), where, max_rounds=max_rounds, workspace=option)
     begun = begin(invocation, workflow, what, persona=persona)
-    invocation.emit(
-        begun.value(),
-        lambda value: terminal.fields(
-            [
-                ("thread", terminal.style(value["thread"], "bold")),
-                ("workflow", f"{value['name']}  {value['workflow']}"),
-                ("next", f"uwf thread run {value['thread']}"),
-            ]
-        ),
-        shown=begun._asdict(),
-    )
+    invocation.emit(begun.value(), _STARTED, shown=begun._asdict())
+
+
+_THREAD = ("thread", "{thread:bold}")
+_STARTED = Record(_THREAD, ("workflow", "{name}  {workflow}"), ("next", "uwf thread run {thread}"))
 
 
 def _start_each(invocation: Invocation, workflow: str, file: str, what: Start, persona: str | None) -> None:
@@ -197,11 +192,12 @@ def _start_each(invocation: Invocation, workflow: str, file: str, what: Start, p
     for told in dict.fromkeys(each.workspace.told() for each in begun if each.workspace is not None):
         if told:
             invocation.note(told)
-    invocation.emit(
-        [each.value() for each in begun],
-        lambda value: terminal.table(value, free=1),
-        shown=[(each.thread, one_line(task.prompt, 200)) for each, task in zip(begun, tasks, strict=True)],
-    )
+    rows = [
+        {"thread": each.thread, "task": one_line(task.prompt, 200)}
+        for each, task in zip(begun, tasks, strict=True)
+    ]
+    view = Table(("", "thread"), ("", "task"), free=1)
+    invocation.emit([each.value() for each in begun], view, shown=rows)
 
 
 def begin(
@@ -324,11 +320,7 @@ def start_and_run(
     begun = begin(invocation, workflow, what, persona=persona, to_run=True, is_ready=is_ready)
     value = begun.value()
     if not detach:
-        invocation.emit(
-            value,
-            lambda shown: terminal.fields([("thread", terminal.style(shown["thread"], "bold"))]),
-            compact=True,
-        )
+        invocation.emit(value, Record(_THREAD), compact=True)
     shared, thread = exchanged(invocation, begun.thread, remote)
     options = Options(agent, where, exchange=shared, patience=patience(wait))
     run_one(invocation, thread, options, max_steps, quiet, value if detach else None)
@@ -393,12 +385,7 @@ def fork(
         invocation.warn(made.warning)
     invocation.emit(
         {"thread": made.thread, "forkedFrom": {"step": made.step, "thread": made.source}},
-        lambda value: terminal.fields(
-            [
-                ("thread", terminal.style(value["thread"], "bold")),
-                ("forked from", value["forkedFrom"]["step"]),
-            ]
-        ),
+        Record(_THREAD, ("forked from", "{forkedFrom[step]}")),
     )
 
 
@@ -420,11 +407,8 @@ def kill(invocation: Invocation, chosen: Selection, reason: str, yes: bool) -> N
     def do(thread: ThreadId) -> dict[str, Any]:
         return {"thread": end(instance, thread, why).thread, "archived": True}
 
-    on_each(invocation, chosen, do, _killed_text, ACTIVE, "" if yes else "killed")
-
-
-def _killed_text(value: Any) -> str:
-    return f"killed {value['thread']}; it can still be read and forked"
+    killed = "killed {thread}; it can still be read and forked"
+    on_each(invocation, chosen, do, killed, ACTIVE, "" if yes else "killed")
 
 
 @command(
@@ -513,7 +497,7 @@ def restore(invocation: Invocation, ids: tuple[str, ...], every: bool) -> None:
     instance = invocation.instance
     found = [] if ids else removed(instance)
     if not ids and not every:
-        invocation.emit(found, _removals_text)
+        invocation.emit(found, _REMOVALS)
         return
     do = partial(bring, instance)
     if not every:
@@ -521,7 +505,8 @@ def restore(invocation: Invocation, ids: tuple[str, ...], every: bool) -> None:
             invocation, Selection(ids, Filters()), do, _restored_text, find=partial(_find_removed, instance)
         )
         return
-    invocation.emit([do(each["thread"]) for each in found], _all_restored_text)
+    restored = Lines(_restored_text, empty="nothing was removed here")
+    invocation.emit([do(each["thread"]) for each in found], restored)
 
 
 def _find_removed(instance: Instance, text: str) -> ThreadId:
@@ -535,24 +520,12 @@ def _find_removed(instance: Instance, text: str) -> ThreadId:
     return find_removed(instance, text)
 
 
-def _removals_text(value: Any) -> str:
-    if not value:
-        return "nothing was removed here"
-    rows = [
-        (
-            each["thread"],
-            each["name"] or "",
-            each["at"],
-            each["by"].partition(" <")[0],
-            (each["title"] or "") if each["kept"] else "only by a pull",
-        )
-        for each in value
-    ]
-    return terminal.table(rows, ("thread", "workflow", "removed", "by", "task"))
-
-
-def _all_restored_text(value: Any) -> str:
-    return "\n".join(map(_restored_text, value)) or "nothing was removed here"
+_REMOVALS = Table(
+    *("thread", ("workflow", "name"), ("removed", "at")),
+    ("by", lambda removal: removal["by"].partition(" <")[0]),
+    ("task", lambda removal: removal["title"] if removal["kept"] else "only by a pull"),
+    empty="nothing was removed here",
+)
 
 
 def _restored_text(value: Any) -> str:

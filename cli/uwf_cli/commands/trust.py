@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.invocation import Invocation
+from uwf_cli.views import Record, Table
 
 
 @command("uwf trust init", "uwf trust init ann")
@@ -23,7 +23,7 @@ def init(invocation: Invocation, name: str | None) -> None:
     """
     from uwf_git.api.trust import begin
 
-    invocation.emit(begin(invocation.instance_for_writing(), name), _changed)
+    invocation.emit(begin(invocation.instance_for_writing(), name), _CHANGED)
 
 
 @command("uwf trust show", "uwf trust show --file > trust.yaml")
@@ -58,7 +58,7 @@ def set_(invocation: Invocation, file: Path, accept_existing: bool) -> None:
     from uwf_git.format.document import read_bytes
 
     instance = invocation.instance_for_writing()
-    invocation.emit(change(instance, read_bytes(file), str(file), accept_existing), _changed)
+    invocation.emit(change(instance, read_bytes(file), str(file), accept_existing), _CHANGED)
 
 
 @command("uwf trust log")
@@ -66,46 +66,43 @@ def log(invocation: Invocation) -> None:
     """List the policy's versions, newest first: commit, signer and time."""
     from uwf_git.api.trust import log
 
-    def text(rows: Any) -> str:
-        return terminal.table([(each["commit"][:10], each["signer"], each["time"]) for each in rows])
-
-    invocation.emit(log(invocation.instance), text)
+    invocation.emit(log(invocation.instance), Table(("", "{commit:short}"), ("", "signer"), ("", "time")))
 
 
-def _changed(value: Any) -> str:
-    rows = [("policy", value["commit"]), ("signer", value["signer"])]
-    return terminal.fields([*rows, *([] if value["changed"] else [("unchanged", "it says so already")])])
+_CHANGED = Record(
+    *(("policy", "commit"), "signer"),
+    ("unchanged", lambda value: "" if value["changed"] else "it says so already"),
+)
 
 
 def _shown(value: Any) -> str:
     from uwf_git.api.trust import rule_text
 
-    rows = [
-        ("policy", value["commit"]),
-        ("first", value["first"]),
-        ("signer", f"{value['signer']}, {value['time']}"),
-        ("you", value["you"] or "your key is not in it"),
-        ("maintainers", ", ".join(value["maintainers"])),
-        *((("allows", ", ".join(value["allow"])),) if value["allow"] else ()),
-        *((("problem", value["problem"]),) if "problem" in value else ()),
+    keys = [{"person": name, **key} for name, person in value["people"].items() for key in person["keys"]]
+    groups = [{"group": name, "people": members} for name, members in value["groups"].items()]
+    parts = [
+        _POLICY(value),
+        _KEYS(keys),
+        Table("group", "people")(groups) if groups else "",
+        "\n".join(map(rule_text, value["rules"])) or "no rule",
     ]
-    keys = [
-        (name, key["kind"], key["fingerprint"], _times(key))
-        for name, person in value["people"].items()
-        for key in person["keys"]
-    ]
-    groups = [(name, ", ".join(members)) for name, members in value["groups"].items()]
-    rules = [rule_text(each) for each in value["rules"]] or ["no rule"]
-    parts = [terminal.fields(rows), terminal.table(keys, ("person", "kind", "key", "valid"))]
-    if groups:
-        parts.append(terminal.table(groups, ("group", "people")))
-    return "\n\n".join([*(part.rstrip("\n") for part in parts), "\n".join(rules)])
+    return "\n\n".join(part.rstrip("\n") for part in parts if part)
+
+
+_POLICY = Record(
+    *(("policy", "commit"), "first", ("signer", "{signer}, {time}")),
+    ("you", lambda policy: policy["you"] or "your key is not in it"),
+    *("maintainers", ("allows", "allow"), "problem"),
+)
 
 
 def _times(key: Any) -> str:
     return (
         ", ".join(f"{word} {key[word]}" for word in ("from", "until", "revoked") if word in key) or "always"
     )
+
+
+_KEYS = Table("person", "kind", ("key", "fingerprint"), ("valid", _times))
 
 
 @command(
@@ -138,4 +135,4 @@ def hook(invocation: Invocation, install: Path | None) -> None:
         invocation.warn(
             f"core.hooksPath of {install} names {path.parent}: each repository that uses it has the hook"
         )
-    invocation.emit({"path": str(path)}, lambda value: f"wrote {value['path']}")
+    invocation.emit({"path": str(path)}, "wrote {path}")

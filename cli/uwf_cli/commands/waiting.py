@@ -46,11 +46,7 @@ def wait(invocation: Invocation, threads: tuple[str, ...], timeout: float | None
         head = wait_for(instance, thread, deadline)
         return {"thread": thread, "head": head.node, "status": "completed"}
 
-    on_each(invocation, Selection(threads, Filters()), do, _ended_text)
-
-
-def _ended_text(value: Any) -> str:
-    return f"{value['thread']} is {terminal.status(value['status'])}"
+    on_each(invocation, Selection(threads, Filters()), do, "{thread} is {status:status}")
 
 
 @command("uwf thread stop 01JK7M", "uwf thread stop @ @2")

@@ -16,6 +16,7 @@ from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_yaml
+from uwf_cli.views import Record, Table
 from uwf_git.api import versions
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import counted
@@ -24,6 +25,54 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from uwf_git.api.versions import WorkflowUse
+
+
+def _code(value: Any) -> str:
+    if "bundle" not in value:
+        return ""
+    told = "" if value.get("trusted", True) else f", not trusted here: uwf workflow trust {value['name']}"
+    told = f", {value['problem']}" if "problem" in value else told
+    return f"{value['bundle']}, {value['language']}{told}"
+
+
+VERSION = (("workflow", "{name:bold}"), ("bundle", _code), "hash", "commit")
+"""The fields of a version that was registered or proposed."""
+
+_ROLLED_BACK = Record(
+    *VERSION,
+    ("unchanged", lambda value: "it was the newest already" if value["from"] == value["hash"] else ""),
+    ("back from", lambda value: value["from"] if value["from"] != value["hash"] else ""),
+)
+
+
+def history_note(version: Any) -> str:
+    notes = ["current"] if version["current"] else []
+    notes += [] if version.get("trusted", True) else ["not trusted here"]
+    if version["backTo"]:
+        notes.append(f"back to {version['backTo']}")
+    if version["takenFrom"]:
+        notes.append(f"accepted from {version['takenFrom'][:10]}")
+    return ", ".join(notes)
+
+
+_HISTORY = Table(
+    *("hash", "bundle", ("registered", "time"), ("commit", "{commit:short}"), ("by", "author")),
+    ("", history_note),
+    optional=("bundle",),
+)
+
+
+def _description(workflow: Any) -> str:
+    trust = "" if workflow.get("trusted", True) else "not trusted here: "
+    return trust + (workflow.get("problem") or workflow.get("description") or "")
+
+
+_WORKFLOWS = Table(
+    ("name", "{name:bold}"),
+    ("hash", lambda workflow: workflow["hash"] or terminal.status("corrupt")),
+    ("", _description),
+    empty="no workflows; uwf workflow put FILE",
+)
 
 
 @command(
@@ -43,7 +92,7 @@ def put(invocation: Invocation, file: Path, name: str | None) -> None:
 
     compiled = compile_file(invocation, file, name)
     value = versions.put(invocation.instance_for_writing(), compiled)
-    invocation.emit({**value, **warnings_of(compiled)}, _version_text)
+    invocation.emit({**value, **warnings_of(compiled)}, Record(*VERSION))
 
 
 @command(
@@ -76,20 +125,7 @@ def list_(invocation: Invocation) -> None:
     """List registered workflows."""
     adopt_news(invocation)
     found = versions.registered(invocation.instance)
-
-    def text(value: Any) -> str:
-        rows = [
-            (
-                terminal.style(each["name"], "bold"),
-                each["hash"] or terminal.status("corrupt"),
-                ("" if each.get("trusted", True) else "not trusted here: ")
-                + (each.get("problem") or each.get("description") or ""),
-            )
-            for each in value
-        ]
-        return terminal.table(rows, ("name", "hash", "")) if rows else "no workflows; uwf workflow put FILE"
-
-    invocation.emit(found, text)
+    invocation.emit(found, _WORKFLOWS)
     failures = Failures(invocation)
     failures.damaged(any("problem" in each for each in found))
     failures.missing()
@@ -100,31 +136,7 @@ def list_(invocation: Invocation) -> None:
 @click.argument("name", shell_complete=complete_name)
 def history(invocation: Invocation, name: str) -> None:
     """List a workflow's versions, newest first, with authors and rollbacks."""
-    entries = versions.past(invocation.instance, name)
-
-    def text(value: Any) -> str:
-        has_code = any("bundle" in each for each in value)
-        rows = [
-            (
-                *(each["hash"], *([each.get("bundle", "")] if has_code else [])),
-                *(each["time"], each["commit"][:10], each["author"], history_note(each)),
-            )
-            for each in value
-        ]
-        titles = ("hash", *(["bundle"] if has_code else []), "registered", "commit", "by", "")
-        return terminal.table(rows, titles)
-
-    invocation.emit(entries, text)
-
-
-def history_note(each: Any) -> str:
-    notes = ["current"] if each["current"] else []
-    notes += [] if each.get("trusted", True) else ["not trusted here"]
-    if each["backTo"]:
-        notes.append(f"back to {each['backTo']}")
-    if each["takenFrom"]:
-        notes.append(f"accepted from {each['takenFrom'][:10]}")
-    return ", ".join(notes)
+    invocation.emit(versions.past(invocation.instance, name), _HISTORY)
 
 
 @command(
@@ -145,13 +157,13 @@ def diff(invocation: Invocation, one: str, other: str | None) -> None:
     invocation.emit(value, _diff_text)
 
 
-_CHANGED = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
+_CHANGES = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
 
 def _diff_text(value: Any) -> str:
     lines = []
     for each in value["changes"]:
-        sign, colour = _CHANGED[each["change"]]
+        sign, colour = _CHANGES[each["change"]]
         fields = f": {', '.join(each['fields'])}" if each["fields"] else ""
         what = "" if each["what"] == "setting" else f"{each['what']} "
         lines.append(terminal.style(f"{sign} {what}{each['name']}", colour) + fields)
@@ -184,15 +196,9 @@ def rollback(invocation: Invocation, name: str, to: str | None) -> None:
     target = versions.past_hash(registry, name, to) if to else None
     version = registry.rollback(name, target)
     moved = version.commit != before.commit
-    invocation.emit({**versions.version_value(version), "from": before.hash}, _rolled_back_text)
+    invocation.emit({**versions.version_value(version), "from": before.hash}, _ROLLED_BACK)
     if moved:
         invocation.note(f"what that changed: uwf workflow diff {name}~1 {name}")
-
-
-def _rolled_back_text(value: Any) -> str:
-    if value["from"] == value["hash"]:
-        return terminal.fields([*version_rows(value), ("unchanged", "it was the newest already")])
-    return terminal.fields([*version_rows(value), ("back from", value["from"])])
 
 
 @command(
@@ -277,7 +283,7 @@ def rm(invocation: Invocation, name: str, yes: bool) -> None:
         "removed": True,
         **warn_of_use(invocation, use, f"workflow {name!r}"),
     }
-    invocation.emit(value, lambda shown: f"forgot {shown['name']}, which was {shown['hash']}")
+    invocation.emit(value, "forgot {name}, which was {hash}")
     invocation.note(
         f"threads of it keep the version they have: uwf workflow show {version.hash} while there are any; "
         "uwf workflow put FILE registers it again"
@@ -293,31 +299,16 @@ def warn_of_use(invocation: Invocation, use: WorkflowUse, what: str) -> dict[str
     return use.to_json()
 
 
-def version_rows(value: Any) -> list[tuple[str, str]]:
-    name = terminal.style(value["name"], "bold")
-    code = []
-    if "bundle" in value:
-        told = "" if value.get("trusted", True) else f", not trusted here: uwf workflow trust {value['name']}"
-        told = f", {value['problem']}" if "problem" in value else told
-        code = [("bundle", f"{value['bundle']}, {value['language']}{told}")]
-    return [("workflow", name), *code, ("hash", value["hash"]), ("commit", value["commit"])]
-
-
-def _version_text(value: Any) -> str:
-    return terminal.fields(version_rows(value))
-
-
 def _definition_text(value: Any) -> str:
     if "problem" in value:
         value["trusted"] = f"no: {value.pop('problem')}"
     elif "trusted" in value:
         value["trusted"] = "yes" if value["trusted"] else f"no: uwf workflow trust {value['name']}"
-    head = [
-        (name, value.pop(name))
-        for name in ("name", "bundle", "language", "hash", "commit", "trusted")
-        if name in value
-    ]
-    return terminal.fields([(name, text or "") for name, text in head]) + "\n" + as_yaml(value)
+    rest = {name: part for name, part in value.items() if name not in _HEAD}
+    return Record(*_HEAD)(value) + "\n" + as_yaml(rest)
+
+
+_HEAD = ("name", "bundle", "language", "hash", "commit", "trusted")
 
 
 def _findings_text(value: Any) -> str:
@@ -335,15 +326,9 @@ def _rehearsal_text(value: Any) -> str:
         f"{value['workflow']}: {covered['taken']} of {covered['edges']} edges taken, {counted(value['runs'], 'run')}",
         "",
     ]
-    rows = []
-    for edge in value["edges"]:
-        label = edge["status"] or edge["condition"] or ""
-        taken = str(edge["taken"]) if edge["taken"] else terminal.style("never", "red")
-        rows.append((taken, f"{edge['from']} → {edge['to']}", label))
-    lines.append(terminal.table(rows, ("taken", "edge", "when")))
+    lines.append(_EDGES(value["edges"]))
     if value["conditions"]:
-        rows = [(each["condition"], str(each["true"]), str(each["false"])) for each in value["conditions"]]
-        lines.append(terminal.table(rows, ("condition", "true", "false")))
+        lines.append(Table("condition", "true", "false")(value["conditions"]))
     problems = [
         f"{terminal.status('error')}: {each['message']}" for each in value["problems"] if not each["follows"]
     ]
@@ -352,6 +337,13 @@ def _rehearsal_text(value: Any) -> str:
             f"and {counted(more, 'problem')} that only {'follows' if more == 1 else 'follow'} from that"
         )
     return "\n".join([*lines, *(problems or [terminal.style("no problems", "green")])])
+
+
+_EDGES = Table(
+    ("taken", lambda edge: str(edge["taken"]) if edge["taken"] else terminal.style("never", "red")),
+    ("edge", "{from} → {to}"),
+    ("when", lambda edge: edge["status"] or edge["condition"]),
+)
 
 
 def _counts(findings: Sequence[Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Selection, on_each, short_ids
+from uwf_cli.views import Table
 from uwf_git.api.listing import Filters
 
 if TYPE_CHECKING:
@@ -27,23 +29,16 @@ def list_(invocation: Invocation, removed: bool) -> None:
     adopt_news(invocation)
     instance = invocation.instance
 
-    def text(value: Any) -> str:
-        if not value:
-            return "no workspaces"
-        names = short_ids(instance)
-        rows = [
-            (
-                names(each["thread"]),
-                terminal.status(each["status"] or "removed"),
-                each["kind"],
-                each["path"] if each["exists"] else f"{each['path']} (does not exist)",
-                each["branch"] or "",
-            )
-            for each in value
-        ]
-        return terminal.table(rows, ("thread", "status", "kind", "path", "branch"))
-
-    invocation.emit(listed(instance, removed), text)
+    names = cache(lambda: short_ids(instance))
+    view = Table(
+        ("thread", lambda place: names()(place["thread"])),
+        ("status", lambda place: terminal.status(place["status"] or "removed")),
+        "kind",
+        ("path", lambda place: place["path"] + ("" if place["exists"] else " (does not exist)")),
+        "branch",
+        empty="no workspaces",
+    )
+    invocation.emit(listed(instance, removed), view)
 
 
 @command("cd $(uwf workspace path @)", "git -C $(uwf workspace path 01JK7M) diff")
@@ -77,10 +72,6 @@ def remove(invocation: Invocation, threads: tuple[str, ...]) -> None:
         invocation,
         Selection(threads, Filters()),
         removed,
-        _removed_text,
+        "removed {path}; its commits are on branch {branch}",
         find=lambda text: find_here_or_removed(instance, text),
     )
-
-
-def _removed_text(value: Any) -> str:
-    return f"removed {value['path']}; its commits are on branch {value['branch']}"

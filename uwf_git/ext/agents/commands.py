@@ -11,6 +11,7 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_agent
 from uwf_cli.invocation import Invocation
+from uwf_cli.views import Table
 
 from uwf_git.base.errors import AgentFailed, Usage
 from uwf_git.format.amounts import parse_duration
@@ -27,22 +28,19 @@ def list_(invocation: Invocation) -> None:
     from uwf_git.ext.agents.roster import members
 
     found = members(load_config(invocation.location.root))
-    invocation.emit([{**each._asdict(), "ready": not each.problem} for each in found], _table)
+    invocation.emit([{**each._asdict(), "ready": not each.problem} for each in found], _AGENTS)
 
 
-def _table(values: Any) -> str:
-    rows = [
-        (
-            terminal.style("✗", "red") if each["problem"] else terminal.style("✓", "green"),
-            each["name"],
-            each["by"],
-            each["program"] or "in the engine",
-            each["version"] or "",
-            f"{each['problem']}: {each['hint']}" if each["problem"] else "",
-        )
-        for each in values
-    ]
-    return terminal.table(rows, ("", "agent", "by", "program", "version", ""))
+def _sign(agent: Any) -> str:
+    return terminal.style("✗", "red") if agent["problem"] else terminal.style("✓", "green")
+
+
+_AGENTS = Table(
+    *(("", _sign), ("agent", "name"), "by"),
+    ("program", lambda agent: agent["program"] or "in the engine"),
+    "version",
+    ("", lambda agent: f"{agent['problem']}: {agent['hint']}" if agent["problem"] else ""),
+)
 
 
 @command(

@@ -53,7 +53,7 @@ def _write(
             "findings": len(findings),
             "signed": signed,
         }
-        invocation.emit(written, lambda each: f"{each['file']}: {each['bytes']:,} bytes")
+        invocation.emit(written, "{file}: {bytes:,} bytes")
     for each in findings:
         invocation.warn(f"{each['code']}: {each['message']}")
     if any(each["code"] != UNCHECKED for each in findings):

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from uwf_cli import terminal
 from uwf_cli.command import command
-from uwf_cli.commands.workflow import version_rows
+from uwf_cli.commands.workflow import VERSION
 from uwf_cli.completers import complete_workflow
 from uwf_cli.invocation import Invocation
+from uwf_cli.views import Record
 
 from uwf_git.api.versions import bundle_of
 from uwf_git.base.errors import Usage
@@ -53,7 +54,7 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
         if told := otherwise(instance, found.workflow, source):
             invocation.warn(told)
     value = {**_describe(invocation, found), "changed": not already}
-    invocation.emit(value, lambda shown: terminal.fields([*version_rows(shown), ("trusted", "yes")]))
+    invocation.emit(value, Record(*VERSION, ("trusted", lambda _: "yes")))
 
 
 @command("uwf workflow untrust solve-issue")
@@ -65,7 +66,7 @@ def untrust(invocation: Invocation, workflow: str) -> None:
     found = _bundle(invocation, workflow)
     changed = trusting.untrust(invocation.instance, found.workflow)
     value = {**_describe(invocation, found), "changed": changed}
-    invocation.emit(value, lambda shown: terminal.fields([*version_rows(shown), ("trusted", "no")]))
+    invocation.emit(value, Record(*VERSION, ("trusted", lambda _: "no")))
 
 
 def _bundle(invocation: Invocation, text: str) -> ResolvedWorkflow:
@@ -115,14 +116,16 @@ def _asked_whether(invocation: Invocation, found: ResolvedWorkflow, source: str)
     width = len(str(len(lines)))
     for number, line in enumerate(lines, 1):
         sys.stderr.write(f"{terminal.style(str(number).rjust(width), 'dim')}  {terminal.escape_code(line)}\n")
-    rows = [
-        *version_rows(_describe(invocation, found)),
-        ("sha256", code.sha256),
-        ("granted", _granted(invocation.instance.config.bundles.get(found.workflow.name, Grants()))),
-        ("may ask", "the configured agents, which work outside its sandbox"),
-        ("file", f"{counted(len(lines), 'line')}, {code.size:,} bytes"),
-    ]
-    sys.stderr.write("\n" + terminal.fields(rows) + "\n")
+    grants = invocation.instance.config.bundles.get(found.workflow.name, Grants())
+    bundle = {
+        **_describe(invocation, found),
+        "sha256": code.sha256,
+        "granted": _granted(grants),
+        "may ask": "the configured agents, which work outside its sandbox",
+        "file": f"{counted(len(lines), 'line')}, {code.size:,} bytes",
+    }
+    view = Record(*VERSION, "sha256", "granted", "may ask", "file")
+    sys.stderr.write("\n" + view(bundle) + "\n")
     sys.stderr.write("Let it run on this machine? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().casefold() in ("y", "yes")

@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
-from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.exchange import Meter
 from uwf_cli.invocation import Invocation
+from uwf_cli.views import Table
 
 from uwf_git.base.text import counted
 
@@ -61,34 +61,20 @@ def _temporary_store(location: Location, resources: ExitStack) -> Instance:
 
 
 def _imported_text(value: Any) -> str:
-    workflows = [
-        (row["name"], row["hash"], counted(row["versions"], "version"), _STATES[row["state"]])
-        for row in value["workflows"]
-    ]
-    threads = [
-        (
-            row["thread"],
-            row["workflow"],
-            counted(row["steps"], "step"),
-            terminal.status(row["status"]),
-            _STATES[row["state"]],
-        )
-        for row in value["threads"]
-    ]
-    notes = [(row["thread"], row["message"]) for row in value["warnings"]]
-    untaken = [(row["kind"], row["name"], row["reason"]) for row in value["untaken"]]
     taken = "would be taken" if value["dryRun"] else "taken"
     read = f"{counted(value['nodes'], 'node')} read, {value['taken']:,} {taken}"
     if value["kept"]:
         read += f"; only these have {', '.join(value['kept'])}"
     parts = [
-        terminal.table(workflows, ("workflow", "hash", "", "")) if workflows else "",
-        terminal.table(threads, ("thread", "workflow", "", "", "")) if threads else "",
-        read,
-        terminal.table(notes, ("note", "")) if notes else "",
-        terminal.table(untaken, ("not taken", "", "reason")) if untaken else "",
+        *(_WORKFLOWS(value["workflows"]), _THREADS(value["threads"]), read),
+        *(_NOTES(value["warnings"]), _UNTAKEN(value["untaken"])),
     ]
     return "\n\n".join(part.strip("\n") for part in parts if part)
 
 
 _STATES = {"new": "new", "grown": "goes on", "here": "here already"}
+_STATE = ("", lambda item: _STATES[item["state"]])
+_WORKFLOWS = Table(("workflow", "name"), "hash", ("", "{versions:counted version}"), _STATE)
+_THREADS = Table("thread", "workflow", ("", "{steps:counted step}"), ("", "{status:status}"), _STATE)
+_NOTES = Table(("note", "thread"), ("", "message"))
+_UNTAKEN = Table(("not taken", "kind"), ("", "name"), "reason")

@@ -13,9 +13,9 @@ from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import iso
+from uwf_cli.views import Record, Table
 
 from uwf_git.base.errors import Invalid, Usage, UwfError
-from uwf_git.base.text import counted
 from uwf_git.format.types import BMAD, OWN
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def import_(invocation: Invocation, package: Path, dry_run: bool) -> None:
         version = Crews(instance.store).put(definition)
         changed = before is None or before.commit != version.commit
         value = {**crew_value(crew, node, version.commit), "changed": changed}
-    invocation.emit({**value, **_warnings(definition)}, _imported_text)
+    invocation.emit({**value, **_warnings(definition)}, _IMPORTED)
 
 
 @command("uwf crew list")
@@ -68,22 +68,7 @@ def list_(invocation: Invocation) -> None:
 
     adopt_news(invocation)
     found = registered(Crews(invocation.instance.store))
-
-    def text(value: Any) -> str:
-        rows = [
-            (
-                terminal.style(each["name"], "bold"),
-                each.get("version", ""),
-                each["hash"] or terminal.status("corrupt"),
-                ", ".join(each.get("personas", ())),
-                each.get("description") or each.get("problem") or "",
-            )
-            for each in value
-        ]
-        titles = ("name", "version", "hash", "personas", "")
-        return terminal.table(rows, titles) if rows else "no crews; uwf crew import PACKAGE"
-
-    invocation.emit(found, text)
+    invocation.emit(found, _CREWS)
     failures = Failures(invocation)
     failures.missing()
     failures.damaged(any("problem" in each for each in found))
@@ -131,20 +116,8 @@ def history(invocation: Invocation, crew: str) -> None:
 
     from uwf_git.ext.crews.registry import Crews
 
-    value = past(Crews(invocation.instance.store), crew)
-
-    def text(value: Any) -> str:
-        rows = [
-            (
-                *(each["hash"], each["version"], each["time"]),
-                *(each["commit"][:10], each["author"]),
-                history_note(each),
-            )
-            for each in value
-        ]
-        return terminal.table(rows, ("hash", "version", "imported", "commit", "by", ""))
-
-    invocation.emit(value, text)
+    columns = ("hash", "version", ("imported", "time"), ("commit", "{commit:short}"), ("by", "author"))
+    invocation.emit(past(Crews(invocation.instance.store), crew), Table(*columns, ("", history_note)))
 
 
 def past(crews: Crews, name: str) -> list[dict[str, Any]]:
@@ -179,14 +152,12 @@ def rollback(invocation: Invocation, crew: str, to: str | None) -> None:
     before = crews.current(crew)
     version = crews.rollback(crew, past_hash(crews, crew, to) if to else None)
     found = _version(crews.crew(version.hash), version.hash, version.commit)
-
-    def text(value: Any) -> str:
-        more = ("back from", value["from"])
-        if not value["changed"]:
-            more = ("unchanged", "it was the newest already")
-        return terminal.fields([*_rows(value), more])
-
-    invocation.emit({**found, "from": before.hash, "changed": version.commit != before.commit}, text)
+    view = Record(
+        *_VERSION,
+        ("unchanged", lambda value: "" if value["changed"] else "it was the newest already"),
+        ("back from", lambda value: value["from"] if value["changed"] else ""),
+    )
+    invocation.emit({**found, "from": before.hash, "changed": version.commit != before.commit}, view)
 
 
 @command("uwf crew rm trip", "uwf crew rm trip --yes       also while it is in use")
@@ -212,7 +183,7 @@ def rm(invocation: Invocation, crew: str, yes: bool) -> None:
         raise Usage(f"crew {crew!r} is in use: {'; '.join(use.users)}", f"uwf crew rm {crew} --yes")
     crews.remove(crew)
     value |= {"removed": True, **warn_of_use(invocation, use, f"crew {crew!r}")}
-    invocation.emit(value, lambda shown: f"forgot {shown['name']}, which was {shown['hash']}")
+    invocation.emit(value, "forgot {name}, which was {hash}")
 
 
 @command(
@@ -255,13 +226,13 @@ def export(invocation: Invocation, crew: str, file: Path | None, folder: Path | 
     if folder is not None:
         _write_folder(folder, dict(package.files))
         value = {**told, "folder": str(folder), "files": len(package.files)}
-        invocation.emit(value, lambda shown: f"{shown['folder']}: {counted(shown['files'], 'file')}")
+        invocation.emit(value, "{folder}: {files:counted file}")
         return
     data = package.archive if package.archive is not None else to_archive(package.files)
     path = file or Path(version.name + (SUFFIX if found.format == BMAD else ".zip"))
     write_whole(path, data, force)
     value = {**told, "file": str(path), "bytes": len(data), "original": package.archive is not None}
-    invocation.emit(value, lambda shown: f"{shown['file']}: {shown['bytes']:,} bytes")
+    invocation.emit(value, "{file}: {bytes:,} bytes")
 
 
 def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
@@ -299,7 +270,7 @@ def propose(invocation: Invocation, package: Path, branch: str, remote: str | No
 
     Without --remote the proposal stays on this machine. Proposing again under the same name adds a version.
     """
-    from uwf_cli.commands.review import publish_proposed
+    from uwf_cli.commands.review import PROPOSAL, proposed, publish_proposed
 
     from uwf_git.ext.crews.registry import Crews
     from uwf_git.sync.proposals import propose as make
@@ -311,15 +282,7 @@ def propose(invocation: Invocation, package: Path, branch: str, remote: str | No
     version = _version(definition.compiled.crew, proposal.hash, proposal.commit)
     value = {**proposal.to_json(), **version, **_warnings(definition)}
     value |= publish_proposed(invocation, chosen, proposal)
-
-    def text(value: Any) -> str:
-        from uwf_cli.commands.review import published_text
-
-        made = value["branch"] if value["changed"] else f"{value['branch']}: nothing new"
-        told = terminal.fields([*_rows(value), ("proposal", made)])
-        return told + "\n" + published_text(value["published"]) if "published" in value else told
-
-    invocation.emit(value, text)
+    invocation.emit(value, proposed(Record(*_VERSION, PROPOSAL)))
 
 
 @command(
@@ -342,8 +305,7 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     accepted = take(instance, git_for(instance), branch, chosen, "crew")
     version = accepted.version
     told = _version(Crews(instance.store).crew(version.hash), version.hash, version.commit)
-    value = {**accepted.to_json(), **told}
-    invocation.emit(value, lambda shown: terminal.fields([*_rows(shown), ("accepted", shown["case"])]))
+    invocation.emit({**accepted.to_json(), **told}, Record(*_VERSION, ("accepted", "case")))
 
 
 # Arguments
@@ -409,26 +371,17 @@ def _warnings(definition: Definition) -> dict[str, Any]:
     return {"warnings": found} if found else {}
 
 
-def _rows(value: Any) -> list[tuple[str, str]]:
+_VERSION = (("crew", "{name:bold}"), "version", "hash", "commit")
+
+
+def _dry_run(value: Any) -> str:
+    return "nothing was stored" if value["changed"] and value.get("dryRun") else ""
+
+
+def _workflows(value: Any) -> list[tuple[str, str]]:
     return [
-        ("crew", terminal.style(value["name"], "bold")),
-        *([("version", value["version"])] if value["version"] else []),
-        ("hash", value["hash"]),
-        *([("commit", value["commit"])] if value["commit"] else []),
-    ]
-
-
-def _imported_text(value: Any) -> str:
-    rows = _rows(value)
-    if not value["changed"]:
-        rows.append(("unchanged", "it is here already"))
-    elif value.get("dryRun"):
-        rows.append(("dry run", "nothing was stored"))
-    rows.append(("personas", ", ".join(_persona(each) for each in value["personas"])))
-    rows += [
         ("workflow" if not place else "", each["address"]) for place, each in enumerate(value["workflows"])
     ]
-    return terminal.fields(rows)
 
 
 def _persona(member: Any) -> str:
@@ -436,13 +389,25 @@ def _persona(member: Any) -> str:
     return f"{persona.get('icon', '')} {persona['name']} ({member['id']})".strip()
 
 
+_IMPORTED = Record(
+    *_VERSION,
+    ("unchanged", lambda value: "" if value["changed"] else "it is here already"),
+    ("dry run", _dry_run),
+    ("personas", lambda value: ", ".join(map(_persona, value["personas"]))),
+    _workflows,
+)
+_CREWS = Table(
+    *(("name", "{name:bold}"), "version"),
+    ("hash", lambda crew: crew["hash"] or terminal.status("corrupt")),
+    "personas",
+    ("", lambda crew: crew.get("description") or crew.get("problem")),
+    empty="no crews; uwf crew import PACKAGE",
+)
+_SHOWN = Record(*_VERSION, ("from", lambda crew: FORMS.get(crew["format"], crew["format"])), "updated")
+
+
 def _shown_text(value: Any) -> str:
-    rows = [
-        *_rows(value),
-        ("from", FORMS.get(value["format"], value["format"])),
-        ("updated", value["updated"]),
-    ]
-    parts = [terminal.fields(rows).rstrip("\n")]
+    parts = [_SHOWN(value).rstrip("\n")]
     if value["description"].strip():
         parts.append(value["description"].strip())
     for member in value["personas"]:
@@ -453,9 +418,8 @@ def _shown_text(value: Any) -> str:
             for number, item in enumerate(member.get("menu", ()), 1)
         ]
         parts.append(head + ("\n" + terminal.table(menu).rstrip("\n") if menu else ""))
-    workflows = [(each["address"], each["workflow"], each.get("title", "")) for each in value["workflows"]]
-    if workflows:
-        parts.append(terminal.table(workflows, ("workflow", "hash", "")))
+    if value["workflows"]:
+        parts.append(Table(("workflow", "address"), ("hash", "workflow"), ("", "title"))(value["workflows"]))
     return "\n\n".join(parts)
 
 

@@ -7,12 +7,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import click
-from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_remote
 from uwf_cli.exchange import git_for
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
+from uwf_cli.views import Column, Record, Table, View
 
 from uwf_git.base.text import counted, iso
 from uwf_git.ext.evaluation import sides
@@ -28,8 +28,6 @@ PARTIAL = click.option(
     "--partial", is_flag=True, help="Accept a run in which some cases have no score, and leave those out."
 )
 """The option that allows a baseline of a part of a suite."""
-
-_UNLESS_CHANGED = {True: None, False: ("unchanged", "it was that already")}
 
 
 @command(
@@ -59,7 +57,8 @@ def set_(
     old = baselines.current(suite).commit if suite in before else None
     version = baselines.put(_made(invocation, suite, run, workflow, agent, partial).payload)
     value = {**version_value(baselines, version), "changed": version.commit != old}
-    invocation.emit(value, lambda shown: _text(shown, _UNLESS_CHANGED[shown["changed"]]))
+    unchanged = ("unchanged", lambda value: "" if value["changed"] else "it was that already")
+    invocation.emit(value, _scores_view(unchanged))
 
 
 def _made(
@@ -85,7 +84,7 @@ def _made(
 def show(invocation: Invocation, suite: str) -> None:
     """Show a suite's baseline: the score of each case. ~1 is the baseline before."""
     baselines = Baselines(invocation.instance.store)
-    invocation.emit(version_value(baselines, baselines.named(suite)), _text)
+    invocation.emit(version_value(baselines, baselines.named(suite)), _scores_view())
 
 
 @command("uwf eval baseline list")
@@ -93,13 +92,8 @@ def list_(invocation: Invocation) -> None:
     """List the baselines and how each was measured."""
     baselines = Baselines(invocation.instance.store)
     found = [brief(baselines, baselines.current(name)) for name in baselines.names()]
-
-    def text(value: Any) -> str:
-        rows = [(each["suite"], f"{each['score']:.2f}", each["time"], each["said"]) for each in value]
-        header = ("suite", "score", "set", "of")
-        return terminal.table(rows, header) if rows else "no baseline; uwf eval baseline set SUITE"
-
-    invocation.emit(found, text)
+    columns = ("suite", _SCORE, ("set", "time"), ("of", "said"))
+    invocation.emit(found, Table(*columns, empty="no baseline; uwf eval baseline set SUITE"))
     Failures(invocation).missing()
 
 
@@ -109,19 +103,9 @@ def history(invocation: Invocation, suite: str) -> None:
     """List a suite's baselines, newest first, with their authors."""
     from uwf_cli.commands.workflow import history_note
 
-    baselines = Baselines(invocation.instance.store)
-
-    def text(value: Any) -> str:
-        rows = [
-            (
-                *(f"{each['score']:.2f}", each["time"], each["commit"][:10]),
-                *(each["author"], each["said"], history_note(each)),
-            )
-            for each in value
-        ]
-        return terminal.table(rows, ("score", "set", "commit", "by", "of", ""))
-
-    invocation.emit(past(baselines, suite), text)
+    columns = (_SCORE, ("set", "time"), ("commit", "{commit:short}"), ("by", "author"), ("of", "said"))
+    found = past(Baselines(invocation.instance.store), suite)
+    invocation.emit(found, Table(*columns, ("", history_note)))
 
 
 def past(baselines: Baselines, suite: str) -> list[dict[str, Any]]:
@@ -164,7 +148,7 @@ def propose(
 
     Without --remote the proposal stays on this machine. Proposing again under the same name adds a version.
     """
-    from uwf_cli.commands.review import publish_proposed
+    from uwf_cli.commands.review import PROPOSAL, proposed, publish_proposed
 
     from uwf_git.sync.proposals import propose as make
 
@@ -178,15 +162,7 @@ def propose(
         **_scores(made),
         **publish_proposed(invocation, chosen, proposal),
     }
-
-    def text(shown: Any) -> str:
-        from uwf_cli.commands.review import published_text
-
-        told = shown["branch"] if shown["changed"] else f"{shown['branch']}: nothing new"
-        whole = _text(shown, ("proposal", told))
-        return whole + "\n" + published_text(shown["published"]) if "published" in shown else whole
-
-    invocation.emit(value, text)
+    invocation.emit(value, proposed(_scores_view(PROPOSAL)))
 
 
 @command(
@@ -205,7 +181,7 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     chosen = instance.remotes.get(remote) if remote else None
     accepted = take(instance, git_for(instance), branch, chosen, "baseline")
     value = {**accepted.to_json(), **version_value(Baselines(instance.store), accepted.version)}
-    invocation.emit(value, lambda shown: _text(shown, ("accepted", shown["case"])))
+    invocation.emit(value, _scores_view(("accepted", "case")))
 
 
 @command("uwf eval baseline rm issues")
@@ -215,7 +191,7 @@ def rm(invocation: Invocation, suite: str) -> None:
     baselines = Baselines(invocation.instance.store)
     value = {**brief(baselines, baselines.current(suite)), "removed": True}
     baselines.remove(suite)
-    invocation.emit(value, lambda shown: f"forgot the baseline of {shown['suite']}: {shown['said']}")
+    invocation.emit(value, "forgot the baseline of {suite}: {said}")
 
 
 def version_value(baselines: Baselines, version: Version) -> dict[str, Any]:
@@ -254,14 +230,16 @@ def _case(case: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _text(value: Mapping[str, Any], more: tuple[str, str] | None = None) -> str:
-    rows = [
-        ("suite", terminal.style(value["suite"], "bold")),
-        ("baseline", f"{value['score']:.2f} over {counted(len(value['cases']), 'case')}"),
-        ("of", value["said"]),
-        ("run", value["run"]),
-        ("commit", value["commit"]),
-        *([more] if more else []),
-    ]
-    cases = [(each["case"], score_text(each)) for each in value["cases"]]
-    return terminal.fields(rows) + "\n" + terminal.table(cases, ("case", "score"))
+_SCORE = ("score", "{score:.2f}")
+
+
+def _baseline(value: Any) -> str:
+    return f"{value['score']:.2f} over {counted(len(value['cases']), 'case')}"
+
+
+def _scores_view(*more: Column) -> View:
+    """Return a view of a baseline with further fields, and of its cases."""
+    suite = ("suite", "{suite:bold}")
+    fields = Record(suite, ("baseline", _baseline), ("of", "said"), "run", "commit", *more)
+    cases = Table("case", ("score", score_text))
+    return lambda value: fields(value) + "\n" + cases(value["cases"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_cli import terminal
 from uwf_cli.output import dollars
+from uwf_cli.views import Table
 
 from uwf_git.base.text import counted, one_line
 from uwf_git.ext.evaluation.commands.comparison_output import flaky_text, flaky_value
@@ -181,10 +182,8 @@ def summary(value: Mapping[str, Any]) -> str:
 def parts_of_run(value: Mapping[str, Any]) -> str:
     text = ""
     for key, called_ in (("byJudge", "judge"), ("byTag", "tag")):
-        rows = [(each["name"], str(each["cases"]), f"{each['score']:.2f}") for each in value[key]]
-        text += (
-            "\n" + terminal.table(rows, (f"{called_} of {value['run']}", "cases", "score")) if rows else ""
-        )
+        parts = Table((f"{called_} of {value['run']}", "name"), "cases", ("score", "{score:.2f}"))
+        text += "\n" + parts(value[key]) if value[key] else ""
     flaky = flaky_text(value["flaky"])
     return text + ("\n" + terminal.fields([("flaky", flaky)]) if flaky else "")
 

@@ -13,6 +13,7 @@ from uwf_cli.completers import complete_suite, complete_thread, complete_workflo
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago
+from uwf_cli.views import Record, Table
 
 from uwf_git.api.workflows import version_of
 from uwf_git.base.errors import NotFound, Usage
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from uwf_git.store.index import CommitRow
     from uwf_git.store.instance import Instance
 
+_NAMED = 20  # cases that a line names
 TO = click.option(
     "--to",
     "suite",
@@ -189,21 +191,19 @@ def _emit_added(invocation: Invocation, name: str, suites: Suites, cases: Sequen
         "added": [case_value(case.name, case) for case in cases],
         "unchanged": same,
     }
+    view = Record(
+        ("suite", "{suite:bold}"),
+        ("added", _names),
+        ("replaced", lambda _: str(replaced or "")),
+        ("unchanged", lambda value: str(value["unchanged"] or "")),
+        ("next", "uwf eval run {suite}"),
+    )
+    invocation.emit(value, view)
 
-    def text(shown: Any) -> str:
-        names = ", ".join(each["case"] for each in shown["added"][:20])
-        more = f", … ({len(cases)})" if len(cases) > 20 else ""
-        return terminal.fields(
-            [
-                ("suite", terminal.style(shown["suite"], "bold")),
-                ("added", f"{names}{more}" if cases else ""),
-                ("replaced", str(replaced) if replaced else ""),
-                ("unchanged", str(same) if same else ""),
-                ("next", f"uwf eval run {shown['suite']}"),
-            ]
-        )
 
-    invocation.emit(value, text)
+def _names(value: Any) -> str:
+    names = ", ".join(case["case"] for case in value["added"][:_NAMED])
+    return names + (f", … ({len(value['added'])})" if len(value["added"]) > _NAMED else "")
 
 
 @command(
@@ -297,22 +297,19 @@ def list_(invocation: Invocation) -> None:
             }
         )
 
-    def text(shown: Any) -> str:
-        lines = [
-            (
-                each["suite"],
-                counted(each["cases"], "case"),
-                counted(each["runs"], "run"),
-                f"{summary(each['last'])}  {ago(each['last']['time'])}" if each["last"] else "never run",
-            )
-            for each in shown
-        ]
-        return (
-            terminal.table(lines, free=3) if lines else "no suites; make one with: uwf eval add ID --to SUITE"
-        )
-
-    invocation.emit(rows, text)
+    invocation.emit(rows, _SUITES)
     Failures(invocation).missing()
+
+
+def _last(suite: Any) -> str:
+    return f"{summary(suite['last'])}  {ago(suite['last']['time'])}" if suite["last"] else "never run"
+
+
+_SUITES = Table(
+    *(("", "suite"), ("", "{cases:counted case}"), ("", "{runs:counted run}"), ("", _last)),
+    empty="no suites; make one with: uwf eval add ID --to SUITE",
+    free=3,
+)
 
 
 @command(
@@ -350,22 +347,22 @@ def show(invocation: Invocation, suite: str, case: str | None) -> None:
 
 
 def _suite_text(value: Mapping[str, Any]) -> str:
-    rows = [
-        (
-            each["case"],
-            each["kind"] if each["role"] is None else f"{each['role']}'s step",
-            ", ".join(judge["name"] for judge in each["judges"]) or "no judge",
-            one_line(each["prompt"] or "", 100),
-        )
-        for each in value["cases"]
-    ]
     none = f"no cases; uwf eval add ID --to {value['suite']}\n"
-    cases = terminal.table(rows, ("case", "of", "judged by", "task"), free=3) if rows else none
-    runs = [
-        (ago(run["time"]), run["run"], run["said"], ", ".join(run["judges"]) or "nobody", summary(run))
-        for run in value["runs"][-10:]
-    ]
-    if not runs:
+    cases = _CASES(value["cases"]) or none
+    if not (runs := value["runs"]):
         return cases
-    newest = parts_of_run(value["runs"][-1])
-    return f"{cases}\n{terminal.table(runs, ('', 'run', 'of', 'judged by', ''))}{newest}"
+    return f"{cases}\n{_RUNS(runs[-10:])}{parts_of_run(runs[-1])}"
+
+
+_CASES = Table(
+    "case",
+    ("of", lambda case: case["kind"] if case["role"] is None else f"{case['role']}'s step"),
+    ("judged by", lambda case: ", ".join(judge["name"] for judge in case["judges"]) or "no judge"),
+    ("task", lambda case: one_line(case["prompt"] or "", 100)),
+    free=3,
+)
+_RUNS = Table(
+    *(("", lambda run: ago(run["time"])), "run", ("of", "said")),
+    ("judged by", lambda run: ", ".join(run["judges"]) or "nobody"),
+    ("", summary),
+)
