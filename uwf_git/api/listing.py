@@ -173,16 +173,16 @@ def _require_known(instance: Instance, workflow: str) -> None:
 def without_quiet_branches(instance: Instance, found: list[ListedThread]) -> list[ListedThread]:
     """Return threads without those branches of others among them, and calls of code, that are idle or have ended, and
     without killed branches of a fork that no thread has, such as one that lost a race."""
-    from uwf_git.engine.calls import is_call
     from uwf_git.engine.lineage import parents
     from uwf_git.format.types import BRANCH_START
     from uwf_git.store.history import Head
+    from uwf_git.store.starts import is_call
 
     if not instance.store.index.hashes_of_type(BRANCH_START):
         return found
     quiet = [each.head for each in found if isinstance(each.head, Head) and _is_quiet(each)]
     here = {each.thread for each in found}
-    calls = {head.thread for head in quiet if is_call(instance, head)}
+    calls = {head.thread for head in quiet if is_call(instance.store, head.row.start)}
     branches = [head for head in quiet if instance.threads.fork_of(head) is not None]
     above = parents(instance, branches)
     killed = {each.thread for each in found if each.status == "killed"}
@@ -201,8 +201,8 @@ def _is_quiet(each: ListedThread) -> bool:
 def why_not_stepped(instance: Instance, each: ListedThread, runs: Container[ThreadId]) -> str:
     """Return why a run that selects threads does not take one on, "" if it does; `runs` are those that processes
     run."""
-    from uwf_git.engine.calls import is_call
     from uwf_git.store.history import Head
+    from uwf_git.store.starts import is_call
 
     if each.thread in runs:
         return "a process here runs it"
@@ -211,7 +211,7 @@ def why_not_stepped(instance: Instance, each: ListedThread, runs: Container[Thre
     if each.has_ended:
         at_fail = "it has ended at $FAIL, and uwf thread fork ID --from-role ROLE tries a step again"
         return at_fail if each.status == "failed" else "it has ended"
-    if is_call(instance, each.head):
+    if is_call(instance.store, each.head.row.start):
         return "its script asks it: run that"
     return "it is a conversation, and it is your turn" if rests(instance, each) else ""
 

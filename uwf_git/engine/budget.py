@@ -28,11 +28,11 @@ from uwf_git.format.kinds import parse_start
 from uwf_git.format.types import MAY_LIMIT
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head
-from uwf_git.store.instance import Instance
 from uwf_git.store.private import read_private, write_private
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price
+    from uwf_git.store.instance import Instance
 
 OPTIONS = {
     "maxSteps": "--max-steps",

@@ -23,7 +23,7 @@ from uwf_git.format.types import CODE, END, RESULT, start_node
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Position, ancestry, start_of
-from uwf_git.store.threads import call_of
+from uwf_git.store.starts import call_of, is_call
 
 if TYPE_CHECKING:
     from uwf_git.store.index import CommitRow
@@ -155,11 +155,6 @@ def begin(instance: Instance, at: Position, thread: ThreadId, request: Request) 
     return instance.threads.head(thread)
 
 
-def is_call(instance: Instance, head: Head) -> bool:
-    """Return whether a thread is that of a call."""
-    return _call(instance, head) is not None
-
-
 def _call(instance: Instance, head: Head) -> Branch | None:
     call = call_of(instance.store, head.row.start)
     return call if call is not None and call.name == CALL else None
@@ -191,7 +186,7 @@ def waits_for_call(instance: Instance, head: Head) -> bool:
 
 def asking_calls(instance: Instance, head: Head) -> list[Head]:
     """Return the calls of a thread that a person has to answer, oldest first."""
-    if not is_code(instance, head) or is_call(instance, head):
+    if not is_code(instance, head) or is_call(instance.store, head.row.start):
         return []
     return sorted((each for each in left(instance, head) if each.row.asks), key=lambda each: each.updated)
 
@@ -227,7 +222,7 @@ def _of_root(instance: Instance, head: Head, prefixes: Sequence[str]) -> Iterato
                 continue
             with contextlib.suppress(UwfError):
                 each = instance.threads.head(thread)
-                if is_call(instance, each) and root_of_call(instance, each) == root.oid:
+                if is_call(instance.store, each.row.start) and root_of_call(instance, each) == root.oid:
                     yield each
 
 

@@ -30,7 +30,7 @@ from uwf_git.format.types import FORK, JOIN, USER, is_kind
 from uwf_git.store.history import Head, History, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.layout import ATTEMPTS
-from uwf_git.store.threads import branch_of
+from uwf_git.store.starts import branch_of
 
 
 def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentConfig) -> None:

@@ -51,7 +51,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, History, Position, start_of
 from uwf_git.store.instance import Instance
-from uwf_git.store.threads import branch_of
+from uwf_git.store.starts import branch_of
 from uwf_git.workflow.fan_out import Joinable, Pending, join_question, judge, planned
 from uwf_git.workflow.moderator import ChosenEdge, FansOut, branch_prompt, choose, decide
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from uwf_git.format.fan_out import (
     MOST_BRANCHES,
@@ -17,11 +18,13 @@ from uwf_git.format.ids import Hash, ThreadId, milliseconds_of
 from uwf_git.format.types import FORK
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head
-from uwf_git.store.index import CommitRow
-from uwf_git.store.indexing import Store
-from uwf_git.store.instance import Instance
-from uwf_git.store.threads import branch_of
+from uwf_git.store.starts import branch_of
+
+if TYPE_CHECKING:
+    from uwf_git.store.history import Head
+    from uwf_git.store.index import CommitRow
+    from uwf_git.store.indexing import Store
+    from uwf_git.store.instance import Instance
 
 
 def fork_at(instance: Instance, node: Hash) -> Fork:

@@ -13,10 +13,10 @@ from uwf_git.engine.status import Outlook, outlook, persons_role, used_up
 from uwf_git.format.approvals import asked_of
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.history import Head
-from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
     from uwf_git.engine.approving import Standing
+    from uwf_git.store.instance import Instance
 
 
 class HumanTurn(NamedTuple):

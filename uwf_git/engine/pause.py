@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import HeadMoved, Paused, StoreDamaged
 from uwf_git.base.text import iso, one_line
@@ -20,9 +20,11 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import is_signed, parse_tag
 from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout
-from uwf_git.store.instance import Instance
 from uwf_git.store.private import PAUSE
 from uwf_git.trust.ability import PAUSES, raise_if_unable
+
+if TYPE_CHECKING:
+    from uwf_git.store.instance import Instance
 
 _INSTANT = 5.0  # seconds
 

@@ -7,7 +7,7 @@ from typing import Any
 from uwf_git.base.text import iso
 from uwf_git.engine.branch_states import branch_value, joined_value, joining_value
 from uwf_git.engine.call_answer import command_of, fields_wanted
-from uwf_git.engine.calls import asking_calls, is_call
+from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.census import census_of
 from uwf_git.engine.conversation import in_conversation, is_conversation
 from uwf_git.engine.human_turn import human_turn
@@ -33,6 +33,7 @@ from uwf_git.format.types import USER, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, Link, link_of, parted
 from uwf_git.store.instance import Instance
+from uwf_git.store.starts import is_call
 
 
 def state(instance: Instance, head: Head) -> dict[str, Any]:
@@ -99,7 +100,7 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
         value["question"] = following.question or wordless(instance, head)
         fields = fields_wanted(instance, head)
         value["options"] = list(following.options or options_of(fields))
-        if is_call(instance, head):
+        if is_call(instance.store, head.row.start):
             value["command"] = command_of(instance, head)
         if fields:
             value["fields"] = [each.as_json() for each in fields]

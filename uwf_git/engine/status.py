@@ -21,13 +21,13 @@ from uwf_git.engine.pause import is_paused
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import BUNDLE, END, FORK, JOIN, USER
 from uwf_git.store.history import Head, History, ancestry
-from uwf_git.store.instance import Instance
 from uwf_git.store.threads import DamagedThread
 
 if TYPE_CHECKING:
     from uwf_git.config.resolve import AgentOptions
     from uwf_git.engine.kit.agent import Agent
     from uwf_git.store.index import ArchiveRow
+    from uwf_git.store.instance import Instance
 
 IDLE, RUNNING, PAUSED = thread_states.IDLE.word, thread_states.RUNNING.word, thread_states.PAUSED.word
 WAITING, JOINING, FAILED = thread_states.WAITING.word, thread_states.JOINING.word, thread_states.FAILING.word

@@ -124,7 +124,8 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.locks import PROBE_SECONDS
 from uwf_git.store.maintenance import maintain
 from uwf_git.store.private import KILL, PAUSE, AgentReport, EngineOrder
-from uwf_git.store.threads import ConcurrentCommit, branch_of
+from uwf_git.store.starts import branch_of, is_call
+from uwf_git.store.threads import ConcurrentCommit
 from uwf_git.trust.ability import ENDS, raise_if_unable, raise_if_unable_to_step
 from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.shared_folder import announcement, sharing, sparing_stash
@@ -602,7 +603,7 @@ def _end(instance: Instance, head: Head, status: str, reason: str = "") -> Head:
 def _end_calls(instance: Instance, head: Head) -> None:
     """End the calls that a code workflow asked for and went on without, those at work for another thread excepted.
     One whose process died after its answer is completed."""
-    if not calls.is_code(instance, head) or calls.is_call(instance, head):
+    if not calls.is_code(instance, head) or is_call(instance.store, head.row.start):
         return
     for each in calls.left(instance, head):
         with contextlib.suppress(UwfError), instance.locks.hold(each.thread):

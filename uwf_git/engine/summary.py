@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
@@ -10,8 +10,10 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Workflow, asks_human, reply_in, status_of
 from uwf_git.format.shape import choices, types, variants
 from uwf_git.format.types import FORK_OUTPUT, JOIN_OUTPUT
-from uwf_git.store.instance import Instance
 from uwf_git.store.pages import verdict
+
+if TYPE_CHECKING:
+    from uwf_git.store.instance import Instance
 
 _LONGEST = 120
 

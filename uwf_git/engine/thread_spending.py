@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import UwfError
 from uwf_git.config.known_agents import asks_no_model
 from uwf_git.engine import spending
-from uwf_git.engine.calls import is_call
 from uwf_git.engine.forks import branches_of, join_at
 from uwf_git.engine.spending import DEEPEST, ModelUsage, Run, Tokens, Totals, together
 from uwf_git.format.fan_out import LEFT
@@ -22,12 +21,13 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import EXTRACT, SUBWORKFLOW, StepContext, TurnRecord, parse_start, parse_step
 from uwf_git.format.types import FORK, JOIN, USER, is_kind
 from uwf_git.git.repository import Oid
-from uwf_git.store.history import Head, PastStep
-from uwf_git.store.instance import Instance
+from uwf_git.store.starts import is_call
 
 if TYPE_CHECKING:
     from uwf_git.format.kinds import Detail
     from uwf_git.store.attempts import FailedAttempt
+    from uwf_git.store.history import Head, PastStep
+    from uwf_git.store.instance import Instance
 
 
 class Account(NamedTuple):
@@ -74,7 +74,7 @@ class _CachedRuns:
         self._outgrown = set[Hash]()
 
     def runs(self, head: Head) -> list[Run]:
-        if is_call(self._instance, head):
+        if is_call(self._instance.store, head.row.start):
             return []  # counted by the step that asked
         tip = self._tips.get(head.thread)
         found: list[Run] = []

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from uwf_git.base.errors import HeadMoved
 from uwf_git.format.approvals import Approval, Revocation, parse_approval, parse_revocation
@@ -25,8 +25,10 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Position
 from uwf_git.store.index import CommitRow
-from uwf_git.store.indexing import Store
 from uwf_git.store.nodes import UnionSet
+
+if TYPE_CHECKING:
+    from uwf_git.store.indexing import Store
 
 _TRIES = 10
 

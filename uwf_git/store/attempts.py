@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import HeadMoved, SigningFailed, StoreDamaged
 from uwf_git.base.text import one_line
@@ -20,7 +20,9 @@ from uwf_git.git.repository import Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry
 from uwf_git.store.index import CommitRow
-from uwf_git.store.indexing import Store
+
+if TYPE_CHECKING:
+    from uwf_git.store.indexing import Store
 
 
 class FailedAttempt(NamedTuple):

@@ -28,11 +28,11 @@ from uwf_git.format.types import CREW_WORKFLOW, FORK, is_kind
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout
-from uwf_git.store.index import ArchiveRow, CommitRow
-from uwf_git.store.indexing import Store
 
 if TYPE_CHECKING:
     from uwf_git.format.personas import Persona
+    from uwf_git.store.index import ArchiveRow, CommitRow
+    from uwf_git.store.indexing import Store
 
 
 class Head(NamedTuple):

@@ -25,11 +25,11 @@ from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
 from uwf_git.format.kinds import Attempt, credited
 from uwf_git.git.objects import Person
-from uwf_git.git.repository import Oid
 from uwf_git.store import ref_kinds
 
 if TYPE_CHECKING:
     from uwf_git.format.personas import Persona
+    from uwf_git.git.repository import Oid
 
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
 

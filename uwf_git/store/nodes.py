@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.errors import HashCollision, Invalid, NotFound, StoreDamaged
 from uwf_git.format import cbor
@@ -41,7 +41,9 @@ from uwf_git.format.types import (
 from uwf_git.git.objects import BLOB, id_of
 from uwf_git.git.repository import Oid, Repository, StoreUnwritable
 from uwf_git.store import layout
-from uwf_git.store.index import Index
+
+if TYPE_CHECKING:
+    from uwf_git.store.index import Index
 
 # Types whose payloads are checked by parsing: that says the same as the schema without starting a validator.
 PARSERS: Mapping[Hash, Callable[[Any], object]] = {

@@ -42,9 +42,9 @@ from typing import Any, BinaryIO, NamedTuple
 from uwf_git.base.errors import Usage
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id
 from uwf_git.format.kinds import Usage as TokenUsage
+from uwf_git.git.database import StoreUnwritable
 from uwf_git.git.fsync import make_folders, reserve, share, sync
 from uwf_git.git.refs import read_file
-from uwf_git.git.repository import StoreUnwritable
 from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE as NONCE_VARIABLE
 
 QUESTION_VARIABLE = "UWF_QUESTION"

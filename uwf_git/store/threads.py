@@ -16,11 +16,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
-from uwf_git.format.fan_out import Branch, branch_id, branch_index
+from uwf_git.format.fan_out import branch_id, branch_index
 from uwf_git.format.ids import (
     Hash,
     ThreadId,
@@ -32,16 +32,19 @@ from uwf_git.format.ids import (
     time_of,
 )
 from uwf_git.format.kinds import SUBWORKFLOW, StepContext, parse_start, parse_step, parse_workflow, title_of
-from uwf_git.format.types import BRANCH_START, END, FORK, JOIN, USER, start_node
+from uwf_git.format.types import END, FORK, JOIN, USER, start_node
 from uwf_git.git.objects import Person, Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry, forked_at, start_of
 from uwf_git.store.index import ArchiveRow, CommitRow, is_generated, title_after
-from uwf_git.store.indexing import Store
 from uwf_git.store.nodes import UnionSet
 from uwf_git.store.private import Sessions
 from uwf_git.store.projects import Projects
+from uwf_git.store.starts import is_branch
+
+if TYPE_CHECKING:
+    from uwf_git.store.indexing import Store
 
 MOST_PARENTS = 499
 """The branches that a commit may join, besides its first parent."""
@@ -161,7 +164,7 @@ class Threads(Histories):
         """Return the commit of the fork that a thread is a branch of, and its index there. None for other threads, and
         for forks of branches, which no join waits for."""
         start = head.row.start
-        if start is None or not _of_branch(self._store, start):
+        if start is None or not is_branch(self._store, start):
             return None
         if (found := self._forks.get((head.thread, start))) is not None:
             return found
@@ -325,8 +328,7 @@ class Threads(Histories):
     def origin(self, thread: ThreadId) -> Oid | None:
         """Return the head of the conversation or run that a thread was started from, else None."""
         start = start_of(self._store, self.head(thread).commit)
-        known = self._store.index.node(start.node)
-        if start.merged is None or (known is not None and known[0] == BRANCH_START):
+        if start.merged is None or is_branch(self._store, start.node):
             return None
         return Oid(raw=start.merged)
 
@@ -755,21 +757,6 @@ class Threads(Histories):
         if current is not None:
             with contextlib.suppress(HeadMoved):
                 self._repository.delete_ref(ref, current)
-
-
-def branch_of(store: Store, start: Hash | None) -> Branch | None:
-    """Return the branch that a StartNode begins, None for a thread that is none."""
-    return parse_start(store.get(start).payload).branch if start and _of_branch(store, start) else None
-
-
-def call_of(store: Store, start: Hash | None) -> Branch | None:
-    """Return the call of code, or run of edited code, that a StartNode begins, None for another thread."""
-    return parse_start(store.get(start).payload).call if start and _of_branch(store, start) else None
-
-
-def _of_branch(store: Store, start: Hash) -> bool:
-    known = store.index.node(start)
-    return known is not None and known[0] == BRANCH_START
 
 
 def fork_hint(head: Head) -> str:

@@ -26,11 +26,11 @@ from uwf_git.format.types import CODE, DEFINITIONS, JAVASCRIPT, OF_THREADS, PYTH
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import Entry, Oid, Repository
 from uwf_git.store import layout, ref_kinds
-from uwf_git.store.indexing import Store
 from uwf_git.store.version_files import VersionFiles
 
 if TYPE_CHECKING:
     from uwf_git.git.objects import Commit
+    from uwf_git.store.indexing import Store
     from uwf_git.workflow.compile import Compiled
 
 

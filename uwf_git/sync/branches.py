@@ -15,7 +15,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, ancestry, relate, start_of
 from uwf_git.store.instance import Instance
-from uwf_git.store.threads import branch_of
+from uwf_git.store.starts import branch_of
 from uwf_git.sync.recommit import put_on
 
 

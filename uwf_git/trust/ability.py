@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from uwf_git.base.errors import RequirementUnmet, SigningFailed
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, ref_kinds
-from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
     from uwf_git.format.kinds import Workflow
+    from uwf_git.store.instance import Instance
     from uwf_git.trust.policy import Rule
 
 ENDS, PAUSES = "ends", "pauses"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from uwf_git.engine.calls import ids_of
 from uwf_git.engine.census import calls_in, of_calls
@@ -16,7 +17,9 @@ from uwf_git.git.repository import Oid
 from uwf_git.store.index import CommitRow
 from uwf_git.verify.findings import Report
 from uwf_git.verify.objects import CommitObject
-from uwf_git.verify.verified import Known, Record
+
+if TYPE_CHECKING:
+    from uwf_git.verify.verified import Known, Record
 
 WRONG_CALL = "wrong-call"
 

@@ -3,6 +3,8 @@ thread without one is refused."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from uwf_git.base.text import one_line
 from uwf_git.engine.step_parts import parts_of
 from uwf_git.format.kinds import Start
@@ -12,7 +14,9 @@ from uwf_git.store import layout
 from uwf_git.verify.findings import Report
 from uwf_git.verify.nodes import row_of
 from uwf_git.verify.objects import FOLDER, Objects
-from uwf_git.verify.verified import Known, Record
+
+if TYPE_CHECKING:
+    from uwf_git.verify.verified import Known, Record
 
 
 def check_speaking(known: Known, version: Record, node: Node, start: Start, report: Report) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.timelimit import TimeExceeded, time_limit
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import ref_kinds
-from uwf_git.verify.branch_history import ForeignCommit
 from uwf_git.verify.definition import SECONDS, line_in
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.objects import COUNT_LIMIT, FILE, FOLDER, Objects, shown_name
 from uwf_git.verify.uncommitted import DEFINITION_FILES
+
+if TYPE_CHECKING:
+    from uwf_git.verify.branch_history import ForeignCommit
 
 
 class Edit(NamedTuple):

@@ -7,6 +7,7 @@ XXH64 isn't cryptographic, so two contents under one hash are detected here; lat
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import StoreDamaged, UwfError
 from uwf_git.base.text import harmless
@@ -19,7 +20,6 @@ from uwf_git.format.quick_schema import Check, plain_check
 from uwf_git.format.schema import SECONDS, Schema, check_schema
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.indexing import Store
 from uwf_git.store.nodes import PARSERS, is_schema, references_by_kind
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.objects import (
@@ -33,6 +33,9 @@ from uwf_git.verify.objects import (
     order_key,
     shown_name,
 )
+
+if TYPE_CHECKING:
+    from uwf_git.store.indexing import Store
 
 LATEST = 2**53  # Unix milliseconds
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import StepContext
@@ -14,8 +15,10 @@ from uwf_git.store import pages
 from uwf_git.verify.findings import Report
 from uwf_git.verify.nodes import row_of
 from uwf_git.verify.objects import FILE, Objects
-from uwf_git.verify.verified import Known, Record
 from uwf_git.workflow.moderator import AwaitingBranches, DecidedByCode, FansOut, Next, WorkflowEnded
+
+if TYPE_CHECKING:
+    from uwf_git.verify.verified import Known, Record
 
 _MOST_ROLES = 50  # that a page may name which the workflow has no word on
 

@@ -163,12 +163,12 @@ def _row(
 
 def _left_out(instance: Instance, every: Sequence[ListedThread], found: Sequence[ListedThread]) -> str:
     """Return how many threads were left out: `2 more are branches, 1 more is a call of code`."""
-    from uwf_git.engine.calls import is_call
     from uwf_git.store.history import Head
+    from uwf_git.store.starts import is_call
 
     shown = {each.thread for each in found}
     heads = [each.head for each in every if each.thread not in shown]
-    calls = sum(isinstance(head, Head) and is_call(instance, head) for head in heads)
+    calls = sum(isinstance(head, Head) and is_call(instance.store, head.row.start) for head in heads)
     kinds = (
         (len(heads) - calls, "is a branch", "are branches"),
         (calls, "is a call of code", "are calls of code"),

@@ -20,7 +20,6 @@ from uwf_git.base.errors import AgentFailed, Invalid, OutOfRounds, UwfError, Wai
 from uwf_git.base.text import counted, encodable, nearest, one_line
 from uwf_git.config.known_agents import BUNDLES
 from uwf_git.config.settings import Grants
-from uwf_git.engine.calls import is_call
 from uwf_git.engine.kit.agent import Agent, AttemptFailed
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.extract import ExpectedOutput, judge, sum_tokens, sum_usage
@@ -36,6 +35,7 @@ from uwf_git.format.kinds import REHEARSE, CallCounts, Detail, Step, TurnRecord
 from uwf_git.format.statuses import SUSPEND
 from uwf_git.format.types import END, RESULT, STEPNODE, USER
 from uwf_git.git.repository import StoreUnwritable
+from uwf_git.store.starts import is_call
 from uwf_git.workflow.code_workflow import MAX_ROUNDS
 from uwf_git.workflow.common_mistakes import means_end
 from uwf_git.workflow.moderator import DecidedByCode, brief, decide
@@ -81,7 +81,7 @@ class CodeAgent(Agent):
 
     def admit(self, instance: Instance, at: Position) -> None:
         require_trusted(instance, at.history.workflow)
-        if is_call(instance, at.head):
+        if is_call(instance.store, at.head.row.start):
             asking(instance, at.head)
 
     def perform(
@@ -96,7 +96,7 @@ class CodeAgent(Agent):
         """Run the code until it yields or returns, and store the nodes. Return the StepNode's hash. Raises
         AttemptFailed otherwise, OutOfRounds beyond its last round."""
         head, history = at
-        if is_call(instance, head):
+        if is_call(instance.store, head.row.start):
             return asking(instance, head).perform(instance, at, order, cwd or Path.cwd())
         recorder = recorder or Recorder(instance, head.thread, self.name)
         rounds = _rounds(at)
