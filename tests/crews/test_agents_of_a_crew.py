@@ -165,7 +165,7 @@ def test_an_acp_agent_reads_the_package_and_its_client_checks_what_it_writes(ins
     assert dict(steps.noted("file")[: len(tried)]) == tried
     assert steps.noted("besides") == [[str(known.package), str(known.state)]]
     assert came.output == {"summary": "It is done."}
-    (note,) = [each for each in came.detail["notes"] if "begin with a block" in each]
+    (note,) = [each for each in came.detail["notes"] if "begin with frontmatter" in each]
     assert str(known.state) not in note and "@state/workflow.md" in note
     steps.now(scenarios[1])
     again = start_crew(instance)

@@ -66,7 +66,7 @@ def after(workflow: Workflow, *steps: Said) -> str:
 
 def test_a_package_compiles_to_the_same_hashes_on_any_machine_and_in_any_order_of_its_files() -> None:
     here = [compiled(files).hash for files in (bmad(), own())]
-    assert here == ["858DCDEDW22QR", "167FC086VR8EA"]
+    assert here == ["CZ6S4857QARMK", "167FC086VR8EA"]
     turned = [compiled(dict(reversed(files.items()))).hash for files in (bmad(), own())]
     code = (
         "from crew_packages import bmad, own; from uwf_git.ext.crews.package import from_files;"
@@ -225,9 +225,6 @@ def decides(rule: Any, *steps: Said) -> bool:
         ({"in": [1, {"var": "days"}]}, True),
         ({"missing": ["nothing"]}, True),
         ({"missing": ["days"]}, False),
-        ({"==": [{"var": "decisionLog.0.label"}, "again"]}, True),
-        ({"==": [{"var": "decisionLog.1.to"}, "price"]}, True),
-        ({"==": [{"var": "decisionLog.length"}, 2]}, True),
     ],
     ids=json.dumps,
 )
@@ -309,10 +306,7 @@ def test_expressions_see_the_same_run_as_who_is_told_of_it(made: tuple[Workflow,
         start, past = Start(HASH, "Go", persona="mary"), tuple(steps[:number])
         value = evaluate(f"{begun.removesuffix(tail)}{{{seen}}})", history_value(start, past))
         told = reached(History(THREAD, HASH, HASH, start, HASH, workflow, past), "").as_json()
-        told["decisionLog"] = [
-            {key: each[key] for key in ("from", "to", "label")} for each in told["decisionLog"]
-        ]
-        assert value == told
+        assert value == {name: told[name] for name in STATE_NAMES}
 
 
 def test_what_the_run_has_reached_is_told_with_the_labels_of_the_package() -> None:

@@ -1,9 +1,10 @@
-"""Conditions in JSONLogic decide the same once they are JSONata: compared with an evaluator that follows JavaScript,
-which has its own ideas of truth and equality."""
+"""Conditions in JSONLogic decide the same once they are JSONata: compared with an evaluator of its own. Scalars count
+and compare as in JavaScript, texts as numbers if they are decimal; lists and objects equal nothing."""
 
 from __future__ import annotations
 
 import math
+import re
 from copy import deepcopy
 from itertools import pairwise
 from typing import Any
@@ -12,16 +13,12 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from uwf_git.base.errors import Invalid, LimitExceeded
+from uwf_git.base.errors import LimitExceeded
 from uwf_git.ext.crews.jsonlogic import STATE_NAMES, Untranslatable, translated
 from uwf_git.workflow.expression import evaluate
 
 UNDEFINED = object()
 """JavaScript's, which isn't its null."""
-
-
-class Inexact(Exception):
-    """A text that JSONata can't tell as JavaScript would: the translation fails there too."""
 
 
 def decide(rule: Any, data: Any) -> bool:
@@ -103,9 +100,9 @@ def look_up(name: Any, otherwise: Any, data: Any) -> Any:
 def member(value: Any, key: str) -> Any:
     if isinstance(value, dict):
         return value.get(key, UNDEFINED)
-    if isinstance(value, list | str):
+    if isinstance(value, list):
         if key == "length":
-            return len(value) if isinstance(value, list) else len(value.encode("utf-16-le")) // 2
+            return len(value)
         if key.isdecimal() and str(int(key)) == key and int(key) < len(value):
             return value[int(key)]
     return UNDEFINED
@@ -128,24 +125,18 @@ def kind(value: Any) -> str:
 
 
 def strict(one: Any, other: Any) -> bool:
-    if kind(one) != kind(other):
+    if kind(one) != kind(other) or kind(one) == "object":
         return False
-    return one is other if kind(one) == "object" else kind(one) == "nothing" or one == other
+    return kind(one) == "nothing" or one == other
 
 
 def loose(one: Any, other: Any) -> bool:
-    if kind(one) == kind(other):
+    if kind(one) == kind(other) or "nothing" in (kind(one), kind(other)):
         return strict(one, other)
-    if "nothing" in (kind(one), kind(other)):
-        return False
-    one, other = primitive(one), primitive(other)
-    if kind(one) == kind(other) == "string":
-        return bool(one == other)
     return number(one) == number(other)
 
 
 def ordered(one: Any, other: Any, sign: str) -> bool:
-    one, other = primitive(one), primitive(other)
     if kind(one) != "string" or kind(other) != "string":
         one, other = number(one), number(other)
     return bool(one < other if sign == "<" else one <= other)
@@ -153,62 +144,22 @@ def ordered(one: Any, other: Any, sign: str) -> bool:
 
 def within(one: Any, among: Any) -> bool:
     if isinstance(among, str):
-        return among != "" and text(one) in among
+        return among != "" and isinstance(one, str) and one in among
     return isinstance(among, list) and any(strict(one, item) for item in among)
-
-
-def primitive(value: Any) -> Any:
-    return text(value) if kind(value) == "object" else value
 
 
 def number(value: Any) -> float:
     match kind(value):
         case "nothing":
             return 0
+        case "object":
+            return math.nan
         case "string":
-            return parsed(value)
+            text = value.strip(" \t\n\r")
+            return (
+                float(text or 0) if re.fullmatch(r"(-?(0|[1-9]\d*)(\.\d+)?)?", text, re.ASCII) else math.nan
+            )
     return float(value)
-
-
-def parsed(said: str) -> float:
-    said = said.strip(
-        "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
-        + "".join(map(chr, range(0x2000, 0x200B)))
-    )
-    if not said:
-        return 0
-    if said.lstrip("+-") == "Infinity" and said.count("+") + said.count("-") <= 1:
-        raise Inexact
-    for prefix, base in (("0x", 16), ("0o", 8), ("0b", 2)):
-        if said[:2].lower() == prefix:
-            digits = said[2:].lower()
-            known = "0123456789abcdef"[:base]
-            return float(int(digits, base)) if digits and set(digits) <= set(known) else math.nan
-    if not set(said) <= set("0123456789+-.eE"):
-        return math.nan
-    try:
-        return float(said)
-    except ValueError:
-        return math.nan
-
-
-def text(value: Any) -> str:
-    if isinstance(value, dict):
-        return "[object Object]"
-    if isinstance(value, list):
-        return ",".join("" if kind(item) == "nothing" else text(item) for item in value)
-    if kind(value) == "nothing":
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return value
-    if value == int(value) and abs(value) < 1e15:
-        return str(int(value))
-    digits = f"{value:.15g}"
-    if float(digits) != value or abs(value) >= 1e15 or abs(value) < 1e-6:
-        raise Inexact
-    return digits
 
 
 SCALARS = st.one_of(
@@ -296,7 +247,6 @@ STATES = st.fixed_dictionaries(
         "currentNodeId": "one",
         "stepsCompleted": [],
         "artifacts": [],
-        "decisionLog": [],
         **given,
     }
 )
@@ -312,20 +262,11 @@ def as_jsonata(rule: Any, state: dict[str, Any]) -> Any:
 @given(RULES, STATES)
 @example({"==": [{"var": "a"}, 1]}, {**dict.fromkeys(STATE_NAMES), "variables": {"a": [[1]]}})
 def test_a_translated_rule_decides_as_json_logic_does(rule: Any, state: dict[str, Any]) -> None:
-    data = {**state["variables"], **state}
     try:
-        wanted: Any = decide(rule, data)
-    except Inexact:
-        wanted = Inexact
-    try:
-        found = as_jsonata(rule, state)
+        decision = as_jsonata(rule, state)
     except (Untranslatable, LimitExceeded):
         assume(False)
-    except Invalid as error:
-        assert "too many digits" in error.message or "too large" in error.message
-        return
-    # What isn't looked at can't fail, and which operand is looked at first is not said.
-    assert found is wanted or wanted is Inexact, translated(rule)
+    assert decision is decide(rule, {**state["variables"], **state}), translated(rule)
 
 
 CONSTANTS: list[Any] = [None, True, 0, 2.5, "", "1.", "a", "true", [], [1]]
@@ -398,14 +339,12 @@ def _of_each(rule: Any, variables: list[dict[str, Any]]) -> Any:
         ({"missing_some": [1, ["a"]]}, "missing_some", ("missing_some",)),
         ({"=": [1, 2]}, "=", ("=",)),
         ({"var": {"var": "name"}}, "var", ()),
-        ({"var": "constructor"}, "var", ()),
-        ({"missing": [{"var": "names"}]}, "missing", ()),
+        ({"var": "decisionLog.0.label"}, "var", ()),
+        ({"missing": [{"var": "names"}]}, "var", ()),
         ({"==": [1]}, "==", ()),
         ({">": [3, 2, 1]}, ">", ()),
         ({"and": []}, "and", ()),
         ({"!!": [1, 2]}, "!!", ()),
-        ({"==": [{"var": ["a", {"var": "b"}]}, {"var": "b"}]}, "==", ()),
-        ({"in": [{"var": "a.0"}, {"var": "a"}]}, "in", ()),
         ({"if": [True, {"a": 1, "b": 2}]}, "", ("if", 1)),
         ({"==": [[{"var": "a"}], "x"]}, "", ("==", 0, 0)),
     ],
@@ -429,14 +368,6 @@ def test_a_rule_is_bounded() -> None:
         translated({"or": [{"==": [{"var": "a"}, "x" * 100]}] * 200})
 
 
-def test_a_number_that_no_text_tells_exactly_fails_instead_of_deciding() -> None:
-    state = {**dict.fromkeys(STATE_NAMES), "variables": {"a": [0.1 + 0.2], "b": "0.3"}}
-    with pytest.raises(Invalid, match="too many digits"):
-        as_jsonata({"==": [{"var": "a"}, {"var": "b"}]}, state)
-
-
 def test_a_common_condition_stays_short_enough_to_be_read() -> None:
-    assert translated({"==": [{"var": "mode"}, "fast"]}).endswith(
-        '; $is($lookup($variables, "mode"), "fast"))'
-    )
+    assert translated({"==": [{"var": "mode"}, "fast"]}) == '($lookup($variables, "mode") = "fast")'
     assert translated(True) == "true"

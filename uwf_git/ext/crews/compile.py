@@ -12,9 +12,7 @@ A graph of a third-party package becomes a workflow:
   told to the decider.
 - Expressions see the run's state, computed from `{start, steps}`: `$variables`, the initial ones with the
   answers' merged in order; `$currentNodeId`, the last node done; `$stepsCompleted` and `$artifacts`, each
-  once in order of first occurrence; and `$decisionLog`, `{from, to, label}` of the ways taken where there
-  were several: of several labels to a node the one in `next`, else the first. Questions and answers, which
-  have no `summary`, don't count.
+  once in order of first occurrence. Questions and answers, which have no `summary`, don't count.
 
 A workflow of your own crew is compiled from its YAML, with its speakers.
 
@@ -73,13 +71,7 @@ _FOLDED = {
     "stepsCompleted": f"[$distinct({_DONE}.role)]",
     "artifacts": "[$distinct(steps.output.artifacts)]",
 }
-_STATE = frozenset((*_FOLDED, "variables", "decisionLog"))
-_DECISIONS = (
-    "($labels := {labels}; $done := {done}; [[0..$count($done) - 2].($at := $; $from := $done[$at].role;"
-    " $to := $done[$at + 1].role; $next := $done[$at].output.next; $ways := $lookup($labels, $from);"
-    ' $named := $ways ? $lookup($ways, $to); $named ? {{"from": $from, "to": $to,'
-    ' "label": $next in $named ? $next : $named[0]}})])'
-)
+_STATE = frozenset((*_FOLDED, "variables"))
 _COMPARED = frozenset({"==", "===", "!=", "!==", "<", "<=", ">", ">=", "in"})
 
 
@@ -348,22 +340,11 @@ class _Graph:
     def _expression(self, edge: EdgeDraft) -> str:
         from uwf_git.ext.crews.jsonlogic import translated
 
-        found = translated(edge.expression)
-        begun = _quoted(dict(self._graph.variables))
-        folded = {"variables": f"$merge([{begun}, steps.output.variables])", **_FOLDED}
-        if "$decisionLog" in found:
-            folded["decisionLog"] = self._decisions()
-        set_before = "".join(f"${name} := {value}; " for name, value in folded.items() if f"${name}" in found)
-        return f"({set_before}{found})" if set_before else found
-
-    def _decisions(self) -> str:
-        labels: dict[str, dict[str, list[str]]] = {}
-        for name, node in self._graph.nodes.items():
-            expressed = (edge for edge in self._leaving[name] if edge.expression is not None)
-            leaving = [*expressed, *self._choices(node)]
-            for edge in leaving if len(leaving) > 1 else ():
-                labels.setdefault(name, {}).setdefault(edge.target, []).append(edge.label)
-        return _DECISIONS.format(labels=_quoted(labels), done=_DONE)
+        condition = translated(edge.expression)
+        initial = _quoted(dict(self._graph.variables))
+        state = {"variables": f"$merge([{initial}, steps.output.variables])", **_FOLDED}
+        used = "".join(f"${name} := {value}; " for name, value in state.items() if f"${name}" in condition)
+        return f"({used}{condition})" if used else condition
 
 
 def _edge(edge: EdgeDraft, condition: str | None) -> dict[str, Any]:

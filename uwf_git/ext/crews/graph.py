@@ -14,6 +14,7 @@ from uwf_git.base.text import one_line
 from uwf_git.ext.crews import jsonlogic
 from uwf_git.ext.crews.draft import EdgeDraft, GraphDraft, NodeDraft, PackageFinding, named_edge
 from uwf_git.ext.crews.package import Package, mounted
+from uwf_git.ext.crews.state import FIELDS
 from uwf_git.format import forms
 from uwf_git.format.document import InvalidYaml
 from uwf_git.format.forms import Part, object_of
@@ -71,25 +72,7 @@ _STEP = object_of(
     },
     is_open=True,
 )
-STATE = object_of(
-    {"schemaVersion": VERSION, "workflowType": forms.text},
-    {
-        **dict.fromkeys(
-            ("runId", "project_name", "user_name", "date", "updatedAt", "currentNodeId"), forms.text
-        ),
-        "stepsCompleted": forms.texts,
-        "variables": forms.mapping,
-        "decisionLog": forms.list_of(
-            object_of(
-                {"from": forms.text, "to": forms.text, "label": forms.text},
-                {"reason": forms.text, "decidedAt": forms.text},
-            )
-        ),
-        "artifacts": forms.texts,
-    },
-    is_open=True,
-)
-"""The frontmatter of a workflow's document, which is also how a run's state is written."""
+_STATE = object_of({"schemaVersion": VERSION, "workflowType": forms.text}, FIELDS, is_open=True)
 
 
 class Files:
@@ -167,7 +150,7 @@ class Graphs:
     def read(self, name: str, document: str, path: str, said: Mapping[str, Any]) -> GraphDraft | None:
         """Return a workflow, None if unreadable. `said` is the manifest's entry."""
         start = self._files.part(document)
-        state = STATE(start, (), start.document.data) if start else None
+        state = _STATE(start, (), start.document.data) if start else None
         if start and state is not None:
             for key in ("stepsCompleted", "currentNodeId"):
                 if key not in start.document.data:

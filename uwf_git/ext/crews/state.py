@@ -4,13 +4,14 @@ changes read back. The history is authoritative; changes count as part of the an
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
-from uwf_git.base.text import closest, iso, one_line
-from uwf_git.format.document import Document
+from uwf_git.base.text import iso, one_line
+from uwf_git.format import forms
+from uwf_git.format.findings import Findings
+from uwf_git.format.forms import Part
 from uwf_git.format.kinds import StepContext, Workflow, asks_human, status_of
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.types import END, ENDS, USER
@@ -25,10 +26,20 @@ VERSION = "1.1"
 STEP = "step"
 """The type of a node that nothing says otherwise of."""
 
-_LEFT_ALONE = ("schemaVersion", "workflowType", "runId", "project_name", "user_name", "date", "updatedAt")
-_FOLDED = ("currentNodeId", "stepsCompleted", "variables", "decisionLog", "artifacts")
-_LOGGED = ("from", "to", "label", "reason", "decidedAt")
-_BLOCK = re.compile(r"\A\ufeff?\s*---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+FIELDS: Mapping[str, forms.Kind] = {
+    **dict.fromkeys(("runId", "project_name", "user_name", "date", "updatedAt", "currentNodeId"), forms.text),
+    "stepsCompleted": forms.texts,
+    "variables": forms.mapping,
+    "decisionLog": forms.list_of(
+        forms.object_of(
+            {"from": forms.text, "to": forms.text, "label": forms.text},
+            {"reason": forms.text, "decidedAt": forms.text},
+        )
+    ),
+    "artifacts": forms.texts,
+}
+"""The document's fields besides schemaVersion and workflowType."""
+_DOCUMENT = forms.object_of({}, {**dict.fromkeys(("schemaVersion", "workflowType"), forms.text), **FIELDS})
 _CHOOSES = "steps[-1].output.next = "  # how the condition begins of an edge that an answer chooses
 
 
@@ -77,25 +88,24 @@ class RunState(NamedTuple):
             "currentNodeId": self.current_node,
             "stepsCompleted": list(self.steps_completed),
             "variables": dict(self.variables),
-            "decisionLog": [each.as_json() for each in self.decision_log],
+            "decisionLog": [decision.as_json() for decision in self.decision_log],
             "artifacts": list(self.artifacts),
         }
 
 
 class Changes(NamedTuple):
-    """An agent's changes. `next` is the label of a chosen edge or ""; `target` the new current node or ""."""
+    """An agent's changes. `next` is the label of a chosen edge or ""."""
 
     variables: Mapping[str, Any] = {}
     artifacts: tuple[str, ...] = ()
     next: str = ""
-    target: str = ""
 
     def added_to(self, output: Mapping[str, Any]) -> dict[str, Any]:
         """Return an answer's fields with these changes; the answer's own win."""
         value = dict(output)
-        said, listed = value.get("variables", {}), value.get("artifacts", [])
-        if self.variables and isinstance(said, Mapping):
-            value["variables"] = {**self.variables, **said}
+        variables, listed = value.get("variables", {}), value.get("artifacts", [])
+        if self.variables and isinstance(variables, Mapping):
+            value["variables"] = {**self.variables, **variables}
         if self.artifacts and isinstance(listed, list | tuple):
             value["artifacts"] = list(dict.fromkeys((*self.artifacts, *listed)))
         if self.next:
@@ -128,10 +138,10 @@ def reached(history: History, current: str | None = None) -> RunState:
         completed.setdefault(step.role)
         done.append(step)
         output = step.output if isinstance(step.output, Mapping) else {}
-        if isinstance(set_now := output.get("variables"), Mapping):
-            variables |= set_now
-        if isinstance(written := output.get("artifacts"), list | tuple):
-            artifacts |= dict.fromkeys(each for each in written if isinstance(each, str))
+        if isinstance(changes := output.get("variables"), Mapping):
+            variables |= changes
+        if isinstance(paths := output.get("artifacts"), list | tuple):
+            artifacts |= dict.fromkeys(path for path in paths if isinstance(path, str))
     goes_on = _next(history) if current is None else current
     if fresh and goes_on:
         log += _decision(workflow, done[-1], goes_on)
@@ -156,7 +166,7 @@ def ways(workflow: Workflow, node: str) -> tuple[MatchedEdge, ...]:
     """Return a node's edges, without a package's generated ones to $END."""
     role = workflow.roles.get(node)
     of_package = role is not None and role.node is not None
-    found: list[MatchedEdge] = []
+    edges: list[MatchedEdge] = []
     for edge in workflow.graph.get(node, ()):
         if of_package and edge.role == END:
             continue
@@ -164,9 +174,9 @@ def ways(workflow: Workflow, node: str) -> tuple[MatchedEdge, ...]:
         chosen = condition is None or condition.expression.startswith(_CHOOSES)
         when = edge.text or (condition.description if condition is not None else "")
         label = edge.label or edge.status or edge.condition or ""
-        found.append(MatchedEdge(label, edge.role, of_package and chosen, when.strip(), not chosen))
-    asked = sum(way.asked for way in found)
-    return tuple(way._replace(asked=way.asked and asked > 1) for way in found)
+        edges.append(MatchedEdge(label, edge.role, of_package and chosen, when.strip(), not chosen))
+    choices = sum(edge.asked for edge in edges)
+    return tuple(edge._replace(asked=edge.asked and choices > 1) for edge in edges)
 
 
 def successors(workflow: Workflow, node: str) -> tuple[str, ...]:
@@ -174,13 +184,13 @@ def successors(workflow: Workflow, node: str) -> tuple[str, ...]:
 
 
 def _decision(workflow: Workflow, step: StepContext, to: str) -> list[LoggedDecision]:
-    known = ways(workflow, step.role)
-    leading = [way for way in known if way.target == to]
-    if len(known) < 2 or not leading:
+    leaving = ways(workflow, step.role)
+    leading = [edge for edge in leaving if edge.target == to]
+    if len(leaving) < 2 or not leading:
         return []
     output = step.output if isinstance(step.output, Mapping) else {}
-    said = (output.get("next"), status_of(output))
-    chosen = next((way for way in leading if way.label and way.label in said), leading[0])
+    answer = (output.get("next"), status_of(output))
+    chosen = next((edge for edge in leading if edge.label and edge.label in answer), leading[0])
     reason = next((text for key in ("reason", "summary") if isinstance(text := output.get(key), str)), "")
     return [LoggedDecision(step.role, to, chosen.label, reason.strip(), step.time)]
 
@@ -199,160 +209,52 @@ def render(history: History, now: RunState, body: str = "") -> str:
 
 
 def read_back(text: str, before: RunState, workflow: Workflow) -> Changes:
-    """Return an agent's changes relative to `before`. The body and unrelated fields are ignored; omitted
-    variables stay. Raises Invalid with all problems: invalid YAML, unknown fields, transitions outside the
-    graph, undone progress."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    block = _BLOCK.match(text)
-    if block is None:
-        raise Invalid(
-            f"{STATE} doesn't begin with a block of fields between two lines of ---", "keep its frontmatter"
-        )
-    from uwf_git.format.yaml12 import load
-
-    above = text.count("\n", 0, block.start(1))
-    document = load("\n" * above + block[1], STATE, tolerant=True)
-    return _Reader(document, before, workflow).changes()
-
-
-class _Reader:
-    """Reads a changed document."""
-
-    def __init__(self, document: Document, before: RunState, workflow: Workflow) -> None:
-        self._document = document
-        self._before = before
-        self._here = before.current_node
-        self._ways = ways(workflow, self._here)
-        self._wrong: list[str] = []
-        self._hint = ""
-
-    def changes(self) -> Changes:
-        data = self._document.data
-        if not isinstance(data, dict):
-            raise Invalid(
-                f"{STATE}: its frontmatter is not a mapping", f"its fields are {', '.join(_FOLDED)}"
-            )
-        for key in data:
-            if key not in _FOLDED + _LEFT_ALONE:
-                hint = _suggest(str(key), _FOLDED) or "values of your own belong below variables"
-                self._refuse((key,), f"unknown field {_shown(key)}", hint)
-        self._completed(data.get("stepsCompleted"))
-        target = self._target(data.get("currentNodeId"))
-        logged, label = self._decided(data.get("decisionLog"))
-        if target and logged and target != logged:
-            self._refuse(("currentNodeId",), f"it is {target!r}, and decisionLog goes to {logged!r}")
-        variables = self._variables(data.get("variables"))
-        artifacts = self._artifacts(data.get("artifacts"))
-        if self._wrong:
-            raise Invalid(f"{STATE}: {'; '.join(self._wrong)}", self._hint)
-        target = target or logged
-        return Changes(variables, artifacts, self._next(target, label), target)
-
-    def _completed(self, value: Any) -> None:
-        if value is None:
-            return
-        path: ValuePath = ("stepsCompleted",)
-        ids = self._texts(path, value, "stepsCompleted is a list of ids of nodes")
-        if ids is None:
-            return
-        for gone in (each for each in self._before.steps_completed if each not in ids):
-            self._refuse(path, f"stepsCompleted lacks {gone!r}, which was done")
-        for position, each in enumerate(ids):
-            if each not in (*self._before.steps_completed, self._here):
-                what = (
-                    f"stepsCompleted has {_shown(each)}, which was not done: it is {self._here!r} that goes"
-                )
-                self._refuse((*path, position), what)
-
-    def _target(self, value: Any) -> str:
-        path: ValuePath = ("currentNodeId",)
-        node = "" if value is None else self._text(path, value)
-        if node is None:
-            self._refuse(path, "currentNodeId is the id of a node")
-        return node if node and node != self._here and self._leads_to(path, node) else ""
-
-    def _leads_to(self, path: ValuePath, target: str) -> bool:
-        known = dict.fromkeys(way.target for way in self._ways)
-        if target in known:
-            return True
-        has = ", ".join(map(repr, known))
-        those = f"those that there are lead to {has}" if has else "none does: the run ends there"
-        what = f"no transition leads from {self._here!r} to {_shown(target)}; {those}"
-        self._refuse(path, what, _suggest(target, known))
-        return False
-
-    def _decided(self, value: Any) -> tuple[str, str]:
-        path: ValuePath = ("decisionLog",)
-        if value is None:
-            return "", ""
-        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            self._refuse(path, "decisionLog is a list of {from, to, label}")
-            return "", ""
-        known = len(self._before.decision_log)
-        if len(value) < known:
-            self._refuse(path, f"decisionLog has lost {known - len(value)} of its {known} entries")
-        if len(value) > known + 1:
-            self._refuse((*path, known + 1), "decisionLog gains one decision a step at most")
-        target = label = ""
-        for position, entry in enumerate(value[known : known + 1], known):
-            at: ValuePath = (*path, position)
-            for key in (each for each in entry if each not in _LOGGED):
-                self._refuse((*at, key), f"unknown field {_shown(key)} in decisionLog")
-            source, target, label = (self._text((*at, key), entry.get(key)) or "" for key in _LOGGED[:3])
-            if source != self._here:
-                what = f"decisionLog decides for {_shown(source)}: it is {self._here!r} that goes"
-                self._refuse(at, what)
-            elif self._leads_to(at, target):
-                self._check_label(at, target, label)
-        return target, label
-
-    def _check_label(self, path: ValuePath, target: str, label: str) -> None:
-        labels = [way.label for way in self._ways if way.asked and way.target == target]
-        if labels and label not in labels:
-            what = f"no transition from {self._here!r} to {target!r} has the label {_shown(label)}; there is "
-            self._refuse(path, what + ", ".join(map(repr, labels)))
-
-    def _variables(self, value: Any) -> dict[str, Any]:
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            self._refuse(("variables",), "variables is a mapping")
-            return {}
-        was = self._before.variables
-        return {key: each for key, each in value.items() if key not in was or not _same(was[key], each)}
-
-    def _artifacts(self, value: Any) -> tuple[str, ...]:
-        paths = () if value is None else self._texts(("artifacts",), value, "artifacts is a list of paths")
-        return tuple(dict.fromkeys(each for each in paths or () if each not in self._before.artifacts))
-
-    def _next(self, target: str, label: str) -> str:
-        labels = [way.label for way in self._ways if way.asked and way.target == target]
-        return label if label in labels else labels[0] if len(labels) == 1 else ""
-
-    def _texts(self, path: ValuePath, value: Any, otherwise: str) -> list[str] | None:
-        given = value if isinstance(value, list) else [None]
-        texts = [self._text((*path, position), each) for position, each in enumerate(given)]
-        if None in texts:
-            self._refuse(path, otherwise)
-            return None
-        return [each for each in texts if each]
-
-    def _text(self, path: ValuePath, value: Any) -> str | None:
-        return value.strip() if isinstance(value, str) else self._document.raw(path)
-
-    def _refuse(self, path: ValuePath, what: str, hint: str = "") -> None:
-        mark = self._document.key_mark(path) if len(path) == 1 else self._document.mark(path)
-        self._wrong.append(f"line {mark.line}: {what}")
-        self._hint = self._hint or hint
+    """Return an agent's changes relative to `before`. The body, completed steps and omitted variables count for
+    nothing. Raises Invalid with all problems: invalid YAML, unknown fields, transitions outside the graph."""
+    document, _ = forms.read_frontmatter(text, STATE)
+    part = forms.Part(STATE, document, Findings(document))
+    fields = _DOCUMENT(part, (), document.data) or {}
+    label = _chosen(part, fields, before, ways(workflow, before.current_node))
+    if problems := part.findings.sorted():
+        message = "; ".join(f"line {problem.line}: {problem.message}" for problem in problems)
+        raise Invalid(f"{STATE}: {message}", next(filter(None, (problem.hint for problem in problems)), ""))
+    variables = {
+        name: value
+        for name, value in fields.get("variables", {}).items()
+        if name not in before.variables or not _same(before.variables[name], value)
+    }
+    artifacts = (path for path in dict.fromkeys(fields.get("artifacts", ())) if path not in before.artifacts)
+    return Changes(variables, tuple(artifacts), label)
 
 
-def _suggest(name: str, known: Iterable[str]) -> str:
-    match = closest(name, known)
-    return f'did you mean "{match}"?' if match else ""
+def _chosen(part: Part, fields: Mapping[str, Any], before: RunState, leaving: Sequence[MatchedEdge]) -> str:
+    """Return the label of the edge that a document follows, by its current node or a new decision, or ""."""
+    here = before.current_node
+    decisions = fields.get("decisionLog", [])[len(before.decision_log) :]
+    moves: list[tuple[ValuePath, str, str]] = [
+        ((*path, "to"), entry.get("to", ""), entry.get("label", "")) for path, entry in decisions
+    ]
+    if (current := fields.get("currentNodeId", here)) != here:
+        moves.insert(0, (("currentNodeId",), current, ""))
+    labels: set[str] = set()
+    for path, target, label in moves:
+        edges = [edge for edge in leaving if edge.target == target and label in ("", edge.label)]
+        labels.update(edge.label for edge in edges if edge.asked and (label or len(edges) == 1))
+        if not edges:
+            with_label = f" with the label {_shown(label)}" if label else ""
+            targets = ", ".join(dict.fromkeys(repr(edge.target) for edge in leaving))
+            others = f"those that there are lead to {targets}" if targets else "none does: the run ends there"
+            message = f"no transition leads from {here!r} to {_shown(target)}{with_label}; {others}"
+            hint = part.findings.nearest(target, [edge.target for edge in leaving])
+            part.findings.error(path, "no-transition", message, hint)
+    if len(labels) > 1:
+        message = f"it follows {', '.join(map(repr, sorted(labels)))}, of which only one can be"
+        part.findings.error(moves[-1][0], "two-transitions", message)
+    return labels.pop() if labels else ""
 
 
-def _shown(value: Any) -> str:
-    return repr(one_line(str(value), 60))
+def _shown(value: str) -> str:
+    return repr(one_line(value, 60))
 
 
 def _same(one: Any, other: Any) -> bool:
