@@ -29,6 +29,9 @@ ORDER_ARGS = $(if $(ORDER),--random-order-bucket=global --random-order-seed=$(OR
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check --no-input
 SOURCES = $(shell find uwf_git cli -name '*.py')
 
+# Without cached byte code each worker would compile and rewrite all tests again, half a minute each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-all faults soak fleet-soak agent-programs test-agents fuzz pictures lint prose reference bench bench-smoke venv clean
 
 demo: $(VENV)/.installed

@@ -98,6 +98,11 @@ EXTENDED_FIXTURES = {"browser", "page"}
 """Faults, a Temporal server, long histories, a browser: only `make test-all` has them, and what has the mark itself."""
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Don't load what `make test` leaves out."""
+    return (config.option.markexpr == "not extended" and collection_path in EXTENDED_FOLDERS) or None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark extended tests, and begin with the tests that are given most time, so that none of them is left alone at the

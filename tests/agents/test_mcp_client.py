@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from commands import alive, wait_until_gone
+from late_import import imported_late
 
-pytest.importorskip("mcp", reason="pip install '.[mcp]'")
 from uwf_git.base.errors import AgentFailed
 from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.config.settings import McpServer
@@ -26,6 +26,8 @@ from uwf_git.ext.builtin.tools.tool import Toolbox, ToolContext, ToolResult
 from uwf_git.sandbox.path import Mount
 from uwf_git.sandbox.results import Outputs
 from uwf_git.sandbox.workspace import Workspace
+
+imported_late("mcp", "pip install '.[mcp]'")
 
 SERVER = """\
 import os, pathlib, subprocess, sys, time

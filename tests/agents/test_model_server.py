@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import anthropic
 import httpx
-import openai
 import pytest
-from google import genai
+from late_import import imported_late
 from model_server import (
     Asked,
     Call,
@@ -27,6 +25,13 @@ from model_server import (
     by_prompt,
     serving,
 )
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+    from google import genai
+else:
+    anthropic, openai, genai = map(imported_late, ("anthropic", "openai", "google.genai"))
 
 KEY = "sk-loopback"
 WEATHER = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}
@@ -46,7 +51,7 @@ class Client(NamedTuple):
     """A provider's own client: `ask` sends a conversation of (role, text) with the tool `weather` offered."""
 
     ask: Callable[[ModelServer, list[tuple[str, str]], bool], Heard]
-    failure: type[Exception]
+    failure: Callable[[], type[Exception]]
     status: Callable[[Any], int]
 
 
@@ -160,10 +165,10 @@ def by_gemini(server: ModelServer, said: list[tuple[str, str]], stream: bool) ->
 
 
 CLIENTS = {
-    "chat": Client(by_chat, openai.APIError, lambda error: int(error.status_code)),
-    "responses": Client(by_responses, openai.APIError, lambda error: int(error.status_code)),
-    "messages": Client(by_messages, anthropic.APIError, lambda error: int(error.status_code)),
-    "gemini": Client(by_gemini, genai.errors.APIError, lambda error: int(error.code)),
+    "chat": Client(by_chat, lambda: openai.APIError, lambda error: int(error.status_code)),
+    "responses": Client(by_responses, lambda: openai.APIError, lambda error: int(error.status_code)),
+    "messages": Client(by_messages, lambda: anthropic.APIError, lambda error: int(error.status_code)),
+    "gemini": Client(by_gemini, lambda: genai.errors.APIError, lambda error: int(error.code)),
 }
 FINISH = {  # an answer, one cut off, one that calls, one that is refused
     "chat": ("stop", "length", "tool_calls", "content_filter"),
@@ -217,7 +222,7 @@ class TestEveryProvidersOwnClient:
         ask, failure, status = CLIENTS[wire]
         for number in (400, 401, 429, 500):
             server.play([Fail(number, "not today", retry_after=1)])
-            with pytest.raises(failure, match="not today") as failed:
+            with pytest.raises(failure(), match="not today") as failed:
                 ask(server, SAID, stream)
             assert status(failed.value) == number
 

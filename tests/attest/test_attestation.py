@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from approvers import Colleague, at_gate
@@ -21,16 +21,28 @@ from conftest import REPOSITORY, Result, Uwf
 from crew_packages import folder, own
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from evidence import ADA, Evidence, altered, check_file, cloned, configure, ended_thread, make_key, places
-from in_toto.models.metadata import Metadata
 from jsonschema import Draft202012Validator
+from late_import import imported_late
 from old_stores import ACTIVE, ENDED, reviewed
 from programs import need
 from referencing import Registry, Resource
-from securesystemslib.dsse import Envelope
-from securesystemslib.exceptions import VerificationError
-from securesystemslib.signer import SSlibKey
 
 from uwf_git.ext.attest.keys import raw_key
+
+if TYPE_CHECKING:
+    from in_toto.models import metadata
+    from securesystemslib import dsse, exceptions, signer
+    from securesystemslib.signer import SSlibKey
+else:
+    metadata, dsse, exceptions, signer = map(
+        imported_late,
+        (
+            "in_toto.models.metadata",
+            "securesystemslib.dsse",
+            "securesystemslib.exceptions",
+            "securesystemslib.signer",
+        ),
+    )
 
 SCHEMES = {"rsa": "rsa-pkcs1v15-sha256"}
 
@@ -65,8 +77,8 @@ def a_run(uwf: Uwf, text: str = PAIR, script: str = REJECTS_ONCE) -> str:
 
 def key_of(public: str) -> SSlibKey:
     loaded: Any = load_pem_public_key(public.encode())
-    kind = SSlibKey.from_crypto(loaded).keytype
-    return SSlibKey.from_crypto(loaded, scheme=SCHEMES.get(kind))
+    kind = signer.SSlibKey.from_crypto(loaded).keytype
+    return signer.SSlibKey.from_crypto(loaded, scheme=SCHEMES.get(kind))
 
 
 KEYS = [
@@ -87,11 +99,11 @@ def test_securesystemslib_and_in_toto_verify_the_signature_of_each_kind_of_key(
     told = uwf("attest", thread, "-o", "thread.json").json
     key = key_of(told["publicKey"])
     assert key.keyid == told["keyid"]
-    envelope = Envelope.from_dict(json.loads(Path("thread.json").read_text()))
+    envelope = dsse.Envelope.from_dict(json.loads(Path("thread.json").read_text()))
     assert envelope.verify([key], 1) == {key.keyid: key}
-    Metadata.load("thread.json").verify_signature({"keyid": key.keyid, **key.to_dict()})
+    metadata.Metadata.load("thread.json").verify_signature({"keyid": key.keyid, **key.to_dict()})
     envelope.payload = envelope.payload.replace(b"completed", b"abandoned")
-    with pytest.raises(VerificationError):
+    with pytest.raises(exceptions.VerificationError):
         envelope.verify([key], 1)
 
 
@@ -191,7 +203,7 @@ def test_a_key_of_an_agent_signs_without_its_file(uwf: Uwf, tmp_path: Path, key_
         )
         thread = a_run(uwf)
         told = uwf("attest", thread, "-o", f"{number}.json").json
-        Envelope.from_dict(json.loads(Path(f"{number}.json").read_text())).verify(
+        dsse.Envelope.from_dict(json.loads(Path(f"{number}.json").read_text())).verify(
             [key_of(told["publicKey"])], 1
         )
 

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -16,13 +16,18 @@ from approvers import Colleague, at_gate
 from cli_samples import GATE, PAIR, write
 from commands import alive
 from conftest import Uwf
-
-pytest.importorskip("mcp", reason="pip install '.[mcp]'")
-from mcp import Client, MCPError, StdioServerParameters
-from mcp.client.stdio import stdio_client
+from late_import import imported_late
 
 from uwf_git.base.extras import install_hint
 from uwf_git.ext.mcp.tools import TOOLS
+
+if TYPE_CHECKING:
+    import mcp
+    from mcp import Client
+    from mcp.client import stdio
+else:
+    mcp = imported_late("mcp", "pip install '.[mcp]'")
+    stdio = imported_late("mcp.client.stdio")
 
 ASKS_ONCE = """\
 - { role: writer, output: { status: needs_input, question: Which colour?, options: [red, blue] } }
@@ -44,7 +49,7 @@ defaultAgent: player
 agentOverrides: {{ slow: {{ writer: sleeper }} }}
 """
 
-Scenario = Callable[[Client], Awaitable[None]]
+Scenario = Callable[["Client"], Awaitable[None]]
 
 
 def drive(scenario: Scenario, *options: str, mode: str = "legacy") -> None:
@@ -52,9 +57,9 @@ def drive(scenario: Scenario, *options: str, mode: str = "legacy") -> None:
     with Path("stderr").open("w+") as said:
 
         async def run() -> None:
-            started = StdioServerParameters(command="uwf", args=["mcp", *options], env=dict(os.environ))
+            started = mcp.StdioServerParameters(command="uwf", args=["mcp", *options], env=dict(os.environ))
             with anyio.fail_after(90):
-                async with Client(stdio_client(started, errlog=said), mode=mode) as client:
+                async with mcp.Client(stdio.stdio_client(started, errlog=said), mode=mode) as client:
                     await scenario(client)
 
         anyio.run(run)
@@ -135,7 +140,7 @@ def test_a_client_takes_a_thread_from_its_start_to_its_end(configured: None, uwf
         resources = {each.name: each for each in (await client.list_resources()).resources}
         page = (await client.read_resource(resources[thread].uri)).contents[0]
         assert page.text == uwf("thread", "read", thread).out  # type: ignore[union-attr]
-        with pytest.raises(MCPError, match="no thread"):
+        with pytest.raises(mcp.MCPError, match="no thread"):
             await client.read_resource("uwf://thread/01ARZ3NDEKTSV4RRFFQ69G5FAV")
 
     drive(scenario)
@@ -196,7 +201,7 @@ def test_what_goes_wrong_is_an_error_with_a_code_a_hint_and_an_exit_status(confi
         assert (failed["code"], failed["exitStatus"]) == ("agent_failed", 6)
         attempts = await call(client, "thread_attempts", thread=made["thread"])
         assert [each["error"] for each in attempts["attempts"]] == [failed["message"]]
-        with pytest.raises(MCPError, match="no tool"):
+        with pytest.raises(mcp.MCPError, match="no tool"):
             await client.call_tool("rm_thread", {})
 
     drive(scenario, mode="auto")
@@ -346,7 +351,7 @@ def test_read_only_offers_only_what_reads(configured: None) -> None:
         tools = (await client.list_tools()).tools
         assert {tool.name for tool in tools} == {tool.name for tool in TOOLS if not tool.writes}
         assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools)
-        with pytest.raises(MCPError, match="no tool"):
+        with pytest.raises(mcp.MCPError, match="no tool"):
             await client.call_tool("start_thread", {"workflow": "pair.yaml", "prompt": "x"})
 
     drive(scenario, "--read-only")

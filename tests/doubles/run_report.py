@@ -52,6 +52,11 @@ class RunReport:
         terminal: pytest.TerminalReporter = self._plugins.getplugin("terminalreporter")
         terminal.write_line(text, red=red)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Say what takes the first seconds, before workers start."""
+        self._say("collecting the tests")
+
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Without workers."""
         self._total = self._total or len(session.items)
