@@ -78,6 +78,20 @@ def test_the_recipe_for_a_command_makes_one(sources: Path, call: Call) -> None:
     assert "Count the words of each step." in call("thread", "--help")
 
 
+def test_the_recipe_for_a_status_makes_one(sources: Path, call: Call) -> None:
+    recipe = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("    STALLED = StateRow(")
+    table = sources / "uwf_git" / "base" / "thread_states.py"
+    row = recipe[1] + recipe[2].partition("```")[0]
+    text = table.read_text(encoding="utf-8")
+    table.write_text(
+        text.replace("    @property\n    def word", f"{row}    @property\n    def word"), encoding="utf-8"
+    )
+    call("workflow", "put", EXAMPLES / "solve-issue.yaml")
+    call("thread", "start", "solve-issue", "-p", "x")
+    assert call("thread", "list", "--status", "stalled") == []
+    assert "corrupt, stalled" in " ".join(call("thread", "list", "--help").split())
+
+
 def test_the_recipe_for_an_agent_makes_one(sources: Path, call: Call, hermetic: Path) -> None:
     add(sources, "quote")
     assert "uwf-quote" in [each["name"] for each in call("agent", "list")]

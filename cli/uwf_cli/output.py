@@ -11,6 +11,7 @@ from typing import Any
 
 from uwf_git.base.text import iso as iso
 from uwf_git.base.text import one_line
+from uwf_git.base.thread_states import ThreadState, words
 from uwf_git.format.types import role_name
 
 FORMATS = ("text", "json", "yaml")
@@ -110,8 +111,9 @@ def who_waits(value: Mapping[str, Any]) -> str:
 def branches_text(counts: Mapping[str, int]) -> str:
     """Return how the branches of a thread stand: `3 of 8 have ended, 1 killed; 1 failed, 2 running, 2 idle`. One that
     failed may be tried again."""
-    ended = {status: counts[status] for status in ("completed", "killed") if status in counts}
-    bad = [f"{number} {status}" for status, number in ended.items() if status != "completed"]
+    ends = words((ThreadState.COMPLETED, ThreadState.KILLED))
+    ended = {status: counts[status] for status in ends if status in counts}
+    bad = [f"{number} {status}" for status, number in ended.items() if status == ThreadState.KILLED.word]
     begin = ", ".join([f"{sum(ended.values())} of {sum(counts.values())} have ended", *bad])
     left = [f"{number} {status}" for status, number in counts.items() if status not in ended]
     return "; ".join(filter(None, [begin, ", ".join(left)]))

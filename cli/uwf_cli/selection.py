@@ -18,10 +18,11 @@ from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.resolve import moment
-from uwf_git.api.listing import STATUSES, Filters, listed, why_not_stepped, without_quiet_branches
+from uwf_git.api.listing import ALL, Filters, listed, why_not_stepped, without_quiet_branches
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import counted
 from uwf_git.base.text import listed as named
+from uwf_git.base.thread_states import WORDS, ThreadState, states_of
 
 if TYPE_CHECKING:
     from uwf_cli.views import View
@@ -48,9 +49,9 @@ def filters(ended: str | None) -> Callable[[_F], _F]:
 
     def decorate(function: _F) -> _F:
         def packed(*args: Any, **given: Any) -> Any:
-            statuses = tuple(dict.fromkeys(each for several in given.pop("status") for each in several))
+            states = frozenset(state for several in given.pop("status") for state in several)
             only_ended = given.pop("ended")
-            if only_ended and statuses:
+            if only_ended and states:
                 raise Usage("--ended and --status exclude each other", "give one of them")
             since = moment(given.pop("since"), "--since")
             until = moment(given.pop("until"), "--until or --older-than:", _DAY)
@@ -61,7 +62,7 @@ def filters(ended: str | None) -> Callable[[_F], _F]:
             return function(
                 *args,
                 filters=Filters(
-                    statuses,
+                    states,
                     since=since,
                     until=until,
                     ended=given.pop("all", True),
@@ -86,9 +87,9 @@ def _options(ended: str | None) -> list[Callable[[Any], Any]]:
         click.option(
             "--status",
             multiple=True,
-            type=_Statuses(STATUSES),
+            type=_States(WORDS),
             metavar="S[,S...]",
-            help=f"Select threads with these statuses: {', '.join(STATUSES)}.",
+            help=f"Select threads with these statuses: {', '.join(WORDS)}.",
         ),
         click.option("--ended", is_flag=True, help="Select completed, failed and killed threads."),
         click.option(
@@ -118,13 +119,14 @@ def _options(ended: str | None) -> list[Callable[[Any], Any]]:
     ]
 
 
-class _Statuses(click.Choice[str]):
-    """Comma-separated statuses as a tuple."""
+class _States(click.Choice[str]):
+    """Comma-separated words, parsed into the states that have them."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, tuple):
             return value
-        return tuple(super(_Statuses, self).convert(each.strip(), param, ctx) for each in value.split(","))
+        words = [super(_States, self).convert(word.strip(), param, ctx) for word in value.split(",")]
+        return tuple(state for word in words for state in states_of(word))
 
 
 def threads(function: _F) -> _F:
@@ -163,11 +165,11 @@ def chosen_threads(
     invocation: Invocation,
     chosen: Selection,
     failures: Failures,
-    among: Collection[str] = STATUSES,
+    among: Collection[ThreadState] = ALL,
     find: Callable[[str], ThreadId] | None = None,
     to_step: bool = False,
 ) -> list[ThreadId]:
-    """Return the selected threads once each, as named or newest first, with a status in `among`; without
+    """Return the selected threads once each, as named or newest first, with a state in `among`; without
     conversations at rest, threads that a process runs and branches of others among them if `to_step`. Unknown
     ids are reported to `failures`; `find` looks up ids. Raises Usage without a selection, or with ids and
     filters."""
@@ -182,11 +184,13 @@ def chosen_threads(
             )
         if to_step:
             return _to_step(invocation, chosen.filters, among)
-        active = "completed" not in among  # what the command can do needs a thread that has not ended
+        active = (
+            ThreadState.COMPLETED not in among
+        )  # what the command can do needs a thread that has not ended
         selected = (
             each
             for each in listed(instance, chosen.filters)
-            if each.status in among and not (active and each.has_ended)
+            if each.state in among and not (active and each.has_ended)
         )
         return [each.thread for each in selected]
     found: dict[ThreadId, None] = {}
@@ -200,7 +204,7 @@ def chosen_threads(
     return list(found)
 
 
-def _to_step(invocation: Invocation, filters: Filters, among: Collection[str]) -> list[ThreadId]:
+def _to_step(invocation: Invocation, filters: Filters, among: Collection[ThreadState]) -> list[ThreadId]:
     """Return the selected threads that a run may take on. Of those of a status that was asked for, name the others, and
     why they are left alone."""
     instance = invocation.instance
@@ -208,7 +212,7 @@ def _to_step(invocation: Invocation, filters: Filters, among: Collection[str]) -
     left: dict[str, list[ThreadId]] = {}
     able = []
     for each in listed(instance, filters):
-        if each.status not in among:
+        if each.state not in among:
             continue
         why = why_not_stepped(instance, each, runs)
         if why:
@@ -216,7 +220,7 @@ def _to_step(invocation: Invocation, filters: Filters, among: Collection[str]) -
         else:
             able.append(each)
     found = [each.thread for each in without_quiet_branches(instance, able)]
-    for why, threads in left.items() if filters.statuses else ():
+    for why, threads in left.items() if filters.states else ():
         invocation.warn(f"left alone, {why}: {named(threads, _NAMED)}")
     return found
 
@@ -242,7 +246,7 @@ def on_each(
     chosen: Selection,
     do: Callable[[ThreadId], dict[str, Any]],
     view: View,
-    among: Collection[str] = STATUSES,
+    among: Collection[ThreadState] = ALL,
     unasked: str = "",
     find: Callable[[str], ThreadId] | None = None,
     first: Callable[[list[ThreadId]], None] | None = None,

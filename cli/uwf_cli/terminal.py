@@ -11,7 +11,7 @@ from io import StringIO
 from itertools import accumulate
 from typing import IO, TYPE_CHECKING, Any
 
-from uwf_git.base.thread_states import label_of
+from uwf_git.base.thread_states import colour_of, label_of
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -29,20 +29,7 @@ _UNSEEN = (
 )
 _ANSI = "\x1b\\[[0-9;]*m"
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
-_STATUS = {
-    "running": "blue",
-    "paused": "cyan",
-    "waiting": "yellow",
-    "joining": "blue",
-    "failed": "red",
-    "completed": "green",
-    "completed-with-failures": "yellow",
-    "killed": "dim",
-    "corrupt": "red",
-    "ok": "green",
-    "warning": "yellow",
-    "error": "red",
-}
+_RESULT_COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
 def escape(text: str) -> str:
@@ -90,8 +77,9 @@ def style(text: str, *names: str) -> str:
     return f"\x1b[{codes}m{text}\x1b[0m" if codes and text and colours() else text
 
 
-def status(name: str) -> str:
-    return style(label_of(name), _STATUS.get(name, ""))
+def status(word: str) -> str:
+    """Return the word for people of a thread's state, or a check's result, in its colour."""
+    return style(label_of(word), colour_of(word) or _RESULT_COLOURS.get(word, ""))
 
 
 def width() -> int | None:

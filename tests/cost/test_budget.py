@@ -11,6 +11,7 @@ from conftest import Uwf
 from spent_threads import assistant, attempt, detail, start, step, usage
 
 from uwf_git.base.errors import AgentFailed, Usage, Waiting
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.config.settings import Price
 from uwf_git.engine.budget import (
     Budgets,
@@ -26,8 +27,9 @@ from uwf_git.engine.budget import (
 )
 from uwf_git.engine.inbox import answer
 from uwf_git.engine.spending import spent, together
-from uwf_git.engine.status import IDLE, WAITING, budget_reached, status_of
+from uwf_git.engine.status import budget_reached
 from uwf_git.engine.step import step as do_step
+from uwf_git.engine.thread_state import thread_state
 from uwf_git.format.kinds import Detail, Step
 from uwf_git.format.kinds import Usage as Tokens
 from uwf_git.format.types import STEPNODE
@@ -159,7 +161,7 @@ def test_a_thread_that_used_up_its_budget_waits_until_somebody_raises_it(
     uwf: Uwf, instance: Instance
 ) -> None:
     thread = start(instance, {"maxSteps": 1, "maxTokens": 1000}, more="budget: {maxCost: 5}")
-    assert status_of(instance, instance.threads.head(thread)) == IDLE
+    assert thread_state(instance, instance.threads.head(thread)) is ThreadState.IDLE
     ran = uwf("thread", "run", thread, check=5)
     assert [line["status"] for line in ran.lines] == ["waiting"]
     assert ran.error == {
@@ -179,9 +181,9 @@ def test_a_thread_that_used_up_its_budget_waits_until_somebody_raises_it(
         {"limit": "maxTokens", "most": 1000, "used": 0, "source": "thread"},
         {"limit": "maxCost", "most": 5, "used": 0, "source": "workflow"},
     ]
-    assert status_of(instance, instance.threads.head(thread)) == IDLE
+    assert thread_state(instance, instance.threads.head(thread)) is ThreadState.IDLE
     done = do_step(instance, thread)
-    assert (done.role, done.status) == ("critic", WAITING)
+    assert (done.role, done.state) == ("critic", ThreadState.OVER_BUDGET)
     assert pending(instance, thread) == {}
     told = uwf("thread", "budget", thread).json["budget"][0]
     assert told == {
@@ -223,7 +225,7 @@ def test_a_thread_without_a_budget_is_not_looked_through(instance: Instance, con
     config("this: [is broken")
     head = instance.threads.head(thread)
     assert Budgets(instance).standing(head) is None
-    assert status_of(instance, head) == IDLE
+    assert thread_state(instance, head) is ThreadState.IDLE
     assert instance.store.index.spent(head.node) is None
 
 

@@ -128,7 +128,7 @@ class World(NamedTuple):
         for last in api_run.run(self.instance, thread, self.options):
             yield str(last.role)
         assert last is not None
-        yield last.status
+        yield last.state.word
 
     def forked(self, thread: ThreadId) -> list[ThreadId]:
         """Step a thread to its fork; return its branches by index."""

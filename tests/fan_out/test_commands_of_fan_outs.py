@@ -18,12 +18,13 @@ from uwf_git.api.progress import progress
 from uwf_git.api.states import Idle, standing, state_of
 from uwf_git.api.waiting import wait
 from uwf_git.base.errors import AgentFailed, Invalid, NotRunning, Paused, Waiting
-from uwf_git.engine import inbox
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.lineage import kin
 from uwf_git.engine.pause import is_paused
-from uwf_git.engine.status import COMPLETED, FAILED, IDLE, JOINING, KILLED, PAUSED, status_of
+from uwf_git.engine.thread_state import thread_state
+from uwf_git.engine.waits import waiting_for_people
 from uwf_git.ext.traces.trace import export
-from uwf_git.format.fan_out import PARENT_KILLED
+from uwf_git.format.fan_out import COMPLETED, FAILED, KILLED, PARENT_KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.history import ancestry
 from uwf_git.store.instance import Instance
@@ -49,13 +50,13 @@ def test_the_state_of_a_thread_that_waits_for_branches_counts_and_lists_them_by_
     first, second, third = world.forked(thread)
     world.step(second)
     value = shown(world, thread)
-    assert (value["status"], value["next"]) == (JOINING, "$JOIN")
+    assert (value["status"], value["next"]) == (ThreadState.JOINING.word, "$JOIN")
     assert value["branches"] == {
-        "counts": {COMPLETED: 1, IDLE: 2},
+        "counts": {COMPLETED: 1, ThreadState.IDLE.word: 2},
         "each": [
-            {"index": 0, "thread": first, "status": IDLE, "item": "a"},
+            {"index": 0, "thread": first, "status": ThreadState.IDLE.word, "item": "a"},
             {"index": 1, "thread": second, "status": COMPLETED, "item": "b"},
-            {"index": 2, "thread": third, "status": IDLE, "item": "c"},
+            {"index": 2, "thread": third, "status": ThreadState.IDLE.word, "item": "c"},
         ],
     }
     assert state_of(world.instance, thread) == Idle("$JOIN")
@@ -81,9 +82,12 @@ def test_a_list_has_idle_and_ended_branches_only_as_numbers_of_their_parent(worl
     every = listed(world.instance, Filters(ended=True))
     assert {each.thread for each in every} == {thread, *branches}
     found = thread_items(world.instance, without_quiet_branches(world.instance, every))
-    assert {each["thread"]: each["status"] for each in found} == {thread: JOINING, branches[1]: FAILED}
+    assert {each["thread"]: each["status"] for each in found} == {
+        thread: ThreadState.JOINING.word,
+        branches[1]: FAILED,
+    }
     item = next(each for each in found if each["thread"] == thread)
-    assert item["branches"] == {COMPLETED: 1, FAILED: 1, IDLE: 1}
+    assert item["branches"] == {COMPLETED: 1, FAILED: 1, ThreadState.IDLE.word: 1}
     whole = {each["thread"]: each["parent"] for each in thread_items(world.instance, every)}
     assert whole == {thread: None, **dict.fromkeys(branches, thread)}
 
@@ -95,7 +99,10 @@ def test_a_list_leaves_out_killed_branches_of_a_fork_that_no_thread_has(world: W
     control.kill(world.instance, thread)
     remove_one(world.instance, thread)  # as an earlier version did
     every = listed(world.instance, Filters(ended=True))
-    assert {each.thread: each.status for each in every} == {first: COMPLETED, **dict.fromkeys(others, KILLED)}
+    assert {each.thread: each.state for each in every} == {
+        first: ThreadState.COMPLETED,
+        **dict.fromkeys(others, ThreadState.KILLED),
+    }
     assert [each.thread for each in without_quiet_branches(world.instance, every)] == [first]
 
 
@@ -153,9 +160,9 @@ def test_a_pause_of_a_parent_is_one_of_its_open_branches_and_so_is_its_end(world
     world.step(first)
     control.pause(world.instance, second, "by itself")
     control.pause(world.instance, thread, "lunch")
-    assert status_of(world.instance, world.head(thread)) == PAUSED
+    assert thread_state(world.instance, world.head(thread)) is ThreadState.PAUSED
     assert isinstance(refused(lambda: world.step(third)), Paused)
-    assert shown(world, thread)["branches"]["counts"] == {COMPLETED: 1, PAUSED: 2}  # type: ignore[index]
+    assert shown(world, thread)["branches"]["counts"] == {COMPLETED: 1, ThreadState.PAUSED.word: 2}  # type: ignore[index]
     assert isinstance(refused(lambda: world.run(thread)), Paused)
     control.resume(world.instance, thread)
     assert is_paused(world.instance, second) and not is_paused(world.instance, third)
@@ -168,7 +175,7 @@ def test_branches_end_with_their_parent_unless_a_fork_of_it_waits_for_them_too(w
     branches = world.forked(thread)
     copy = fork(world.instance, thread)
     control.kill(world.instance, thread)
-    assert [status_of(world.instance, world.head(each)) for each in branches] == [IDLE] * 3
+    assert [thread_state(world.instance, world.head(each)) for each in branches] == [ThreadState.IDLE] * 3
     control.kill(world.instance, copy)
     for branch in branches:
         archive = world.head(branch).archive
@@ -190,7 +197,7 @@ def test_a_fork_of_a_branch_is_a_thread_by_itself(world: World) -> None:
     copy = fork(world.instance, branch)
     world.run(thread)
     assert "branchOf" not in shown(world, copy)
-    assert world.step(copy).status == COMPLETED
+    assert world.step(copy).state is ThreadState.COMPLETED
     assert world.instance.threads.head(copy).row.role == "fixer"
 
 
@@ -211,7 +218,7 @@ def test_a_question_of_a_branch_is_in_the_inbox_with_its_parent_and_keeps_no_oth
     world.put(audit().replace("fixer: {", "fixer: {human: true, "))
     thread = world.start()
     branches = world.forked(thread)
-    waits = inbox.waiting_for_people(world.instance)
+    waits = waiting_for_people(world.instance)
     assert [(each.thread, each.parent, each.role) for each in waits] == [
         (branch, thread, "fixer") for branch in branches
     ]
@@ -245,7 +252,7 @@ def test_what_runs_is_listed_with_the_parent_of_a_branch(world: World) -> None:
     with world.instance.locks.run(thread), world.instance.locks.run(branch):
         found = progress(world.instance)()
     assert [(each["thread"], each["parent"]) for each in found] == [(thread, None), (branch, thread)]
-    assert found[0]["branches"] == {IDLE: 3}
+    assert found[0]["branches"] == {ThreadState.IDLE.word: 3}
 
 
 def test_texts_for_people_are_short_however_many_branches_there_are(world: World, uwf: Uwf) -> None:

@@ -13,10 +13,11 @@ from fan_outs import TEXT, World, audit, audit_in_parts, failing, refused
 
 from uwf_git.api import run as api_run
 from uwf_git.base.errors import AgentFailed, Invalid, Killed, Waiting
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine import fan_out, inbox
 from uwf_git.engine import step as engine
-from uwf_git.engine.status import COMPLETED, FAILED, JOINING, KILLED, WITH_FAILURES, status_of
-from uwf_git.format.fan_out import JOINED_WITHOUT, branch_id
+from uwf_git.engine.thread_state import thread_state
+from uwf_git.format.fan_out import COMPLETED, FAILED, JOINED_WITHOUT, KILLED, branch_id
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.kit import Context
@@ -72,7 +73,7 @@ def test_the_process_that_ends_the_last_branch_writes_the_join(world: World) -> 
     *others, last = world.forked(thread)
     for branch in others:
         world.step(branch)
-        assert status_of(world.instance, world.head(thread)) == JOINING
+        assert thread_state(world.instance, world.head(thread)) is ThreadState.JOINING
     error = refused(lambda: world.step(thread))
     assert isinstance(error, Waiting) and last in error.message and "2 of 3" in error.message
     world.step(last)
@@ -141,7 +142,7 @@ def test_a_branch_of_more_items_than_max_is_ended_as_its_hint_says(world: World,
     branch = world.forked(thread)[0]
     assert hint.endswith(f"or end it: uwf thread kill {branch}")
     uwf(*hint.partition(": uwf ")[2].split())
-    assert world.run(thread)[-1] == WITH_FAILURES
+    assert world.run(thread)[-1] == ThreadState.WITH_FAILURES.word
     assert [each["status"] for each in world.joined(thread)] == [KILLED, COMPLETED, COMPLETED]
 
 
@@ -287,7 +288,7 @@ def test_a_failed_branch_is_waited_for_and_counts_once_when_it_was_tried_again(w
     world.roles["fixer"] = failing()
     for _ in range(2):
         assert isinstance(refused(lambda: world.step(branches[0])), AgentFailed)
-    assert status_of(world.instance, world.head(branches[0])) == FAILED
+    assert thread_state(world.instance, world.head(branches[0])) is ThreadState.FAILING
     del world.roles["fixer"]
     for branch in (*branches[1:], branches[0]):
         assert world.head(thread).row.role == "$FORK"

@@ -15,7 +15,9 @@ from fleets import kill, parent, until
 from uwf_git.api import run as api_run
 from uwf_git.api.fan_out import at_once, branches_of
 from uwf_git.base.errors import AgentFailed, NotRunning
-from uwf_git.engine.status import COMPLETED, status_of
+from uwf_git.base.thread_states import ThreadState
+from uwf_git.engine.thread_state import thread_state
+from uwf_git.format.fan_out import COMPLETED
 from uwf_git.store.instance import Instance
 
 FILES = ["a", "b", "c"]
@@ -111,7 +113,7 @@ def test_a_run_that_is_killed_leaves_its_branches_running_and_the_next_run_waits
     _, err = second.communicate()
     assert second.returncode == 0, err
     assert sorted(each[-2] for each in processes.fixers(3))[-1] == "2"
-    assert status_of(world.instance, world.head(thread)) == COMPLETED
+    assert thread_state(world.instance, world.head(thread)) is ThreadState.COMPLETED
 
 
 @pytest.mark.parametrize("reason", ["", "not needed any more"])
@@ -148,7 +150,7 @@ def test_what_a_killed_process_did_not_finish_is_done_by_the_next_run_and_nothin
     processes.let_go()
     uwf("thread", "run", thread, *processes.options)
     assert [each[1:3] for each in processes.fixers(2)] == [["Fix", "c"]] * 2
-    assert status_of(world.instance, world.head(thread)) == COMPLETED
+    assert thread_state(world.instance, world.head(thread)) is ThreadState.COMPLETED
 
 
 def test_a_run_starts_no_branch_that_the_join_was_made_without(

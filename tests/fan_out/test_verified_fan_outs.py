@@ -11,10 +11,11 @@ from fan_outs import TEXT, World, audit, audit_in_parts, failing, refused
 from signers import Signer, SigningMachine, trust_file
 
 from uwf_git.base.errors import AgentFailed, Invalid, StoreDamaged, Waiting
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine import step as engine
 from uwf_git.engine.fan_out import branches_at
 from uwf_git.engine.inbox import continue_finished, remark
-from uwf_git.engine.status import COMPLETED, FAILED, KILLED, WITH_FAILURES
+from uwf_git.format.fan_out import COMPLETED, FAILED, KILLED
 from uwf_git.git.foreign import ForeignRepository
 from uwf_git.git.repository import Repository
 from uwf_git.store import layout
@@ -75,7 +76,7 @@ def test_fixed_branches_of_roles_and_workflows_verify_though_the_workflow_has_a_
     thread = world.start()
     branches = world.forked(thread)
     world.put(OTHER.replace("Another.", "Yet another."))
-    assert world.run(thread)[-1] == WITH_FAILURES
+    assert world.run(thread)[-1] == ThreadState.WITH_FAILURES.word
     assert [each["status"] for each in world.joined(thread)] == [COMPLETED, FAILED]
     assert world.head(branches[1]).archive.reason == "It is worker: Do it"  # type: ignore[union-attr]
     verifies(world)

@@ -20,7 +20,7 @@ from test_rewritten import a_day_later, again, written
 from workflows import register, start_thread
 
 from uwf_git.base.errors import HeadMoved
-from uwf_git.engine.status import WAITING
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.step import kill, step
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.program import Git
@@ -83,7 +83,7 @@ class Exchange(RuleBasedStateMachine):
             status = "done" if ends and which % 3 == 0 else "more"
             agent = f"""uwf-exec echo '{{"text": "{text}", "status": "{status}"}}'"""
             outcome = step(self.stores[who], thread, agent, self.folder)
-            assert outcome.status != WAITING
+            assert outcome.state is not ThreadState.ASKING
             self.made.add(outcome.head)
 
     @rule(who=WHO, which=WHICH)

@@ -18,12 +18,13 @@ from workflows import start_thread
 from uwf_git.api.control import answer
 from uwf_git.api.run import Options, run
 from uwf_git.base.errors import Invalid, UwfError, Waiting, WorkspaceFailed
+from uwf_git.base.thread_states import Group
 from uwf_git.engine import fan_out_code
 from uwf_git.engine.fan_out import branches_at
 from uwf_git.engine.kit.agent import Agent
 from uwf_git.engine.kit.context import Context, Reply
-from uwf_git.engine.status import status_of
 from uwf_git.engine.step import kill, step
+from uwf_git.engine.thread_state import thread_state
 from uwf_git.format.fan_out import JoinedBranch, parse_join
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
@@ -106,9 +107,9 @@ def playing(fix: Fix, count: int = 3, others: Mapping[str, Callable[[Context], A
 def ran(instance: Instance, thread: ThreadId, agent: Agent) -> str:
     """Run a thread until it ends or waits; return its status."""
     for outcome in run(instance, thread, lambda: Options(agent)):
-        if outcome.status == "waiting":
+        if outcome.state.value.group is Group.WAITING:
             break
-    return status_of(instance, instance.threads.head(thread))
+    return thread_state(instance, instance.threads.head(thread)).word
 
 
 def code_of(instance: Instance, thread: ThreadId, role: str) -> Revision | None:

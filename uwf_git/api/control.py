@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import extensions
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound, Usage
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine import inbox
 from uwf_git.engine import pause as pauses
 from uwf_git.engine.human_turn import human_turn
@@ -77,7 +78,7 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
     pause = pauses.pause(instance, thread, instance.without_secrets(reason, "the reason"), now)
     _pause_branches(instance, thread, now)
     if not was_paused:
-        instance.after(lambda: run_hook(instance, thread, "paused"))
+        instance.after(lambda: run_hook(instance, thread, ThreadState.PAUSED.value.hook))
     return pause
 
 
@@ -135,12 +136,13 @@ def resume_as_json(instance: Instance, thread: ThreadId, text: str | None) -> di
     """As `resume_one`; return the thread's state as JSON. Warns of removed secrets."""
     from uwf_git.config.secrets import removal_note
     from uwf_git.engine.budget import waiting
-    from uwf_git.engine.status import outlook, status_of, used_up
+    from uwf_git.engine.status import outlook, used_up
+    from uwf_git.engine.thread_state import thread_state
 
     head = instance.threads.head(thread)
     after, outcome, changed = resume_one(instance, thread, text)
     now = instance.threads.head(after)
-    value: dict[str, Any] = {"thread": after, "status": status_of(instance, now), "resumed": changed}
+    value: dict[str, Any] = {"thread": after, "status": thread_state(instance, now).word, "resumed": changed}
     if outcome is None:
         return value
     if redactions := removal_note(outcome.redactions):
@@ -203,12 +205,13 @@ def _notify(instance: Instance, thread: ThreadId) -> None:
 
 def _onward(instance: Instance, head: Head) -> str:
     from uwf_git.engine.budget import waiting
-    from uwf_git.engine.status import PAUSED, RUNNING, status_of, used_up
+    from uwf_git.engine.status import used_up
+    from uwf_git.engine.thread_state import thread_state
 
-    status = status_of(instance, head)
-    if status == PAUSED:
+    state = thread_state(instance, head)
+    if state is ThreadState.PAUSED:
         return f"uwf thread resume {head.thread}"
-    if status == RUNNING:
+    if state is ThreadState.RUNNING:
         return f"it is at work; uwf thread show {head.thread}"
     if standing := used_up(instance, head):
         return waiting(head.thread, standing).hint

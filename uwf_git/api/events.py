@@ -13,15 +13,17 @@ from uwf_git.api.fan_out import branches_of
 from uwf_git.api.turns import turn_value
 from uwf_git.base.errors import NotFound, StoreDamaged
 from uwf_git.base.text import iso
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.budget import prices
 from uwf_git.engine.forks import parents_of
-from uwf_git.engine.inbox import Waits, waits_of
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.progress import Freshness
 from uwf_git.engine.spending import money, spent
-from uwf_git.engine.status import PAUSED, ended_status, outlook, status_of
+from uwf_git.engine.status import outlook
 from uwf_git.engine.summary import summary
+from uwf_git.engine.thread_state import ended_state, thread_state
 from uwf_git.engine.turns import Event, StepBegan, StepMade, TurnAdded, TurnFeed, TurnPosition, WorkStopped
+from uwf_git.engine.waits import Waits, waits_of
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.format.kinds import SUBWORKFLOW, parse_attempt, parse_step, persona_value, remark_in
 from uwf_git.store import layout
@@ -187,7 +189,7 @@ class Events:
         self._forget(thread)
         archive = self._instance.threads.head(thread).archive
         assert archive is not None, "its ref was there"
-        return _value(thread, "ended", status=ended_status(archive), reason=archive.reason or None)
+        return _value(thread, "ended", status=ended_state(archive).word, reason=archive.reason or None)
 
     def standing(self, thread: ThreadId) -> Iterator[Value]:
         """Yield the state of an idle thread: `ended`, `waiting`, or `rests` with status and next role;
@@ -199,13 +201,13 @@ class Events:
             return
         if self._only is None and instance.sessions.owner(SUBWORKFLOW, thread):
             return
-        status = status_of(instance, head)
-        waits = None if status == PAUSED else waits_of(instance, head)
+        state = thread_state(instance, head)
+        waits = None if state is ThreadState.PAUSED else waits_of(instance, head)
         if waits is not None:
             yield _waiting(thread, waits)
             return
         found = outlook(instance, head)
-        yield _value(thread, "rests", status=status, next=found.next, problem=found.problem)
+        yield _value(thread, "rests", status=state.word, next=found.next, problem=found.problem)
 
     def _describe(self, thread: ThreadId, events: Sequence[Event]) -> Iterator[Value]:
         for place, event in enumerate(events):

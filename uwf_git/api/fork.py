@@ -79,7 +79,7 @@ def _fork(
         instance.folders.remember(made, folder)
     end = instance.threads.head(source) if source is not None else None
     warning = _same_branches(instance, instance.threads.head(made), source)
-    if end is not None and end.commit == commit and end.archive and end.archive.status != "killed":
+    if end is not None and end.commit == commit and end.archive and end.archive.status != KILLED:
         warning = f"nothing comes next in {made}: {source} is {end.archive.status} — {fork_hint(end)}"
     return Fork(made, step, source, warning)
 

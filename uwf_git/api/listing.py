@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound
 from uwf_git.base.text import counted, iso, nearest
-from uwf_git.base.thread_states import CORRUPT, IDLE, JOINING, STATES, words
+from uwf_git.base.thread_states import Actor, Group, ThreadState
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -20,19 +20,22 @@ if TYPE_CHECKING:
     from uwf_git.store.threads import DamagedThread
 
 
-ACTIVE = words(each for each in STATES if not each.is_ended and each is not CORRUPT)
-TO_STEP = words((IDLE, JOINING))
-"""The statuses of threads that a step, or one of their branches, may take on."""
-ENDED = words(each for each in STATES if each.is_ended)
-"""A failed thread has either ended at `$FAIL` or will try its step again."""
-STATUSES = words(STATES)
+ALL = frozenset(ThreadState)
+ENDED = frozenset(state for state in ThreadState if state.is_ended)
+ACTIVE = ALL - ENDED - {ThreadState.CORRUPT}
+TO_STEP = frozenset(
+    state
+    for state in ACTIVE
+    if state.value.actor in (Actor.AGENT, Actor.BRANCHES) and state.value.group is not Group.FAILED
+)
+"""The states of threads that a step, or one of their branches, may take on."""
 
 
 class Filters(NamedTuple):
-    """Conditions on threads, all of which must hold; several statuses are alternatives. `since` and `until`
+    """Conditions on threads, all of which must hold; several states are alternatives. `since` and `until`
     (exclusive) are in Unix seconds; `ended` includes finished threads, `only_ended` selects them."""
 
-    statuses: tuple[str, ...] = ()
+    states: frozenset[ThreadState] = frozenset()
     workflow: str | None = None
     author: str | None = None
     since: float | None = None
@@ -43,10 +46,8 @@ class Filters(NamedTuple):
 
 
 class ListedThread(NamedTuple):
-    """A thread and its status, one of STATUSES."""
-
     head: Head | DamagedThread
-    status: str
+    state: ThreadState
 
     @property
     def thread(self) -> ThreadId:
@@ -58,7 +59,7 @@ class ListedThread(NamedTuple):
 
 
 def listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
-    """Return matching threads of the project, newest first: active and damaged ones, unless `ended` or a status asks
+    """Return matching threads of the project, newest first: active and damaged ones, unless `ended` or a state asks
     for others. Raises NotFound for an unknown workflow."""
     return listed_and_left_out(instance, wanted)[0]
 
@@ -79,12 +80,12 @@ def _listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
     from uwf_git.engine.budget import Budgets
     from uwf_git.engine.human_roles import HumanRoles
     from uwf_git.engine.pause import paused_threads
-    from uwf_git.engine.status import status_of
+    from uwf_git.engine.thread_state import thread_state
     from uwf_git.format.types import FORK
     from uwf_git.store.layout import ATTEMPTS
     from uwf_git.store.threads import DamagedThread
 
-    heads = instance.threads.all(wanted.ended or wanted.only_ended or bool(set(wanted.statuses) & set(ENDED)))
+    heads = instance.threads.all(wanted.ended or wanted.only_ended or not wanted.states.isdisjoint(ENDED))
     if wanted.only_ended:
         heads = [head for head in heads if not isinstance(head, DamagedThread) and head.archive]
     heads = _like(instance, heads, wanted)
@@ -103,9 +104,11 @@ def _listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
             or budgets.sources(head)
             or people.among(head.row)
         )
-        status = "idle" if plain else status_of(instance, head, running, budgets, paused, people)
-        if not wanted.statuses or status in wanted.statuses:
-            found.append(ListedThread(head, status))
+        state = ThreadState.IDLE
+        if not plain:
+            state = thread_state(instance, head, running, budgets, paused, people)
+        if not wanted.states or state in wanted.states:
+            found.append(ListedThread(head, state))
     return found
 
 
@@ -185,7 +188,7 @@ def without_quiet_branches(instance: Instance, found: list[ListedThread]) -> lis
     calls = {head.thread for head in quiet if is_call(instance.store, head.row.start)}
     branches = [head for head in quiet if instance.threads.fork_of(head) is not None]
     above = parents(instance, branches)
-    killed = {each.thread for each in found if each.status == "killed"}
+    killed = {each.thread for each in found if each.state is ThreadState.KILLED}
     left_out = calls | {
         head.thread
         for head in branches
@@ -195,7 +198,7 @@ def without_quiet_branches(instance: Instance, found: list[ListedThread]) -> lis
 
 
 def _is_quiet(each: ListedThread) -> bool:
-    return each.status == "idle" or each.has_ended
+    return each.state is ThreadState.IDLE or each.has_ended
 
 
 def why_not_stepped(instance: Instance, each: ListedThread, runs: Container[ThreadId]) -> str:
@@ -210,7 +213,7 @@ def why_not_stepped(instance: Instance, each: ListedThread, runs: Container[Thre
         return ""
     if each.has_ended:
         at_fail = "it has ended at $FAIL, and uwf thread fork ID --from-role ROLE tries a step again"
-        return at_fail if each.status == "failed" else "it has ended"
+        return at_fail if each.state is ThreadState.FAILED else "it has ended"
     if is_call(instance.store, each.head.row.start):
         return "its script asks it: run that"
     return "it is a conversation, and it is your turn" if rests(instance, each) else ""
@@ -221,7 +224,7 @@ def rests(instance: Instance, each: ListedThread) -> bool:
     from uwf_git.engine.status import at_rest
     from uwf_git.store.history import Head
 
-    return each.status == "idle" and isinstance(each.head, Head) and at_rest(instance, each.head)
+    return each.state is ThreadState.IDLE and isinstance(each.head, Head) and at_rest(instance, each.head)
 
 
 def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str, Any]]:
@@ -240,7 +243,7 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
         "thread": None,
         "workflow": None,
         "head": None,
-        "status": "corrupt",
+        "status": ThreadState.CORRUPT.word,
         "name": None,
         "title": None,
     }
@@ -260,7 +263,7 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
                 "thread": head.thread,
                 "workflow": row.workflow,
                 "head": row.node,
-                "status": each.status,
+                "status": each.state.word,
                 "name": row.name,
                 "title": row.title,
                 "author": row.author,
@@ -277,7 +280,7 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
                 **origins.get(head.thread, {}),
                 **_branches(instance, head),
                 **_unjudged(instance, head),
-                **(_approvals(instance, head) if each.status == "waiting" else {}),
+                **(_approvals(instance, head) if each.state is ThreadState.PERSONS_TURN else {}),
             }
         )
     return items
@@ -301,10 +304,10 @@ def _branches(instance: Instance, head: Head) -> dict[str, Any]:
 def _counts(instance: Instance, head: Head) -> dict[str, Any]:
     if not head.waits_for_join:
         return {}
-    from uwf_git.engine.branch_states import branch_statuses, counts
+    from uwf_git.engine.branch_states import branch_words, counts
     from uwf_git.engine.fan_out import branches_at
 
-    return {"branches": counts(branch_statuses(instance, branches_at(instance, head)))}
+    return {"branches": counts(branch_words(instance, branches_at(instance, head)))}
 
 
 def _approvals(instance: Instance, head: Head) -> dict[str, Any]:

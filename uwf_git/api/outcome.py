@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from uwf_git.base.errors import (
     Absent,
@@ -14,9 +14,11 @@ from uwf_git.base.errors import (
     WorkflowFailed,
 )
 from uwf_git.base.text import one_line
+from uwf_git.base.thread_states import Group, ThreadState
 from uwf_git.config.secrets import removal_note
 from uwf_git.engine.budget import COST, UNTOLD_HINT, waiting
-from uwf_git.engine.status import COMPLETED, FAILED, KILLED, NO_QUESTION, WAITING, WITH_FAILURES, ended_status
+from uwf_git.engine.status import NO_QUESTION
+from uwf_git.engine.thread_state import ended_state
 from uwf_git.format.types import END, WITH_CODE, is_kind
 from uwf_git.workflow.code_workflow import MAX_ROUNDS
 
@@ -51,7 +53,7 @@ def warnings_of(instance: Instance, outcome: Outcome) -> list[str]:
 def waiting_for(instance: Instance, outcome: Outcome, is_shown: bool) -> Waiting | None:
     """Return what the thread waits for, with the command to continue, or None; Absent if for a person at the
     next role. A question that `is_shown` isn't repeated."""
-    if outcome.status != WAITING:
+    if outcome.state.value.group is not Group.WAITING or outcome.state is ThreadState.PAUSED:
         return None
     thread, question = outcome.thread, outcome.outlook.question
     if question is None and outcome.standing is not None:
@@ -109,8 +111,8 @@ def code_left(instance: Instance, at: Position) -> CodeLeft | None:
     archive, history = at.head.archive, at.history
     if archive is None or not _may_have_code(instance, history):
         return None
-    status = ended_status(archive)
-    if status == COMPLETED and history.start.branch is not None:
+    is_completed = ended_state(archive) is ThreadState.COMPLETED
+    if is_completed and history.start.branch is not None:
         return None
     from uwf_git.engine.presented import JudgedCode
     from uwf_git.workspaces.changes import thread_code
@@ -123,7 +125,7 @@ def code_left(instance: Instance, at: Position) -> CodeLeft | None:
         return None
     if where.project.has_merged(revision.commit):
         return CodeLeft(revision.commit, where.branch, "", (), is_merged=True)
-    is_accepted = status == COMPLETED and _is_accepted(instance, history)
+    is_accepted = is_completed and _is_accepted(instance, history)
     lines = (where.warning, code.conflict if is_accepted else "")
     merge = f"git merge {where.revision}" if is_accepted else ""
     return CodeLeft(revision.commit, where.branch, merge, tuple(filter(None, lines)))
@@ -161,20 +163,24 @@ def raise_as_ended(instance: Instance, head: Head) -> None:
     archive = head.archive
     if archive is None:
         return
-    thread, status = head.thread, ended_status(archive)
+    thread, state = head.thread, ended_state(archive)
     why = f": {archive.reason}" if archive.reason else ""
-    if status == FAILED:
-        raise WorkflowFailed(f"thread {thread} has failed{why}", instance.threads.way_on(head))
-    if status == WITH_FAILURES:
-        is_script = head.row.role == END
-        hint = (
-            f"uwf thread fork {thread} --at 0 asks those again" if is_script else f"uwf thread read {thread}"
-        )
-        raise CompletedWithFailures(f"thread {thread} is completed {archive.reason}", hint)
-    if status == KILLED and archive.reason.startswith(MAX_ROUNDS):
-        raise OutOfRounds(
-            f"thread {thread} has ended without a result, {archive.reason}",
-            f"uwf thread start {head.row.name} --max-rounds N, for a new one with more",
-        )
-    if status == KILLED:
-        raise Killed(f"thread {thread} was killed{why}", instance.threads.way_on(head))
+    match state:
+        case ThreadState.FAILED:
+            raise WorkflowFailed(f"thread {thread} has failed{why}", instance.threads.way_on(head))
+        case ThreadState.WITH_FAILURES:
+            is_script = head.row.role == END
+            asks_again = f"uwf thread fork {thread} --at 0 asks those again"
+            hint = asks_again if is_script else f"uwf thread read {thread}"
+            raise CompletedWithFailures(f"thread {thread} is completed {archive.reason}", hint)
+        case ThreadState.KILLED if archive.reason.startswith(MAX_ROUNDS):
+            raise OutOfRounds(
+                f"thread {thread} has ended without a result, {archive.reason}",
+                f"uwf thread start {head.row.name} --max-rounds N, for a new one with more",
+            )
+        case ThreadState.KILLED:
+            raise Killed(f"thread {thread} was killed{why}", instance.threads.way_on(head))
+        case ThreadState.COMPLETED:
+            return
+        case _:
+            assert_never(state)

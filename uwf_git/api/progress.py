@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.api.fan_out import branches_of
 from uwf_git.base.errors import NotFound
 from uwf_git.base.text import iso
-from uwf_git.engine.branch_states import branch_statuses, counts
+from uwf_git.engine.branch_states import branch_words, counts
 from uwf_git.engine.forks import parents_of
 from uwf_git.engine.progress import Progress as Progress
 from uwf_git.engine.progress import Watch as Watch
@@ -76,7 +76,7 @@ def _steps(instance: Instance, seen: Watch) -> list[dict[str, Any]]:
                     "parent": parent or min(parents_of(instance, head), default=None),
                 }
                 if (branches := branches_of(instance, head)) is not None:
-                    value["branches"] = counts(branch_statuses(instance, branches))
+                    value["branches"] = counts(branch_words(instance, branches))
                 found.append({**value, **step_value(step)})
             if step is None or step.child is None:
                 break

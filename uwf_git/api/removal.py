@@ -84,10 +84,10 @@ def removed(instance: Instance) -> list[dict[str, Any]]:
 def restore(instance: Instance, thread: ThreadId) -> dict[str, Any]:
     """Restore a thread; return whether it is here and its status as JSON. Makes and raises as
     `sync.removal.restore`."""
-    from uwf_git.engine.status import status_of
+    from uwf_git.engine.thread_state import thread_state
 
     here = removal.restore(instance, thread)
-    status = status_of(instance, instance.threads.head(thread)) if here else None
+    status = thread_state(instance, instance.threads.head(thread)).word if here else None
     return {"thread": thread, "restored": here, "status": status}
 
 

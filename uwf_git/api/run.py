@@ -12,8 +12,8 @@ from uwf_git.config.resolve import AgentOptions, agent_options
 from uwf_git.engine import step as engine
 from uwf_git.engine.retrying import FOREVER as FOREVER
 from uwf_git.engine.retrying import PATIENCE as PATIENCE
-from uwf_git.engine.status import COMPLETED, FAILED
 from uwf_git.engine.step import Outcome as Outcome
+from uwf_git.format.fan_out import COMPLETED, FAILED
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import BRANCH_START
 from uwf_git.store.instance import Instance

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Usage, UwfError
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
@@ -151,13 +152,13 @@ def _call_people(instance: Instance, threads: Sequence[ThreadId]) -> None:
     """Run the hook of threads whose first role is a person's."""
     if not instance.config.hooks.commands:
         return
-    from uwf_git.engine.status import WAITING, outlook, persons_role
+    from uwf_git.engine.status import outlook, persons_role
     from uwf_git.engine.step import run_outcome_hook
 
     for thread in threads:
         head = instance.threads.head(thread)
         if persons_role(instance, head):
-            run_outcome_hook(instance, thread, WAITING, outlook(instance, head))
+            run_outcome_hook(instance, thread, ThreadState.PERSONS_TURN, outlook(instance, head))
 
 
 def clean_prompt(instance: Instance, prompt: str, what: str) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from uwf_git.base.errors import NotFound, UwfError
-from uwf_git.engine import status
+from uwf_git.base.thread_states import ThreadState, states_of
 from uwf_git.engine.call_answer import fields_wanted
 from uwf_git.engine.calls import asking_calls
-from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.kit.form import FormField, options_of
-from uwf_git.engine.status import outlook, status_of, used_up, wordless
+from uwf_git.engine.pause import pause_of
+from uwf_git.engine.status import budget_reached, outlook, wordless
+from uwf_git.engine.thread_state import thread_state
+from uwf_git.engine.waits import Waits, waits_in
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
 
@@ -86,44 +88,54 @@ State = Idle | Running | Waiting | Paused | OverBudget | Failed | Stuck | Comple
 
 def state_of(instance: Instance, thread: ThreadId) -> State:
     """Return a thread's state. Raises NotFound, StoreDamaged."""
-    from uwf_git.engine.pause import pause_of
-
     head = instance.threads.head(thread)
-    name = status_of(instance, head)
-    if name in (status.COMPLETED, status.WITH_FAILURES):
-        return Completed(head.archive.reason if head.archive else "")
-    if name == status.FAILED and head.archive:
-        return Failed(head.archive.reason, ended=True)
-    if name == status.KILLED:
-        return Killed(head.archive.reason if head.archive else "")
-    if name == status.RUNNING:
-        return Running()
-    if name == status.PAUSED and (pause := pause_of(instance, thread)) is not None:
-        return Paused(pause.by, pause.reason)
+    state = thread_state(instance, head)
+    reason = head.archive.reason if head.archive else ""
+    match state:
+        case ThreadState.COMPLETED | ThreadState.WITH_FAILURES:
+            return Completed(reason)
+        case ThreadState.FAILED:
+            return Failed(reason, ended=True)
+        case ThreadState.KILLED:
+            return Killed(reason)
+        case ThreadState.RUNNING:
+            return Running()
+        case ThreadState.ASKING | ThreadState.PERSONS_TURN:
+            if (waits := waits_in(instance, head, state)) is not None:
+                missing, of = _missing(waits)
+                return Waiting(
+                    waits.question, waits.options, waits.role, waits.reason, waits.fields, missing, of
+                )
+        case ThreadState.OVER_BUDGET:
+            return OverBudget(budget_reached(instance, head))
+        case ThreadState.CALL_ASKS:
+            return _asked_by_call(instance, asking_calls(instance, head)[0])
+        case ThreadState.PAUSED:
+            if (pause := pause_of(instance, thread)) is not None:
+                return Paused(pause.by, pause.reason)
+        case ThreadState.IDLE | ThreadState.STUCK | ThreadState.JOINING | ThreadState.FAILING:
+            pass
+        case ThreadState.CORRUPT:  # of which reading the head says so
+            pass
+        case _:
+            assert_never(state)
     following = outlook(instance, head)
-    if name == status.WAITING and (turn := human_turn(instance, head, found=following)) is not None:
-        waiting = Waiting(turn.instruction, turn.options, turn.role, fields=turn.fields)
-        if (gate := turn.standing) is None:
-            return waiting
-        return waiting._replace(missing=gate.tally.missing, of=tuple(gate.awaited))
-    if name == status.WAITING and (calls := asking_calls(instance, head)) and not used_up(instance, head):
-        asked = outlook(instance, calls[0])
-        question = f"call {calls[0].thread}: {asked.question or wordless(instance, calls[0])}"
-        fields = fields_wanted(instance, calls[0])
-        return Waiting(question, asked.options or options_of(fields), asked.asks or "", fields=fields)
-    if name == status.WAITING and not head.row.asks:
-        standing = used_up(instance, head)
-        return OverBudget(standing.reason if standing else "")
-    if name == status.WAITING:
-        question = following.question or wordless(instance, head)
-        fields = fields_wanted(instance, head)
-        options = following.options or options_of(fields)
-        return Waiting(question, options, following.asks or "", following.reason or "", fields)
     if following.problem is not None:
         return Stuck(following.problem)
-    if name == status.FAILED and (attempt := instance.attempts.last(head)) is not None:
+    if state is ThreadState.FAILING and (attempt := instance.attempts.last(head)) is not None:
         return Failed(attempt.error)
     return Idle(following.next or "")
+
+
+def _missing(waits: Waits) -> tuple[int, tuple[str, ...]]:
+    gate = waits.standing
+    return (0, ()) if gate is None else (gate.tally.missing, tuple(gate.awaited))
+
+
+def _asked_by_call(instance: Instance, call: Head) -> Waiting:
+    asked, fields = outlook(instance, call), fields_wanted(instance, call)
+    question = f"call {call.thread}: {asked.question or wordless(instance, call)}"
+    return Waiting(question, asked.options or options_of(fields), asked.asks or "", fields=fields)
 
 
 def standing(instance: Instance, head: Head) -> dict[str, Any]:
@@ -134,11 +146,12 @@ def standing(instance: Instance, head: Head) -> dict[str, Any]:
     value = state(instance, head)
     if instance.locks.is_run(head.thread):
         value["run"] = True
-    if value["status"] == status.RUNNING:
+    states = states_of(value["status"])
+    if ThreadState.RUNNING in states:
         from uwf_git.api.progress import step_in_progress
 
         value |= step_in_progress(instance, head.thread)
-    elif value["status"] in (status.WAITING, status.PAUSED):
+    elif ThreadState.PERSONS_TURN in states or ThreadState.PAUSED in states:
         from uwf_git.engine.presented import presented_at
 
         if (shown := presented_at(instance, head)) is not None:

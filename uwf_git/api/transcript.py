@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.base.errors import NotFound
 from uwf_git.base.markdown import below, code, inline
 from uwf_git.base.text import counted, iso
-from uwf_git.base.thread_states import label_of
 from uwf_git.engine.census import census_of, census_text
 from uwf_git.engine.summary import summary_of
 from uwf_git.format.ids import Hash
@@ -95,10 +94,10 @@ class Transcript:
         }
 
     def _state(self) -> str:
-        from uwf_git.engine.status import status_of
+        from uwf_git.engine.thread_state import thread_state
 
         row, census = self._head.row, census_of(self._instance, self._head.commit)
-        state = f"{label_of(status_of(self._instance, self._head))} after {counted(row.number, 'step')}"
+        state = f"{thread_state(self._instance, self._head).label} after {counted(row.number, 'step')}"
         state += f" ({census_text(census.as_json())})" if census is not None else ""
         return state + (f", {row.rehearsed} of them made up by {code(REHEARSE)}" if row.rehearsed else "")
 

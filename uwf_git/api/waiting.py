@@ -14,7 +14,8 @@ from uwf_git.engine.call_answer import command_of
 from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.performer import override_at
-from uwf_git.engine.status import at_rest, outlook, raise_if_stuck, status_of
+from uwf_git.engine.status import at_rest, outlook, raise_if_stuck
+from uwf_git.engine.thread_state import thread_state
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
 
@@ -92,8 +93,8 @@ def raise_unless_completed(instance: Instance, head: Head, stopped: str, hint: s
 def raise_if_waiting(instance: Instance, head: Head, agent: str | Agent | AgentOptions | None = None) -> None:
     """Raise what the next step of an active thread would raise without an agent: Paused, Waiting, NoTransition.
     `agent` overrides the configuration, which may name a person."""
-    from uwf_git.engine.inbox import ROLE, waits_of
     from uwf_git.engine.pause import raise_if_paused
+    from uwf_git.engine.waits import ROLE, waits_of
 
     if head.archive is not None:
         return
@@ -125,5 +126,5 @@ def stop(instance: Instance, thread: ThreadId) -> dict[str, Any]:
             f"end it: uwf thread pause {thread} --now",
         )
     head = instance.threads.head(thread)
-    status = status_of(instance, head)
+    status = thread_state(instance, head).word
     return {"thread": thread, "stopped": stopped, "done": head.archive is not None, "status": status}

@@ -81,14 +81,15 @@ def remove(instance: Instance, thread: ThreadId) -> dict[str, Any]:
 
 def _status(instance: Instance, thread: ThreadId) -> str | None:
     """Return a thread's status, None if it was removed."""
-    from uwf_git.engine.status import CORRUPT, status_of
+    from uwf_git.base.thread_states import ThreadState
+    from uwf_git.engine.thread_state import thread_state
 
     try:
-        return status_of(instance, instance.threads.head(thread))
+        return thread_state(instance, instance.threads.head(thread)).word
     except NotFound:
         return None
     except UwfError:
-        return CORRUPT
+        return ThreadState.CORRUPT.word
 
 
 # Code

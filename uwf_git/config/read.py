@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid, NotFound, Usage
 from uwf_git.base.text import nearest, one_line
+from uwf_git.base.thread_states import HOOKS
 from uwf_git.config.known_agents import ANY_ROW, full_name, known_names
 from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.config.resolve import command_agent, hint_to_add, is_command
@@ -36,7 +37,6 @@ from uwf_git.config.settings import (
     FILE,
     FORGES,
     GRANT_FIELDS,
-    HOOK_EVENTS,
     INLINE_KEY,
     JUDGE_FIELDS,
     JUDGE_KINDS,
@@ -320,9 +320,9 @@ class _Reader:
         return McpServer(name, (*given, *args), url, env, tools, timeout)
 
     def _hooks(self, root: Path, value: Any) -> Hooks:
-        entry = self._mapping(("hooks",), value, "hooks", (*HOOK_EVENTS, "timeout"))
+        entry = self._mapping(("hooks",), value, "hooks", (*HOOKS, "timeout"))
         commands: dict[str, tuple[str, ...]] = {}
-        for event in HOOK_EVENTS:
+        for event in HOOKS:
             given = entry.get(event)
             if isinstance(given, list):
                 words = self._texts(("hooks", event), given) or ()

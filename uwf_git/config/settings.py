@@ -65,8 +65,6 @@ WORKSPACES = ("worktree", "folder", "shared")
 WORKSPACE_FIELDS = ("kind", "remote", "setup", "copy", "link", "timeout", "keepIgnored", "maxFile")
 JUDGE_KINDS = ("command", "jsonata", "exact", "schema", "workflow")
 JUDGE_FIELDS = (*JUDGE_KINDS, "output", "threshold", "timeout")
-HOOK_EVENTS = (*("waiting", "budget", "failed", "completed", "completed-with-failures", "killed", "paused"),)
-"""What `hooks` can have a command for."""
 INLINE_KEY = "apiKey"
 """A provider's key in config.yaml itself, as earlier programs have it: it is used, with a warning, and never set."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -149,7 +147,7 @@ class McpServer(NamedTuple):
 
 
 class Hooks(NamedTuple):
-    """Hook commands by event, one of HOOK_EVENTS, each limited to `timeout` seconds."""
+    """Hook commands by event, one of `thread_states.HOOKS`, each limited to `timeout` seconds."""
 
     commands: Mapping[str, tuple[str, ...]] = {}
     timeout: float = 10.0

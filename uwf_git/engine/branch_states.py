@@ -8,55 +8,59 @@ from collections.abc import Iterable
 from typing import Any
 
 from uwf_git.base.text import one_line
+from uwf_git.base.thread_states import ABSENT, ThreadState, words
 from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out import Branches, branches_at
 from uwf_git.engine.forks import fork_at, join_at
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.lineage import parent_of_branch
 from uwf_git.engine.pause import paused_threads
-from uwf_git.engine.status import (
-    COMPLETED,
-    FAILED,
-    IDLE,
-    JOINING,
-    KILLED,
-    PAUSED,
-    RUNNING,
-    WAITING,
-    status_of,
-)
+from uwf_git.engine.thread_state import thread_state
 from uwf_git.format.types import FORK, JOIN, JOIN_OUTPUT
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
 
-ABSENT = "absent"
-"""The status of a branch that is not here: it was removed, or never fetched."""
-ORDER = (COMPLETED, FAILED, KILLED, RUNNING, JOINING, WAITING, PAUSED, IDLE, ABSENT)
+_ORDER = (
+    *words(state for state in ThreadState if state.is_ended),
+    *words(
+        (ThreadState.RUNNING, ThreadState.JOINING, ThreadState.ASKING, ThreadState.PAUSED, ThreadState.IDLE)
+    ),
+    ABSENT,
+)
 _LONGEST_ITEM = 80
 
 
-def branch_statuses(instance: Instance, branches: Branches) -> list[str]:
-    """Return the status of each branch, by index."""
+def branch_states(instance: Instance, branches: Branches) -> list[ThreadState | None]:
+    """Return the state of each branch, by index; None for one that is not here."""
     running, paused = instance.locks.held(), paused_threads(instance)
     budgets, people = Budgets(instance), HumanRoles(instance)
     return [
-        each.state
-        or (ABSENT if each.head is None else status_of(instance, each.head, running, budgets, paused, people))
-        for each in branches.each
+        None if branch.head is None else thread_state(instance, branch.head, running, budgets, paused, people)
+        for branch in branches.each
+    ]
+
+
+def branch_words(instance: Instance, branches: Branches) -> list[str]:
+    """Return the word of each branch's state, by index; of an ended one, as a join has it."""
+    return [
+        branch.state or (ABSENT if state is None else state.word)
+        for branch, state in zip(branches.each, branch_states(instance, branches), strict=True)
     ]
 
 
 def counts(statuses: Iterable[str]) -> dict[str, int]:
     """Return how many branches have each status, those that ended first."""
     found = Counter(statuses)
-    return {status: found[status] for status in (*ORDER, *(found.keys() - set(ORDER))) if found[status]}
+    return {
+        status: found[status] for status in (*_ORDER, *sorted(found.keys() - set(_ORDER))) if found[status]
+    }
 
 
 def joining_value(instance: Instance, head: Head) -> dict[str, Any]:
     """Return `branches` of a thread that waits for them: how many have each status, and each by index."""
     branches = branches_at(instance, head)
-    statuses = branch_statuses(instance, branches)
+    statuses = branch_words(instance, branches)
     listed = [
         {"index": each.position, "thread": each.thread, "status": status, "item": item_text(item)}
         for each, status, item in zip(branches.each, statuses, branches.fork.items, strict=True)

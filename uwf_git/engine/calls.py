@@ -179,11 +179,6 @@ def left(instance: Instance, head: Head) -> list[Head]:
     ]
 
 
-def waits_for_call(instance: Instance, head: Head) -> bool:
-    """Return whether a person has to answer a call of a code workflow's thread."""
-    return bool(asking_calls(instance, head))
-
-
 def asking_calls(instance: Instance, head: Head) -> list[Head]:
     """Return the calls of a thread that a person has to answer, oldest first."""
     if not is_code(instance, head) or is_call(instance.store, head.row.start):

@@ -10,57 +10,54 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import Any, assert_never
 
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, UwfError
 from uwf_git.base.text import last_line
-from uwf_git.config.settings import HOOK_EVENTS
-from uwf_git.engine.status import (
-    COMPLETED,
-    FAILED,
-    KILLED,
-    PAUSED,
-    WAITING,
-    WITH_FAILURES,
-    Outlook,
-    persons_role,
-)
+from uwf_git.base.thread_states import ThreadState
+from uwf_git.engine.status import Outlook
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.types import USER
 from uwf_git.sandbox.enclosing_step import HOOK_VARIABLE
 from uwf_git.store.instance import Instance
 
-BUDGET = "budget"
-assert set(HOOK_EVENTS) == {WAITING, BUDGET, FAILED, COMPLETED, WITH_FAILURES, KILLED, PAUSED}
 
-
-def run_status_hook(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
-    """Run the hook for a thread's new status. Failures that were not recorded run none."""
+def run_state_hook(
+    instance: Instance, thread: ThreadId, state: ThreadState, following: Outlook | None = None
+) -> None:
+    """Run the hook for a thread's new state. Failures that were not recorded run none, and a person's turn is told
+    once."""
     if _is_ended_branch(instance, thread):
         return
-    if found is not None and found.problem is not None:
-        run_hook(instance, thread, FAILED, error=found.problem)
-    elif status == WAITING and (found is None or found.next == USER):
-        run_hook(instance, thread, WAITING)
-    elif status == WAITING:
-        head = instance.threads.head(thread)
-        if not persons_role(instance, head, found=found):
-            run_hook(instance, thread, BUDGET)
-        elif instance.runs.call(thread, head.node):
-            run_hook(instance, thread, WAITING)
-    elif status == FAILED and FAILED in instance.config.hooks.commands:
-        head = instance.threads.head(thread)
-        if head.archive is not None:
-            run_hook(instance, thread, FAILED, error=head.archive.reason)
-        elif instance.attempts.failed(head):
-            last = instance.attempts.all(thread)[-1]
-            run_hook(instance, thread, FAILED, failed={"role": last.role, "agent": last.agent})
-    elif status == WITH_FAILURES:
-        archive = instance.threads.head(thread).archive
-        run_hook(instance, thread, status, error=archive.reason if archive is not None else "")
-    elif status in (COMPLETED, KILLED):
-        run_hook(instance, thread, status)
+    problem = following.problem if following is not None else None
+    if problem is not None:
+        state = ThreadState.STUCK
+    event = state.value.hook
+    match state:
+        case ThreadState.STUCK:
+            run_hook(instance, thread, event, error=problem)
+        case ThreadState.PERSONS_TURN:
+            if instance.runs.call(thread, instance.threads.head(thread).node):
+                run_hook(instance, thread, event)
+        case ThreadState.FAILING | ThreadState.FAILED:
+            if event in instance.config.hooks.commands:
+                head = instance.threads.head(thread)
+                if head.archive is not None:
+                    run_hook(instance, thread, event, error=head.archive.reason)
+                elif instance.attempts.failed(head):
+                    last = instance.attempts.all(thread)[-1]
+                    run_hook(instance, thread, event, failed={"role": last.role, "agent": last.agent})
+        case ThreadState.WITH_FAILURES:
+            archive = instance.threads.head(thread).archive
+            run_hook(instance, thread, event, error=archive.reason if archive is not None else "")
+        case ThreadState.ASKING | ThreadState.OVER_BUDGET | ThreadState.COMPLETED | ThreadState.KILLED:
+            run_hook(instance, thread, event)
+        case ThreadState.IDLE | ThreadState.RUNNING | ThreadState.PAUSED | ThreadState.CALL_ASKS:
+            pass
+        case ThreadState.JOINING | ThreadState.CORRUPT:
+            pass
+        case _:
+            assert_never(state)
 
 
 def _is_ended_branch(instance: Instance, thread: ThreadId) -> bool:
@@ -69,11 +66,11 @@ def _is_ended_branch(instance: Instance, thread: ThreadId) -> bool:
 
 
 def run_hook(instance: Instance, thread: ThreadId, event: str, **more: Any) -> None:
-    """Run the hook for an event of HOOK_EVENTS. `more` is added to its input."""
+    """Run the hook for an event of `thread_states.HOOKS`. `more` is added to its input."""
     hooks = instance.config.hooks
     command = hooks.commands.get(event)
-    if event == WITH_FAILURES and not command:
-        command = hooks.commands.get(FAILED)
+    if event == ThreadState.WITH_FAILURES.value.hook and not command:
+        command = hooks.commands.get(ThreadState.FAILED.value.hook)
     if not command:
         return
     log.info("YQQ8DT2Y", "tells {command} of {event}", command=command, event=event, thread=thread)
@@ -101,7 +98,7 @@ def _run(
         **state(instance, head),
         **more,
     }
-    if event == WAITING and (shown := presented_at(instance, head)) is not None:
+    if event == ThreadState.ASKING.value.hook and (shown := presented_at(instance, head)) is not None:
         told["shown"] = shown.as_json()
     environment = {
         **instance.secrets,

@@ -1,22 +1,17 @@
-"""Threads that wait for a person on this machine (a question, a used-up budget, a human's role), and a
-person's texts, which become steps of role `$USER`."""
+"""A person's texts, which become steps of role `$USER`: answers, messages, remarks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import Invalid, Usage, UwfError, Waiting
-from uwf_git.engine.budget import Budgets, pending, waiting
-from uwf_git.engine.call_answer import command_of, fields_wanted, value_of
+from uwf_git.base.errors import Invalid, Usage, Waiting
+from uwf_git.engine.budget import pending, waiting
+from uwf_git.engine.call_answer import value_of
 from uwf_git.engine.calls import persons_schema
 from uwf_git.engine.conversation import CHOSEN, in_conversation, is_conversation
 from uwf_git.engine.fan_out_code import is_left_out, leaving_out, settled
-from uwf_git.engine.forks import parents_of
-from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import human_turn, moved_on
-from uwf_git.engine.kit.form import FormField, options_of
-from uwf_git.engine.pause import paused_threads
 from uwf_git.engine.persons_answer import hold_for_person
 from uwf_git.engine.status import (
     Outlook,
@@ -25,10 +20,10 @@ from uwf_git.engine.status import (
     outlook,
     raise_if_stuck,
     used_up,
-    wordless,
 )
+from uwf_git.engine.waits import waits_of
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
-from uwf_git.format.kinds import INTERRUPTED, SUBWORKFLOW, Detail, Step
+from uwf_git.format.kinds import INTERRUPTED, Detail, Step
 from uwf_git.format.types import ANSWER, APPROVAL, FORK, JOIN, PERSON, REMARK, STEPNODE, USER
 from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
@@ -36,118 +31,7 @@ from uwf_git.store.threads import fork_hint
 from uwf_git.workflow.fan_out import LEAVE_OUT
 
 if TYPE_CHECKING:
-    from uwf_git.engine.approving import Standing
     from uwf_git.engine.step import Outcome
-
-QUESTION, BUDGET, ROLE = "question", "budget", "role"
-
-
-class Waits(NamedTuple):
-    """A thread that waits for a person. `kind` is QUESTION, asked by `role`; BUDGET, which blocks `role`; or
-    ROLE, where a person plays the `role`, with its `fields`, the `assignee` if one is named. `step` is the
-    thread's head, `since` in Unix seconds, `command` the command to run, `parent` the thread that waits for it if it is
-    a branch."""
-
-    thread: ThreadId
-    kind: str
-    name: str
-    workflow: str
-    title: str
-    role: str
-    question: str
-    options: tuple[str, ...]
-    reason: str
-    since: int
-    command: str
-    step: Hash
-    assignee: str = ""
-    fields: tuple[FormField, ...] = ()
-    standing: Standing | None = None
-    parent: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """As JSON; `assignee` and `fields` belong to a ROLE, `approvals` to a gate, `parent` to a branch."""
-        value = {**self._asdict(), "options": list(self.options)}
-        del value["assignee"], value["fields"], value["standing"], value["parent"]
-        if self.parent:
-            value["parent"] = self.parent
-        if self.standing is not None:
-            value["approvals"] = self.standing.as_json()
-        if self.kind == ROLE:
-            value["assignee"] = self.assignee or None
-        if self.kind == ROLE or self.fields:
-            value["fields"] = [each.as_json() for each in self.fields]
-        return value
-
-
-def waiting_for_people(instance: Instance) -> list[Waits]:
-    """Return all waiting threads of the project, oldest first, without running, paused and unreadable ones. A
-    sub-workflow's question appears once, with the parent thread."""
-    busy = paused_threads(instance) | set(instance.locks.held())
-    budgets = Budgets(instance)
-    people = HumanRoles(instance)
-    found: list[Waits] = []
-    for head in instance.threads.meant():
-        if not isinstance(head, Head) or head.thread in busy:
-            continue
-        try:
-            waits = _of(instance, head, budgets, people)
-        except UwfError:
-            continue
-        if waits is not None:
-            found.append(waits._replace(parent=min(parents_of(instance, head), default="")))
-    asking = {each.thread for each in found}
-    found = [each for each in found if instance.sessions.owner(SUBWORKFLOW, each.thread) not in asking]
-    return sorted(found, key=lambda each: (each.since, each.thread))
-
-
-def waits_of(instance: Instance, head: Head) -> Waits | None:
-    """Return an idle thread's request to a person, if any. Read errors are raised."""
-    return _of(instance, head, Budgets(instance), HumanRoles(instance))
-
-
-def _of(instance: Instance, head: Head, budgets: Budgets, people: HumanRoles) -> Waits | None:
-    row = head.row
-    if row.role == FORK:  # between a fork and its join, its branches ask
-        return None
-    named = row.name or "", row.workflow or "", row.title or ""
-    waits = Waits(head.thread, "", *named, "", "", (), "", head.updated, "", head.node)
-    if row.asks:
-        if at_rest(instance, head):
-            return None
-        asked, fields = outlook(instance, head), fields_wanted(instance, head)
-        return waits._replace(
-            kind=QUESTION,
-            role=asked.asks or "",
-            question=asked.question or wordless(instance, head),
-            options=asked.options or options_of(fields),
-            reason=asked.reason or "",
-            command=command_of(instance, head),
-            fields=fields,
-        )
-    if budgets.sources(head) and (standing := used_up(instance, head, budgets)):
-        raising = waiting(head.thread, standing)
-        return waits._replace(
-            kind=BUDGET,
-            role=outlook(instance, head).next or "",
-            question="May it use more?",
-            reason=standing.reason,
-            command=raising.hint,
-        )
-    if (turn := human_turn(instance, head, people)) is not None:
-        from uwf_git.engine.presented import command_at
-
-        return waits._replace(
-            kind=ROLE,
-            role=turn.role,
-            question=turn.instruction,
-            options=turn.options,
-            assignee=turn.assignee,
-            fields=turn.fields,
-            standing=turn.standing,
-            command=command_at(instance, head, turn),
-        )
-    return None
 
 
 def answer(
@@ -347,5 +231,5 @@ def _say(
 def _describe(instance: Instance, outcome: Outcome) -> Outcome:
     from uwf_git.engine.step import run_outcome_hook
 
-    run_outcome_hook(instance, outcome.thread, outcome.status, outcome.outlook)
+    run_outcome_hook(instance, outcome.thread, outcome.state, outcome.outlook)
     return outcome

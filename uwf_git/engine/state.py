@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, assert_never
 
 from uwf_git.base.text import iso
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.branch_states import branch_value, joined_value, joining_value
 from uwf_git.engine.call_answer import command_of, fields_wanted
 from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.census import census_of
 from uwf_git.engine.conversation import in_conversation, is_conversation
-from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.kit.form import options_of
 from uwf_git.engine.pause import pause_of
-from uwf_git.engine.status import (
-    FAILED,
-    KILLED,
-    PAUSED,
-    WAITING,
-    WITH_FAILURES,
-    at_rest,
-    budget_reached,
-    outlook,
-    resting,
-    status_of,
-    used_up,
-    wordless,
-)
+from uwf_git.engine.status import at_rest, outlook, used_up, wordless
 from uwf_git.engine.step_parts import parts_of
+from uwf_git.engine.thread_state import resting_state, thread_state
+from uwf_git.engine.waits import waits_in
 from uwf_git.format.kinds import parse_detail, parse_step, persona_value
-from uwf_git.format.types import USER, is_kind
+from uwf_git.format.types import is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, Link, link_of, parted
 from uwf_git.store.instance import Instance
@@ -53,64 +42,59 @@ def _reached(instance: Instance, head: Head) -> dict[str, Any]:
 
 
 def _standing(instance: Instance, head: Head) -> dict[str, Any]:
+    state = thread_state(instance, head)
     value: dict[str, Any] = {
         "workflow": head.row.workflow,
         "thread": head.thread,
         "head": head.node,
         "done": head.archive is not None,
-        "status": status_of(instance, head),
+        "status": state.word,
         "role": head.row.role,
         **_made(instance, head),
         "rehearsed": head.row.rehearsed,
     }
     if (census := census_of(instance, head.commit)) is not None:
         value["census"] = census.as_json()
-    if head.archive and value["status"] in (FAILED, KILLED, WITH_FAILURES):
+    if head.archive and state is not ThreadState.COMPLETED:
         return {**value, "next": None, "reason": head.archive.reason}
     following = outlook(instance, head)
     value["next"] = following.next
-    status = value["status"]
-    if head.archive is None and (found := pause_of(instance, head.thread)):
-        value["paused"] = found.as_json()
-    if status == PAUSED:  # its status without the pause
-        status = resting(instance, head, used_up(instance, head), paused=())
-    if status == WAITING and (turn := human_turn(instance, head, found=following)) is not None:
-        value["asks"] = turn.role
-        value["question"] = turn.instruction
-        value["options"] = list(turn.options)
-        value["fields"] = [each.as_json() for each in turn.fields]
-        value["assignee"] = turn.assignee or None
-        from uwf_git.engine.presented import command_at
-
-        value["command"] = command_at(instance, head, turn)
-        if turn.standing is not None:
-            value["approvals"] = turn.standing.as_json()
-    elif status == WAITING and (calls := asking_calls(instance, head)) and not used_up(instance, head):
-        questions = [_asked_by_call(instance, each) for each in calls]
-        first = questions[0]
-        value["calls"] = [each.thread for each in calls]
-        value["question"] = f"call {first['thread']}: {first['question']}"
-        value["options"] = first["options"]
-        value["command"] = first["command"]
-        value["questions"] = questions
-    elif status == WAITING and following.next != USER:
-        value["reason"] = budget_reached(instance, head)
-    elif status == WAITING:
-        value["asks"] = following.asks
-        value["question"] = following.question or wordless(instance, head)
-        fields = fields_wanted(instance, head)
-        value["options"] = list(following.options or options_of(fields))
-        if is_call(instance.store, head.row.start):
-            value["command"] = command_of(instance, head)
-        if fields:
-            value["fields"] = [each.as_json() for each in fields]
-        if following.reason:
-            value["reason"] = following.reason
-    elif status == FAILED:
-        value["error"] = instance.attempts.all(head.thread)[-1].error
+    if head.archive is None and (pause := pause_of(instance, head.thread)):
+        value["paused"] = pause.as_json()
+    if state is ThreadState.PAUSED:  # the state without the pause
+        state = resting_state(instance, head, used_up(instance, head), paused=())
+    value |= _wants(instance, head, state)
     if following.problem is not None and not at_rest(instance, head):
         value["problem"] = following.problem
     return value
+
+
+def _wants(instance: Instance, head: Head, state: ThreadState) -> dict[str, Any]:
+    """Return what a thread in this state wants of a person, or the error that it tries again after."""
+    match state:
+        case ThreadState.ASKING | ThreadState.PERSONS_TURN | ThreadState.OVER_BUDGET:
+            waits = waits_in(instance, head, state)
+            return {} if waits is None else waits.in_state(is_call(instance.store, head.row.start))
+        case ThreadState.CALL_ASKS:
+            questions = [_asked_by_call(instance, call) for call in asking_calls(instance, head)]
+            first = questions[0]
+            return {
+                "calls": [question["thread"] for question in questions],
+                "question": f"call {first['thread']}: {first['question']}",
+                "options": first["options"],
+                "command": first["command"],
+                "questions": questions,
+            }
+        case ThreadState.FAILING:
+            return {"error": instance.attempts.all(head.thread)[-1].error}
+        case ThreadState.IDLE | ThreadState.STUCK | ThreadState.RUNNING | ThreadState.PAUSED:
+            return {}
+        case ThreadState.JOINING | ThreadState.COMPLETED | ThreadState.WITH_FAILURES:
+            return {}
+        case ThreadState.FAILED | ThreadState.KILLED | ThreadState.CORRUPT:
+            return {}
+        case _:
+            assert_never(state)
 
 
 def _asked_by_call(instance: Instance, call: Head) -> dict[str, Any]:

@@ -1,38 +1,28 @@
-"""A thread's status and its next role, both derived from the head. The index caches them, so showing a thread
-needs no history and no JSONata evaluator."""
+"""A thread's next role, derived from its head, and what keeps it from it: a person, a conversation at rest, a budget.
+The index caches the role, so showing a thread needs no history and no JSONata evaluator."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from uwf_git.base import log, thread_states
+from uwf_git.base import log
 from uwf_git.base.errors import LimitExceeded, NoTransition, Usage, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import BudgetExceeded
 from uwf_git.engine.budget import COST, Budgets, BudgetState
-from uwf_git.engine.calls import waits_for_call
-from uwf_git.engine.census import FAILURES
 from uwf_git.engine.conversation import in_conversation
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.next_turn import Outlook as Outlook
-from uwf_git.engine.pause import is_paused
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import BUNDLE, END, FORK, JOIN, USER
 from uwf_git.store.history import Head, History, ancestry
-from uwf_git.store.threads import DamagedThread
 
 if TYPE_CHECKING:
     from uwf_git.config.resolve import AgentOptions
     from uwf_git.engine.kit.agent import Agent
-    from uwf_git.store.index import ArchiveRow
     from uwf_git.store.instance import Instance
-
-IDLE, RUNNING, PAUSED = thread_states.IDLE.word, thread_states.RUNNING.word, thread_states.PAUSED.word
-WAITING, JOINING, FAILED = thread_states.WAITING.word, thread_states.JOINING.word, thread_states.FAILING.word
-COMPLETED, WITH_FAILURES = thread_states.COMPLETED.word, thread_states.WITH_FAILURES.word
-KILLED, CORRUPT = thread_states.KILLED.word, thread_states.CORRUPT.word
 
 NO_QUESTION = "It waits for you, and asks no question."
 
@@ -171,56 +161,6 @@ def chosen(thread: ThreadId, options: Sequence[str], text: str) -> str:
         f"{one_line(wanted, 60)!r} is none of the options of thread {thread}: {listed}",
         f"to answer it anyway: {other}",
     )
-
-
-def status_of(
-    instance: Instance,
-    head: Head | DamagedThread,
-    running: set[ThreadId] | None = None,
-    budgets: Budgets | None = None,
-    paused: Container[str] | None = None,
-    people: HumanRoles | None = None,
-) -> str:
-    """Return the word of a thread's state. A paused thread is running until its step in progress ends."""
-    if isinstance(head, DamagedThread):
-        return CORRUPT
-    if head.archive is None:
-        held = head.thread in running if running is not None else instance.locks.is_held(head.thread)
-        if held:
-            return RUNNING
-    return resting(instance, head, used_up(instance, head, budgets), paused, people)
-
-
-def ended_status(archive: ArchiveRow) -> str:
-    """Return the status of an ended thread, by its archive tag."""
-    if archive.status == COMPLETED and archive.reason.startswith(FAILURES):
-        return WITH_FAILURES
-    return archive.status if archive.status in (COMPLETED, FAILED) else KILLED
-
-
-def resting(
-    instance: Instance,
-    head: Head,
-    standing: BudgetState | None,
-    paused: Container[str] | None = None,
-    people: HumanRoles | None = None,
-) -> str:
-    """Return the status of a thread without a process. A paused thread may also ask or have failed. A
-    conversation at rest is idle; a thread is waiting if a person plays its next role, or has to answer a call of its
-    code, and joining while branches of it run."""
-    if head.archive:
-        return ended_status(head.archive)
-    if head.thread in paused if paused is not None else is_paused(instance, head.thread):
-        return PAUSED
-    if head.row.role == FORK:
-        return JOINING
-    if standing or (head.row.asks and not at_rest(instance, head)):
-        return WAITING
-    if persons_role(instance, head, people):
-        return WAITING
-    if instance.attempts.failed(head):
-        return FAILED
-    return WAITING if waits_for_call(instance, head) else IDLE
 
 
 def persons_role(

@@ -36,6 +36,7 @@ from uwf_git.base.errors import (
     WorkspaceFailed,
 )
 from uwf_git.base.text import encodable
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.config.known_agents import asks_no_model, shipped
 from uwf_git.engine import budget, calls
 from uwf_git.engine.acceptance import accept
@@ -69,10 +70,6 @@ from uwf_git.engine.retrying import (
 )
 from uwf_git.engine.slots import agent_slot
 from uwf_git.engine.status import (
-    COMPLETED,
-    FAILED,
-    KILLED,
-    WAITING,
     Outlook,
     at_rest,
     budget_before,
@@ -80,11 +77,19 @@ from uwf_git.engine.status import (
     outlook_of,
     persons_role,
     raise_if_stuck,
-    resting,
     standing_of,
 )
 from uwf_git.engine.summary import summary_of
-from uwf_git.format.fan_out import JOINED_WITHOUT, LEFT, PARENT_KILLED, parse_join
+from uwf_git.engine.thread_state import resting_state
+from uwf_git.format.fan_out import (
+    COMPLETED,
+    FAILED,
+    JOINED_WITHOUT,
+    KILLED,
+    LEFT,
+    PARENT_KILLED,
+    parse_join,
+)
 from uwf_git.format.ids import Hash, ThreadId, fork_id
 from uwf_git.format.kinds import (
     ENDED_BY_USER,
@@ -147,7 +152,7 @@ class Outcome(NamedTuple):
 
     position: Position
     outlook: Outlook
-    status: str
+    state: ThreadState
     role: str | None
     standing: BudgetState | None
     redactions: tuple[tuple[str, int], ...]
@@ -181,7 +186,7 @@ class Outcome(NamedTuple):
             "thread": self.thread,
             "head": self.head,
             "done": self.done,
-            "status": self.status,
+            "status": self.state.word,
             "role": self.role,
             "agent": last.agent if last else None,
             **(persona_value(last.persona) if last else {}),
@@ -233,7 +238,7 @@ def step(
             wait = pause_before_retry(instance, thread, patience)
             if wait is None:
                 drop_branch(instance, thread, error, joined)
-                run_outcome_hook(instance, thread, FAILED)
+                run_outcome_hook(instance, thread, ThreadState.FAILING)
                 run_hooks_of(instance, joined)
                 raise
             instance.warn(told(thread, wait, error.message))
@@ -241,7 +246,7 @@ def step(
         except Absent as absent:
             _call(instance, thread, absent)
             raise
-    run_outcome_hook(instance, thread, outcome.status, outcome.outlook)
+    run_outcome_hook(instance, thread, outcome.state, outcome.outlook)
     run_hooks_of(instance, joined)
     return outcome
 
@@ -456,7 +461,7 @@ def tell_parents(instance: Instance, head: Head, joined: list[Outcome] | None = 
 
 def run_hooks_of(instance: Instance, outcomes: Sequence[Outcome]) -> None:
     for each in outcomes:
-        run_outcome_hook(instance, each.thread, each.status, each.outlook)
+        run_outcome_hook(instance, each.thread, each.state, each.outlook)
 
 
 def end_branches(instance: Instance, head: Head) -> None:
@@ -541,23 +546,26 @@ def _gate(
     return standing_at(instance, at, found)
 
 
-def run_outcome_hook(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
-    """Run the user's hooks for a thread's new status, once the lock is free."""
+def run_outcome_hook(
+    instance: Instance, thread: ThreadId, state: ThreadState, following: Outlook | None = None
+) -> None:
+    """Run the user's hooks for a thread's new state, once the lock is free."""
     if instance.config.hooks.commands:
-        from uwf_git.engine.hooks import run_status_hook
+        from uwf_git.engine.hooks import run_state_hook
 
-        instance.after(lambda: run_status_hook(instance, thread, status, found))
+        instance.after(lambda: run_state_hook(instance, thread, state, following))
 
 
 def _call(instance: Instance, thread: ThreadId, absent: Absent) -> None:
-    if WAITING in instance.config.hooks.commands:
+    event = ThreadState.PERSONS_TURN.value.hook
+    if event in instance.config.hooks.commands:
         from uwf_git.engine.hooks import run_hook
 
         head = instance.threads.head(thread)
         if instance.runs.call(thread, head.node):
             # The agent of a code workflow's call may be a person too, of which no role tells.
             told = {} if persons_role(instance, head) else {"question": f"{absent.message}: {absent.hint}"}
-            instance.after(lambda: run_hook(instance, thread, WAITING, **told))
+            instance.after(lambda: run_hook(instance, thread, event, **told))
 
 
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
@@ -577,7 +585,7 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
     joined: list[Outcome] = []
     if reason not in (JOINED_WITHOUT, PARENT_KILLED):
         tell_parents(instance, head, joined)
-    run_outcome_hook(instance, thread, KILLED)
+    run_outcome_hook(instance, thread, ThreadState.KILLED)
     run_hooks_of(instance, joined)
     return head
 
@@ -644,8 +652,9 @@ def outcome_of(instance: Instance, at: Position, found: Outlook, role: str | Non
         standing = None
     # The lock is ours, and gone when this is read.
     people = HumanRoles(instance)
-    status = resting(instance, at.head, standing, people=people)
-    turn = human_turn(instance, at.head, people, found) if status == WAITING and standing is None else None
+    state = resting_state(instance, at.head, standing, people=people)
+    is_persons = state is ThreadState.PERSONS_TURN
+    turn = human_turn(instance, at.head, people, found) if is_persons else None
     last = at.history.steps[-1] if role is not None else None
     detail = instance.store.detail(last.detail) if last is not None else None
     uncounted = ""
@@ -657,7 +666,7 @@ def outcome_of(instance: Instance, at: Position, found: Outlook, role: str | Non
         newest = at.history.steps[-1]
         summary = summary_of(instance, at.history.workflow, newest.role, newest.output).text
     census = census_of(instance, at.head.commit) if at.head.archive is not None or role == JOIN else None
-    return Outcome(at, found, status, role, standing, redactions, unpriced, uncounted, turn, summary, census)
+    return Outcome(at, found, state, role, standing, redactions, unpriced, uncounted, turn, summary, census)
 
 
 def append_step(

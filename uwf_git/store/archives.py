@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import HeadMoved, StoreDamaged, UwfError
 from uwf_git.base.text import one_line
+from uwf_git.format.fan_out import COMPLETED, FAILED, KILLED
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.objects import Commit, Entry, Tag, parse_tag
 from uwf_git.git.repository import BLOB, BLOB_MODE, TAG, Oid, Repository
@@ -38,7 +39,7 @@ TRIES = 10
 ONE_BY_ONE = 20  # number of blobs written without the git program
 
 _ARCHIVE, _ATTEMPTS, _FORKS = "archive", "attempts", "forks"
-_STATUSES = ("completed", "failed", "killed")
+_STATUSES = COMPLETED, FAILED, KILLED
 
 
 class FoldedThread(NamedTuple):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
-from uwf_git.format.fan_out import branch_id, branch_index
+from uwf_git.format.fan_out import COMPLETED, KILLED, branch_id, branch_index
 from uwf_git.format.ids import (
     Hash,
     ThreadId,
@@ -762,11 +762,11 @@ class Threads(Histories):
 def fork_hint(head: Head) -> str:
     """Return the hint for a finished thread whose workflow defines no `resume` edge."""
     hint = f"go on from it with: uwf thread fork {head.thread}"
-    if head.archive and head.row.role in (FORK, JOIN) and head.archive.status != "completed":
+    if head.archive and head.row.role in (FORK, JOIN) and head.archive.status != COMPLETED:
         # Its branches have ended with it, and another fork of them would join the same.
         before = head.row.number - (2 if head.row.role == JOIN else 1)
         return f"begin its branches anew with: uwf thread fork {head.thread} --at {before}"
-    if head.archive and head.archive.status != "killed":  # at its very end it has nowhere to go
+    if head.archive and head.archive.status != KILLED:  # at its very end it has nowhere to go
         if head.row.role == END:
             hint += f" --at {head.row.number - 1}"
         elif head.row.role is not None:

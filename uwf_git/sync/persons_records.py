@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import RequirementUnmet
+from uwf_git.format.fan_out import KILLED
 from uwf_git.format.kinds import HUMAN
 from uwf_git.format.types import USER
 from uwf_git.git.repository import Oid
@@ -66,7 +67,7 @@ def require_none_sent(instance: Instance, commits: Iterable[bytes]) -> None:
 def _part_of_thread(instance: Instance, thread: ThreadId, head: Oid, status: str = "") -> str:
     store, threads = instance.store, instance.threads
     is_here = threads.exists(thread)
-    if status == "killed" and is_here and not threads.has_ended(thread):
+    if status == KILLED and is_here and not threads.has_ended(thread):
         return f"kills thread {thread}"
     ours = {row.oid for row in ancestry(store, threads.head(thread).commit)} if is_here else set()
     if any(_is_persons(row) for row in ancestry(store, head) if row.oid not in ours):

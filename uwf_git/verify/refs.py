@@ -16,7 +16,7 @@ from uwf_git.base.extensions import RefKind
 from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import Budget, BudgetExceeded
 from uwf_git.engine.census import FAILURES, of_calls
-from uwf_git.format.fan_out import WAIT
+from uwf_git.format.fan_out import COMPLETED, FAILED, WAIT
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.format.types import USER
 from uwf_git.git.config import MAX_BLOB
@@ -278,7 +278,7 @@ class Verifier:
         if record is None:
             return
         self._claim(layout.ARCHIVE, name, tag.target, status=status)
-        if status not in ("completed", "failed") or not record.decided:
+        if status not in (COMPLETED, FAILED) or not record.decided:
             return
         try:
             with self._budget.spend():
@@ -288,19 +288,19 @@ class Verifier:
             report("unchecked", self._unchecked(f"whether {record.row.node} is the end"), tag.oid)
         else:
             if not isinstance(decision, WorkflowEnded):
-                if status != "failed" or not self._drops(record):
+                if status != FAILED or not self._drops(record):
                     report(
                         "wrong-tag", f"{status}, but the workflow goes on after {record.row.node}", tag.oid
                     )
-            elif decision.failed != (status == "failed"):
-                wanted = "failed" if decision.failed else "completed"
+            elif decision.failed != (status == FAILED):
+                wanted = FAILED if decision.failed else COMPLETED
                 report("wrong-tag", f"{status}, but the workflow ends as {wanted} there", tag.oid)
             elif (
                 decision.failed
                 and tag.message.rstrip() != layout.end_message(status, decision.reason).rstrip()
             ):
                 report("wrong-tag", "the reason of the failure is not the workflow's", tag.oid)
-            elif status == "completed":
+            elif status == COMPLETED:
                 self._check_failures(tag, record, report)
 
     def _check_failures(self, tag: TagObject, record: Record, report: Report) -> None:
@@ -309,7 +309,7 @@ class Verifier:
         if definition.workflow.code is None:
             return
         ending = of_calls(record.calls).ending if record.calls is not None else ""
-        if tag.message.rstrip() != layout.end_message("completed", ending).rstrip():
+        if tag.message.rstrip() != layout.end_message(COMPLETED, ending).rstrip():
             report("wrong-tag", f"the tag does not say: completed {ending}".rstrip(), tag.oid)
 
     def _drops(self, record: Record) -> bool:

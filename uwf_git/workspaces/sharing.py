@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import Invalid, RemoteFailed, UwfError
+from uwf_git.format.fan_out import KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.history import links
 from uwf_git.workspaces.notes import Note, Notes
@@ -124,7 +125,7 @@ def _is_dropped(instance: Instance, thread: ThreadId) -> bool:
     if not instance.threads.exists(thread):
         return True
     archive = instance.threads.head(thread).archive
-    return archive is not None and archive.status == "killed"
+    return archive is not None and archive.status == KILLED
 
 
 def _changed(

@@ -21,6 +21,7 @@ from uwf_cli.selection import Selection, on_each, threads
 from uwf_git.api.listing import ACTIVE, Filters, origins_of, project_value
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import numbered, one_line
+from uwf_git.base.thread_states import ThreadState
 
 if TYPE_CHECKING:
     from uwf_git.api.inbox import Head
@@ -310,14 +311,14 @@ def pause(invocation: Invocation, chosen: Selection, now: bool, message: str) ->
 
     def do(thread: ThreadId) -> dict[str, Any]:
         found = keep(instance, thread, why, now)
-        status = "running" if instance.locks.is_held(thread) else "paused"
-        return {"thread": thread, "status": status, "paused": found.as_json()}
+        state = ThreadState.RUNNING if instance.locks.is_held(thread) else ThreadState.PAUSED
+        return {"thread": thread, "status": state.word, "paused": found.as_json()}
 
     on_each(invocation, chosen, do, _paused_text, ACTIVE)
 
 
 def _paused_text(value: Any) -> str:
-    then = " once its step in progress has ended" if value["status"] == "running" else ""
+    then = " once its step in progress has ended" if value["status"] == ThreadState.RUNNING.word else ""
     return f"paused {value['thread']}{then}; uwf thread resume {value['thread']}"
 
 
@@ -350,7 +351,14 @@ def resume(invocation: Invocation, chosen: Selection, message: str | None) -> No
         return resume_as_json(instance, thread, text)
 
     instance.after(lambda: notify_resumed(instance, goes_on))
-    on_each(invocation, chosen, do, _resumed_text, ("paused", "running"), none="nothing is paused here")
+    on_each(
+        invocation,
+        chosen,
+        do,
+        _resumed_text,
+        (ThreadState.PAUSED, ThreadState.RUNNING),
+        none="nothing is paused here",
+    )
 
 
 def _resumed_text(value: Any) -> str:

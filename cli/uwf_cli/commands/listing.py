@@ -25,6 +25,7 @@ from uwf_git.api.listing import (
     without_quiet_branches,
 )
 from uwf_git.base.errors import Usage
+from uwf_git.base.thread_states import ThreadState, words
 from uwf_git.format.types import role_name
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def list_(
     adopt_news(invocation)
     every, left_out = listed_and_left_out(invocation.instance, filters)
     found = every
-    if invocation.format == "text" and not with_branches and not filters.statuses:
+    if invocation.format == "text" and not with_branches and not filters.states:
         found = without_quiet_branches(invocation.instance, every)
     end = None if limit is None else offset + limit
     page = slice(offset, end)
@@ -91,7 +92,7 @@ def list_(
     if left_out:
         invocation.note(left_out_line(left_out))
     failures = Failures(invocation)
-    failures.damaged(any(each["status"] == "corrupt" for each in items))
+    failures.damaged(any(each["status"] == ThreadState.CORRUPT.word for each in items))
     failures.missing()
     failures.end()
 
@@ -145,9 +146,9 @@ def _row(
     names: Callable[[str], str],
 ) -> tuple[str, ...]:
     status = terminal.status(each["status"])
-    if each["status"] == "corrupt":
+    if each["status"] == ThreadState.CORRUPT.word:
         return (name, status, *[""] * (4 + 2 * wide + several + projects))
-    if each.get("run") and each["status"] != "running":
+    if each.get("run") and each["status"] != ThreadState.RUNNING.word:
         status += " (run)"
     cells = [name, status, ago(_seconds(each["updated"]), now)]
     cells.append(f"{each['steps']:2d} {role_name(each['role'])}" if each["role"] else "")
@@ -180,7 +181,7 @@ def branches_mark(each: Mapping[str, Any]) -> str:
     """Return a mark before the title of a thread that waits for branches, else ""."""
     if (counts := each.get("branches")) is None:
         return ""
-    ended = sum(counts.get(status, 0) for status in ENDED)
+    ended = sum(counts.get(status, 0) for status in words(ENDED))
     return terminal.style(f"({ended} of {sum(counts.values())} branches)", "dim") + " "
 
 

@@ -16,6 +16,7 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.output import approval_lines, as_json, as_yaml, branches_text, credited, iso, whose
 from uwf_cli.views import Record, Table
 from uwf_git.base.text import counted, one_line
+from uwf_git.base.thread_states import ABSENT, ThreadState, words
 from uwf_git.format.types import next_name, role_name
 
 if TYPE_CHECKING:
@@ -26,7 +27,16 @@ if TYPE_CHECKING:
 
 
 _LISTED = 10  # branches that a thread's state lists
-_URGENCY = {name: place for place, name in enumerate(("failed", "waiting", "killed", "absent", "running"))}
+_URGENCY = {
+    word: place
+    for place, word in enumerate(
+        (
+            *words((ThreadState.FAILING, ThreadState.ASKING, ThreadState.KILLED)),
+            ABSENT,
+            ThreadState.RUNNING.word,
+        )
+    )
+}
 
 
 @command("uwf thread show 01JK7M")
@@ -133,7 +143,11 @@ def _branches(state: Any) -> list[tuple[str, str]]:
     """Return how many branches stand how, and those that have not ended, failed first; once joined, all of them."""
     if (branches := state.get("branches")) is None:
         return []
-    left = [each for each in branches["each"] if each["status"] != "completed" or "fork" in branches]
+    left = [
+        each
+        for each in branches["each"]
+        if each["status"] != ThreadState.COMPLETED.word or "fork" in branches
+    ]
     left.sort(key=lambda each: _URGENCY.get(each["status"], len(_URGENCY)))
     lines = [
         f"- {each['thread']}  {terminal.status(each['status'])}  branch {each['index']}: {each['item']}"

@@ -26,6 +26,7 @@ from uwf_cli.selection import Selection, chosen_threads, threads
 from uwf_git.api.listing import TO_STEP
 from uwf_git.base.errors import Absent, AgentFailed, HeadMoved, Invalid, NotFound, Usage, UwfError, Waiting
 from uwf_git.base.text import counted, numbered
+from uwf_git.base.thread_states import Group, ThreadState, words_in
 from uwf_git.format.types import next_name, role_name
 from uwf_git.sandbox.programs import avoid
 
@@ -223,7 +224,7 @@ def run(
         )
         return
     failures = Failures(invocation)
-    found_all = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or TO_STEP, to_step=True)
+    found_all = chosen_threads(invocation, chosen, failures, chosen.filters.states or TO_STEP, to_step=True)
     if found_all:
         from uwf_cli.watching.side_by_side import SideBySide
 
@@ -281,7 +282,7 @@ def _ended_elsewhere(invocation: Invocation, thread: ThreadId, error: UwfError) 
         return False
     fork = error.fork if isinstance(error, HeadMoved) else ""
     kept = f"; the step made here is kept as thread {fork}" if fork else ""
-    invocation.note(f"thread {thread} ended on another machine meanwhile, and is {outcome.status}{kept}")
+    invocation.note(f"thread {thread} ended on another machine meanwhile, and is {outcome.state.word}{kept}")
     raise_as_ended(invocation.instance, outcome.position.head)
     return True
 
@@ -396,7 +397,7 @@ def outcome_line(value: dict[str, Any]) -> str:
     from uwf_git.engine.census import census_text
 
     arrow = "  → "
-    if value["done"] or value["status"] in ("waiting", "paused"):
+    if value["done"] or value["status"] in words_in(Group.WAITING):
         census = f" · {census_text(value['census'])}" if "census" in value else ""
         end = arrow + terminal.status(value["status"]) + census
     elif value.get("problem"):
@@ -406,7 +407,7 @@ def outcome_line(value: dict[str, Any]) -> str:
     if value["role"] is None and "approvals" in value:
         return f"{approvals_line(value['approvals'])}{end}"
     if value["role"] is None:
-        return f"{'no round is left' if value['status'] == 'killed' else 'nothing left to do'}{end}"
+        return f"{'no round is left' if value['status'] == ThreadState.KILLED.word else 'nothing left to do'}{end}"
     agent = terminal.style(whose(value), "dim")
     begin = f"{value['number']:4d}  {terminal.style(role_name(value['role']), 'bold')} {agent}"
     verdict = value["verdict"]
@@ -414,7 +415,11 @@ def outcome_line(value: dict[str, Any]) -> str:
         verdict = terminal.cut(verdict, max(width - terminal.columns(f"{begin}: {end}"), _MIN_OUTPUT_WIDTH))
     question = [text for line in value["question"].splitlines() if (text := line.strip())]
     options = [f"  {option}" for option in numbered(value["options"])]
-    below = [f"      {line}" for line in (*question, *options)] if value["status"] == "waiting" else []
+    below = (
+        [f"      {line}" for line in (*question, *options)]
+        if value["status"] == ThreadState.ASKING.word
+        else []
+    )
     return "\n".join([f"{begin}: {verdict}{end}" if verdict else begin + end, *below])
 
 

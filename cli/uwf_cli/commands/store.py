@@ -94,7 +94,7 @@ def _note_left(invocation: Invocation, before: Location, marker: Path) -> None:
 
     if not before.git_dir.exists():
         return
-    states = Counter(each.status for each in listed(Instance(before), Filters()))
+    states = Counter(each.state.word for each in listed(Instance(before), Filters()))
     if states:
         told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
         invocation.note(

@@ -13,6 +13,7 @@ from uwf_cli.completers import complete_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Selection, on_each
 from uwf_git.api.listing import Filters
+from uwf_git.base.thread_states import ThreadState
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
@@ -44,7 +45,7 @@ def wait(invocation: Invocation, threads: tuple[str, ...], timeout: float | None
 
     def do(thread: ThreadId) -> dict[str, Any]:
         head = wait_for(instance, thread, deadline)
-        return {"thread": thread, "head": head.node, "status": "completed"}
+        return {"thread": thread, "head": head.node, "status": ThreadState.COMPLETED.word}
 
     on_each(invocation, Selection(threads, Filters()), do, "{thread} is {status:status}")
 
@@ -67,5 +68,9 @@ def _stopped_text(value: Any) -> str:
     thread, status = value["thread"], terminal.status(value["status"])
     if not value["stopped"]:
         return f"no process here runs {thread}; it is {status}"
-    onward = "" if value["done"] or value["status"] == "waiting" else f"; uwf thread run {thread} goes on"
+    onward = (
+        ""
+        if value["done"] or value["status"] == ThreadState.ASKING.word
+        else f"; uwf thread run {thread} goes on"
+    )
     return f"stopped the run of {thread}, which is {status}{onward}"

@@ -20,6 +20,7 @@ from uwf_cli.views import Record, Table
 from uwf_git.api import versions
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import counted
+from uwf_git.base.thread_states import ThreadState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +70,7 @@ def _description(workflow: Any) -> str:
 
 _WORKFLOWS = Table(
     ("name", "{name:bold}"),
-    ("hash", lambda workflow: workflow["hash"] or terminal.status("corrupt")),
+    ("hash", lambda workflow: workflow["hash"] or terminal.status(ThreadState.CORRUPT.word)),
     ("", _description),
     empty="no workflows; uwf workflow put FILE",
 )

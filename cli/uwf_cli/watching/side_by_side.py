@@ -18,9 +18,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from uwf_cli import terminal
 from uwf_cli.invocation import itself
-from uwf_git.base import thread_states
 from uwf_git.base.errors import UwfError
 from uwf_git.base.lifetime import deferred
+from uwf_git.base.thread_states import ThreadState, worst
 from uwf_git.engine.pause import is_paused
 from uwf_git.format.fan_out import JOINED_WITHOUT
 from uwf_git.sandbox.child import spawn
@@ -114,7 +114,7 @@ class SideBySide:
         statuses = list(self._ended.values())
         if self._text and not self._siblings:
             self._invocation.note(_summary(statuses))
-        return thread_states.worst(statuses)
+        return worst(statuses)
 
     def _elsewhere(self) -> int:
         """Return how many siblings other processes run."""
@@ -261,13 +261,13 @@ def _summary(statuses: Sequence[int]) -> str:
     from uwf_git.base.text import counted
 
     kinds = {
-        "done": thread_states.COMPLETED,
-        thread_states.WITH_FAILURES.label: thread_states.WITH_FAILURES,
-        "waiting": thread_states.WAITING,
-        "stopped before the end": thread_states.IDLE,
+        "done": ThreadState.COMPLETED,
+        ThreadState.WITH_FAILURES.label: ThreadState.WITH_FAILURES,
+        ThreadState.ASKING.word: ThreadState.ASKING,
+        "stopped before the end": ThreadState.IDLE,
     }
     counts = {name: statuses.count(each.exit_status) for name, each in kinds.items()}
-    counts["failed"] = len(statuses) - sum(counts.values())
+    counts[ThreadState.FAILED.word] = len(statuses) - sum(counts.values())
     parts = [f"{number} {name}" for name, number in counts.items()]
     told = ", ".join(part for part in parts if not part.startswith("0 "))
     return f"{counted(len(statuses), 'thread')}: {told}"

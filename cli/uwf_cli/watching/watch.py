@@ -28,6 +28,7 @@ from uwf_git.base.errors import (
 )
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import counted, numbered, one_line
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.format.types import END, USER, next_name, role_name
 
 if TYPE_CHECKING:
@@ -111,9 +112,9 @@ def _is_over(instance: Instance, thread: ThreadId, value: Mapping[str, Any], err
             return True
         case "waiting", _:
             raise Waiting(f"thread {thread} waits for a person", value["command"])
-        case "rests", "paused":
+        case "rests", ThreadState.PAUSED.word:
             raise Paused(f"thread {thread} is paused", f"uwf thread resume {thread}")
-        case "rests", "failed" if error:
+        case "rests", ThreadState.FAILING.word if error:
             raise AgentFailed(error, f"{again} goes on")
         case "rests", _ if value["problem"]:
             raise NoTransition(

@@ -1,5 +1,6 @@
 """Write the generated parts of the command reference: the help block of each command, between `<!-- help: NAME -->`
-and `<!-- end -->`, and README.md, which is a cheat sheet and the topics of `uwf help`.
+and `<!-- end -->`, the states of threads, between `<!-- states -->` and `<!-- end -->`, and README.md, which is a cheat
+sheet and the topics of `uwf help`.
 
     python docs/reference/commands/generate.py            write them
     python docs/reference/commands/generate.py --check    exit with 1 if a file would change
@@ -17,6 +18,8 @@ import click
 from uwf_cli.command import Group
 from uwf_cli.commands.help import topic
 from uwf_cli.tree import uwf
+
+from uwf_git.base.thread_states import ThreadState
 
 HERE = Path(__file__).parent
 TOPICS = ("output", "exit-statuses", "threads", "storage", "environment")
@@ -42,6 +45,7 @@ PAGES = (
 
 _SHARED = ("format", "as_json", "root", "debug", "help")
 _BLOCK = re.compile(r"<!-- help: (.*?) -->\n.*?<!-- end -->", re.DOTALL)
+_STATES = re.compile(r"<!-- states -->\n.*?<!-- end -->", re.DOTALL)
 _INTRODUCTION = """\
 # Commands
 
@@ -84,6 +88,17 @@ def block(name: str, command: click.Command) -> str:
     return f"<!-- help: {name} -->\n```text\n{formatter.getvalue().strip()}\n```\n<!-- end -->"
 
 
+def states() -> str:
+    """Return the table of states."""
+    rows = [
+        f"| `{state.word}` | {state.value.meaning} | {state.value.actor.value} | {state.exit_status} |"
+        f" {f'`{state.value.hook}`' if state.value.hook else ''} |"
+        for state in ThreadState
+    ]
+    header = "| Status | The thread | Waits for | Exit status | Hook |\n|---|---|---|--:|---|\n"
+    return "<!-- states -->\n" + header + "\n".join(rows) + "\n<!-- end -->"
+
+
 def cheat_sheet(sections: dict[str, str]) -> str:
     """Return the page README.md. `sections` maps commands to the pages and anchors of their sections."""
     parts = [_INTRODUCTION]
@@ -121,6 +136,7 @@ def files() -> dict[Path, str]:
         sys.exit(f"no command, or no section: {', '.join(sorted(unknown))}")
     sheet = cheat_sheet(sections)
     for path, text in written.items():
+        text = _STATES.sub(lambda match: states(), text)
         written[path] = _BLOCK.sub(lambda match: block(match[1], known[match[1]]), text)
     return {**written, HERE / "README.md": sheet}
 

@@ -9,6 +9,7 @@ from uwf_cli.page.document import document
 from uwf_cli.page.markup import bounded, markdown, room_for_markdown, table, tag, text
 
 from uwf_git.base.text import counted
+from uwf_git.base.thread_states import colour_of
 from uwf_git.format.kinds import title_of
 from uwf_git.format.types import role_name
 
@@ -42,7 +43,7 @@ def _header(report: Mapping[str, Any]) -> Iterator[str]:
         ("head", tag("code", text(record["head"]))),
         ("workflow", f"{text(record['workflow']['name'])} {_id(record['workflow']['commit'])}"),
         ("started", f"{text(record['start']['time'])} by {_who(record['start'])}"),
-        ("state", tag("span", text(state), f"badge {text(state)}") + said),
+        ("state", tag("span", text(state), f"badge {colour_of(state)}") + said),
         ("steps", str(len(record["steps"]))),
         ("as JSON", "signed" if report["signature"] else "not signed"),
     ]

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import AgentFailed, Invalid, UwfError
 from uwf_git.base.text import fenced, harmless, one_line
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.spending import minus
-from uwf_git.engine.status import WITH_FAILURES, ended_status
 from uwf_git.engine.thread_spending import account
+from uwf_git.engine.thread_state import ended_state
 from uwf_git.ext.evaluation.fixtures import GONE, create_folder, discard, is_folder
 from uwf_git.ext.evaluation.judges import ResolvedJudge
 from uwf_git.ext.evaluation.records import (
@@ -326,7 +327,7 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
         head = threads.head(thread)
         now = minus(account(instance, head).spent, before)
         was_over = not (is_new or ended.work) and (head.archive is not None or ended.status == STUCK)
-        is_partial = head.archive is not None and ended_status(head.archive) == WITH_FAILURES
+        is_partial = head.archive is not None and ended_state(head.archive) is ThreadState.WITH_FAILURES
         if (is_partial or ended.status != COMPLETED) and not was_over:
             error = f"completed {head.archive.reason}" if head.archive and is_partial else ended.error
             raise NoScore(

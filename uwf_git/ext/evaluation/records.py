@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from uwf_git.base.errors import Invalid
-from uwf_git.ext.evaluation.node_types import CASE, SCORE, SUITE_RUN, TRIAL
+from uwf_git.ext.evaluation.node_types import CASE, SCORE, SUITE_RUN, TRIAL, TRIAL_ENDS
 from uwf_git.format import cbor
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Usage
@@ -21,8 +21,7 @@ COMMAND is never that of a case."""
 
 HALF = 0.5
 
-COMPLETED, FAILED, WAITING = "completed", "failed", "waiting"
-STUCK, LIMITED, INAPPLICABLE = "stuck", "limited", "inapplicable"
+COMPLETED, FAILED, WAITING, STUCK, LIMITED, INAPPLICABLE = TRIAL_ENDS
 FINAL = frozenset((COMPLETED, STUCK, INAPPLICABLE))
 """What a trial ends as that would end so again. One of any other status is gone on with by the next run."""
 

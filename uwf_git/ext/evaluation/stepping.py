@@ -22,10 +22,11 @@ from uwf_git.base.errors import (
     Waiting,
 )
 from uwf_git.base.text import counted
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine import budget
 from uwf_git.engine.spending import Totals, minus, money, tokens_of
-from uwf_git.engine.status import KILLED
 from uwf_git.engine.thread_spending import account
+from uwf_git.engine.thread_state import ended_state
 from uwf_git.ext.evaluation.fixtures import is_folder
 from uwf_git.ext.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WAITING, AgentSpending
 from uwf_git.format.ids import NO_TIME, Hash, ThreadId, derived_id
@@ -143,7 +144,7 @@ class _Way:
         made = head.row.number - base.row.number
         if self._steps is not None and made >= self._steps:
             return COMPLETED, ""
-        if head.archive is not None and head.archive.status == KILLED:
+        if head.archive is not None and ended_state(head.archive) is ThreadState.KILLED:
             return FAILED, head.archive.reason or _killed(self._thread)
         if head.archive is not None:
             # It may have come to its end within wider limits than those of now.

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, NotFound, StoreDamaged, UwfError
 from uwf_git.base.text import one_line
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.budget import limits as budget_limits
-from uwf_git.engine.status import FAILED as ENDED_AS_FAILED
-from uwf_git.engine.status import KILLED, WITH_FAILURES, ended_status
 from uwf_git.engine.step import end_branches
+from uwf_git.engine.thread_state import ended_state
 from uwf_git.ext.evaluation.fixtures import create_folder, discard, is_folder, remove_folder, store_final_tree
 from uwf_git.ext.evaluation.judges import ResolvedJudge, agents_of, called
 from uwf_git.ext.evaluation.judging import JUDGED, NoScore, Outcome, scored, why
@@ -50,6 +50,7 @@ from uwf_git.ext.evaluation.stepping import (
 )
 from uwf_git.ext.evaluation.suite import Suite, Suites
 from uwf_git.format import cbor
+from uwf_git.format.fan_out import KILLED
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id
 from uwf_git.format.kinds import Start, Workflow, parse_start, parse_step
 from uwf_git.format.node import hash_of
@@ -382,10 +383,10 @@ def _trial(
         left = store_final_tree(instance, folders_of(instance) / thread, planned.case.fixture)
     error = ended.error
     if ended.status == COMPLETED and head.archive is not None:
-        state, reason = ended_status(head.archive), head.archive.reason
-        if state == ENDED_AS_FAILED:
+        state, reason = ended_state(head.archive), head.archive.reason
+        if state is ThreadState.FAILED:
             error = "the thread ended as failed" + (f": {reason}" if reason else "")
-        elif state == WITH_FAILURES:
+        elif state is ThreadState.WITH_FAILURES:
             error = f"the thread is completed {reason}"
     trial = Trial(
         UNKNOWN,

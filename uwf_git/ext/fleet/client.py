@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from uwf_git.base.errors import RemoteFailed, UwfError
 from uwf_git.base.extras import install_hint
-from uwf_git.engine.status import WITH_FAILURES
+from uwf_git.base.thread_states import ThreadState, parse
 from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.endpoint import Endpoint, is_broken_off, unreachable
 from uwf_git.ext.fleet.messages import ThreadEntry
 from uwf_git.ext.fleet.process_pool import Tell
+from uwf_git.ext.fleet.queue_states import QueueState, RowState, is_over, rests
+from uwf_git.ext.fleet.queue_states import parse as parse_state
 from uwf_git.ext.fleet.retry_policy import Fault, fault_of, parse_fault
 
 if TYPE_CHECKING:
@@ -39,27 +41,6 @@ _DECIDES = timedelta(seconds=2)  # for a worker to say what is next, after which
 _OPEN = f"WorkflowType = '{messages.WORKFLOW}' AND ExecutionStatus = 'Running'"
 _ALL = f"WorkflowType = '{messages.WORKFLOW}'"
 
-QUEUED, RUNNING, HELD = "queued", "running", "held"
-ENDED_FAILED = "ended failed"
-"""The state of a thread that ended at `$FAIL`; a thread that is "failed" will try again."""
-STATES = (
-    RUNNING,
-    QUEUED,
-    "delayed",
-    "failed",
-    "waiting",
-    "blocked",
-    "paused",
-    messages.JOINING,
-    HELD,
-    "gave up",
-    "cancelled",
-    "completed",
-    WITH_FAILURES,
-    ENDED_FAILED,
-    "killed",
-)
-
 _T = TypeVar("_T")
 
 
@@ -72,13 +53,11 @@ def require() -> None:
 
 
 class Row(NamedTuple):
-    """A thread in the queue. `state` is one of STATES: "delayed" (tried later), "failed" (tried again),
-    "waiting", "blocked", "paused", "joining" (its branches), "held", or an end. `why` is its reason; `worker`
-    has its step, or had the failed one; `since` in Unix seconds; `used` is spending if counted; `queue` is its
-    task queue."""
+    """A thread in the queue. `why` is the reason for its state; `worker` has its step, or had the failed one; `since`
+    is in Unix seconds; `used` is spending if counted; `queue` is its task queue."""
 
     thread: str
-    state: str
+    state: RowState
     why: str = ""
     head: str = ""
     worker: str = ""
@@ -89,16 +68,16 @@ class Row(NamedTuple):
 
     @property
     def open(self) -> bool:
-        return self.state not in ("gave up", "cancelled", "completed", WITH_FAILURES, ENDED_FAILED, "killed")
+        return not is_over(self.state)
 
     @property
     def is_paused(self) -> bool:
-        return self.state == "held" and not self.why
+        return self.state is QueueState.HELD and not self.why
 
     @property
     def resting(self) -> bool:
         """Whether it needs an outside event to continue."""
-        return not self.open or self.state in ("waiting", "blocked", "paused", messages.JOINING, "held")
+        return rests(self.state)
 
 
 @cache
@@ -281,7 +260,7 @@ class Queue:
             described = await self._open(begin.thread)
             if described is None or described.raw_description.workflow_extended_info.cancel_requested:
                 return None
-            return await self._take(begin, described, ()) or Row(begin.thread, "held", begin.held)
+            return await self._take(begin, described, ()) or Row(begin.thread, QueueState.HELD, begin.held)
 
         return await self._each({begin.thread: begin for begin in begins}, take)
 
@@ -310,7 +289,7 @@ class Queue:
             await self._begin_anew(begin, described)
             return None
         if begin.used is not None:
-            if held != messages.PAUSED and state in (None, "held") and not is_made:
+            if held != messages.PAUSED and state in (None, messages.HELD) and not is_made:
                 await self._begin_anew(begin, described)
                 return None
             handle = self.client.get_workflow_handle(begin.thread)
@@ -427,15 +406,15 @@ class Queue:
             await asyncio.sleep(_TICK)
 
     async def glance(self) -> list[Row]:
-        """Return the queued threads as QUEUED, one call per thousand; very recent ones may be missing."""
+        """Return the queued threads as queued, one call per thousand; very recent ones may be missing."""
         with _describe(self.client):
             found = []
             async for each in self.client.list_workflows(_OPEN, rpc_timeout=_WAIT):
                 if each.run_id in self._over:
                     continue
                 memo = await each.memo()
-                state, why = memo.get("state") or QUEUED, memo.get("why") or ""
-                found.append(Row(each.id, str(state), str(why), used=memo.get("used")))
+                state, why = memo.get("state") or QueueState.QUEUED.value, memo.get("why") or ""
+                found.append(Row(each.id, parse_state(str(state)), str(why), used=memo.get("used")))
             return found
 
     async def row(self, thread: str) -> Row | None:
@@ -477,7 +456,7 @@ class Queue:
         for each in sorted(listed, key=lambda each: each.start_time):
             newest[each.id] = each
         found = await self._each(newest, self._row)
-        names = {row.queue for row in found.values() if row.state == QUEUED and row.queue}
+        names = {row.queue for row in found.values() if row.state is QueueState.QUEUED and row.queue}
         served = await self._each({name: name for name in names}, self._is_served)
         return [
             row._replace(why=f"no worker serves the queue {row.queue}")
@@ -497,17 +476,17 @@ class Queue:
         if status == WorkflowExecutionStatus.COMPLETED:
             result = await self.client.get_workflow_handle(listed.id, run_id=listed.run_id).result()
             said = result if isinstance(result, Mapping) else {}
-            ends = {"killed": "killed", "failed": ENDED_FAILED, WITH_FAILURES: WITH_FAILURES}
-            ended = ends.get(str(said.get("status")), "completed")
+            ended = parse(said.get("status"), True) or ThreadState.COMPLETED
             return Row(
                 listed.id, ended, str(said.get("why") or ""), head=str(said.get("head", "")), used=used
             )
         if status in (WorkflowExecutionStatus.CANCELED, WorkflowExecutionStatus.TERMINATED):
-            return Row(listed.id, "cancelled", used=used)
-        if status != WorkflowExecutionStatus.RUNNING or state not in ("", HELD):
-            return Row(listed.id, state or "gave up", why, worker=worker, tries=tries, used=used)
+            return Row(listed.id, QueueState.CANCELLED, used=used)
+        if status != WorkflowExecutionStatus.RUNNING or state not in ("", messages.HELD):
+            state = state or QueueState.GAVE_UP.value
+            return Row(listed.id, parse_state(state), why, worker=worker, tries=tries, used=used)
         row = await self._at_work(listed.id)
-        if row.state == HELD:
+        if row.state is QueueState.HELD:
             return row._replace(used=used)
         tries = max(row.tries, 1) + tries - 1 if tries else row.tries
         return row._replace(why=row.why or why, worker=row.worker or worker, tries=tries, used=used)
@@ -519,15 +498,15 @@ class Queue:
         if not started:
             memo = await described.memo()
             if held := await self._held(described, str(memo.get(messages.HELD) or "")):
-                return Row(thread, HELD, "" if held == messages.PAUSED else held)
-            if memo.get("state") == HELD and memo.get("why") == messages.MADE_ALL:
-                return Row(thread, HELD, messages.MADE_ALL)
+                return Row(thread, QueueState.HELD, "" if held == messages.PAUSED else held)
+            if memo.get("state") == messages.HELD and memo.get("why") == messages.MADE_ALL:
+                return Row(thread, QueueState.HELD, messages.MADE_ALL)
         if not pending:
-            return Row(thread, QUEUED)
+            return Row(thread, QueueState.QUEUED)
         step = pending[0]
         return Row(
             thread,
-            RUNNING if started else QUEUED,
+            ThreadState.RUNNING if started else QueueState.QUEUED,
             step.last_failure.message if step.HasField("last_failure") else "",
             step.activity_id.partition("@")[2],
             step.last_worker_identity if started else "",

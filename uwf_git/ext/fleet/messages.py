@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
+from uwf_git.base.thread_states import ThreadState, parse
+from uwf_git.ext.fleet.queue_states import QueueState
 from uwf_git.format.ids import ThreadId, is_hash, is_thread_id
 
 QUEUE = "uwf"
@@ -16,10 +18,10 @@ WORKFLOW, STEP = "uwf-thread", "uwf-step"
 LOOK, HOLD, LET, ALLOW, TAKE = "look", "hold", "let", "allow", "take"
 """The signals of a workflow: look at the thread again; make no more steps, for one of the reasons below; make steps
 again, however many; make so many in all, as a budget allows them; belong to the budget that a `ThreadEntry` says."""
-PAUSED, USED_UP = "paused", "the budget of its fleet is used up"
+PAUSED, USED_UP = ThreadState.PAUSED.word, "the budget of its fleet is used up"
 """Why a thread is to have no more steps: somebody has said so, which counts more, or a budget. Also in the memo `HELD`
 of its workflow, from the moment that it hears of it."""
-HELD = "held"
+HELD = QueueState.HELD.value
 STEPS = "maxSteps"
 """Among what a thread has used: how many steps it has made."""
 MADE_ALL = "it has made the steps that it may"
@@ -51,13 +53,13 @@ class ThreadEntry(NamedTuple):
         return self._asdict()
 
 
-class ThreadState(NamedTuple):
-    """A thread's state: head, status, next role and its queue. `problem`: no edge applies; `why` it waits,
-    without question texts, which stay in git. `used` is its spending if counted."""
+class ThreadReport(NamedTuple):
+    """A step process's report on a thread: head, state, next role and its queue. `problem`: no edge applies; `why` it
+    waits, without question texts, which stay in git. `used` is its spending if counted."""
 
     thread: str
     head: str
-    status: str
+    state: ThreadState
     done: bool
     next: str | None = None
     queue: str = QUEUE
@@ -66,11 +68,9 @@ class ThreadState(NamedTuple):
     used: Mapping[str, float] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return self._asdict()
-
-
-JOINING = "joining"
-"""The state of a thread that waits for its branches: it is looked at when one of them ends or rests."""
+        value = {"status": self.state.word, **self._asdict()}
+        del value["state"]
+        return value
 
 
 def parse_begin(value: object) -> ThreadEntry:
@@ -88,15 +88,16 @@ def parse_begin(value: object) -> ThreadEntry:
     return begin
 
 
-def parse_state(value: object) -> ThreadState:
-    """Parse a ThreadState, also of later versions. Raises Invalid."""
-    stand = ThreadState(**_fields(value, ThreadState))
-    texts = (stand.status, stand.queue, stand.why, stand.next or "", stand.problem or "")
-    if not all(isinstance(each, str) for each in texts) or type(stand.done) is not bool:
+def parse_report(value: object) -> ThreadReport:
+    """Parse a ThreadReport, also of later versions. Raises Invalid."""
+    if not isinstance(value, Mapping):
         raise _invalid()
-    if not _is_used(stand.used):
+    state = parse(value.get("status"), value.get("done"))
+    report = ThreadReport(**_fields({**value, "state": state}, ThreadReport))
+    texts = (report.queue, report.why, report.next or "", report.problem or "")
+    if state is None or not all(isinstance(text, str) for text in texts) or not _is_used(report.used):
         raise _invalid()
-    return stand
+    return report
 
 
 def parse_step(thread: object, head: object) -> tuple[ThreadId, str]:
@@ -106,7 +107,7 @@ def parse_step(thread: object, head: object) -> tuple[ThreadId, str]:
     return ThreadId(thread), str(head)
 
 
-def _fields(value: object, kind: type[ThreadEntry] | type[ThreadState]) -> dict[str, Any]:
+def _fields(value: object, kind: type[ThreadEntry] | type[ThreadReport]) -> dict[str, Any]:
     if not isinstance(value, Mapping) or set(kind._fields) - kind._field_defaults.keys() - value.keys():
         raise _invalid()
     parse_step(value["thread"], value["head"])

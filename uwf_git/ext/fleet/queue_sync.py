@@ -8,29 +8,29 @@ from collections.abc import Collection, Mapping
 
 from uwf_git.api.fan_out import waits_for_branches
 from uwf_git.base.errors import UwfError
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.forks import parents_of
 from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.client import Queue, connect, require
 from uwf_git.ext.fleet.endpoint import Endpoint, find
+from uwf_git.ext.fleet.queue_states import RowState, rests
 from uwf_git.ext.fleet.step_process import standing
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
 
-_RESTS = ("waiting", "paused", messages.JOINING)
 
-
-def outdated(instance: Instance, states: Mapping[str, str]) -> list[str]:
+def outdated(instance: Instance, states: Mapping[str, RowState]) -> list[str]:
     """Return local threads that wait in the queue but not by the refs: answered, resumed, joined or ended."""
     found = []
     for thread, state in states.items():
-        if state in _RESTS:
+        if isinstance(state, ThreadState) and rests(state):
             with contextlib.suppress(UwfError):
                 stand = standing(instance, ThreadId(thread))
                 is_joinable = (
-                    stand.status == messages.JOINING
+                    stand.state is ThreadState.JOINING
                     and waits_for_branches(instance, ThreadId(thread)) is None
                 )
-                if stand.done or stand.status not in _RESTS or is_joinable:
+                if stand.done or not rests(stand.state) or is_joinable:
                     found.append(thread)
     return found
 

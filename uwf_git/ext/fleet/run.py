@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uwf_git.api.fan_out import waits_for_branches
 from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed, UwfError
+from uwf_git.base.thread_states import Group, ThreadState
 from uwf_git.engine.forks import parents_of
-from uwf_git.engine.status import PAUSED, WAITING, WITH_FAILURES, ended_status, status_of
+from uwf_git.engine.thread_state import ended_state, thread_state
 from uwf_git.ext.fleet import endpoint, messages
 from uwf_git.ext.fleet.admission import Admission, FleetLimits
-from uwf_git.ext.fleet.client import ENDED_FAILED, RUNNING, Queue, Row, connect
+from uwf_git.ext.fleet.client import Queue, Row, connect
 from uwf_git.ext.fleet.endpoint import Endpoint
 from uwf_git.ext.fleet.messages import ThreadEntry
 from uwf_git.ext.fleet.process_pool import ProcessPool, Tell
+from uwf_git.ext.fleet.queue_states import QueueState, RowState
 from uwf_git.ext.fleet.queue_sync import outdated
 from uwf_git.ext.fleet.retry_policy import LATER, parse_fault, way_on
 from uwf_git.ext.fleet.server import Server
@@ -46,7 +48,6 @@ _NEWS = 2.0  # seconds between checks for answers that didn't notify the queue
 _FAR = 30.0  # seconds between two looks for those that came to the remote
 _PATIENCE = 30.0  # seconds for a worker to break off its steps
 _AGAIN = 1.0  # seconds before a worker that ended at once is started again
-_RESTING = (WAITING, PAUSED)
 _DEATHS = 5  # of a worker that ends before it has begun to work, one after the other
 
 
@@ -93,7 +94,7 @@ class Fleet:
         duty: WorkerSettings,
         workers: int,
         tell: Tell,
-        seen: Callable[[Mapping[str, str]], None] = lambda states: None,
+        seen: Callable[[Mapping[str, RowState]], None] = lambda states: None,
     ) -> None:
         self._instance = instance
         self._server = server
@@ -111,7 +112,7 @@ class Fleet:
         self._begun: dict[str, ThreadEntry] = {}
         self._taken: set[str] = set()  # those that were in the queue, and belong to the budget of this fleet
         self._before: dict[str, Mapping[str, float] | None] = {}  # its count when it was adopted
-        self._resting: dict[str, str] = {}  # by thread: why it rests
+        self._resting: dict[str, RowState] = {}  # by thread: why it rests
         self._given_up: dict[str, Row] = {}  # branches
 
     async def run(self, admission: Admission, stays: bool = False) -> dict[str, Row]:
@@ -123,7 +124,9 @@ class Fleet:
             there = await queue.take(admission.kept())
             self._taken = {thread for thread, row in there.items() if row}
             self._remember(there)
-            admission.prefer([thread for thread, row in there.items() if row and row.state == RUNNING])
+            admission.prefer(
+                [thread for thread, row in there.items() if row and row.state is ThreadState.RUNNING]
+            )
         try:
             for _ in range(self._many):
                 self._begin_worker()
@@ -205,7 +208,7 @@ class Fleet:
     async def _branches_rest(self, queue: Queue, row: Row, rows: Mapping[str, Row]) -> bool:
         """Return whether the branches that a thread waits for need an outside event to continue; True for another
         thread."""
-        if row.state != messages.JOINING:
+        if row.state is not ThreadState.JOINING:
             return True
         branches = None
         with contextlib.suppress(UwfError):
@@ -217,10 +220,10 @@ class Fleet:
                 continue
             there = rows.get(each.thread) or await queue.row(each.thread)
             if there is None:  # it isn't its turn, or it cannot go on
-                if status_of(self._instance, each.head) not in _RESTING:
+                if thread_state(self._instance, each.head).value.group is not Group.WAITING:
                     return False
             elif not there.open:
-                if there.state not in ("gave up", "cancelled"):
+                if isinstance(there.state, ThreadState):
                     return False
                 self._given_up[each.thread] = there
             elif not (there.resting and await self._branches_rest(queue, there, rows)):
@@ -236,14 +239,16 @@ class Fleet:
             going = [
                 row.thread
                 for row in rows.values()
-                if row.open and (row.state != "held" or row.why == messages.MADE_ALL)
+                if row.open and (row.state is not QueueState.HELD or row.why == messages.MADE_ALL)
             ]
             held = set(going) & self._begun.keys()
             held |= {thread for thread in going if self._is_branch_of(thread, held)}
             await queue.signal(held, messages.HOLD, messages.USED_UP)
             return False
         ours = [row for row in rows.values() if row.thread in self._begun]
-        wanting = [row.thread for row in ours if row.state == "held" and row.why == messages.MADE_ALL]
+        wanting = [
+            row.thread for row in ours if row.state is QueueState.HELD and row.why == messages.MADE_ALL
+        ]
         resting = [row.thread for row in ours if row.resting and row.thread not in wanting]
         allowed = admission.allow(wanting, resting, [row.thread for row in ours if not row.open])
         await queue.allow(allowed)
@@ -257,11 +262,11 @@ class Fleet:
         known = dict(done)
         for thread in wanted.keys() - open_.keys() - known.keys():
             row = await queue.row(thread)
-            if row is not None and row.state in ("completed", WITH_FAILURES, ENDED_FAILED, "killed"):
+            if row is not None and isinstance(row.state, ThreadState) and row.state.is_ended:
                 row = await self._seen_to(row)
             if row is None:
                 await queue.start([self._admission.again(wanted[thread])])
-                row = Row(thread, "queued")
+                row = Row(thread, QueueState.QUEUED)
             (open_ if row.open else known)[thread] = row
         self._resting = {row.thread: row.state for row in open_.values() if row.resting}
         return open_, known
@@ -285,11 +290,12 @@ class Fleet:
             if said is not None:
                 fault = parse_fault(said)
                 return row._replace(
-                    state="delayed" if way_on(fault) == LATER else "gave up", why=fault.message
+                    state=QueueState.DELAYED if way_on(fault) == LATER else QueueState.GAVE_UP,
+                    why=fault.message,
                 )
             head = self._ended(row.thread)
         if head is not None and head.archive is not None:
-            return row._replace(state=ended_status(head.archive), head=head.node, why=head.archive.reason)
+            return row._replace(state=ended_state(head.archive), head=head.node, why=head.archive.reason)
         self._notify({"warning": f"the queue says that thread {row.thread} has ended, which it hasn't"})
         return None
 

@@ -31,19 +31,13 @@ from uwf_git.base.errors import (
     Waiting,
     failure_of,
 )
-from uwf_git.engine.branch_states import branch_statuses
-from uwf_git.engine.status import (
-    FAILED,
-    IDLE,
-    JOINING,
-    RUNNING,
-    WITH_FAILURES,
-    ended_status,
-    outlook,
-)
+from uwf_git.base.thread_states import Group, ThreadState
+from uwf_git.engine.branch_states import branch_states
+from uwf_git.engine.status import outlook
+from uwf_git.engine.thread_state import ended_state, thread_state
 from uwf_git.ext.fleet.admission import used_by
 from uwf_git.ext.fleet.limits import impatient, next_queue
-from uwf_git.ext.fleet.messages import ThreadState, parse_state, parse_step
+from uwf_git.ext.fleet.messages import ThreadReport, parse_step
 from uwf_git.ext.fleet.retry_policy import UNKEPT, Fault
 from uwf_git.format.ids import ThreadId, parse_thread_id
 from uwf_git.sandbox.programs import avoid
@@ -172,7 +166,7 @@ class StepRunner:
             self._notify({"thread": thread, "fault": fault.as_json()})
         return travels
 
-    def _counted(self, stand: ThreadState, request: Mapping[str, Any]) -> ThreadState:
+    def _counted(self, stand: ThreadReport, request: Mapping[str, Any]) -> ThreadReport:
         return (
             stand._replace(used=used_by(self.instance, ThreadId(stand.thread)))
             if request.get("counts")
@@ -180,26 +174,26 @@ class StepRunner:
         )
 
     def _failed(self, thread: ThreadId, request: Mapping[str, Any], error: Exception) -> dict[str, Any]:
-        stand: dict[str, Any] | None = None
+        report: ThreadReport | None = None
         if not isinstance(error, WorkspaceNotKept):
             with contextlib.suppress(Exception):
-                stand = self._counted(self._stand(thread), request).as_json()
-        if type(error) is Waiting and stand is not None and stand["status"] in ("waiting", JOINING):
-            return self._answer(parse_state(stand))
+                report = self._counted(self._stand(thread), request)
+        if type(error) is Waiting and report is not None and _why(report.state):
+            return self._answer(report)
         fault = self._fault(error)
         self._notify({"thread": thread, "fault": fault.as_json()})
-        travels = fault.without_words(thread, stand["next"] if stand else None)
-        return {"fault": travels.as_json(), "stand": stand}
+        travels = fault.without_words(thread, report.next if report else None)
+        return {"fault": travels.as_json(), "stand": report.as_json() if report else None}
 
     def _fault(self, error: Exception) -> Fault:
         found, clean = failure_of(error), self._redactor().text
         throttled = found.throttled or (None, None)
         return Fault(found.code, found.status, clean(found.message)[0], clean(found.hint)[0], *throttled)
 
-    def _answer(self, stand: ThreadState) -> dict[str, Any]:
+    def _answer(self, stand: ThreadReport) -> dict[str, Any]:
         """Return a thread's state. If it waits for branches, add those to queue: the first that can go on, as many as
         may run at the same time. The others follow as these end or rest."""
-        if stand.status != JOINING:
+        if stand.state is not ThreadState.JOINING:
             return {"stand": stand.as_json()}
         branches = branches_to_queue(self.instance, ThreadId(stand.thread), self._orders.agent)
         return {"stand": stand.as_json(), "branches": branches}
@@ -215,7 +209,7 @@ class StepRunner:
                 return self._opened.redactor
         return redactor_at(self._location)
 
-    def _step(self, thread: ThreadId, head: str) -> ThreadState:
+    def _step(self, thread: ThreadId, head: str) -> ThreadReport:
         from uwf_git.api.run import Options, step
 
         instance = self.instance
@@ -237,17 +231,15 @@ class StepRunner:
         self._share_code(thread)
         why = outcome.standing.reason if outcome.standing else ""
         following = outcome.outlook
-        return ThreadState(
+        return ThreadReport(
             thread,
             outcome.head,
-            outcome.status,
+            outcome.state,
             outcome.done,
             following.next,
             next_queue(instance, outcome.position.head, following.next, self._orders.agent),
             problem=_problem(following.problem, thread),
-            why=why
-            or {"waiting": _ANSWER, JOINING: _BRANCHES}.get(outcome.status, "")
-            or _failures(outcome.position.head),
+            why=why or _why(outcome.state) or _failures(outcome.position.head),
         )
 
     def _share_code(self, thread: ThreadId) -> None:
@@ -257,27 +249,29 @@ class StepRunner:
         except RemoteFailed as error:
             raise WorkspaceNotKept(error.message, error.hint) from None
 
-    def _stand(self, thread: ThreadId) -> ThreadState:
+    def _stand(self, thread: ThreadId) -> ThreadReport:
         return standing(self.instance, thread, self._orders.agent)
 
 
-def standing(instance: Instance, thread: ThreadId, agent: AgentOptions | None = None) -> ThreadState:
+def standing(instance: Instance, thread: ThreadId, agent: AgentOptions | None = None) -> ThreadReport:
     """Return a thread's state. `agent` overrides the configuration. Raises what reading it raises."""
-    from uwf_git.engine.status import budget_reached, outlook, persons_role, status_of
+    from uwf_git.engine.status import budget_reached
 
     head = instance.threads.head(thread)
-    status = status_of(instance, head)
+    state = thread_state(instance, head)
     if head.archive is not None:
-        return ThreadState(thread, head.node, status, done=True, why=_failures(head))
+        return ThreadReport(thread, head.node, state, done=True, why=_failures(head))
     following = outlook(instance, head)
-    why = ""
-    if status == "waiting":
-        why = _ANSWER if head.row.asks or persons_role(instance, head) else budget_reached(instance, head)
-    elif status == JOINING:
-        why = _BRANCHES
+    why = budget_reached(instance, head) if state is ThreadState.OVER_BUDGET else _why(state)
     queue = next_queue(instance, head, following.next, agent)
     problem = _problem(following.problem, thread)
-    return ThreadState(thread, head.node, status, False, following.next, queue, problem, why)
+    return ThreadReport(thread, head.node, state, False, following.next, queue, problem, why)
+
+
+def _why(state: ThreadState) -> str:
+    if state is ThreadState.JOINING:
+        return _BRANCHES
+    return _ANSWER if state.value.group is Group.WAITING and state is not ThreadState.PAUSED else ""
 
 
 def branches_to_queue(
@@ -289,16 +283,14 @@ def branches_to_queue(
     if branches is None:
         return []
     most = branches.fork.at_once or branches.fork.size
-    statuses = branch_statuses(instance, branches)
+    states = list(zip(branches.each, branch_states(instance, branches), strict=True))
     able = [
-        each.head
-        for each, status in zip(branches.each, statuses, strict=True)
-        if each.head is not None and status in (IDLE, RUNNING, JOINING)
+        branch.head
+        for branch, state in states
+        if branch.head is not None and state in (ThreadState.IDLE, ThreadState.RUNNING, ThreadState.JOINING)
     ][:most]
     failed = [
-        each.head
-        for each, status in zip(branches.each, statuses, strict=True)
-        if each.head is not None and not each.state and status == FAILED
+        branch.head for branch, state in states if branch.head is not None and state is ThreadState.FAILING
     ][:most]
     return [
         (head.thread, head.node, next_queue(instance, head, outlook(instance, head).next, agent))
@@ -309,7 +301,7 @@ def branches_to_queue(
 def _failures(head: Head) -> str:
     """Return the failures with which a thread is completed, "" for none. They quote no agent."""
     archive = head.archive
-    return archive.reason if archive is not None and ended_status(archive) == WITH_FAILURES else ""
+    return archive.reason if archive is not None and ended_state(archive) is ThreadState.WITH_FAILURES else ""
 
 
 def _problem(found: str | None, thread: ThreadId) -> str | None:

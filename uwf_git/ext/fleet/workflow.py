@@ -16,9 +16,11 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.exceptions import TimeoutError as TimedOut
 
-from uwf_git.base.errors import HeadMoved, Invalid
+from uwf_git.base.errors import HeadMoved, Invalid, Paused
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.ext.fleet import messages
-from uwf_git.ext.fleet.messages import STEPS, ThreadEntry, ThreadState
+from uwf_git.ext.fleet.messages import STEPS, ThreadEntry, ThreadReport
+from uwf_git.ext.fleet.queue_states import QueueState, RowState, rests, word_of
 from uwf_git.ext.fleet.retry_policy import (
     AGAIN,
     DONE,
@@ -121,13 +123,13 @@ class ThreadInFleet:
                 await self._stay(self._held)
                 continue
             if not self._may():
-                self._say("held", messages.MADE_ALL)
+                self._say(QueueState.HELD, messages.MADE_ALL)
                 await workflow.wait_condition(lambda: bool(self._held) or self._may())
                 continue
             if workflow.info().is_continue_as_new_suggested():
                 again = at._replace(held=self._held, used=self._before, most=self._most, made=self._made)
                 workflow.continue_as_new(again.as_json())
-            self._say("", trouble, failures + delays + 1 if trouble else 0)
+            self._say(None, trouble, failures + delays + 1 if trouble else 0)
             looks = self._looks
             stand, fault = await self._step(at)
             moved = stand is not None and stand.head != at.head
@@ -140,7 +142,7 @@ class ThreadInFleet:
                 self._count(stand, moved)
                 if stand.done:
                     await self._tell_parent(at)
-                    return {"thread": at.thread, "head": at.head, "status": stand.status}
+                    return {"thread": at.thread, "head": at.head, "status": stand.state.word}
             if workflow.cancellation_reason() is not None:  # a step that ended first has taken its place
                 raise asyncio.CancelledError
             if fault is None:
@@ -148,9 +150,9 @@ class ThreadInFleet:
                 if stand.problem is not None:
                     await self._tell_parent(at)
                     self._fail(Fault("no_transition", 1, stand.problem))
-                if stand.status in ("waiting", "paused", messages.JOINING):
+                if rests(stand.state):
                     await self._tell_parent(at)
-                    await self._wait(stand.status, stand.why, looks)
+                    await self._wait(stand.state, stand.why, looks)
                     continue
                 if moved:
                     continue
@@ -163,23 +165,32 @@ class ThreadInFleet:
             if way == WAIT:
                 # A human plays the role, or the code is untrusted: no ref will tell when that changes.
                 await self._tell_parent(at)
-                await self._wait("paused" if fault.code == "paused" else "blocked", fault.message, looks)
+                state = ThreadState.PAUSED if fault.code == Paused.code else QueueState.BLOCKED
+                await self._wait(state, fault.message, looks)
             elif way in (DONE, LATER):
                 delays += 1
                 await self._rest(
-                    "delayed", fault, failures + delays, pause_before(LATER, delays, fault.after), looks
+                    QueueState.DELAYED,
+                    fault,
+                    failures + delays,
+                    pause_before(LATER, delays, fault.after),
+                    looks,
                 )
             elif way == AGAIN and failures + 1 < at.tries:
                 failures += 1
                 await self._rest(
-                    "failed", fault, failures + delays, pause_before(AGAIN, failures, fault.after), looks
+                    ThreadState.FAILING,
+                    fault,
+                    failures + delays,
+                    pause_before(AGAIN, failures, fault.after),
+                    looks,
                 )
             else:
                 await self._tell_parent(at)
                 self._fail(fault)
             trouble = fault.message if way != WAIT else ""
 
-    async def _step(self, at: ThreadEntry) -> tuple[ThreadState | None, Fault | None]:
+    async def _step(self, at: ThreadEntry) -> tuple[ThreadReport | None, Fault | None]:
         try:
             value = await workflow.execute_activity(
                 messages.STEP,
@@ -194,14 +205,14 @@ class ThreadInFleet:
         except ActivityError as error:
             cause, self._worker = error.cause, error.identity
             if isinstance(cause, ApplicationError) and cause.details:
-                stand = messages.parse_state(cause.details[1]) if len(cause.details) > 1 else None
+                stand = messages.parse_report(cause.details[1]) if len(cause.details) > 1 else None
                 return stand, parse_fault(cause.details[0])
             if isinstance(cause, ApplicationError):
                 return None, Fault("internal", 1, cause.message)
             if isinstance(cause, TimedOut):
                 return None, lost(f"{_DEATHS} workers ended without a word while they made the step")
             raise  # it was cancelled
-        return messages.parse_state(value), None
+        return messages.parse_report(value), None
 
     async def _tell_parent(self, at: ThreadEntry) -> None:
         """Have the thread that waits for this branch looked at."""
@@ -210,14 +221,14 @@ class ThreadInFleet:
                 await workflow.get_external_workflow_handle(at.parent).signal(messages.LOOK)
 
     async def _stay(self, held: str) -> None:
-        self._say("held", "" if held == messages.PAUSED else held)
+        self._say(QueueState.HELD, "" if held == messages.PAUSED else held)
         await workflow.wait_condition(lambda: self._held != held)
 
-    async def _wait(self, state: str, why: str, looks: int) -> None:
+    async def _wait(self, state: RowState, why: str, looks: int) -> None:
         self._say(state, why)
         await workflow.wait_condition(lambda: self._looks != looks)
 
-    async def _rest(self, state: str, fault: Fault, tries: int, seconds: float, looks: int) -> None:
+    async def _rest(self, state: RowState, fault: Fault, tries: int, seconds: float, looks: int) -> None:
         self._say(state, fault.message, tries)
         try:
             await workflow.wait_condition(
@@ -228,10 +239,10 @@ class ThreadInFleet:
         except TimeoutError:
             return
 
-    def _say(self, state: str, why: str = "", tries: int = 0) -> None:
+    def _say(self, state: RowState | None, why: str = "", tries: int = 0) -> None:
         worker = self._worker if tries else ""
         says = {
-            "state": state or None,
+            "state": None if state is None else word_of(state),
             "why": why[:500] or None,
             "tries": tries or None,
             "worker": worker or None,
@@ -240,7 +251,7 @@ class ThreadInFleet:
             self._says = says
             workflow.upsert_memo(says)
 
-    def _count(self, stand: ThreadState, moved: bool) -> None:
+    def _count(self, stand: ThreadReport, moved: bool) -> None:
         if self._before is None:
             return
         if stand.used is None:
@@ -253,5 +264,5 @@ class ThreadInFleet:
             workflow.upsert_memo({"used": used})
 
     def _fail(self, fault: Fault) -> None:
-        self._say("gave up", fault.message)
+        self._say(QueueState.GAVE_UP, fault.message)
         raise ApplicationError(fault.message, fault.as_json(), type=fault.code, non_retryable=True)

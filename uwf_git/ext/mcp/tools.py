@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.api.listing import STATUSES
+from uwf_git.api.listing import ACTIVE
 from uwf_git.api.workflows import SUFFIXES
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import nearest
+from uwf_git.base.thread_states import WORDS, ThreadState, words
 
 LONGEST = 1000
 LARGEST = 4 << 20
@@ -89,6 +90,7 @@ def _number(description: str, least: int, **more: Any) -> dict[str, Any]:
     return {"type": "integer", "minimum": least, "maximum": 1 << 31, "description": description, **more}
 
 
+_ACTIVE = words(state for state in ThreadState if state in ACTIVE)
 _THREAD = _text("A thread's id, or the beginning of one (four characters and more).")
 _WORKFLOW = _text(
     "A workflow: its registered name, CREW/ID for one of a crew, its hash, or a file of the folder the server works in."
@@ -260,11 +262,11 @@ TOOLS = (
     ServedTool(
         "list_threads",
         "List threads",
-        "Runs of workflows, newest first: idle, running, paused, waiting, joining and failed ones, with `all` also "
+        f"Runs of workflows, newest first: {', '.join(_ACTIVE[:-1])} and {_ACTIVE[-1]} ones, with `all` also "
         "those that have ended. A branch has its `parent`.",
         {
             "all": {"type": "boolean", "description": "Also those that have ended."},
-            "status": {"enum": list(STATUSES), "description": "Only these."},
+            "status": {"enum": list(WORDS), "description": "Only these."},
             "workflow": _text("Only of this name or hash."),
             "limit": _number("At most so many.", 1, default=50),
             "offset": _number("Leave out the first so many.", 0, default=0),

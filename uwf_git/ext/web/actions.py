@@ -36,10 +36,11 @@ from uwf_git.base.errors import (
     UwfError,
     Waiting,
 )
+from uwf_git.base.thread_states import Actor, ThreadState
 from uwf_git.engine.budget import OPTIONS, Budgets, parse_option
 from uwf_git.engine.human_turn import HumanTurn, human_turn
 from uwf_git.engine.kit.form import FormField
-from uwf_git.engine.status import FAILED, IDLE, JOINING, PAUSED, outlook
+from uwf_git.engine.status import outlook
 from uwf_git.format.ids import ThreadId, name_problem
 from uwf_git.format.kinds import parse_workflow
 from uwf_git.sandbox.child import spawn
@@ -286,22 +287,22 @@ class PossibleActions(NamedTuple):
     commands: Mapping[str, str]
 
 
-def possible(instance: Instance, head: Head, status: str) -> PossibleActions:
-    """Return the actions for a thread with a `status`. Raises what reading it raises."""
+def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActions:
+    """Return the actions for a thread in this state. Raises what reading it raises."""
     following = outlook(instance, head)
     ended = head.archive is not None
     names = {"fork"}
     goes_on = ended and (head.row.asks or _resumable(instance, head))
     if not ended:
-        names |= {"kill", "pause" if status != PAUSED else "resume"}
+        names |= {"kill", "pause" if state is not ThreadState.PAUSED else "resume"}
     elif goes_on:
         names.add("resume")
     turn = human_turn(instance, head, found=following)
     if (head.row.asks or turn is not None) and not ended:
         names.add("answer")
-    if status in (IDLE, FAILED) and not ended and not head.row.asks and turn is None:
+    if state.value.actor is Actor.AGENT and not head.row.asks and turn is None:
         names |= {"step", "run"}
-    elif status == JOINING:
+    elif state.value.actor is Actor.BRANCHES:
         names.add("run")
     standing = None if ended else Budgets(instance).standing(head)
     limits = {key: _words(key) for key in OPTIONS if standing is not None and key in standing.limits}

@@ -9,9 +9,9 @@ from uwf_cli.page.addresses import Page, PageRequest
 
 from uwf_git.engine.budget import prices
 from uwf_git.engine.spending import Totals, money
-from uwf_git.engine.status import status_of
 from uwf_git.engine.summary import summary_of
 from uwf_git.engine.thread_spending import account, spent_on
+from uwf_git.engine.thread_state import thread_state
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import StepContext, Workflow, title_of
 from uwf_git.store.history import Head, History, shared_steps
@@ -92,7 +92,7 @@ def _side(instance: Instance, head: Head, history: History) -> dict[str, Any]:
         "prompt": history.start.prompt,
         "workflow": history.workflow.name,
         "hash": history.workflow_hash,
-        "status": status_of(instance, head),
+        "status": thread_state(instance, head).word,
         "steps": len(history.steps),
         "attempts": spent.attempts,
         "seconds": spent.seconds,

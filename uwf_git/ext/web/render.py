@@ -19,6 +19,7 @@ from uwf_cli.watching.lines import lasted
 
 from uwf_git.base import extensions
 from uwf_git.base.text import counted, one_line, shortened
+from uwf_git.base.thread_states import ABSENT, Group, ThreadState, colour_of
 from uwf_git.ext.web.page.graph import node_label
 from uwf_git.ext.web.page.step import name_of
 from uwf_git.format.types import role_name
@@ -55,6 +56,7 @@ def _environment(live: bool) -> Environment:
         "branches": branches_text,
         "bounded": lambda content, room=markup.LONGEST: Markup(markup.bounded(content, room)),
         "code": terminal.escape_code,
+        "colour": colour_of,
         "counted": counted,
         "dollars": dollars,
         "json": as_json,
@@ -67,6 +69,7 @@ def _environment(live: bool) -> Environment:
         "short": shortened,
         "when": _when if live else _exactly,
     }
+    made.globals |= {"ABSENT": ABSENT, "Group": Group, "ThreadState": ThreadState}
     return made
 
 

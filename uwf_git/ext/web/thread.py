@@ -16,16 +16,18 @@ from uwf_cli.page.addresses import Page, PageRequest
 
 from uwf_git.api.progress import step_value
 from uwf_git.base.errors import UwfError
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine import budget
 from uwf_git.engine.census import census_text
 from uwf_git.engine.fan_out import branches_at
 from uwf_git.engine.human_turn import HumanTurn, human_turn
 from uwf_git.engine.lineage import RelatedThread, kin
 from uwf_git.engine.progress import Watch
-from uwf_git.engine.state import state
-from uwf_git.engine.status import CORRUPT, RUNNING, WAITING, outlook, status_of, used_up
+from uwf_git.engine.state import state as state_value
+from uwf_git.engine.status import outlook, used_up
 from uwf_git.engine.summary import summary
 from uwf_git.engine.thread_spending import account, spent_on
+from uwf_git.engine.thread_state import thread_state
 from uwf_git.ext.web import step as steps
 from uwf_git.ext.web.actions import possible
 from uwf_git.ext.web.code import CodeView, code_of_thread
@@ -107,7 +109,7 @@ def page(instance: Instance, asked: PageRequest) -> Page:
     try:
         head = instance.threads.head(thread)
     except UwfError as error:
-        values = {"thread": thread, "status": CORRUPT, "problem": error.message}
+        values = {"thread": thread, "status": ThreadState.CORRUPT.word, "problem": error.message}
         return Page("damaged.html", f"Thread {thread}", values)
     return _Thread(instance, head, asked).page()
 
@@ -164,26 +166,32 @@ class _Thread:
     def page(self) -> Page:
         instance, head = self._instance, self._head
         around: Mapping[str, Any] = self._or(self._kin, {"parent": None, "tree": None, "left_out": 0})
-        at: Mapping[str, Any] = self._or(lambda: state(instance, head), {"status": CORRUPT, "next": None})
+        state = self._or(lambda: thread_state(instance, head), ThreadState.CORRUPT)
+        unread = {"status": ThreadState.CORRUPT.word, "next": None}
+        at: Mapping[str, Any] = self._or(lambda: state_value(instance, head), unread)
         status = at["status"]
-        turn_of = self._turn(status)
-        running = Watch(instance).step(head.thread) if at["status"] == RUNNING else None
+        if status == ThreadState.CORRUPT.word:
+            state = ThreadState.CORRUPT
+        turn_of = self._turn(state)
+        is_running = status == ThreadState.RUNNING.word
+        running = Watch(instance).step(head.thread) if is_running else None
         title = head.row.title or head.thread
         end = end_of(head.archive.status if head.archive else None)
         taken = way_of(_without_remarks(self._rows), end)
         now = at.get("asks") if at["next"] == USER else at["next"]
         if head.archive is not None and end is None:
             now = None
-        turn = NOW if at["status"] == RUNNING else NEXT
+        turn = NOW if is_running else NEXT
         values = {
             "thread": head.thread,
             "name": title,
             "at": {**dict.fromkeys(_MAY_BE), **at},
             "status": status,
+            "sentence": state.value.sentence,
             "turn_of": turn_of,
             "judged": self._judged(at),
             "me": self._or(lambda: instance.store.repository.user.ident, "")
-            if turn_of or status == WAITING
+            if turn_of or status == ThreadState.ASKING.word
             else "",
             "head": head,
             "started": self._rows[0] if self._rows and self._rows[0].kind == "start" else None,
@@ -195,7 +203,7 @@ class _Thread:
             "raise": self._or(lambda: _how_to_raise(instance, head), ""),
             "stuck": self._or(lambda: outlook(instance, head).hint, "") if at.get("problem") else "",
             "refused": None,
-            "may": self._or(lambda: possible(instance, head, status), None),
+            "may": self._or(lambda: possible(instance, head, state), None),
             "on": instance.threads.way_on(head) if head.archive else "",
             "folded": self._folded(),
             "task": self._start.prompt if self._start else None,
@@ -252,8 +260,8 @@ class _Thread:
             for key, limit in standing.limits.items()
         ]
 
-    def _turn(self, status: str) -> HumanTurn | None:
-        if status != WAITING:
+    def _turn(self, state: ThreadState) -> HumanTurn | None:
+        if state is not ThreadState.PERSONS_TURN:
             return None
         return self._or(lambda: human_turn(self._instance, self._head), None)
 
@@ -303,7 +311,7 @@ class _Thread:
         below = of.below
         if self._head.waits_for_join:  # which lists its branches itself
             below = tuple(each for each in below if each.how != "branch")
-        status = self._or(lambda: status_of(self._instance, head), CORRUPT)
+        state = self._or(lambda: thread_state(self._instance, head), ThreadState.CORRUPT)
         how = {
             "": "",
             "fork": f"forked after step {of.at}" if of.at else "forked at the start",
@@ -315,7 +323,7 @@ class _Thread:
         return RelatedRow(
             head.thread,
             head.row.title or head.thread,
-            status,
+            state.word,
             how,
             of.how not in ("child", "branch"),
             tuple(map(self._relative, below)),

@@ -9,22 +9,16 @@ from uwf_cli.commands.listing import nested
 from uwf_cli.page.addresses import STATUS, Page, PageRequest
 from uwf_cli.resolve import moment
 
-from uwf_git.api.listing import STATUSES, Filters, ListedThread, listed, thread_items, without_quiet_branches
+from uwf_git.api.listing import Filters, ListedThread, listed, thread_items, without_quiet_branches
 from uwf_git.base.errors import NotFound, Usage, UwfError
-from uwf_git.engine.inbox import BUDGET, waits_of
-from uwf_git.engine.status import CORRUPT, WAITING, WITH_FAILURES
+from uwf_git.base.thread_states import WORDS, Group, ThreadState, states_of
+from uwf_git.engine.waits import BUDGET, waits_in
 from uwf_git.ext.web.actions import registered, workflows
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 
-TABS = {
-    "waiting": ("waiting", "paused"),
-    "running": ("running", "idle", "joining"),
-    "failed": ("failed", "corrupt"),
-    "done": ("completed", WITH_FAILURES, "killed"),
-    "all": STATUSES,
-}
-"""The tabs, with the statuses of the threads in each."""
+ALL = "all"
+TABS = (*(group.value for group in Group), ALL)
 
 SHOWN = 50
 
@@ -36,20 +30,20 @@ def page(instance: Instance, asked: PageRequest) -> Page:
     try:
         wanted = _filters(asked)
         selected = listed(instance, wanted)
-        if not wanted.statuses and wanted.search is None:
+        if not wanted.states and wanted.search is None:
             selected = without_quiet_branches(instance, selected)
     except (Usage, NotFound) as error:
         selected, wrong = [], error
     found = selected
     if only := asked.all("thread"):
         found = [each for each in found if each.thread in only]
-    counts = Counter(each.status for each in found)
-    numbers = {tab: sum(counts[status] for status in statuses) for tab, statuses in TABS.items()}
-    tab = asked.one("tab") or next((name for name, number in numbers.items() if number), "all")
+    counts = Counter(each.state.value.group.value for each in found)
+    numbers = {tab: len(found) if tab == ALL else counts[tab] for tab in TABS}
+    tab = asked.one("tab") or next((name for name, number in numbers.items() if number), ALL)
     if tab not in TABS:
         raise Usage(f"no tab {tab!r}", "it is one of " + ", ".join(TABS))
     first = asked.number("from")
-    chosen = [each for each in found if each.status in TABS[tab]]
+    chosen = [each for each in found if tab in (ALL, each.state.value.group.value)]
     listing = chosen[first : first + SHOWN]
     items: list[dict[str, Any]] = thread_items(instance, listing)
     shown = [
@@ -78,14 +72,14 @@ def page(instance: Instance, asked: PageRequest) -> Page:
 
 
 def _unjudged(item: dict[str, Any]) -> str:
-    return "" if item["status"] == CORRUPT else item.get("problem", "")
+    return "" if item["status"] == ThreadState.CORRUPT.word else item.get("problem", "")
 
 
 def _wanted(instance: Instance, each: ListedThread) -> str:
-    if each.status != WAITING or not isinstance(each.head, Head):
+    if not isinstance(each.head, Head):
         return ""
     try:
-        waits = waits_of(instance, each.head)
+        waits = waits_in(instance, each.head, each.state)
     except UwfError:
         return ""
     if waits is None:
@@ -95,10 +89,10 @@ def _wanted(instance: Instance, each: ListedThread) -> str:
 
 def _filters(asked: PageRequest) -> Filters:
     statuses = asked.all("status")
-    if unknown := [each for each in statuses if each not in STATUSES]:
-        raise Usage(f"no status {unknown[0]!r}", "it is one of " + ", ".join(STATUSES))
+    if unknown := [word for word in statuses if word not in WORDS]:
+        raise Usage(f"no status {unknown[0]!r}", "it is one of " + ", ".join(WORDS))
     return Filters(
-        statuses,
+        frozenset(state for word in statuses for state in states_of(word)),
         workflow=asked.one("workflow") or None,
         author=asked.one("author") or None,
         since=moment(asked.one("since") or None, "since"),

@@ -59,7 +59,7 @@ def _used(instance: Instance, only: Sequence[str] = ()) -> dict[str, dict[str, A
 
 def _states(found: Sequence[ListedThread]) -> dict[str, Any]:
     times = [each.head.updated for each in found if isinstance(each.head, Head)]
-    states = dict(Counter(each.status for each in found).most_common())
+    states = dict(Counter(each.state.word for each in found).most_common())
     newest = next((each.head.row.workflow for each in found if isinstance(each.head, Head)), None)
     return {"threads": len(times), "states": states, "last": max(times, default=None), "hash": newest}
 

@@ -16,6 +16,7 @@ from uwf_cli.output import iso
 from uwf_cli.views import Record, Table
 
 from uwf_git.base.errors import Invalid, Usage, UwfError
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.format.types import BMAD, OWN
 
 if TYPE_CHECKING:
@@ -398,7 +399,7 @@ _IMPORTED = Record(
 )
 _CREWS = Table(
     *(("name", "{name:bold}"), "version"),
-    ("hash", lambda crew: crew["hash"] or terminal.status("corrupt")),
+    ("hash", lambda crew: crew["hash"] or terminal.status(ThreadState.CORRUPT.word)),
     "personas",
     ("", lambda crew: crew.get("description") or crew.get("problem")),
     empty="no crews; uwf crew import PACKAGE",

@@ -8,6 +8,7 @@ from uwf_cli.exchange import find_thread
 
 from uwf_git.base.errors import Invalid, NotFound, UwfError
 from uwf_git.engine.conversation import TALK, in_conversation
+from uwf_git.format.fan_out import KILLED
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
@@ -83,7 +84,7 @@ def _run(instance: Instance, head: Head) -> SessionState:
     conversation = threads.ending_with(origin) if origin is not None else None
     if conversation is not None and threads.has_ended(conversation):
         conversation = None
-    if head.archive is None or head.archive.status != "killed":
+    if head.archive is None or head.archive.status != KILLED:
         run: ThreadId | None = thread
     elif conversation is not None:
         run = None
@@ -99,7 +100,7 @@ def begun_from(instance: Instance, crew: str, conversation: Oid) -> ThreadId | N
     for head in instance.threads.all(archived=True):
         if not isinstance(head, Head) or not (head.row.name or "").startswith(f"{crew}/"):
             continue
-        if head.row.name == f"{crew}/{TALK}" or (head.archive and head.archive.status == "killed"):
+        if head.row.name == f"{crew}/{TALK}" or (head.archive and head.archive.status == KILLED):
             continue
         try:
             if instance.threads.origin(head.thread) == conversation:

@@ -10,7 +10,9 @@ from uwf_cli import terminal
 from uwf_cli.commands.running import outcome_line, outcome_value
 
 from uwf_git.base.errors import Invalid, Paused, Usage
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.ext.crews.commands.events import EventPrinter, question_lines
+from uwf_git.format.fan_out import KILLED
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
@@ -52,7 +54,7 @@ class Run:
     @property
     def was_completed(self) -> bool:
         archive = self._instance.threads.head(self.thread).archive
-        return archive is not None and archive.status != "killed"
+        return archive is not None and archive.status != KILLED
 
     @property
     def name(self) -> str:
@@ -71,11 +73,11 @@ class Run:
         return outlook(self._instance, head).options if head.archive is None and head.row.asks else ()
 
     def tell(self, status: str = "") -> None:
-        from uwf_git.engine.status import status_of
+        from uwf_git.engine.thread_state import thread_state
 
-        status = status or status_of(self._instance, self._instance.threads.head(self.thread))
-        row = self._instance.threads.head(self.thread).row
-        value = {"thread": self.thread, "workflow": row.name, "status": status}
+        head = self._instance.threads.head(self.thread)
+        status = status or thread_state(self._instance, head).word
+        value = {"thread": self.thread, "workflow": head.row.name, "status": status}
         self._shown.event("run", value, _run_line)
 
     def go(self) -> None:
@@ -95,9 +97,9 @@ class Run:
             self._shown.event("step", value, outcome_line, **shown)
             self._invocation.afterwards()
             if outcome.done:
-                self.tell(outcome.status)
+                self.tell(outcome.state.word)
                 return
-            if outcome.status != "idle":
+            if outcome.state is not ThreadState.IDLE:
                 self.ask()
                 return
         raise Usage(f"run {self.thread} has made {MOST} steps without a question", _WAYS_ON)
@@ -166,7 +168,7 @@ class Run:
         from uwf_git.engine.pause import pause
 
         pause(self._instance, self.thread)
-        self.tell("paused")
+        self.tell(ThreadState.PAUSED.word)
 
     def resume(self) -> None:
         """Resume and continue, repeating a question."""
@@ -182,7 +184,7 @@ class Run:
         from uwf_git.engine.step import kill
 
         kill(self._instance, self.thread, "stopped in a chat")
-        self.tell("killed")
+        self.tell(ThreadState.KILLED.word)
         self._invocation.afterwards()
 
     def _player(self) -> str | None:

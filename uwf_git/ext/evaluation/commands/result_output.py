@@ -12,7 +12,7 @@ from uwf_cli.views import Table
 
 from uwf_git.base.text import counted, one_line
 from uwf_git.ext.evaluation.commands.comparison_output import flaky_text, flaky_value
-from uwf_git.ext.evaluation.records import ERROR, MISSED, PASSED, AgentSpending
+from uwf_git.ext.evaluation.records import COMPLETED, ERROR, MISSED, PASSED, AgentSpending
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.records import Case, Judge, Result, SuiteRun
@@ -159,7 +159,7 @@ def result_line(value: Mapping[str, Any], size: int = 0, is_known: bool = False)
 
 
 def why_of(value: Mapping[str, Any]) -> str:
-    if value["status"] != "completed":
+    if value["status"] != COMPLETED:
         return f"{value['status']}: {value['error']}" if value["error"] else str(value["status"])
     missed = [f"{each['judge']}: {each['reason'] or 'no'}" for each in value["scores"] if not each["passed"]]
     failed = [value["error"]] if value["error"] else []

@@ -236,7 +236,7 @@ def to_step(invocation: Invocation, chosen: Selection, failures: Failures) -> li
     divergences are excluded from filters, for review."""
     from uwf_git.store.history import parted_from
 
-    found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or TO_STEP, to_step=True)
+    found = chosen_threads(invocation, chosen, failures, chosen.filters.states or TO_STEP, to_step=True)
     if chosen.ids:
         return found
     store = invocation.instance.store

@@ -22,9 +22,10 @@ from uwf_cli.selection import Selection, short_ids, threads
 from uwf_git.api.listing import Filters, left_out_line
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.base.text import counted
-from uwf_git.ext.fleet.client import QUEUED, RUNNING, STATES
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.ext.fleet.commands.options import found, mark_remote, pace, place, share, to_step
 from uwf_git.ext.fleet.dispatch import begins
+from uwf_git.ext.fleet.queue_states import WORDS, QueueState, word_of
 from uwf_git.format.amounts import LIMITS
 from uwf_git.format.ids import is_thread_id, parse_thread_id
 
@@ -36,6 +37,7 @@ _T = TypeVar("_T")
 _PAUSE = 1.0  # seconds between two looks at the queue
 _USED = dict(zip((*LIMITS, "unpriced"), ("steps", "tokens", "cost", "seconds", "unpriced"), strict=True))
 """What of a budget is used, as JSON names it."""
+_IN_TURN = (QueueState.QUEUED.value, ThreadState.RUNNING.in_queue)
 
 
 @command(
@@ -138,7 +140,10 @@ def _with_pauses(invocation: Invocation, rows: list[Row]) -> list[Row]:
 
     paused = paused_threads(invocation.instance)
     return [
-        row._replace(state="paused") if row.state == QUEUED and row.thread in paused else row for row in rows
+        row._replace(state=ThreadState.PAUSED)
+        if row.state is QueueState.QUEUED and row.thread in paused
+        else row
+        for row in rows
     ]
 
 
@@ -157,7 +162,8 @@ def _of_project(invocation: Invocation, rows: list[Row]) -> list[Row]:
 
 def _value(row: Row) -> dict[str, Any]:
     used = None if row.used is None else {name: row.used.get(key, 0) for key, name in _USED.items()}
-    return {**row._asdict(), "since": None if row.since is None else iso(row.since), "used": used}
+    since = None if row.since is None else iso(row.since)
+    return {**row._asdict(), "state": word_of(row.state), "since": since, "used": used}
 
 
 def _table(values: Any, short: Callable[[str], str]) -> list[str]:
@@ -168,12 +174,12 @@ def _table(values: Any, short: Callable[[str], str]) -> list[str]:
         for each in values
     ]
     counts = Counter(each["state"] for each in values)
-    told = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
+    told = ", ".join(f"{counts[state]} {state}" for state in WORDS if counts[state])
     return [*terminal.table(rows).splitlines(), f"{counted(len(values), 'thread')}: {told}"]
 
 
 def _why(value: Any) -> str:
-    again = value["tries"] > 1 and value["state"] in (QUEUED, RUNNING)
+    again = value["tries"] > 1 and value["state"] in _IN_TURN
     return ": ".join(filter(None, [f"try {value['tries']}" if again else "", value["why"]]))
 
 
@@ -300,7 +306,7 @@ def sync(
 
     async def bring(queue: Queue) -> dict[str, list[str]]:
         states = {row.thread: row.state for row in await queue.glance()}
-        blocked = [thread for thread, state in states.items() if state == "blocked"]
+        blocked = [thread for thread, state in states.items() if state is QueueState.BLOCKED]
         told = [*outdated(instance, states), *blocked]
         await queue.signal(told, messages.LOOK)
         started = await queue.start(each for each in begun if each.thread not in states)

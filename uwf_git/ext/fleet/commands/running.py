@@ -33,6 +33,7 @@ from uwf_git.ext.fleet.commands.options import (
     to_step,
     unmark_remote,
 )
+from uwf_git.ext.fleet.queue_states import QueueState
 
 if TYPE_CHECKING:
     from uwf_git.config.resolve import AgentOptions
@@ -153,10 +154,12 @@ def run(
         rows = _run_interruptibly(fleet.run(admission, stay), fleet.abandon)
         if at.own:
             unmark_remote(invocation, remote, known)
-        faults = asyncio.run(_faults(at, [row.thread for row in rows.values() if row.state == "gave up"]))
+        faults = asyncio.run(
+            _faults(at, [row.thread for row in rows.values() if row.state is QueueState.GAVE_UP])
+        )
     ours = {begin.thread for begin in wanted}
     ended = [rows[begin.thread] for begin in wanted if begin.thread in rows]
-    ended += [row for row in rows.values() if row.state == "gave up" and row.thread not in ours]
+    ended += [row for row in rows.values() if row.state is QueueState.GAVE_UP and row.thread not in ours]
     failures.note(
         report_ends(
             invocation,

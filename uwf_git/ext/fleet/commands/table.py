@@ -12,21 +12,19 @@ from uwf_cli import terminal
 from uwf_cli.watching.lines import Lines, lasted, step_line
 
 from uwf_git.base.text import counted
+from uwf_git.base.thread_states import Group, ThreadState, parse
 from uwf_git.engine.progress import Watch
-from uwf_git.engine.status import WITH_FAILURES
 from uwf_git.ext.fleet.admission import Admission
-from uwf_git.ext.fleet.client import ENDED_FAILED
 from uwf_git.ext.fleet.limits import Gate
 from uwf_git.ext.fleet.process_pool import Tell
+from uwf_git.ext.fleet.queue_states import QueueState, RowState
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
 
     from uwf_git.store.instance import Instance
 
-_OVER = frozenset(("done", "completed", WITH_FAILURES, ENDED_FAILED, "killed"))
 _RECENT = 10.0  # seconds whose steps say how fast it goes
-_RESTS = ("waiting", "blocked", "paused")
 
 
 class Table:
@@ -37,7 +35,7 @@ class Table:
         self._admission = admission
         self._threads = threads
         self._describe = told
-        self._states: dict[str, str] = {}
+        self._states: dict[str, RowState] = {}
         self._steps = 0
         self._trouble = ""
         self._recent: deque[float] = deque()
@@ -50,14 +48,15 @@ class Table:
         """Print an event above the lines."""
         if "step" in value:
             step = value["step"]
-            self._states[step["thread"]] = "done" if step["done"] else step["status"]
+            if (state := parse(step["status"], step["done"])) is not None:
+                self._states[step["thread"]] = state
             self._steps += step["role"] is not None
             self._recent.append(time.monotonic())
         elif "trouble" in value:
             fault = value["trouble"]
             self._trouble = f"{fault['message']}; it is asked again" if fault else ""
         elif "fault" in value:
-            self._states[value["thread"]] = "failed"
+            self._states[value["thread"]] = ThreadState.FAILING
         with self._lines.hidden():
             self._describe(value)
 
@@ -66,7 +65,7 @@ class Table:
         draws = not quiet and invocation.format == "text" and terminal.colours()
         return self._lines if draws else nullcontext()
 
-    def seen(self, states: Mapping[str, str]) -> None:
+    def seen(self, states: Mapping[str, RowState]) -> None:
         self._states.update(states)
 
     def compose(self) -> Sequence[str]:
@@ -81,10 +80,10 @@ class Table:
     def _summary(self, running: int) -> str:
         states = list(self._states.values())
         counts = {
-            "waiting": sum(state in _RESTS for state in states),
-            "held": states.count("held"),
-            "failed": states.count("failed") + states.count("gave up"),
-            "delayed": states.count("delayed"),
+            ThreadState.ASKING.word: sum(map(_waits, states)),
+            QueueState.HELD.value: states.count(QueueState.HELD),
+            ThreadState.FAILING.word: states.count(ThreadState.FAILING) + states.count(QueueState.GAVE_UP),
+            QueueState.DELAYED.value: states.count(QueueState.DELAYED),
             "at work": running,
             "not begun": self._admission.left,
         }
@@ -92,8 +91,9 @@ class Table:
         while self._recent and now - self._recent[0] > _RECENT:
             self._recent.popleft()
         speed = f", {len(self._recent) / _RECENT:.1f}/s" if self._recent else ""
+        done = sum(isinstance(state, ThreadState) and state.is_ended for state in states)
         parts = [
-            f"{sum(map(_OVER.__contains__, states))} of {max(self._threads, len(states))} threads done",
+            f"{done} of {max(self._threads, len(states))} threads done",
             *(f"{count} {name}" for name, count in counts.items() if count),
             f"{counted(self._steps, 'step')}{speed}",
             self._admission.used().told(),
@@ -109,3 +109,9 @@ class Table:
             for name, wait in waits
             if wait > 0
         ]
+
+
+def _waits(state: RowState) -> bool:
+    if isinstance(state, ThreadState):
+        return state.value.group is Group.WAITING
+    return state is QueueState.BLOCKED

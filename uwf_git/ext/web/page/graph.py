@@ -13,6 +13,7 @@ from uwf_cli.page.markup import tag, text
 
 from uwf_git.base.text import counted, harmless, shortened
 from uwf_git.engine.forks import branches_of_step
+from uwf_git.format.fan_out import COMPLETED, FAILED
 from uwf_git.format.kinds import Workflow
 from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, START, USER
 from uwf_git.store.history import ancestry
@@ -30,7 +31,7 @@ _LONGEST = 26
 _MOST_ROWS = 5_000  # steps of branches that are counted
 _INSET = 45  # by which the ends are narrower, at each side
 NOW, NEXT = "now", "next"
-NODE_NAMES = {START: "start", END: "end", FAIL: "failed"}
+NODE_NAMES = {START: "start", END: "end", FAIL: FAILED}
 """The names shown for nodes that are no roles."""
 
 
@@ -55,7 +56,7 @@ class Transition(NamedTuple):
 
 def end_of(status: str | None) -> str | None:
     """Return the end of a thread with this archive status, None if it is active or was killed."""
-    return {"completed": END, "failed": FAIL}.get(status or "")
+    return {COMPLETED: END, FAILED: FAIL}.get(status or "")
 
 
 def way_of(steps: Iterable[tuple[str, bool]], end: str | None) -> list[str]:

@@ -15,9 +15,10 @@ from uwf_git.base.text import counted
 from uwf_git.engine.budget import prices
 from uwf_git.engine.census import census_of, census_text
 from uwf_git.engine.spending import Totals, together
-from uwf_git.engine.status import outlook, status_of
+from uwf_git.engine.status import outlook
 from uwf_git.engine.summary import Summary, summary_of
 from uwf_git.engine.thread_spending import nested, runs
+from uwf_git.engine.thread_state import thread_state
 from uwf_git.ext.web.page.graph import branch_ways, drawing, end_of, way_of
 from uwf_git.ext.web.page.step import amounts, how_found, name_of, turn
 from uwf_git.format.kinds import REHEARSE, StepContext, asks_human, title_of
@@ -91,12 +92,12 @@ class _Page:
 
     def _header(self, title: str) -> str:
         head, history = self._head, self._history
-        status = status_of(self._instance, head)
+        state = thread_state(self._instance, head)
         start = self._commits[history.start_hash]
         spent = together(self._all)._replace(attempts=sum(map(len, self._attempts.values())))
         census = census_of(self._instance, head.commit)
         facts = [
-            ("state", tag("span", text(status), f"badge {status}") + self._ending()),
+            ("state", tag("span", text(state.word), f"badge {state.value.colour}") + self._ending()),
             ("workflow", text(history.workflow.name) + " " + tag("code", text(history.workflow_hash), "dim")),
             ("started", f"{text(exact(start.time))} by {text(name_of(head.row.author or start.committer))}"),
             ("last change", text(exact(head.updated))),
@@ -105,7 +106,7 @@ class _Page:
             ("spent", " · ".join(map(text, self._amounts(spent)))),
         ]
         shown = "".join(tag("dt", name) + tag("dd", inside) for name, inside in facts if inside)
-        return tag("h1", text(title)) + tag("dl", shown, "facts") + self._notices(status)
+        return tag("h1", text(title)) + tag("dl", shown, "facts") + self._notices()
 
     def _ending(self) -> str:
         archive = self._head.archive
@@ -115,7 +116,7 @@ class _Page:
         failed = f", and {counted(spent.attempts, 'failed attempt')}" if spent.attempts else ""
         return f"{len(self._history.steps)}{failed}"
 
-    def _notices(self, status: str) -> str:
+    def _notices(self) -> str:
         found = []
         if made := self._head.row.rehearsed:
             whole = "All" if made == len(self._history.steps) else "Some"

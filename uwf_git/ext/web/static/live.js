@@ -101,7 +101,7 @@ function take(page) {
   const state = status(page);
   const kind = page.getElementById("steps") ? "step" : "thread";
   const parts = rows.length ? [`${rows.length} new ${kind}${rows.length > 1 ? "s" : ""}`] : [];
-  if (state && state !== status(document, true)) parts.push(SAID[state]);
+  if (state && state !== status(document, true)) parts.push(sentence(page));
   const text = parts.join(", ") || "This page has changed";
   edge.textContent = `${text[0].toUpperCase()}${text.slice(1)} — show`;
   if (rows.length && edge.textContent !== before && kind === "step" && !listening()) tell(parts[0]);
@@ -160,17 +160,7 @@ function heads(page) {
 // The rows that a page has and the one that is shown doesn't.
 const fresh = (page) => [...page.querySelectorAll(ROWS)].filter((row) => !document.getElementById(row.id));
 
-const SAID = {
-  waiting: "it waits for you",
-  running: "an agent is working on it",
-  idle: "no agent is working on it",
-  joining: "it waits for its branches",
-  failed: "its last attempt failed",
-  paused: "it is paused",
-  corrupt: "it cannot be read",
-  completed: "it is done",
-  killed: "it was ended",
-};
+const sentence = (page) => page.querySelector("[data-status]")?.dataset.sentence ?? "";
 
 let told_status = status(document);
 function status(page, before = false) {
@@ -192,7 +182,7 @@ function inPlace(page) {
   put(document.querySelector("[data-status] .badge"), page.querySelector("[data-status] .badge"));
   const places = new Map([...page.querySelectorAll("[data-place]")].map((each) => [each.dataset.place, each]));
   for (const each of content().querySelectorAll("[data-place]")) {
-    const now = places.get(each.dataset.place), words = SAID[status(page)] ?? "";
+    const now = places.get(each.dataset.place), words = sentence(page);
     if (now) put(each, now);
     else each.textContent = each.dataset.gone ?? `${words.charAt(0).toUpperCase()}${words.slice(1)}.`;
   }

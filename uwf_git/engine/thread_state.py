@@ -1,0 +1,78 @@
+"""A thread's state, derived from its refs, its locks and its head."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING, Literal
+
+from uwf_git.base.thread_states import ThreadState
+from uwf_git.engine.calls import asking_calls
+from uwf_git.engine.census import FAILURES
+from uwf_git.engine.pause import is_paused
+from uwf_git.engine.status import at_rest, persons_role, used_up
+from uwf_git.format.fan_out import COMPLETED, FAILED
+from uwf_git.format.types import FORK
+from uwf_git.store.threads import DamagedThread
+
+if TYPE_CHECKING:
+    from uwf_git.engine.budget import Budgets, BudgetState
+    from uwf_git.engine.human_roles import HumanRoles
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.store.history import Head
+    from uwf_git.store.index import ArchiveRow
+    from uwf_git.store.instance import Instance
+
+EndedState = Literal[ThreadState.COMPLETED, ThreadState.WITH_FAILURES, ThreadState.FAILED, ThreadState.KILLED]
+
+
+def thread_state(
+    instance: Instance,
+    head: Head | DamagedThread,
+    running: Container[ThreadId] | None = None,
+    budgets: Budgets | None = None,
+    paused: Container[str] | None = None,
+    people: HumanRoles | None = None,
+) -> ThreadState:
+    """Return a thread's state. A paused thread is running until its step in progress ends. A list gives what it has
+    read once for all threads: those that run and are paused, budgets and people."""
+    if isinstance(head, DamagedThread):
+        return ThreadState.CORRUPT
+    if head.archive is None:
+        is_held = head.thread in running if running is not None else instance.locks.is_held(head.thread)
+        if is_held:
+            return ThreadState.RUNNING
+    return resting_state(instance, head, used_up(instance, head, budgets), paused, people)
+
+
+def ended_state(archive: ArchiveRow) -> EndedState:
+    """Return the state of an ended thread, by its archive tag."""
+    if archive.status == COMPLETED:
+        is_partial = archive.reason.startswith(FAILURES)
+        return ThreadState.WITH_FAILURES if is_partial else ThreadState.COMPLETED
+    return ThreadState.FAILED if archive.status == FAILED else ThreadState.KILLED
+
+
+def resting_state(
+    instance: Instance,
+    head: Head,
+    standing: BudgetState | None,
+    paused: Container[str] | None = None,
+    people: HumanRoles | None = None,
+) -> ThreadState:
+    """Return the state of a thread without a process; `standing` is its used-up budget, if any. A paused thread may
+    also ask or have failed. A conversation at rest is idle. STUCK is left to those who read the outlook anyway."""
+    if head.archive:
+        return ended_state(head.archive)
+    if head.thread in paused if paused is not None else is_paused(instance, head.thread):
+        return ThreadState.PAUSED
+    if head.row.role == FORK:
+        return ThreadState.JOINING
+    if head.row.asks and (standing or not at_rest(instance, head)):
+        return ThreadState.ASKING
+    if standing:
+        return ThreadState.OVER_BUDGET
+    if persons_role(instance, head, people):
+        return ThreadState.PERSONS_TURN
+    if instance.attempts.failed(head):
+        return ThreadState.FAILING
+    return ThreadState.CALL_ASKS if asking_calls(instance, head) else ThreadState.IDLE

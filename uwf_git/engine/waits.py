@@ -1,0 +1,152 @@
+"""What a waiting thread wants of a person: the answer to a question, more of a budget, or a role to be played."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import UwfError
+from uwf_git.base.thread_states import ThreadState
+from uwf_git.engine.budget import Budgets, waiting
+from uwf_git.engine.call_answer import command_of, fields_wanted
+from uwf_git.engine.forks import parents_of
+from uwf_git.engine.human_roles import HumanRoles
+from uwf_git.engine.human_turn import human_turn
+from uwf_git.engine.kit.form import FormField, options_of
+from uwf_git.engine.pause import paused_threads
+from uwf_git.engine.status import outlook, used_up, wordless
+from uwf_git.engine.thread_state import resting_state
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import SUBWORKFLOW
+from uwf_git.store.history import Head
+from uwf_git.store.instance import Instance
+
+if TYPE_CHECKING:
+    from uwf_git.engine.approving import Standing
+
+QUESTION, BUDGET, ROLE = "question", "budget", "role"
+
+
+class Waits(NamedTuple):
+    """A thread that waits for a person. `kind` is QUESTION, asked by `role`; BUDGET, which blocks `role`; or
+    ROLE, where a person plays the `role`, with its `fields`, the `assignee` if one is named. `step` is the
+    thread's head, `since` in Unix seconds, `command` the command to run, `parent` the thread that waits for it if it is
+    a branch."""
+
+    thread: ThreadId
+    kind: str
+    name: str
+    workflow: str
+    title: str
+    role: str
+    question: str
+    options: tuple[str, ...]
+    reason: str
+    since: int
+    command: str
+    step: Hash
+    assignee: str = ""
+    fields: tuple[FormField, ...] = ()
+    standing: Standing | None = None
+    parent: str = ""
+
+    def in_state(self, is_call: bool) -> dict[str, Any]:
+        """As a part of the thread's state as JSON: who asks what, or why a budget stops it."""
+        if self.kind == BUDGET:
+            return {"reason": self.reason}
+        value: dict[str, Any] = {
+            "asks": self.role or None,
+            "question": self.question,
+            "options": list(self.options),
+        }
+        if self.kind == ROLE or self.fields:
+            value["fields"] = [field.as_json() for field in self.fields]
+        if self.kind == ROLE:
+            value["assignee"] = self.assignee or None
+        if self.kind == ROLE or is_call:
+            value["command"] = self.command
+        if self.standing is not None:
+            value["approvals"] = self.standing.as_json()
+        return value | ({"reason": self.reason} if self.reason else {})
+
+    def as_json(self) -> dict[str, Any]:
+        """As JSON; `assignee` and `fields` belong to a ROLE, `approvals` to a gate, `parent` to a branch."""
+        value = {**self._asdict(), "options": list(self.options)}
+        del value["assignee"], value["fields"], value["standing"], value["parent"]
+        if self.parent:
+            value["parent"] = self.parent
+        if self.standing is not None:
+            value["approvals"] = self.standing.as_json()
+        if self.kind == ROLE:
+            value["assignee"] = self.assignee or None
+        if self.kind == ROLE or self.fields:
+            value["fields"] = [each.as_json() for each in self.fields]
+        return value
+
+
+def waiting_for_people(instance: Instance) -> list[Waits]:
+    """Return all waiting threads of the project, oldest first, without running, paused and unreadable ones. A
+    sub-workflow's question appears once, with the parent thread."""
+    busy = paused_threads(instance) | set(instance.locks.held())
+    budgets = Budgets(instance)
+    people = HumanRoles(instance)
+    found: list[Waits] = []
+    for head in instance.threads.meant():
+        if not isinstance(head, Head) or head.thread in busy:
+            continue
+        try:
+            state = resting_state(instance, head, used_up(instance, head, budgets), (), people)
+            waits = waits_in(instance, head, state, people)
+        except UwfError:
+            continue
+        if waits is not None:
+            found.append(waits._replace(parent=min(parents_of(instance, head), default="")))
+    asking = {each.thread for each in found}
+    found = [each for each in found if instance.sessions.owner(SUBWORKFLOW, each.thread) not in asking]
+    return sorted(found, key=lambda each: (each.since, each.thread))
+
+
+def waits_of(instance: Instance, head: Head) -> Waits | None:
+    """Return an idle or paused thread's request to a person, if any. Read errors are raised."""
+    return waits_in(instance, head, resting_state(instance, head, used_up(instance, head), ()))
+
+
+def waits_in(
+    instance: Instance, head: Head, state: ThreadState, people: HumanRoles | None = None
+) -> Waits | None:
+    """As `waits_of`, of a thread in a state. None also for one whose call asks: the call has its own request."""
+    row = head.row
+    named = row.name or "", row.workflow or "", row.title or ""
+    waits = Waits(head.thread, "", *named, "", "", (), "", head.updated, "", head.node)
+    if state is ThreadState.ASKING:
+        asked, fields = outlook(instance, head), fields_wanted(instance, head)
+        return waits._replace(
+            kind=QUESTION,
+            role=asked.asks or "",
+            question=asked.question or wordless(instance, head),
+            options=asked.options or options_of(fields),
+            reason=asked.reason or "",
+            command=command_of(instance, head),
+            fields=fields,
+        )
+    if state is ThreadState.OVER_BUDGET and (standing := used_up(instance, head)) is not None:
+        return waits._replace(
+            kind=BUDGET,
+            role=outlook(instance, head).next or "",
+            question="May it use more?",
+            reason=standing.reason,
+            command=waiting(head.thread, standing).hint,
+        )
+    if state is ThreadState.PERSONS_TURN and (turn := human_turn(instance, head, people)) is not None:
+        from uwf_git.engine.presented import command_at
+
+        return waits._replace(
+            kind=ROLE,
+            role=turn.role,
+            question=turn.instruction,
+            options=turn.options,
+            assignee=turn.assignee,
+            fields=turn.fields,
+            standing=turn.standing,
+            command=command_at(instance, head, turn),
+        )
+    return None
