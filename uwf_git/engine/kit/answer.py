@@ -137,32 +137,36 @@ def parse_answer(text: str, fits: Fits | None = None, own: Own | None = None) ->
     chosen: tuple[Any, Answer] | None = None
     taken: list[Candidate] = []
     problem = ""
-    for each in candidates(clean, accepts):
-        if each.problem:
-            meant = each.source.startswith("{") or _MEANT.match(each.source) or each.problem == TOO_MANY
-            if each.regular and not problem and meant and not each.example:
-                problem = each.problem
+    for candidate in candidates(clean, accepts):
+        if candidate.problem:
+            meant = (
+                candidate.source.startswith("{")
+                or _MEANT.match(candidate.source)
+                or candidate.problem == TOO_MANY
+            )
+            if candidate.regular and not problem and meant and not candidate.example:
+                problem = candidate.problem
             continue
-        fields = each.value
+        fields = candidate.value
         if not isinstance(fields, dict):
             continue
         output = outputs.get(id(fields))
         fit = output is not None and output is not False
-        answer = Answer(fields, each.body, "", each.comments)
-        if each.example:
+        answer = Answer(fields, candidate.body, "", candidate.comments)
+        if candidate.example:
             if fit and not problem:
-                problem = f"what fits in line {each.line} is within reasoning, or called an example"
+                problem = f"what fits in line {candidate.line} is within reasoning, or called an example"
             continue
-        if fit and (each.regular or own is None or any(map(own, fields))):
+        if fit and (candidate.regular or own is None or any(map(own, fields))):
             if chosen is None:
                 chosen = output, answer
             elif output != chosen[0] and own is not None and all(map(own, fields)) and fields:
-                return Answer(None, chosen[1].body, disagree((taken[0].line, each.line)))
+                return Answer(None, chosen[1].body, disagree((taken[0].line, candidate.line)))
             if output == chosen[0]:
-                taken.append(each)
+                taken.append(candidate)
             if own is None:
                 break
-        if regular is None and each.regular:
+        if regular is None and candidate.regular:
             regular = answer
             if fits is None:
                 break
@@ -232,8 +236,8 @@ def candidates(
     # Reasoning is read too, since nobody may take a draft for an answer that isn't there.
     for start, end in hidden:
         before = text[:start].count("\n")
-        for each in _visible(_TAG.sub("", text[start:end], count=1), accepts, concerns, None):
-            yield each._replace(line=before + each.line, regular=False, example=True)
+        for draft in _visible(_TAG.sub("", text[start:end], count=1), accepts, concerns, None):
+            yield draft._replace(line=before + draft.line, regular=False, example=True)
 
 
 def _visible(

@@ -66,12 +66,12 @@ def built(value: Any, type_hash: Hash, schema: Schema, body: str, reads: Reads |
     if reads is None or not isinstance(value, dict):
         return whole
     closed = bool(whole.problems)
-    told = _own(value, schema.payload) if closed else _describe(value, schema.payload, reads)
-    if len(told) == len(value):
+    fields = _own(value, schema.payload) if closed else _readable(value, schema.payload, reads)
+    if len(fields) == len(value):
         return whole
-    verdict = obeys(told, type_hash, schema, body, True)
+    verdict = obeys(fields, type_hash, schema, body, True)
     if not verdict.problems:
-        return verdict._replace(notes=_left_out(value, told))
+        return verdict._replace(notes=_left_out(value, fields))
     if closed:
         return obeys(_without_standard(value, schema.payload), type_hash, schema, body, True)
     return whole
@@ -81,7 +81,7 @@ def with_all_fields(output: Any, answer: str) -> Any:
     """Return an output with the other fields of its answer added."""
     if not isinstance(output, dict):
         return output
-    fields = parse_answer(answer, lambda given: output.keys() <= given.keys()).fields or {}
+    fields = parse_answer(answer, lambda fields: output.keys() <= fields.keys()).fields or {}
     return {**natural(fields), **output} if output.keys() <= fields.keys() else output
 
 
@@ -91,7 +91,7 @@ def _own(fields: Mapping[str, Any], payload: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if known.has(name) or name in misspelt}
 
 
-def _describe(fields: Mapping[str, Any], payload: Any, reads: Reads) -> dict[str, Any]:
+def _readable(fields: Mapping[str, Any], payload: Any, reads: Reads) -> dict[str, Any]:
     known = named(payload)
     if known.others or not known.names:
         return dict(fields)
@@ -112,21 +112,21 @@ def _left_out(fields: Mapping[str, Any], output: Mapping[str, Any]) -> tuple[str
     names = [name for name in fields if name not in output and name not in STANDARD]
     if not names:
         return ()
-    said = one_line(", ".join(map(str, names)), 300)
-    return (f"left out of the output, as the schema has no such field: {said}",)
+    listed = one_line(", ".join(map(str, names)), 300)
+    return (f"left out of the output, as the schema has no such field: {listed}",)
 
 
-def _of_another_case(known: Named, given: Mapping[str, Any]) -> tuple[str, ...]:
+def _of_another_case(known: Named, fields: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the problems of fields that differ from missing ones by their case alone."""
-    missing = {name.casefold(): name for name in known.names - given.keys()}
-    wrong = (name for name in map(str, given) if name.casefold() in missing and not known.has(name))
+    missing = {name.casefold(): name for name in known.names - fields.keys()}
+    wrong = (name for name in map(str, fields) if name.casefold() in missing and not known.has(name))
     return tuple(f"/{name}: the field is called {missing[name.casefold()]}" for name in islice(wrong, 20))
 
 
-def _misspelt(known: Named, given: Iterable[str]) -> frozenset[str]:
-    given = dict.fromkeys(given)
-    missing = sorted(known.names - given.keys())
+def _misspelt(known: Named, fields: Iterable[str]) -> frozenset[str]:
+    names = dict.fromkeys(fields)
+    missing = sorted(known.names - names.keys())
     if not missing:
         return frozenset()
-    unknown = (name for name in given if name not in STANDARD and not known.has(name))
+    unknown = (name for name in names if name not in STANDARD and not known.has(name))
     return frozenset(name for name in islice(unknown, _COMPARED) if closest(name, missing) is not None)

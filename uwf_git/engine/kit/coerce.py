@@ -190,11 +190,11 @@ class _Coercion:
 def _choice(value: Any, listed: list[Any]) -> Any:
     if not isinstance(value, str):
         return value
-    if value in [each for each in listed if isinstance(each, str)]:
+    if value in [item for item in listed if isinstance(item, str)]:
         return str(value)
     text = value.strip()
     for reading in (_WORDS.get(text.lower(), _NONE), _number(text)):
-        if any(type(each) is type(reading) and each == reading for each in listed):
+        if any(type(item) is type(reading) and item == reading for item in listed):
             return reading
-    folded = [each for each in listed if isinstance(each, str) and each.lower() == text.lower()]
+    folded = [item for item in listed if isinstance(item, str) and item.lower() == text.lower()]
     return folded[0] if len(folded) == 1 else value

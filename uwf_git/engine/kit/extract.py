@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 CORRECTIONS = 2
 
 Continue = Callable[[str, str], Reply]
-"""Says a message in a session, "" where there is none: (session, message) -> reply."""
+"""Sends a message in a session, or "" without one: (session, message) -> reply."""
 
 Clean = Callable[[Any], Any]
-"""Takes the secrets out of a JSON value."""
+"""Removes the secrets of a JSON value."""
 
 Written = Callable[[], "Changes | None"]
-"""What an agent wrote into the document of its run, as a part of its answer. Raises Invalid for what is wrong there."""
+"""Returns the changes of an agent to the document of its run, which are part of its answer. Raises Invalid."""
 
 Heard = Callable[[Sequence[TurnRecord], TurnRecord | None], object]
-"""Is handed the turns of an answer that isn't enough, and what its agent is then told; None where a model is asked."""
+"""Gets the turns of an insufficient answer, and the message to its agent, or None before a model reads them."""
 
 
 class ExpectedOutput(NamedTuple):
@@ -90,15 +90,15 @@ class Extraction(NamedTuple):
 class ExtractionFailed(AgentFailed):
     """No reply had a valid output. Carries the whole conversation."""
 
-    def __init__(self, message: str, hint: str, said: _Said, problems: Sequence[str]) -> None:
+    def __init__(self, message: str, hint: str, conversation: _Conversation, problems: Sequence[str]) -> None:
         super().__init__(message, hint)
-        self.replies = tuple(said.replies)
-        self.turns = tuple(said.turns)
-        self.usage = said.usage()
+        self.replies = tuple(conversation.replies)
+        self.turns = tuple(conversation.turns)
+        self.usage = conversation.usage()
         self.problems = tuple(problems)
 
 
-class _Said:
+class _Conversation:
     def __init__(self, kept: str = "") -> None:
         self.kept = kept  # search areas
         self.replies: list[Reply] = []
@@ -113,8 +113,8 @@ class _Said:
             self.turns += reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage),)
 
     def ask(self, message: str) -> TurnRecord:
-        self.turns.append(asked := TurnRecord("user", message))
-        return asked
+        self.turns.append(turn := TurnRecord("user", message))
+        return turn
 
     def read(self, reply: Reply) -> None:
         self._read.append(reply)
@@ -144,8 +144,8 @@ def extract(
     gets the turns of an insufficient reply and the next message before it is sent. Raises ExtractionFailed,
     whose hint is `kept` unless there is a better one.
     """
-    said = _Said(kept)
-    said.add(reply)
+    conversation = _Conversation(kept)
+    conversation.add(reply)
     role = wanted.role
     how = "native" if talks(role) or reply.output is not None else "frontmatter"
     session = reply.session
@@ -154,11 +154,11 @@ def extract(
         try:
             verdict = judge(reply, wanted)
         except Invalid as error:  # the schema can't be applied: no other answer would help
-            raise _failed(role, said, [error.message], error.hint) from None
+            raise _failed(role, conversation, [error.message], error.hint) from None
         log.debug(
             "1FJGM5EJ",
             "answer {number} has {problems} problems",
-            number=len(said.replies),
+            number=len(conversation.replies),
             problems=len(verdict.problems),
             what=verdict.problems,
             size=len(reply.text),
@@ -166,7 +166,7 @@ def extract(
         )
         if not verdict.problems:
             answer = reply.text if verdict.body or not bodies else f"{reply.text.rstrip()}\n\n{bodies[-1]}\n"
-            return _done(said, verdict, how, answer)
+            return _done(conversation, verdict, how, answer)
         if verdict.body.strip():
             bodies.append(verdict.body)
         if not tries_left or continue_ is None or (session is None and not retells):
@@ -178,24 +178,24 @@ def extract(
             session=session,
             problems=verdict.problems,
         )
-        heard(said.turns[said.last :], said.ask(message))
+        heard(conversation.turns[conversation.last :], conversation.ask(message))
         try:
             reply = continue_(session or "", message)
         except UwfError as error:
             first, *others = verdict.problems
             problems = [f"{first}; asking again failed: {error.message}", *others]
-            answers = said.answers()
+            answers = conversation.answers()
             if isinstance(error, ExtractionFailed):  # its turns and usage before the failure
-                for each in error.replies:
-                    said.add(each, failed=True)
-            raise _failed(role, said, problems, error.hint, answers).since(error) from None
+                for earlier in error.replies:
+                    conversation.add(earlier, failed=True)
+            raise _failed(role, conversation, problems, error.hint, answers).since(error) from None
         session = reply.session or session
-        said.add(reply._replace(session=session))
+        conversation.add(reply._replace(session=session))
         how = "correction"
     if model is None:
-        raise _failed(role, said, verdict.problems)
-    heard(said.turns[said.last :], None)
-    return _by_model(said, wanted, model, verdict.problems)
+        raise _failed(role, conversation, verdict.problems)
+    heard(conversation.turns[conversation.last :], None)
+    return _by_model(conversation, wanted, model, verdict.problems)
 
 
 def judge(reply: Reply, wanted: ExpectedOutput) -> Verdict:
@@ -206,7 +206,7 @@ def judge(reply: Reply, wanted: ExpectedOutput) -> Verdict:
         return verdict
     obeyed = Schema(SUSPEND_SCHEMA) if verdict.type == QUESTION else wanted.schema
     taken_out = "a secret, which is never stored, was taken out, and then"
-    return verdict._replace(problems=tuple(f"{taken_out} {each}" for each in obeyed.problems(value)))
+    return verdict._replace(problems=tuple(f"{taken_out} {problem}" for problem in obeyed.problems(value)))
 
 
 def _judged(reply: Reply, wanted: ExpectedOutput) -> Verdict:
@@ -255,7 +255,7 @@ def _contradicted(
 
 
 class _Checks:
-    """The verdicts on fields, each made once: they may be many, and the schema slow."""
+    """The verdicts on fields, made once: they may be many, and the schema slow."""
 
     def __init__(self, wanted: ExpectedOutput, changes: Changes | None) -> None:
         self._wanted = wanted
@@ -304,18 +304,22 @@ def judge_printed(
         return not failed and source[:1] in ("{", "[") and is_cut(source) and whole.endswith(source.rstrip())
 
     examples = 0
-    for each in candidates(text, accepts, concerns):
-        could_be = names.open(each.source) if each.value is None else names.are_in(each.value)
-        alone = stands_alone and each.regular and not each.problem and accepts(each.value)
-        if each.example:
-            examples = examples or (each.line if could_be else 0)
-        elif each.value is None and (could_be or not each.source):
-            return refused(each.line, each.problem or "it holds fields that are no mapping")
+    for candidate in candidates(text, accepts, concerns):
+        could_be = names.open(candidate.source) if candidate.value is None else names.are_in(candidate.value)
+        alone = stands_alone and candidate.regular and not candidate.problem and accepts(candidate.value)
+        if candidate.example:
+            examples = examples or (candidate.line if could_be else 0)
+        elif candidate.value is None and (could_be or not candidate.source):
+            return refused(candidate.line, candidate.problem or "it holds fields that are no mapping")
         elif alone or could_be:
-            verdict = check(each.value, each.body)
+            verdict = check(candidate.value, candidate.body)
             if verdict.problems:
-                return verdict if isinstance(each.value, dict) else refused(each.line, verdict.problems[0])
-            verdicts.append((each, _with_comments(verdict, each.comments)))
+                return (
+                    verdict
+                    if isinstance(candidate.value, dict)
+                    else refused(candidate.line, verdict.problems[0])
+                )
+            verdicts.append((candidate, _with_comments(verdict, candidate.comments)))
     if not verdicts and not failed:
         if (loose := names.loosely_in(text)) is not None:
             return refused(text.count("\n", 0, loose) + 1, "it holds fields of an answer within other text")
@@ -330,11 +334,11 @@ def judge_printed(
     if not verdicts:
         return None
     outputs = {json.dumps([verdict.type, verdict.output], sort_keys=True) for _, verdict in verdicts}
-    lines = [each.line for each, _ in verdicts]
+    lines = [candidate.line for candidate, _ in verdicts]
     verdict = verdicts[0][1]
     if len(outputs) == 1:
-        rest = without(text, (each for each, _ in verdicts))
-        extras = [(each.line, extra_fields(each.value, own.has)) for each, _ in verdicts]
+        rest = without(text, (candidate for candidate, _ in verdicts))
+        extras = [(candidate.line, extra_fields(candidate.value, own.has)) for candidate, _ in verdicts]
         lines.append(_contradicted(decisive, verdict.output, rest, extras) or 0)
     if len(outputs) > 1 or lines[-1]:
         return Verdict(None, wanted.role.schema, (disagree(lines),))
@@ -359,7 +363,7 @@ class _Names:
             if any(str(key).casefold() in self._names for key in value):
                 return True
             value = list(value.values())
-        return isinstance(value, list) and depth < 100 and any(self.are_in(each, depth + 1) for each in value)
+        return isinstance(value, list) and depth < 100 and any(self.are_in(item, depth + 1) for item in value)
 
     def open(self, source: str) -> bool:
         """Return whether a broken block or object has one of the names, or has no end."""
@@ -395,7 +399,7 @@ def _is_open(text: str, at: int) -> bool:
 def _with_comments(verdict: Verdict, comments: Sequence[str]) -> Verdict:
     """Note the comments of a block that are not in its output."""
     written = json.dumps(verdict.output, ensure_ascii=False) if comments else ""
-    lost = [each for each in comments if json.dumps(each, ensure_ascii=False)[1:-1] not in written]
+    lost = [comment for comment in comments if json.dumps(comment, ensure_ascii=False)[1:-1] not in written]
     if not lost or verdict.problems:
         return verdict
     note = f"left out of the output, as a comment: {one_line(' '.join(lost), 300)}"
@@ -414,9 +418,9 @@ def correction(problems: Sequence[str]) -> str:
 
 def failed_with(reply: Reply, message: str, hint: str = "") -> ExtractionFailed:
     """Return the error for an agent that answered but cannot continue; the failed attempt keeps `reply`."""
-    said = _Said()
-    said.add(reply, failed=True)
-    return ExtractionFailed(message, hint, said, [message])
+    conversation = _Conversation()
+    conversation.add(reply, failed=True)
+    return ExtractionFailed(message, hint, conversation, [message])
 
 
 def sum_usage(replies: Sequence[Reply]) -> Usage | None:
@@ -437,28 +441,29 @@ def sum_tokens(usages: Iterable[Usage | None]) -> Usage | None:
 
 def _check(value: Any, wanted: ExpectedOutput, body: str, coerced: bool = True) -> Verdict:
     reads = wanted.reads if coerced else None
-    asked = _asked(value)
-    if asked is None:
+    question_fields = _asked(value)
+    if question_fields is None:
         return built(value, wanted.role.schema, wanted.schema, body, reads)
-    question = built(asked, QUESTION, Schema(SUSPEND_SCHEMA), body, reads)
+    question = built(question_fields, QUESTION, Schema(SUSPEND_SCHEMA), body, reads)
     if not question.problems and not question.notes:
         return question
     # A role may have a status of that name in its own schema, with fields of its own.
     own = obeys(value, wanted.role.schema, wanted.schema, body, coerced)
     if not own.problems:
         return own
-    if not question.problems or natural(asked.get("question")) not in (None, ""):
+    if not question.problems or natural(question_fields.get("question")) not in (None, ""):
         return question
-    others = {name: each for name, each in asked.items() if name not in ("question", "reason")}
+    others = {name: item for name, item in question_fields.items() if name not in ("question", "reason")}
     # A misspelt field holds the question, so the text below the fields is none.
     instead = "" if any(closest(name, ("question", "reason")) for name in others) else body.strip()
-    if text := asked.get("reason") if natural(asked.get("reason")) else instead:
+    if text := question_fields.get("reason") if natural(question_fields.get("reason")) else instead:
         turned = built({**others, "question": text}, QUESTION, Schema(SUSPEND_SCHEMA), body, reads)
         if not turned.problems:
             return turned
     missing = "what asks a human needs a question or a reason"
     problems = [
-        missing if "'question'" in each and "required" in each else each for each in question.problems
+        missing if "'question'" in problem and "required" in problem else problem
+        for problem in question.problems
     ]
     return question._replace(problems=tuple(problems))
 
@@ -468,53 +473,57 @@ def _asked(value: Any) -> dict[str, Any] | None:
     $SUSPEND` is a standard field; `needs_input` may be under either name."""
     if not isinstance(value, dict):
         return None
-    asked = {**value}
-    status = [natural(asked.get(name)) for name in STATUS]
+    fields = {**value}
+    status = [natural(fields.get(name)) for name in STATUS]
     if status[0] == NEEDS_INPUT:
-        asked["$status"] = SUSPEND
-    if asked.get("$status") == SUSPEND and status[1] != NEEDS_INPUT:
-        asked.pop("status", None)
-    if not asks_human(natural(asked)):
+        fields["$status"] = SUSPEND
+    if fields.get("$status") == SUSPEND and status[1] != NEEDS_INPUT:
+        fields.pop("status", None)
+    if not asks_human(natural(fields)):
         return None
     for name in ("question", "reason"):
         if (
-            isinstance(texts := asked.get(name), list)
+            isinstance(texts := fields.get(name), list)
             and texts
-            and all(isinstance(each, str) for each in texts)
+            and all(isinstance(text, str) for text in texts)
         ):
-            asked[name] = "; ".join(texts)
-    return asked
+            fields[name] = "; ".join(texts)
+    return fields
 
 
-def _done(said: _Said, verdict: Verdict, how: str, answer: str) -> Extraction:
-    replies, turns = tuple(said.replies), tuple(said.turns)
-    return Extraction(verdict.output, verdict.type, how, answer, replies, turns, said.usage(), verdict.notes)
+def _done(conversation: _Conversation, verdict: Verdict, how: str, answer: str) -> Extraction:
+    replies, turns = tuple(conversation.replies), tuple(conversation.turns)
+    return Extraction(
+        verdict.output, verdict.type, how, answer, replies, turns, conversation.usage(), verdict.notes
+    )
 
 
 def _failed(
-    role: Role, said: _Said, problems: Sequence[str], hint: str = "", answers: int = 0
+    role: Role, conversation: _Conversation, problems: Sequence[str], hint: str = "", answers: int = 0
 ) -> ExtractionFailed:
-    count = answers or said.answers()
+    count = answers or conversation.answers()
     times = "an answer" if count == 1 else f"{count} answers"
     message = f"{called(role.name)} gave {times} without a valid output: {problems[0] if problems else '?'}"
     if len(problems) > 1:
         message += f" (and {len(problems) - 1} more)"
-    return ExtractionFailed(message, hint or said.kept, said, problems)
+    return ExtractionFailed(message, hint or conversation.kept, conversation, problems)
 
 
-def _by_model(said: _Said, wanted: ExpectedOutput, model: Ask, problems: Sequence[str]) -> Extraction:
+def _by_model(
+    conversation: _Conversation, wanted: ExpectedOutput, model: Ask, problems: Sequence[str]
+) -> Extraction:
     role = wanted.role
     messages = messages_for(
-        wanted.schema.payload, [reply.text for reply in said.replies], role.extract_prompt
+        wanted.schema.payload, [reply.text for reply in conversation.replies], role.extract_prompt
     )
     try:
         reply, verdict = read_by(
-            model, messages, lambda reply: judge(reply._replace(output=None), wanted), said.read
+            model, messages, lambda reply: judge(reply._replace(output=None), wanted), conversation.read
         )
     except UwfError as error:
         first, *others = problems
         problems = [f"{first}; extraction by a model failed: {error.message}", *others]
-        raise _failed(role, said, problems, error.hint).since(error) from None
+        raise _failed(role, conversation, problems, error.hint).since(error) from None
     if verdict.problems:
-        raise _failed(role, said, verdict.problems)
-    return _done(said, verdict, reader_note(reply), said.replies[-1].text)
+        raise _failed(role, conversation, verdict.problems)
+    return _done(conversation, verdict, reader_note(reply), conversation.replies[-1].text)

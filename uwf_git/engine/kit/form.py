@@ -56,38 +56,38 @@ def fields_of(payload: Any) -> tuple[FormField, ...]:
 
 def options_of(fields: Sequence[FormField]) -> tuple[str, ...]:
     """Return the choices of the one field that must be filled in, () if there are more."""
-    needed = [each for each in fields if each.required]
+    needed = [field for field in fields if field.required]
     return needed[0].choices if len(needed) == 1 else ()
 
 
 def texts_of(value: Any) -> list[str]:
     """Return the texts with which `fill` makes a value again."""
     if isinstance(value, list | tuple) and value:
-        return [text_of(each) for each in value]
+        return [text_of(item) for item in value]
     return [text_of(value)]
 
 
-def fill(schema: Schema, given: Mapping[str, Sequence[str]], words: str = "") -> Filled:
-    """Fill in a form. `given` are texts by field; a list takes several. `words` are the value of the only
+def fill(schema: Schema, answers: Mapping[str, Sequence[str]], words: str = "") -> Filled:
+    """Fill in a form. `answers` are texts by field; a list takes several. `words` are the value of the only
     field that must still be filled in, or of the only text that may be, else they accompany the output.
     Raises Usage that names the field at fault."""
     root = schema.payload
     shapes = variants(root)
-    known = {each.name: each for each in _fields(root, shapes)}
-    given = {_meant(name, known): texts for name, texts in given.items()}
-    _refuse_unknown(root, given, known)
-    for name, texts in given.items():
+    known = {field.name: field for field in _fields(root, shapes)}
+    answers = {_meant(name, known): texts for name, texts in answers.items()}
+    _refuse_unknown(root, answers, known)
+    for name, texts in answers.items():
         if len(texts) > 1 and name in known and not known[name].is_list:
             raise Usage(f"field {name} is given {len(texts)} times", "give it once")
-    taken = {name: list(texts) for name, texts in given.items()}
+    taken = {name: list(texts) for name, texts in answers.items()}
     shapes = _narrowed(root, shapes, taken)
-    left = [each for each in _fields(root, shapes) if each.name not in taken]
-    if words.strip() and (only := _only(left)) is not None:
+    open_fields = [field for field in _fields(root, shapes) if field.name not in taken]
+    if words.strip() and (only := _only(open_fields)) is not None:
         taken[only.name], words = [_by_number(only, words)], ""
         shapes = _narrowed(root, shapes, taken)
-        left = [each for each in _fields(root, shapes) if each.name not in taken]
-    if missing := [each for each in left if each.required]:
-        listed = "; ".join(f"{each.name}: {_told(each)}" for each in missing)
+        open_fields = [field for field in _fields(root, shapes) if field.name not in taken]
+    if missing := [field for field in open_fields if field.required]:
+        listed = "; ".join(f"{field.name}: {_told(field)}" for field in missing)
         raise Usage(
             f"{'this' if len(missing) == 1 else 'these'} must be filled in: {listed}", "-f NAME=VALUE"
         )
@@ -96,7 +96,7 @@ def fill(schema: Schema, given: Mapping[str, Sequence[str]], words: str = "") ->
     }
     try:
         output = normalise(coerce(value, schema))
-        problems = [str(each) for each in schema.problems(output)]
+        problems = [str(problem) for problem in schema.problems(output)]
     except Invalid as error:
         problems = [error.message]
     if problems:
@@ -106,29 +106,29 @@ def fill(schema: Schema, given: Mapping[str, Sequence[str]], words: str = "") ->
 
 def _fields(root: Any, shapes: Iterable[Variant]) -> tuple[FormField, ...]:
     shapes = tuple(shapes)
-    found: dict[str, list[Field]] = {}
+    by_name: dict[str, list[Field]] = {}
     for shape in shapes:
         for field in shape.fields:
-            found.setdefault(field.name, []).append(field)
-    made = []
-    for name, fields in found.items():
+            by_name.setdefault(field.name, []).append(field)
+    form_fields = []
+    for name, fields in by_name.items():
         offers = [_offer(root, field) for field in fields]
-        texts = tuple(dict.fromkeys(text_of(each) for offer in offers for each in offer or ()))
+        texts = tuple(dict.fromkeys(text_of(value) for offer in offers for value in offer or ()))
         is_choice = all(offers)
         needed = len(fields) == len(shapes) and all(field.required for field in fields)
         if is_choice and len(texts) == 1 and needed:
             continue
         kind = "choice" if is_choice else _kind(root, fields[0])
         described = next((field.description for field in fields if field.description), "")
-        made.append(FormField(name, kind, needed, texts if is_choice else (), described))
-    return tuple(made)
+        form_fields.append(FormField(name, kind, needed, texts if is_choice else (), described))
+    return tuple(form_fields)
 
 
 def _kind(root: Any, field: Field) -> str:
     kinds = types(field.schema)
     if kinds == ("string",):
-        said = describe(root, field.schema)
-        return TEXT if said == "string" else said.replace("string", "text", 1)
+        kind = describe(root, field.schema)
+        return TEXT if kind == "string" else kind.replace("string", "text", 1)
     items = field.schema.get("items")
     if kinds == ("array",) and (not isinstance(items, dict) or types(items) in ((), ("string",))):
         return LIST
@@ -147,14 +147,14 @@ def text_of(value: Any) -> str:
 
 
 def _told(field: FormField) -> str:
-    return " or ".join(one_line(each, 60) for each in field.choices) if field.choices else field.kind
+    return " or ".join(one_line(choice, 60) for choice in field.choices) if field.choices else field.kind
 
 
-def _only(left: Sequence[FormField]) -> FormField | None:
-    needed = [each for each in left if each.required]
+def _only(open_fields: Sequence[FormField]) -> FormField | None:
+    needed = [field for field in open_fields if field.required]
     if len(needed) == 1:
         return needed[0]
-    texts = [each for each in left if each.kind == TEXT]
+    texts = [field for field in open_fields if field.kind == TEXT]
     return texts[0] if len(texts) == 1 and not needed else None
 
 
@@ -162,11 +162,11 @@ def _meant(name: str, known: Mapping[str, FormField]) -> str:
     return f"${name}" if name not in known and f"${name}" in known else name
 
 
-def _refuse_unknown(root: Any, given: Iterable[str], known: Mapping[str, FormField]) -> None:
+def _refuse_unknown(root: Any, names: Iterable[str], known: Mapping[str, FormField]) -> None:
     allowed = named(root)
     if not known and not all(shape.closed for shape in variants(root)):
         return
-    for name in given:
+    for name in names:
         if not (name in known or allowed.has(name) or allowed.others):
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"fields: {', '.join(known) or 'none'}"
@@ -175,9 +175,9 @@ def _refuse_unknown(root: Any, given: Iterable[str], known: Mapping[str, FormFie
 
 def _narrowed(root: Any, shapes: Sequence[Variant], taken: dict[str, list[str]]) -> tuple[Variant, ...]:
     """Return the variants that the choices allow; the choices become the texts of the schema."""
-    left = tuple(shapes)
+    shapes_left = tuple(shapes)
     for name, texts in taken.items():
-        offers = [_offer(root, field) if (field := each.field(name)) else () for each in shapes]
+        offers = [_offer(root, field) if (field := shape.field(name)) else () for shape in shapes]
         if not all(offer is not None for offer in offers) or len(texts) != 1 or not any(offers):
             continue
         every = list(dict.fromkeys(text_of(value) for offer in offers for value in offer or ()))
@@ -187,8 +187,8 @@ def _narrowed(root: Any, shapes: Sequence[Variant], taken: dict[str, list[str]])
             for shape, offer in zip(shapes, offers, strict=True)
             if texts[0] in map(text_of, offer or ())
         ]
-        left = tuple(shape for shape in left if shape in fitting)
-    return left or tuple(shapes)
+        shapes_left = tuple(shape for shape in shapes_left if shape in fitting)
+    return shapes_left or tuple(shapes)
 
 
 def _by_number(field: FormField, text: str) -> str:
@@ -210,37 +210,38 @@ def _chosen(name: str, offered: Sequence[str], text: str) -> str:
     wanted = text.strip()
     if set(offered) == {_YES, _NO}:
         wanted = {"true": _YES, "false": _NO}.get(wanted.casefold(), wanted)
-    same = [each for each in offered if each == wanted] or [
-        each for each in offered if each.casefold() == wanted.casefold()
+    same = [option for option in offered if option == wanted] or [
+        option for option in offered if option.casefold() == wanted.casefold()
     ]
     if len(same) == 1:
         return same[0]
-    listed = ", ".join(one_line(each, 60) for each in offered)
+    listed = ", ".join(one_line(option, 60) for option in offered)
     raise Usage(f"{name}: {one_line(wanted, 60)!r} is none of {listed}", f"-f {name}={offered[0]}")
 
 
 def _constants(root: Any, shapes: Sequence[Variant]) -> dict[str, Any]:
     if len(shapes) != 1:
         return {}
-    found = {}
+    constants = {}
     for field in shapes[0].fields:
         if field.required and (offer := _offer(root, field)) is not None and len(offer) == 1:
-            found[field.name] = offer[0]
-    return found
+            constants[field.name] = offer[0]
+    return constants
 
 
 def _value(root: Any, shapes: Sequence[Variant], name: str, texts: Sequence[str]) -> Any:
-    field = next((found for shape in shapes if (found := shape.field(name))), None)
+    field = next(filter(None, (shape.field(name) for shape in shapes)), None)
     if field is not None and (offer := _offer(root, field)) is not None:
         return next((value for value in offer if text_of(value) == texts[0]), texts[0])
     if field is not None and types(field.schema) == ("string",):
         return texts[0]
     if field is not None and types(field.schema) == ("array",) and not texts[0].lstrip().startswith("["):
-        return list(texts) if _kind(root, field) == LIST else [_read(each) for each in texts]
-    return _read(texts[0]) if len(texts) == 1 else [_read(each) for each in texts]
+        return list(texts) if _kind(root, field) == LIST else [read_typed(text) for text in texts]
+    return read_typed(texts[0]) if len(texts) == 1 else [read_typed(text) for text in texts]
 
 
-def _read(text: str) -> Any:
+def read_typed(text: str) -> Any:
+    """Return a typed text as JSON if it is an object, a list or quoted; else as a scalar for the schema to decide."""
     if text.strip()[:1] in ("{", "[", '"'):
         try:
             return parse_json(text.strip())

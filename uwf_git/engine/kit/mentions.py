@@ -113,10 +113,10 @@ class Decisive:
         for field in (field for variant in variants(payload) for field in variant.fields):
             listed = choices(payload, field.schema)
             values = self._values.setdefault(field.name, {})
-            if "boolean" in types(field.schema) or any(isinstance(each, bool) for each in listed or ()):
+            if "boolean" in types(field.schema) or any(isinstance(choice, bool) for choice in listed or ()):
                 values.update(_TRUTH)
             elif listed and (field.required or field.name in STATUS):
-                values.update({_key(each): _key(each) for each in listed if isinstance(each, str)})
+                values.update({_key(choice): _key(choice) for choice in listed if isinstance(choice, str)})
             elif field.name in STATUS:
                 self._free.add(field.name)
         if not any(self._values.values()) and (not self._values or named(payload).others):
@@ -198,7 +198,7 @@ def _value_after(text: str, start: int, end: int, values: Mapping[str, Any]) -> 
     if text[value.start() - 1] == "#" and word in ("f", "t"):
         word = "#" + word
     if word not in values and (stop == len(text) or (len(word) > 2 and text[stop] == "\n")):  # cut off
-        word = next((each for each in values if each.startswith(word)), word)
+        word = next((known for known in values if known.startswith(word)), word)
     if word not in values or not (separated or word in _CERTAIN):
         return _NOTHING
     sentence = values.get("no") is False and _BEGINS_SENTENCE.match(text, stop) is not None

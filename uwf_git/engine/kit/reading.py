@@ -59,11 +59,11 @@ def why_unread(config: Config) -> str:
 def messages_for(payload: Any, texts: Sequence[str], instruction: str = "") -> list[dict[str, Any]]:
     """Return the messages that request data by a schema from `texts`, in order."""
     kind = "object" if response_format(payload) else "value"
-    told = _TOLD.format(kind=kind)
+    instructions = _TOLD.format(kind=kind)
     if instruction.strip():
-        told += f"\n\nWhat to look for:\n{instruction.strip()}"
-    told += f"\n\nJSON Schema:\n{json.dumps(payload, ensure_ascii=False)}"
-    return [{"role": "system", "content": told}, {"role": "user", "content": _transcript(texts)}]
+        instructions += f"\n\nWhat to look for:\n{instruction.strip()}"
+    instructions += f"\n\nJSON Schema:\n{json.dumps(payload, ensure_ascii=False)}"
+    return [{"role": "system", "content": instructions}, {"role": "user", "content": _transcript(texts)}]
 
 
 def read_by(
@@ -73,7 +73,7 @@ def read_by(
     heard: Callable[[Reply], None],
 ) -> tuple[Reply, Verdict]:
     """Return the model's last reply and its verdict, after at most one correction. `heard` gets each reply."""
-    for left in range(CORRECTIONS, -1, -1):
+    for corrections_left in range(CORRECTIONS, -1, -1):
         reply = model(messages)
         heard(reply)
         verdict = verdict_on(reply)
@@ -84,7 +84,7 @@ def read_by(
             problems=len(verdict.problems),
             what=verdict.problems,
         )
-        if not verdict.problems or not left:
+        if not verdict.problems or not corrections_left:
             break
         messages += [
             {"role": "assistant", "content": reply.text},

@@ -68,9 +68,9 @@ def _strict(schema: Any, depth: int) -> dict[str, Any]:
         raise _NotStrict
     if schema.get("$schema", DIALECT).rstrip("#") != DIALECT:
         raise _NotStrict
-    found: dict[str, Any] = {}
+    strict: dict[str, Any] = {}
     if isinstance(schema.get("description"), str):
-        found["description"] = schema["description"]
+        strict["description"] = schema["description"]
     if "$ref" in schema:
         if not str(schema["$ref"]).startswith("#"):
             raise _NotStrict
@@ -79,23 +79,23 @@ def _strict(schema: Any, depth: int) -> dict[str, Any]:
         if keyword in schema:
             if {"properties", "items", "anyOf", "oneOf"} & (set(schema) - {keyword}):
                 raise _NotStrict
-            return {**found, "anyOf": [_strict(branch, depth + 1) for branch in schema[keyword]]}
+            return {**strict, "anyOf": [_strict(branch, depth + 1) for branch in schema[keyword]]}
     if "const" in schema or "enum" in schema:
-        return {**found, **_listed([schema["const"]] if "const" in schema else schema["enum"])}
+        return {**strict, **_listed([schema["const"]] if "const" in schema else schema["enum"])}
     kinds = types(schema)
     if kinds == ("object",):
         return _object(schema, depth)
     if kinds == ("array",):
-        return {**found, "type": "array", "items": _strict(schema.get("items"), depth + 1)}
+        return {**strict, "type": "array", "items": _strict(schema.get("items"), depth + 1)}
     if not kinds or not set(kinds) <= set(_SCALARS):
         raise _NotStrict
-    return {**found, "type": kinds[0] if len(kinds) == 1 else list(kinds)}
+    return {**strict, "type": kinds[0] if len(kinds) == 1 else list(kinds)}
 
 
 def _object(schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
     properties = schema.get("properties")
     open_to = [schema.get(key, False) for key in ("additionalProperties", "unevaluatedProperties")]
-    if not isinstance(properties, Mapping) or not properties or any(each is not False for each in open_to):
+    if not isinstance(properties, Mapping) or not properties or any(value is not False for value in open_to):
         raise _NotStrict
     if set(schema) - _DROPPED - _KNOWN or {"anyOf", "oneOf", "enum", "const", "$ref"} & set(schema):
         raise _NotStrict
@@ -106,10 +106,10 @@ def _object(schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
     for name, inner in properties.items():
         field = _strict(inner, depth + 1)
         fields[name] = field if name in required else {"anyOf": [field, {"type": "null"}]}
-    found = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    strict = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
     if isinstance(schema.get("description"), str):
-        found["description"] = schema["description"]
-    return found
+        strict["description"] = schema["description"]
+    return strict
 
 
 def _listed(values: list[Any]) -> dict[str, Any]:

@@ -98,9 +98,9 @@ class CommandEnd(NamedTuple):
 
 def parse_args(args: Sequence[str]) -> Options:
     """Raises Usage."""
-    given, command = read_options("uwf-exec", USAGE, args, ("--role", "--ok", "--fail", "--tail", "--stdin"))
+    values, command = read_options("uwf-exec", USAGE, args, ("--role", "--ok", "--fail", "--tail", "--stdin"))
     options = Options(command)
-    for name, value in given:
+    for name, value in values:
         options = _with_option(options, name, value)
     return options
 
@@ -170,12 +170,12 @@ class _Conversation(Conversation):
         name, turn = shortened(shlex.join(argv), 60), reply.turns[0]
         if finished.exceeded is None and not finished.timed_out:
             if _is_cut(ctx, finished):
-                said = f"{name} printed over {_MOST_READ >> 20} MB, of which the first may be its answer"
-                raise failed_with(Reply(turn.text, turns=(turn,)), said, _UNCLEAR)
+                message = f"{name} printed over {_MOST_READ >> 20} MB, of which the first may be its answer"
+                raise failed_with(Reply(turn.text, turns=(turn,)), message, _UNCLEAR)
             return _judged(ctx, argv, reply)
         how = finished.overran
-        said = last_line((finished.stderr_tail or finished.stdout_tail).decode("utf-8", "replace"))
-        last = f"; it said last: {said}" if said else ""
+        message = last_line((finished.stderr_tail or finished.stdout_tail).decode("utf-8", "replace"))
+        last = f"; it said last: {message}" if message else ""
         error = AgentFailed(
             f"{name} {how} {finished.told}{last}", _PATIENCE if finished.fell_silent else _LONGER
         )
@@ -271,28 +271,28 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
     try:
         changes = ctx.written()
     except Invalid as error:
-        said = error.message if ended.ok else f"{name} {ended.words}, and {error.message}"
-        raise failed_with(Reply(body + "\n", turns=(turn,)), said, error.hint) from None
+        message = error.message if ended.ok else f"{name} {ended.words}, and {error.message}"
+        raise failed_with(Reply(body + "\n", turns=(turn,)), message, error.hint) from None
     if (verdict := _printed(ctx, heard.text, changes, not ended.ok)) is not None:
         problems = verdict.problems
         if not problems and not code:
             return heard._replace(output=verdict.output, notes=verdict.notes)
         if not problems:
-            if said := _disputed(ctx, ended, name, verdict):
-                raise failed_with(Reply(body + "\n", turns=(turn,)), said, _DISPUTED)
+            if message := _disputed(ctx, ended, name, verdict):
+                raise failed_with(Reply(body + "\n", turns=(turn,)), message, _DISPUTED)
             # The body names the exit status to whoever judges the answer.
             text = render_frontmatter(verdict.output, body)
             return Reply(text, turns=(turn,), output=verdict.output, notes=verdict.notes)
         wrong = "; ".join(problem.removeprefix("/") for problem in problems[:_NAMED])
         more = f" (and {len(problems) - _NAMED} more)" if len(problems) > _NAMED else ""
-        said = f"what {name} printed is not an output of {called(ctx.role.name)}: {wrong}{more}"
+        message = f"what {name} printed is not an output of {called(ctx.role.name)}: {wrong}{more}"
         hint = _UNCLEAR if verdict.output is None else ""
-        raise failed_with(Reply(body + "\n", turns=(turn,)), said, hint)
+        raise failed_with(Reply(body + "\n", turns=(turn,)), message, hint)
     # To code, a command that failed has not answered: a script that wants to know runs it itself.
     output = None if code and ctx.role.name == BUNDLE else _fill(ctx, options, ended, changes)
     if output is None:
-        said, hint = _explain_failure(ctx, options, ended, name, changes)
-        failed = failed_with(Reply(body + "\n", turns=(turn,)), said, hint)
+        message, hint = _explain_failure(ctx, options, ended, name, changes)
+        failed = failed_with(Reply(body + "\n", turns=(turn,)), message, hint)
         failed.throttled = Throttled.told(name, body[-_LIMIT_TOLD:])
         raise failed
     return Reply(render_frontmatter(output, body), turns=(turn,), output=output)
@@ -318,10 +318,10 @@ def _agreed(ctx: Context, output: Any) -> str:
     for name in dict.fromkeys((*STATUS, *fields)):
         field, value, words = fields.get(name), output.get(name), _word(name).removeprefix("is_")
         listed = [
-            each
+            choice
             for variant in variants(payload)
             if (one := variant.field(name))
-            for each in choices(payload, one.schema) or ()
+            for choice in choices(payload, one.schema) or ()
         ]
         says = _means(value, listed, options)
         if says is None or not (
@@ -344,7 +344,7 @@ def _means(value: Any, listed: Sequence[Any], options: Options) -> bool | None:
     """Return whether a field's value says yes, or no; None if it says neither."""
     if not isinstance(value, str):
         return value if isinstance(value, bool) else None
-    others = {_word(each) for each in listed if isinstance(each, str) and each != value}
+    others = {_word(choice) for choice in listed if isinstance(choice, str) and choice != value}
     if value == options.fail or _word(value) in _NO:
         return False
     if value == options.ok or _word(value) in _YES or (others and others <= _NO):
@@ -412,11 +412,11 @@ def _fill(
     ctx: Context, options: Options, ended: CommandEnd, changes: Changes | None
 ) -> dict[str, Any] | None:
     for variant in variants(ctx.schema.payload):
-        for said in _sayings(ctx.schema.payload, variant, options, ended.ok):
-            output = {**said, **_details(variant, ended)}
+        for verdicts in _sayings(ctx.schema.payload, variant, options, ended.ok):
+            output = {**verdicts, **_details(variant, ended)}
             wholes = [output] if changes is None else [changes.added_to(output), output]
-            if found := next(filter(ctx.schema.is_valid, wholes), None):
-                return found
+            if whole := next(filter(ctx.schema.is_valid, wholes), None):
+                return whole
     return None
 
 
@@ -447,7 +447,7 @@ def _statuses(root: Any, field: Field, wanted: str | None, ok: bool) -> list[Any
     words = _GOOD if ok else _BAD
     if listed is None:
         return [words[0]]
-    known = {_word(each): each for each in listed if isinstance(each, str)}
+    known = {_word(choice): choice for choice in listed if isinstance(choice, str)}
     return [known[word] for word in words if word in known]
 
 
@@ -475,18 +475,20 @@ def _explain_failure(
 ) -> tuple[str, str]:
     role, payload = ctx.role.name, ctx.schema.payload
     option, wanted = ("--ok", options.ok) if ended.ok else ("--fail", options.fail)
-    fields = [found for each in variants(payload) for key in STATUS if (found := each.field(key))]
+    fields = [field for one in variants(payload) for key in STATUS if (field := one.field(key))]
     listed = [choices(payload, field.schema) for field in fields]
-    known = list(dict.fromkeys(str(status) for each in listed for status in each or ()))
+    known = list(dict.fromkeys(str(status) for statuses in listed for status in statuses or ()))
     if wanted is not None and None not in listed and known and wanted not in known:
         return f"{option} {wanted!r} is not a {fields[0].name} of role {role}", nearest(wanted, known)
-    said = f"{name} {ended.words}, and the output of {called(role)} cannot be told from that"
+    message = f"{name} {ended.words}, and the output of {called(role)} cannot be told from that"
     helpful = [
-        each for each in known if _fill(ctx, options._replace(ok=each, fail=each), ended, changes) is not None
+        status
+        for status in known
+        if _fill(ctx, options._replace(ok=status, fail=status), ended, changes) is not None
     ]
     if helpful:
-        return said, f"say which {fields[0].name} it means with {option}, of: {', '.join(helpful)}"
-    return said, "let the command print the fields itself, as JSON or between two lines of ---"
+        return message, f"say which {fields[0].name} it means with {option}, of: {', '.join(helpful)}"
+    return message, "let the command print the fields itself, as JSON or between two lines of ---"
 
 
 def _ready(_config: Config, args: Sequence[str], environ: Mapping[str, str]) -> str:

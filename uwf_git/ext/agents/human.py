@@ -22,9 +22,9 @@ from uwf_git.base.errors import Absent, AgentFailed, Invalid, RequirementUnmet, 
 from uwf_git.base.terminal import undisturbed
 from uwf_git.base.text import one_line
 from uwf_git.engine.human_turn import human_turn
-from uwf_git.engine.kit.coerce import Plain, coerce
+from uwf_git.engine.kit.coerce import coerce
 from uwf_git.engine.kit.extract import ExpectedOutput, judge
-from uwf_git.engine.kit.form import fields_of, text_of
+from uwf_git.engine.kit.form import fields_of, read_typed, text_of
 from uwf_git.engine.kit.format import describe, render_frontmatter
 from uwf_git.engine.presented import Presented, command_at, presented, raise_if_unseen, warn_once
 from uwf_git.format.cbor import normalise
@@ -44,7 +44,7 @@ class Options(NamedTuple):
 
 def parse_args(args: Sequence[str]) -> Options:
     """Raises Usage."""
-    if unknown := [each for each in args if each != "--editor"]:
+    if unknown := [argument for argument in args if argument != "--editor"]:
         raise Usage(f"uwf-human has no argument {unknown[0]}", USAGE)
     return Options("--editor" in args)
 
@@ -127,8 +127,8 @@ class Terminal:
         """Return a line. Raises InputEnded at the end of input, AgentFailed at the deadline."""
         self.say(question)
         while b"\n" not in self._pending:
-            left = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
-            if not select.select([self.descriptor], [], [], left)[0]:
+            seconds = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+            if not select.select([self.descriptor], [], [], seconds)[0]:
                 raise AgentFailed(
                     f"role {self._ctx.role.name!r} got no answer in time", "raise the agent's timeout"
                 )
@@ -164,15 +164,15 @@ def _introduction(ctx: Context, shown: Presented) -> str:
     parts = [
         f"{role.name}{whom}, step {len(history.steps) + 1} of thread {ctx.thread} ({history.workflow.name})"
     ]
-    told = (role.description, role.system_prompt, role.goal, role.procedure, role.output)
-    parts += [text.strip() for text in told if text.strip()]
+    texts = (role.description, role.system_prompt, role.goal, role.procedure, role.output)
+    parts += [text.strip() for text in texts if text.strip()]
     return "\n\n".join([*parts, *shown.parts()])
 
 
 def _visible(text: str) -> str:
     return "".join(
-        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode("ascii")
-        for each in text.replace("\t", "    ")
+        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode("ascii")
+        for sign in text.replace("\t", "    ")
     )
 
 
@@ -198,7 +198,7 @@ def _narrow(
     root: Any, terminal: Terminal, shapes: tuple[Variant, ...], output: dict[str, Any]
 ) -> tuple[Variant, ...]:
     for name in dict.fromkeys(["$status", "status", *(field.name for field in shapes[0].fields)]):
-        offers = [choices(root, found.schema) if (found := shape.field(name)) else None for shape in shapes]
+        offers = [choices(root, field.schema) if (field := shape.field(name)) else None for shape in shapes]
         if all(offers):
             every = list(dict.fromkeys(value for offer in offers for value in offer or ()))
             if len(every) > 1:
@@ -217,7 +217,7 @@ def _narrow(
 
 
 def _choose(terminal: Terminal, name: str, offered: Sequence[Any], optional: bool = False) -> Any:
-    shown = [text_of(each) for each in offered]
+    shown = [text_of(value) for value in offered]
     numbers = not any(text.strip().isdigit() for text in shown)  # else one might be taken for the other
     lines = "".join(f"  {f'{number})' if numbers else '-'} {text}\n" for number, text in enumerate(shown, 1))
     places = f"1-{len(offered)}" if numbers else "one of these"
@@ -231,8 +231,8 @@ def _choose(terminal: Terminal, name: str, offered: Sequence[Any], optional: boo
         pairs = [(value, text.lower()) for value, text in zip(offered, shown, strict=True)]
         same = [value for value, text in pairs if text == typed.lower()]
         begun = [value for value, text in pairs if typed and text.startswith(typed.lower())]
-        if len(found := same or begun) == 1:
-            return found[0]
+        if len(matches := same or begun) == 1:
+            return matches[0]
         terminal.say("Please choose one of these.\n")
 
 
@@ -281,15 +281,7 @@ def _ask_line(terminal: Terminal, question: str) -> str:
 
 
 def _read(typed: str) -> Any:
-    from uwf_git.format.node import parse_json
-
-    text = typed.strip()
-    if text[:1] in ("{", "[", '"'):
-        try:
-            return parse_json(text)
-        except Invalid:
-            return typed
-    return Plain(text if "\n" not in typed else typed)
+    return read_typed(typed if "\n" in typed else typed.strip())
 
 
 def _lines(terminal: Terminal) -> list[str]:
@@ -336,14 +328,14 @@ def _form(ctx: Context) -> str:
     """Return the block to fill in: only what is needed is a field, and nothing has a value yet."""
     root = ctx.schema.payload
     fields = fields_of(root)
-    asked = {each.name for each in fields}
+    names = {field.name for field in fields}
     lines = []
     for field in variants(root)[0].fields:
-        if field.name not in asked and (only := choices(root, field.schema)):
+        if field.name not in names and (only := choices(root, field.schema)):
             lines.append(f"{_key(field.name)}: {json.dumps(only[0])}")
-    for each in fields:
-        told = " or ".join(map(one_line, each.choices)) or each.kind
-        lines.append(f"{'' if each.required else '# '}{_key(each.name)}:  # {told}")
+    for offered in fields:
+        values = " or ".join(map(one_line, offered.choices)) or offered.kind
+        lines.append(f"{'' if offered.required else '# '}{_key(offered.name)}:  # {values}")
     return "\n".join(["---", *lines, "---", ""])
 
 
@@ -376,12 +368,12 @@ def _open_editor(terminal: Terminal, path: Path) -> None:
     import subprocess
 
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    left = None if terminal.deadline is None else max(0.0, terminal.deadline - time.monotonic())
+    seconds = None if terminal.deadline is None else max(0.0, terminal.deadline - time.monotonic())
     tty = terminal.descriptor
     try:
         argv = [*shlex.split(command), str(path)]
         env = working_in(None, os.environ)
-        done = subprocess.run(argv, stdin=tty, stdout=tty, stderr=tty, env=env, timeout=left, check=False)
+        done = subprocess.run(argv, stdin=tty, stdout=tty, stderr=tty, env=env, timeout=seconds, check=False)
     except (OSError, ValueError) as error:
         raise AgentFailed(f"editor {command!r} does not start: {error}", "set VISUAL or EDITOR") from None
     except subprocess.TimeoutExpired:
