@@ -21,7 +21,8 @@ from model_server import ModelServer, serving
 from process_tree import killed
 
 from uwf_git.base.errors import AgentFailed, Waiting
-from uwf_git.engine.step import Outcome, step
+from uwf_git.engine.outcome import Outcome
+from uwf_git.engine.step import step
 from uwf_git.format.kinds import Usage
 from uwf_git.store.instance import Instance
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from uwf_git.engine.approving import standing_at
 from uwf_git.engine.forks import branches_of
+from uwf_git.engine.new_step import NewStep
+from uwf_git.engine.recording import record
 from uwf_git.engine.status import outlook
-from uwf_git.engine.step import append_step
 from uwf_git.format.approvals import Approval, Identity, Revocation, parse_approval
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import HUMAN, Detail, Step
@@ -250,5 +251,5 @@ class ForgedApprovals:
         )
         node = store.put(STEPNODE, made.payload())
         tip = store.repository.ref(layout.APPROVALS + self.thread) if merge else None
-        append_step(instance, at, node, made, (tip,) if tip else ())
+        record(instance, at, NewStep(node, made, (tip,) if tip else ()))
         return node

@@ -10,7 +10,8 @@ from forged import stepped
 from workflows import register
 
 from uwf_git.engine import fan_out
-from uwf_git.engine import step as engine
+from uwf_git.engine.new_step import NewStep
+from uwf_git.engine.recording import record
 from uwf_git.format.fan_out import branch_id
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
 from uwf_git.format.kinds import Detail, Step
@@ -84,14 +85,14 @@ class Forge:
             store.put(detail.type, detail.payload()),
             agent,
         )
-        node = store.put(STEPNODE, step.payload())
-        return engine.append_step(self.instance, at, node, step, merged=merged).head
+        new = NewStep(store.put(STEPNODE, step.payload()), step, merged)
+        return record(self.instance, at, new).head
 
     def fork(self, thread: ThreadId, change: Change = unchanged, **given: Any) -> Head:
         """Add the fork that is next, changed; begins no branches."""
         at = self.instance.threads.position(self.head(thread))
-        _, made = fan_out.fork(self.instance, at)
-        payload = dict(self.instance.store.get(made.output).payload)
+        new = fan_out.fork(self.instance, at)
+        payload = dict(self.instance.store.get(new.step.output).payload)
         change(payload)
         return self.append(thread, FORK, FORK_OUTPUT, payload, **given)
 
@@ -146,11 +147,11 @@ class Forge:
     def join(self, thread: ThreadId, change: Change = unchanged, **given: Any) -> Head:
         """Add the join that is next, changed."""
         at = self.instance.threads.position(self.head(thread))
-        _, made, tips = fan_out.join(self.instance, at)
-        payload = dict(self.instance.store.get(made.output).payload)
+        new = fan_out.join(self.instance, at)
+        payload = dict(self.instance.store.get(new.step.output).payload)
         payload["branches"] = [dict(each) for each in payload["branches"]]
         change(payload)
-        given.setdefault("merged", tips)
+        given.setdefault("merged", new.merged)
         return self.append(thread, JOIN, JOIN_OUTPUT, payload, **given)
 
     def point(self, commit: Oid, thread: ThreadId | None = None) -> ThreadId:

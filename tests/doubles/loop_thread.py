@@ -8,7 +8,8 @@ from typing import Any
 
 from workflows import start_thread
 
-from uwf_git.engine.step import Outcome, step
+from uwf_git.engine.outcome import Outcome
+from uwf_git.engine.step import step
 from uwf_git.store.instance import Instance
 
 WORKFLOW = """\

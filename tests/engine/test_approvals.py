@@ -353,7 +353,7 @@ def test_a_kill_between_the_last_approval_and_the_step_leaves_it_to_the_next_com
         from uwf_git.engine import step
 
         os.environ.update(people["bob"].environment)
-        step._completed = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+        step.record = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
         uwf_git.open().thread(thread).answer(decision="ship")
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL

@@ -16,7 +16,7 @@ from commands import begin
 from conftest import Uwf
 from one_role import SPEAKER, TALKER
 
-from uwf_git.engine.turns import (
+from uwf_git.engine.watching import (
     Event,
     StepBegan,
     StepMade,

@@ -14,7 +14,7 @@ from fan_outs import TEXT, World, audit, audit_in_parts, failing, refused
 from uwf_git.api import run as api_run
 from uwf_git.base.errors import AgentFailed, Invalid, Killed, Waiting
 from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine import fan_out, inbox
+from uwf_git.engine import fan_out, inbox, settling
 from uwf_git.engine import step as engine
 from uwf_git.engine.thread_state import thread_state
 from uwf_git.format.fan_out import COMPLETED, FAILED, JOINED_WITHOUT, KILLED, branch_id
@@ -212,7 +212,7 @@ def test_a_late_branch_makes_no_step_and_ends_as_joined_without(
     thread = world.start()
     branches = world.forked(thread)
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "_end_left_out", lambda *_: None)  # as if they ran on another machine
+        patch.setattr(settling, "stop", lambda *_: None)  # as if they ran on another machine
         world.step(branches[0])
     world.asked.clear()
     assert isinstance(refused(lambda: world.step(branches[2])), Killed)
@@ -235,7 +235,7 @@ def test_branches_that_a_killed_process_left_out_and_did_not_end_are_ended_by_th
     thread = world.start()
     branches = world.forked(thread)
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "kill", killed)
+        patch.setattr(settling, "stop", killed)
         with pytest.raises(KeyboardInterrupt):
             world.step(branches[1])
     assert world.head(thread).row.role == "$JOIN"
@@ -253,7 +253,7 @@ def test_a_person_who_plays_a_role_of_a_late_branch_is_told_that_it_was_left_out
     thread = world.start()
     branches = world.forked(thread)
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "_end_left_out", lambda *_: None)
+        patch.setattr(settling, "stop", lambda *_: None)
         inbox.answer(world.instance, branches[0], "done")
     assert isinstance(refused(lambda: inbox.answer(world.instance, branches[1], "done")), Killed)
     archive = world.head(branches[1]).archive

@@ -198,7 +198,7 @@ def test_made_up_approvals_are_found_in_a_thread_that_is_no_rehearsal(
     from uwf_git.engine import default_agent, step
     from uwf_git.format.ids import ThreadId
 
-    monkeypatch.setattr(step, "_gate", lambda *_: None)
+    monkeypatch.setattr("uwf_git.engine.turn.table.is_rehearsed", lambda _: True)
     for name in ("refuse_to_make_up", "refuse_generated_step"):
         monkeypatch.setattr(default_agent, name, lambda *_: None)
     instance = Instance(locate(None, os.environ, Path.cwd()))
@@ -235,12 +235,12 @@ def test_an_answer_to_something_else_than_was_shown_is_stale(
 def test_answers_of_before_there_were_approvals_stay_valid(
     uwf: Uwf, gated: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from uwf_git.engine import step
     from uwf_git.engine.human_answer import answer_role
+    from uwf_git.engine.turn.person import PersonsAnswer
     from uwf_git.format.ids import ThreadId
 
     with monkeypatch.context() as patched:
-        patched.setattr(step._Run, "_with_person", lambda _self, node, made: (node, made))
+        patched.setattr(PersonsAnswer, "complete", lambda _self, _work, new: new)
         answer_role(Instance(locate(None, os.environ, Path.cwd())), ThreadId(gated), {"decision": ["change"]})
     assert codes(uwf) == set()
     detail = uwf("cas", "get", uwf("thread", "steps", gated).json[-1]["detail"]).json

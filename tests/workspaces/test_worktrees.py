@@ -280,7 +280,7 @@ def test_a_step_whose_engine_was_killed_after_it_committed_the_code_is_made_once
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("uwf_git.engine.step.append_step", dies)
+        patched.setattr("uwf_git.engine.step.record", dies)
         with pytest.raises(KeyboardInterrupt):
             step(instance, thread, agent("echo made > made.txt"))
     work(instance, thread, "exit 1")  # nobody is asked again

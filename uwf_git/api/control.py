@@ -17,8 +17,8 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
+    from uwf_git.engine.outcome import Outcome
     from uwf_git.engine.pause import Pause
-    from uwf_git.engine.step import Outcome
     from uwf_git.store.history import Head
 
 

@@ -1,4 +1,4 @@
-"""Events of all threads, by any process: steps and turns from `engine.turns`, and events of threads as a
+"""Events of all threads, by any process: steps and turns from `engine.watching`, and events of threads as a
 whole, as JSON. While nothing happens, a poll costs a few system calls."""
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from uwf_git.engine.spending import money, spent
 from uwf_git.engine.status import outlook
 from uwf_git.engine.summary import summary
 from uwf_git.engine.thread_state import ended_state, thread_state
-from uwf_git.engine.turns import Event, StepBegan, StepMade, TurnAdded, TurnFeed, TurnPosition, WorkStopped
 from uwf_git.engine.waits import Waits, waits_of
+from uwf_git.engine.watching import Event, StepBegan, StepMade, TurnAdded, TurnFeed, TurnPosition, WorkStopped
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.format.kinds import SUBWORKFLOW, parse_attempt, parse_step, persona_value, remark_in
 from uwf_git.store import layout

@@ -23,7 +23,7 @@ from uwf_git.format.types import END, WITH_CODE, is_kind
 from uwf_git.workflow.code_workflow import MAX_ROUNDS
 
 if TYPE_CHECKING:
-    from uwf_git.engine.step import Outcome
+    from uwf_git.engine.outcome import Outcome
     from uwf_git.store.history import Head, History, Position
     from uwf_git.store.instance import Instance
 

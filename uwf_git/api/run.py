@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.base.errors import AgentFailed, HeadMoved, Invalid, UwfError
 from uwf_git.config.resolve import AgentOptions, agent_options
 from uwf_git.engine import step as engine
+from uwf_git.engine.outcome import Outcome as Outcome
+from uwf_git.engine.outcome import outcome_at
 from uwf_git.engine.retrying import FOREVER as FOREVER
 from uwf_git.engine.retrying import PATIENCE as PATIENCE
-from uwf_git.engine.step import Outcome as Outcome
+from uwf_git.engine.settling import settle_thread
 from uwf_git.format.fan_out import COMPLETED, FAILED
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import BRANCH_START
@@ -120,7 +122,7 @@ def ended_elsewhere(instance: Instance, thread: ThreadId, error: UwfError) -> Ou
     archive = instance.threads.head(thread).archive
     if archive is None or archive.status not in (COMPLETED, FAILED):
         return None
-    return engine.outcome_at(instance, thread)
+    return outcome_at(instance, thread)
 
 
 def _joined(
@@ -138,7 +140,7 @@ def _joined(
         from uwf_git.api.exchange import fetch_branches
 
         fetch_branches(instance, options.exchange, thread)
-    engine.begin_branches(instance, thread)
+    settle_thread(instance, thread)  # branches that a killed process did not begin
     run_branches = branches or _in_turn(following, options.exchange)
     left = waits_for_branches(instance, thread)
     chosen = {each.thread for each in left.open if each.head is not None} if left is not None else set()
@@ -155,7 +157,7 @@ def _joined(
     raise_if_stopped(instance, thread)
     if instance.threads.head(thread).waits_for_join:
         return make(instance, thread, options)
-    return engine.outcome_at(instance, thread)
+    return outcome_at(instance, thread)
 
 
 def _in_turn(following: Callable[[], Options | None], exchange: Exchange | None) -> RunBranches:

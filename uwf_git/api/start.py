@@ -152,13 +152,13 @@ def _call_people(instance: Instance, threads: Sequence[ThreadId]) -> None:
     """Run the hook of threads whose first role is a person's."""
     if not instance.config.hooks.commands:
         return
+    from uwf_git.engine.announcement import announce
     from uwf_git.engine.status import outlook, persons_role
-    from uwf_git.engine.step import run_outcome_hook
 
     for thread in threads:
         head = instance.threads.head(thread)
         if persons_role(instance, head):
-            run_outcome_hook(instance, thread, ThreadState.PERSONS_TURN, outlook(instance, head))
+            announce(instance, thread, ThreadState.PERSONS_TURN, outlook(instance, head))
 
 
 def clean_prompt(instance: Instance, prompt: str, what: str) -> str:

@@ -13,7 +13,7 @@ from uwf_git.format.ids import ThreadId
 
 if TYPE_CHECKING:
     from uwf_git.api.turn import Function, FunctionAgent
-    from uwf_git.engine.step import Outcome
+    from uwf_git.engine.outcome import Outcome
     from uwf_git.format.kinds import StepContext
     from uwf_git.store.instance import Instance
 

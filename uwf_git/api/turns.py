@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.errors import NotFound
-from uwf_git.engine.turns import current_turns
-from uwf_git.engine.turns import follow as follow
-from uwf_git.engine.turns import turns_of as turns_of
+from uwf_git.engine.watching import current_turns
+from uwf_git.engine.watching import follow as follow
+from uwf_git.engine.watching import turns_of as turns_of
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import Hash, ThreadId

@@ -14,6 +14,7 @@ from uwf_git.base.text import counted, iso
 from uwf_git.engine import budget
 from uwf_git.engine.human_roles import gate_role
 from uwf_git.engine.kit.format import render_frontmatter
+from uwf_git.engine.new_step import NewStep
 from uwf_git.format.approvals import (
     Approval,
     Identity,
@@ -327,9 +328,8 @@ def raise_if_unmet(standing: Standing, thread: ThreadId) -> None:
     )
 
 
-def step_of(instance: Instance, at: Position, found: Outlook, standing: Standing) -> tuple[Hash, Step, Oid]:
-    """Return the StepNode that a quorum agrees on, and the newest of the thread's approvals, which its commit stands
-    on."""
+def step_of(instance: Instance, at: Position, found: Outlook, standing: Standing) -> NewStep:
+    """Return the step that a quorum agrees on. Its commit stands on the newest of the thread's approvals."""
     side = standing.tally.met
     assert side is not None
     thread, store, first = at.head.thread, instance.store, side.approvals[0].said
@@ -347,8 +347,8 @@ def step_of(instance: Instance, at: Position, found: Outlook, standing: Standing
         told = told._replace(instruction=instruction, redactions=(("instruction", secrets),))
     with store.registering():
         detail = store.put(told.type, told.payload())
-        made = Step(at.history.start_hash, at.history.prev, standing.role.name, first.output, detail, HUMAN)
-        return store.put(STEPNODE, made.payload()), made, tip
+        step = Step(at.history.start_hash, at.history.prev, standing.role.name, first.output, detail, HUMAN)
+        return NewStep(store.put(STEPNODE, step.payload()), step, (tip,))
 
 
 def answered(

@@ -16,6 +16,7 @@ from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out_budget import share_of
 from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
 from uwf_git.engine.forks import fork_at, is_branch_at, waiting_at
+from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.status import way_before
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
@@ -175,7 +176,7 @@ def pending(thread: ThreadId, branches: Branches) -> Waiting:
 # Forking
 
 
-def fork(instance: Instance, at: Position) -> tuple[Hash, Step]:
+def fork(instance: Instance, at: Position) -> NewStep:
     """Store the StepNode of the fork that is next. Raises Invalid for a workflow of branches that is not registered,
     for prompts that are too long together, and for fan-outs too deep within each other."""
     history = at.history
@@ -311,10 +312,10 @@ def _version(instance: Instance, workflow: Hash) -> Oid:
 # Joining
 
 
-def join(instance: Instance, at: Position) -> tuple[Hash, Step, tuple[Oid, ...]]:
-    """Store the StepNode that joins the branches of the fork at `at`. Return it with the commits that its commit joins.
-    Raises Waiting if they may not be joined yet, or their code is not here, Invalid if their outputs are too large
-    together."""
+def join(instance: Instance, at: Position) -> NewStep:
+    """Store the StepNode that joins the branches of the fork at `at`. Its commit stands on their last ones. Raises
+    Waiting if they may not be joined yet, or their code is not here, Invalid if their outputs are too large together.
+    """
     branches = branches_at(instance, at.head)
     if isinstance(branches.verdict, Pending):
         raise pending(at.head.thread, branches)
@@ -324,9 +325,9 @@ def join(instance: Instance, at: Position) -> tuple[Hash, Step, tuple[Oid, ...]]
     output = join_payload(joined, join_question(branches.fork, joined))
     ended = [each.head for each in branches.each if each.state and each.head is not None]
     when = max(head.row.time for head in (at.head, *ended)) * 1000
-    node, made = _stored(instance, at.history, JOIN, JOIN_OUTPUT, output, code, when)
+    new = _stored(instance, at.history, JOIN, JOIN_OUTPUT, output, code, when)
     tips = [head.commit for head in ended]
-    return node, made, instance.threads.gathered(at.head.node, tips)
+    return new._replace(merged=instance.threads.gathered(at.head.node, tips))
 
 
 def _raise_if_large(at: Position, joined: Sequence[JoinedBranch]) -> None:
@@ -371,7 +372,7 @@ def _stored(
     output: Any,
     code: Revision | None,
     when: int | None = None,
-) -> tuple[Hash, Step]:
+) -> NewStep:
     """Store a StepNode that is the same on every machine; given `when`, Unix milliseconds, its file is so too."""
     store = instance.store
     with store.registering():
@@ -384,4 +385,4 @@ def _stored(
             store.draft(said.type, said.payload(), when),
             UWF,
         )
-        return store.draft(STEPNODE, step.payload(), when), step
+        return NewStep(store.draft(STEPNODE, step.payload(), when), step)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from uwf_git.base.errors import Invalid, Usage
+from uwf_git.engine.announcement import announce_all
 from uwf_git.engine.approving import Standing, standing_at, take_back
 from uwf_git.engine.human_dialogue import giving
 from uwf_git.engine.human_turn import moved_on
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.form import fill
 from uwf_git.engine.kit.format import render_frontmatter
+from uwf_git.engine.outcome import Outcome
 from uwf_git.engine.persons_answer import hold_for_person
 from uwf_git.engine.presented import raise_if_changed, raise_if_unseen
+from uwf_git.engine.settling import raise_if_joined
 from uwf_git.engine.status import outlook, persons_role, raise_if_stuck
-from uwf_git.engine.step import Outcome, approved, raise_if_joined, run_hooks_of, take_turn, tell_parents
+from uwf_git.engine.step import take, tell_parents
+from uwf_git.engine.turn.hooks import Turn, Vote
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.instance import Instance
 from uwf_git.store.maintenance import maintain
@@ -61,12 +65,13 @@ def answer_role(
             raise Usage(
                 f"role {name} of thread {thread}: {error.message}", error.hint or _SEE.format(thread)
             ) from None
-        if (standing := standing_at(instance, at, found)) is not None:
-            outcome = approved(instance, at, found, standing, filled.output, filled.words)
-            return _told(instance, outcome)
-        instance.runs.clear(thread)  # an earlier answer that could not be recorded is not this one
-        reply = Reply(render_frontmatter(filled.output, filled.words), output=filled.output)
-        outcome = take_turn(instance, at, found, lock, giving(reply), is_mine=not passed_on)
+        turn = Turn(instance, at, found, lock, is_mine=not passed_on)
+        if at.history.workflow.roles[name].approvers:
+            outcome = take(turn._replace(vote=Vote(filled.output, filled.words)))
+        else:
+            instance.runs.clear(thread)  # an earlier answer that could not be recorded is not this one
+            reply = Reply(render_frontmatter(filled.output, filled.words), output=filled.output)
+            outcome = take(turn._replace(agent=giving(reply)))
     return _told(instance, outcome)
 
 
@@ -84,5 +89,5 @@ def _told(instance: Instance, outcome: Outcome) -> Outcome:
     if outcome.done:
         tell_parents(instance, outcome.position.head, joined)
     maintain(instance.store.repository, shared=instance.location.here)
-    run_hooks_of(instance, [outcome, *joined])
+    announce_all(instance, [outcome, *joined])
     return outcome

@@ -31,7 +31,7 @@ from uwf_git.store.threads import fork_hint
 from uwf_git.workflow.fan_out import LEAVE_OUT
 
 if TYPE_CHECKING:
-    from uwf_git.engine.step import Outcome
+    from uwf_git.engine.outcome import Outcome
 
 
 def answer(
@@ -60,7 +60,7 @@ def answer(
         if other:
             raise Usage(f"a person's role in thread {thread} takes its own choices only", "leave out --other")
         return answer_role(instance, thread, fields, text, asked_by, passed_on, unseen, code)
-    from uwf_git.engine.step import raise_if_joined
+    from uwf_git.engine.settling import raise_if_joined
 
     with hold_for_person(instance, thread):
         head = instance.threads.active_head(thread)
@@ -156,7 +156,7 @@ def remark(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     prompt includes the remark. Leftovers of a killed step become a failed attempt first. Runs no hooks. Moves
     `refs/uwf/threads/<ULID>`, and maybe `refs/uwf/attempts/<ULID>`. Raises Usage for an empty text, Invalid
     for a thread that has ended or is a conversation, Waiting, Busy, HeadMoved, NoTransition."""
-    from uwf_git.engine.step import record_leftovers
+    from uwf_git.engine.unfinished import record_leftovers
 
     if not text.strip():
         raise Usage(f"the remark to thread {thread} is empty", "give one with -m TEXT")
@@ -202,7 +202,9 @@ def _say(
     asked: Outlook | None = None,
 ) -> Outcome:
     """`asked` is the question that the text answers."""
-    from uwf_git.engine.step import append_step, outcome_of
+    from uwf_git.engine.new_step import NewStep
+    from uwf_git.engine.outcome import outcome_of
+    from uwf_git.engine.recording import record
 
     text, secrets = instance.redactor.text(text)
     told = Detail(
@@ -222,14 +224,14 @@ def _say(
             given = answered(instance, at.history, asked, USER, said)
             told = told._replace(approvals=(store.put(APPROVAL, given.payload()),))
         detail = store.put(told.type, told.payload())
-        made = Step(at.history.start_hash, at.history.prev, USER, said, detail, PERSON)
-        node = store.put(STEPNODE, made.payload())
-    after = append_step(instance, at, node, made, begins=begins)
+        step = Step(at.history.start_hash, at.history.prev, USER, said, detail, PERSON)
+        new = NewStep(store.put(STEPNODE, step.payload()), step)
+    after = record(instance, at, new, begins=begins)
     return outcome_of(instance, after, outlook(instance, *after), USER)
 
 
 def _describe(instance: Instance, outcome: Outcome) -> Outcome:
-    from uwf_git.engine.step import run_outcome_hook
+    from uwf_git.engine.announcement import announce_all
 
-    run_outcome_hook(instance, outcome.thread, outcome.state, outcome.outlook)
+    announce_all(instance, [outcome])
     return outcome

@@ -135,14 +135,14 @@ def _at_forks_of(instance: Instance, thread: ThreadId) -> Iterator[Head]:
 
 def settle_lost_forks(instance: Instance, thread: ThreadId | None = None) -> list[ThreadId]:
     """End the branches of lost forks, as `lost_forks` names them; the steps of those that another commit replaced go
-    over to its branches. Moves refs as `move_branches`, and as `engine.step.kill`. Return the ended branches."""
+    over to its branches. Moves refs as `move_branches`, and as `engine.settling.settle`. Return the ended branches."""
     lost = lost_forks(instance, thread)
     for fork, _, now in lost:
         with contextlib.suppress(NotFound, StoreDamaged, HeadMoved, Busy, Invalid):
             if isinstance(now, Head):
-                from uwf_git.engine.step import end_branches  # most pushes and pulls end none
+                from uwf_git.engine.settling import settle  # most pushes and pulls end none
 
-                end_branches(instance, now)
+                settle(instance, now)
             else:
                 move_branches(instance, fork, now)
     return [each for fork in lost for each in fork.branches if instance.threads.has_ended(each)]

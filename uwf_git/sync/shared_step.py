@@ -22,8 +22,9 @@ from uwf_git.base.errors import (
     UwfError,
 )
 from uwf_git.base.text import one_line
+from uwf_git.engine.outcome import Outcome, outcome_at
 from uwf_git.engine.retrying import PATIENCE
-from uwf_git.engine.step import Outcome, outcome_at, step
+from uwf_git.engine.step import step
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import JOIN
 from uwf_git.git.objects import parse_tag

@@ -11,36 +11,22 @@ from uwf_git.base.text import one_line
 from uwf_git.engine.census import calls_in
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
-    HUMAN,
-    REHEARSE,
-    Step,
     StepContext,
     answer_in,
     parse_attempt,
     parse_detail,
     parse_start,
     parse_step,
-    remark_in,
     reply_in,
     status_of,
     title_of,
 )
 from uwf_git.format.node import Node
 from uwf_git.format.types import (
-    ANSWER,
     BUNDLE,
-    END,
-    FORK,
-    JOIN,
-    JOIN_OUTPUT,
-    PERSON,
-    QUESTION,
-    REMARK,
-    RESULT,
     USER,
     is_kind,
 )
-from uwf_git.git.repository import Oid
 from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
 from uwf_git.trust.people import People
@@ -53,13 +39,11 @@ from uwf_git.verify.findings import Bad, Listener, Report
 from uwf_git.verify.nodes import files_below, grown, node_files, row_of
 from uwf_git.verify.objects import CommitObject
 from uwf_git.verify.thread_pages import ThreadPages, files_of
+from uwf_git.verify.turns import StepCommit, TurnChecks
 from uwf_git.verify.verified import Known, Record
 from uwf_git.verify.versions import check_record
 from uwf_git.workflow.moderator import (
-    AwaitingAnswer,
-    AwaitingBranches,
     DecidedByCode,
-    FansOut,
     Next,
     WorkflowEnded,
 )
@@ -75,6 +59,7 @@ class Records:
         self.approvals = ApprovalChecks(known, people)
         self.fan_outs = FanOutChecks(known)
         self.calls = CallChecks(known)
+        self._turns = TurnChecks(known, self.approvals, self.fan_outs, self.calls)
 
     def check(self, commit: CommitObject, report: Report) -> Record | None:
         """Check a commit and return its record; None if a parent's record is missing, already reported.
@@ -208,10 +193,8 @@ class Records:
             raise Bad("wrong-chain", f"step {node} is in the thread already")
         here = self._check_reached(name.path, files, here, node, made.start, before, definition.nodes, report)
         output, detail = self._known.content(here, made.output), self._known.content(here, made.detail)
-        decided = before.decided
-        if decided:
-            decided = self._check_turn(made, before, output, detail, here, report)
-            self.approvals.check_step(commit, node, made, before, output, detail, here, report)
+        step = StepCommit(commit, node, made, before, output, detail, here)
+        decided = before.decided and self._turns.check(step, report)
         extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
         code = pages.code_of(detail)
         texts = (
@@ -224,12 +207,7 @@ class Records:
         persona = self._known.speaker(before, made.role)
         if made.role != USER:
             self._known.author(commit, made.agent, persona, report)
-        joined: tuple[Oid, ...] = ()
-        if made.role == JOIN and isinstance(self._known.decision(before), AwaitingBranches):
-            if output.type == JOIN_OUTPUT:
-                joined = self.fan_outs.check_parents(commit, before, output.payload, report)
-        else:
-            self._check_merge(commit, made, detail, before, report)
+        joined = self._turns.check_parents(step, report)
         answer = answer_in(detail.type, detail.payload) if definition.workflow.needs_answers else None
         context = StepContext(
             node,
@@ -254,94 +232,6 @@ class Records:
         if told:
             self._pages.check(record, before, report)
         return record
-
-    def _check_turn(
-        self,
-        made: Step,
-        before: Record,
-        output: Node,
-        detail: Node,
-        here: Mapping[Hash, Node],
-        report: Report,
-    ) -> bool:
-        decision = self._known.decision(before)
-        workflow = self._known.definition(before).workflow
-        if made.role == USER and output.type == REMARK and isinstance(decision, Next | DecidedByCode):
-            allowed: tuple[Hash, ...] = (REMARK,)
-            _check_remark(made, output, detail, report)
-        elif isinstance(decision, AwaitingBranches) or (isinstance(decision, FansOut) and made.role != USER):
-            self.fan_outs.check_step(made, before, decision, output, detail, report)
-            self._known.check_detail(detail, here, None, before, report)
-            return True
-        elif made.role == USER and (isinstance(decision, AwaitingAnswer) or workflow.resume is not None):
-            allowed = (ANSWER,)
-        elif isinstance(decision, str):
-            report("no-decision", f"no role can be next: {decision}")
-            return False
-        elif isinstance(decision, WorkflowEnded):
-            report("after-end", f"{made.role} made a step after the workflow had ended")
-            return True
-        elif isinstance(decision, DecidedByCode):
-            self._check_coded(made, before, decision, output, report)
-            self._known.check_detail(detail, here, None, before, report)
-            return True
-        else:
-            role = (
-                USER
-                if isinstance(decision, AwaitingAnswer)
-                else FORK
-                if isinstance(decision, FansOut)
-                else decision.role
-            )
-            if made.role != role:
-                report("wrong-role", f"{made.role} made the step that the workflow called {role} for")
-                return True
-            if workflow.is_persons(role) and made.agent not in (HUMAN, REHEARSE):
-                report("not-a-person", f"{made.agent} played {role}, which is a person's role")
-            allowed = (workflow.roles[role].schema, QUESTION)
-        if output.type not in allowed:
-            report("wrong-output", f"output {made.output} is of type {output.type}, not of {made.role}'s")
-        expected = decision.instruction if isinstance(decision, Next) and made.role != USER else None
-        self._known.check_detail(detail, here, expected, before, report)
-        return True
-
-    def _check_coded(
-        self, made: Step, before: Record, decision: DecidedByCode, output: Node, report: Report
-    ) -> None:
-        """Check that a code workflow's step is of one of its roles, or its result. Whether its code called
-        for it is unknown, since no code is run."""
-        roles = self._known.definition(before).workflow.roles
-        if made.role == END:
-            allowed: tuple[Hash, ...] = (RESULT,)
-        elif made.role in roles:
-            allowed = (roles[made.role].schema, QUESTION)
-            if decision.rounds == 0:
-                report("after-end", f"{made.role} made a step after all rounds were done")
-        else:
-            report("wrong-role", f"{made.role} made the step, which is not a role of the code")
-            return
-        if output.type not in allowed:
-            report("wrong-output", f"output {made.output} is of type {output.type}, not of {made.role}'s")
-
-    def _check_merge(
-        self, commit: CommitObject, made: Step, detail: Node, before: Record, report: Report
-    ) -> None:
-        if not is_kind(detail.type, "step"):
-            if self._known.definition(before).workflow.code is not None:
-                self.calls.check_joined(commit, made, detail, before, report)
-            else:
-                self.approvals.check_parents(commit, made, detail, before, report)
-            return
-        if len(commit.parents) != 2:
-            report("wrong-parent", "a step of a sub-workflow has that thread as its second parent")
-            return
-        other = self._known.parent(commit, 1, ("step",))
-        if other is None:
-            return
-        if other.row.node != made.detail:
-            report("wrong-parent", f"the second parent records {other.row.node}, not {made.detail}")
-        elif other.decided and not isinstance(self._known.decision(other, aside=True), WorkflowEnded):
-            report("wrong-parent", f"the sub-workflow had not ended at {other.row.node}")
 
     def _check_reached(
         self,
@@ -452,16 +342,6 @@ class Records:
 
 def _row(commit: CommitObject, kind: str, node: Hash) -> CommitRow:
     return commit_row(commit.oid, kind, node, commit.parents, commit.time)
-
-
-def _check_remark(made: Step, output: Node, detail: Node, report: Report) -> None:
-    said = remark_in(made.role, output.payload)
-    if made.agent != PERSON:
-        report("wrong-author", f"the remark is by {one_line(made.agent, 60)}, not by {PERSON}")
-    if said is None or not said.strip():
-        report("wrong-output", f"remark {made.output} is empty")
-    if answer_in(detail.type, detail.payload) != said:
-        report("wrong-detail", "the detail's answer is not the remark")
 
 
 def _prev(head: CommitRow) -> Hash | None:

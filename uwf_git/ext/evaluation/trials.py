@@ -15,7 +15,7 @@ from uwf_git.base.errors import Busy, NotFound, StoreDamaged, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.budget import limits as budget_limits
-from uwf_git.engine.step import end_branches
+from uwf_git.engine.settling import settle
 from uwf_git.engine.thread_state import ended_state
 from uwf_git.ext.evaluation.fixtures import create_folder, discard, is_folder, remove_folder, store_final_tree
 from uwf_git.ext.evaluation.judges import ResolvedJudge, agents_of, called
@@ -280,7 +280,7 @@ def _give_up(instance: Instance, head: Head) -> None:
     """End a trial that waits for its branches, and these with it: no run goes on with them."""
     if head.waits_for_join:
         with suppress(UwfError), instance.locks.hold(head.thread):
-            end_branches(instance, instance.threads.archive(head, KILLED, _GIVEN_UP))
+            settle(instance, instance.threads.archive(head, KILLED, _GIVEN_UP))
 
 
 def _begin(instance: Instance, planned: PlannedTrial, thread: ThreadId) -> None:

@@ -24,7 +24,7 @@ from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.engine.progress import Freshness
 from uwf_git.engine.summary import summary
-from uwf_git.engine.turns import (
+from uwf_git.engine.watching import (
     Event,
     LinesPrinted,
     StepBegan,

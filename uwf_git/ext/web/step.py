@@ -21,7 +21,7 @@ from uwf_git.engine.past_prompt import prompt_of_step
 from uwf_git.engine.presented import LastOutput, Verdict, presented_at
 from uwf_git.engine.spending import spent
 from uwf_git.engine.summary import summary
-from uwf_git.engine.turns import current_turns
+from uwf_git.engine.watching import current_turns
 from uwf_git.ext.web.code import CodeView, code_of_step
 from uwf_git.ext.web.page.step import amounts, brief, how_found, name_of, plain, turn
 from uwf_git.format.ids import Hash

@@ -17,7 +17,7 @@ from uwf_git.format.fan_out import KILLED
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
 
-    from uwf_git.engine.step import Outcome
+    from uwf_git.engine.outcome import Outcome
     from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.store.instance import Instance
 

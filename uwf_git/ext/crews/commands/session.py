@@ -27,7 +27,7 @@ from uwf_git.format.types import OWN, USER
 from uwf_git.git.repository import Oid
 
 if TYPE_CHECKING:
-    from uwf_git.engine.step import Outcome
+    from uwf_git.engine.outcome import Outcome
     from uwf_git.ext.crews.commands.run import Run
     from uwf_git.ext.crews.entry import Entry
     from uwf_git.ext.crews.menu import Choice, Routing

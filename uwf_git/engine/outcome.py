@@ -1,0 +1,123 @@
+"""The outcome of a step: where the thread stands then."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from uwf_git.base.thread_states import ThreadState
+from uwf_git.config.known_agents import asks_no_model
+from uwf_git.engine.budget import METERED, BudgetState
+from uwf_git.engine.census import Census, census_of
+from uwf_git.engine.human_roles import HumanRoles
+from uwf_git.engine.human_turn import HumanTurn, human_turn
+from uwf_git.engine.status import Outlook, outlook, standing_of
+from uwf_git.engine.summary import summary_of
+from uwf_git.engine.thread_state import resting_state
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import persona_value
+from uwf_git.format.types import END, JOIN
+from uwf_git.store.history import Position
+from uwf_git.store.instance import Instance
+
+
+class Outcome(NamedTuple):
+    """A thread's state after a step. `role` made the step; None if there was nothing to do. `standing`: the
+    exhausted budget, or None; `turn`: a person's turn at the next role. `unpriced` is the number of tokens
+    without a price; `uncounted` the limit that doesn't count this step because its agent reported nothing;
+    `redactions` are the places and numbers of removed secrets; `summary` is the last output in a few words;
+    `census` is that of an end or a join."""
+
+    position: Position
+    outlook: Outlook
+    state: ThreadState
+    role: str | None
+    standing: BudgetState | None
+    redactions: tuple[tuple[str, int], ...]
+    unpriced: int = 0
+    uncounted: str = ""
+    turn: HumanTurn | None = None
+    summary: str = ""
+    census: Census | None = None
+
+    @property
+    def workflow(self) -> Hash:
+        return self.position.history.workflow_hash
+
+    @property
+    def thread(self) -> ThreadId:
+        return self.position.head.thread
+
+    @property
+    def head(self) -> Hash:
+        """The last StepNode, or the StartNode."""
+        return self.position.head.node
+
+    @property
+    def done(self) -> bool:
+        return self.position.head.archive is not None
+
+    def as_json(self) -> dict[str, Any]:
+        last = self.position.history.steps[-1] if self.role is not None else None
+        value: dict[str, Any] = {
+            "workflow": self.workflow,
+            "thread": self.thread,
+            "head": self.head,
+            "done": self.done,
+            "status": self.state.word,
+            "role": self.role,
+            "agent": last.agent if last else None,
+            **(persona_value(last.persona) if last else {}),
+        }
+        if self.turn is not None and self.turn.standing is not None:
+            value["approvals"] = self.turn.standing.as_json()
+        if self.outlook.problem is not None:
+            value["problem"] = self.outlook.problem
+        if (archive := self.position.head.archive) and archive.reason:
+            value["reason"] = archive.reason
+        if self.census is not None:
+            value["census"] = self.census.as_json()
+        return value
+
+    def told(self) -> dict[str, Any]:
+        """Return more for people: the step's number, a summary, and the next role."""
+        steps, following = self.position.history.steps, self.outlook
+        return {
+            "number": len(steps),
+            "verdict": self.summary,
+            "next": following.next,
+            "question": following.question or (self.turn.instruction if self.turn else ""),
+            "options": list(self.turn.options if self.turn else following.options),
+        }
+
+
+def outcome_of(instance: Instance, at: Position, ahead: Outlook, role: str | None) -> Outcome:
+    """Return the outcome after a role's step. The caller holds the lock."""
+    standing = standing_of(instance, at.head, found=ahead)
+    unpriced = standing.unpriced if standing else 0
+    limited = standing.limits if standing else {}
+    if standing is not None and standing.reached is None:
+        standing = None
+    # The lock is ours, and gone when this is read.
+    people = HumanRoles(instance)
+    state = resting_state(instance, at.head, standing, people=people)
+    is_persons = state is ThreadState.PERSONS_TURN
+    turn = human_turn(instance, at.head, people, ahead) if is_persons else None
+    last = at.history.steps[-1] if role is not None else None
+    detail = instance.store.detail(last.detail) if last is not None else None
+    uncounted = ""
+    if last and detail and detail.usage is None and not detail.cost and not asks_no_model(last.agent):
+        uncounted = next((key for key in METERED if key in limited), "")
+    redactions = detail.redactions if detail else ()
+    summary = ""
+    if at.history.steps:
+        newest = at.history.steps[-1]
+        summary = summary_of(instance, at.history.workflow, newest.role, newest.output).text
+    census = census_of(instance, at.head.commit) if at.head.archive is not None or role == JOIN else None
+    return Outcome(at, ahead, state, role, standing, redactions, unpriced, uncounted, turn, summary, census)
+
+
+def outcome_at(instance: Instance, thread: ThreadId) -> Outcome:
+    """Return the outcome of a thread's last step, which another process made."""
+    at = instance.threads.position(instance.threads.head(thread))
+    ahead = Outlook(END) if at.head.archive is not None else outlook(instance, *at)
+    return outcome_of(instance, at, ahead, at.history.steps[-1].role)

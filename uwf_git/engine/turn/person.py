@@ -1,0 +1,42 @@
+"""A person's turn: in their role they are asked as an agent is; a question waits for their answer."""
+
+from __future__ import annotations
+
+from uwf_git.base.errors import Waiting
+from uwf_git.engine.new_step import NewStep
+from uwf_git.engine.turn.agent import AgentRoom
+from uwf_git.engine.turn.hooks import Part, Turn, Work
+from uwf_git.format.kinds import HUMAN
+from uwf_git.format.types import APPROVAL, USER
+
+
+class PersonRoom(AgentRoom):
+    def decide(self, turn: Turn) -> None:
+        if turn.role == USER:
+            raise Waiting(
+                f"thread {turn.thread} waits for an answer: {turn.ahead.question}",
+                f"uwf thread answer {turn.thread} -m TEXT",
+            )
+        super().decide(turn)
+
+
+class PersonsAnswer(Part):
+    """Adds to a person's step who gave the answer, in view of what; only the engine says so. The configuration may let
+    a person play a role of agents."""
+
+    def complete(self, work: Work, new: NewStep) -> NewStep:
+        order, (_, history), instance = work.order, work.at, work.instance
+        if order is None or order.command[:1] != (HUMAN,) or new.step.agent != HUMAN:
+            return new
+        detail = instance.store.detail(new.step.detail) if work.turn.is_mine else None
+        if detail is None or history.workflow.code is not None:
+            return new
+        from uwf_git.engine.approving import answered
+        from uwf_git.store.pages import report_of
+
+        store, step = instance.store, new.step
+        reason = report_of(store.get(step.output).payload, store.get(step.detail))
+        with store.registering():
+            answer = answered(instance, history, work.turn.ahead, step.role, step.output, reason)
+            approval = store.draft(APPROVAL, answer.payload())
+        return new.with_detail(instance, detail._replace(approvals=(approval,)))

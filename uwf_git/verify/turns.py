@@ -1,0 +1,188 @@
+"""Checking whose turn a step was: that the workflow called for it, and that it is such as this kind of turn makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, assert_never
+
+from uwf_git.base.text import one_line
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import HUMAN, REHEARSE, Step, Workflow, answer_in, remark_in
+from uwf_git.format.node import Node
+from uwf_git.format.types import ANSWER, END, JOIN_OUTPUT, PERSON, QUESTION, REMARK, RESULT, USER, is_kind
+from uwf_git.git.repository import Oid
+from uwf_git.verify.approvals import ApprovalChecks
+from uwf_git.verify.calls import CallChecks
+from uwf_git.verify.fan_outs import FanOutChecks
+from uwf_git.verify.findings import Report
+from uwf_git.verify.objects import CommitObject
+from uwf_git.verify.verified import Known, Record
+from uwf_git.workflow.moderator import (
+    AwaitingAnswer,
+    AwaitingBranches,
+    DecidedByCode,
+    Decision,
+    FansOut,
+    Next,
+    WorkflowEnded,
+)
+from uwf_git.workflow.turn import TurnKind, turn_called, turn_of
+
+
+class StepCommit(NamedTuple):
+    """A step as its commit has it: the StepNode and its payload, the record before, the nodes of output and detail,
+    and those of its folder."""
+
+    commit: CommitObject
+    node: Hash
+    step: Step
+    before: Record
+    output: Node
+    detail: Node
+    here: Mapping[Hash, Node]
+
+
+class TurnChecks:
+    """Checks steps by whose turn they are."""
+
+    def __init__(
+        self, known: Known, approvals: ApprovalChecks, fan_outs: FanOutChecks, calls: CallChecks
+    ) -> None:
+        self._known = known
+        self._approvals = approvals
+        self._fan_outs = fan_outs
+        self._calls = calls
+
+    def check(self, new: StepCommit, report: Report) -> bool:
+        """Check a step against the history before it. Return whether that has a decision."""
+        commit, node, step, before, output, detail, here = new
+        decided = self._check_turn(new, report)
+        self._approvals.check_step(commit, node, step, before, output, detail, here, report)
+        return decided
+
+    def check_parents(self, new: StepCommit, report: Report) -> tuple[Oid, ...]:
+        """Check the further parents of a step's commit, and return those of the branches that it joins."""
+        commit, _, step, before, output, detail, _ = new
+        workflow = self._known.definition(before).workflow
+        kind = turn_of(workflow, step.role)
+        if kind is TurnKind.JOIN and isinstance(self._known.decision(before), AwaitingBranches):
+            if output.type == JOIN_OUTPUT:
+                return self._fan_outs.check_parents(commit, before, output.payload, report)
+        elif is_kind(detail.type, "step"):
+            self._check_child(new, report)
+        elif workflow.code is not None:
+            self._calls.check_joined(commit, step, detail, before, report)
+        else:
+            self._approvals.check_parents(commit, step, detail, before, report)
+        return ()
+
+    def _check_turn(self, new: StepCommit, report: Report) -> bool:
+        step, before, output, detail = new.step, new.before, new.output, new.detail
+        decision, workflow = self._known.decision(before), self._known.definition(before).workflow
+        if isinstance(decision, str):
+            if step.role == USER and workflow.resume is not None:
+                self._check_output(new, (ANSWER,), None, report)
+                return True
+            report("no-decision", f"no role can be next: {decision}")
+            return False
+        kind = turn_called(workflow, decision)
+        if step.role == USER and output.type == REMARK and isinstance(decision, Next | DecidedByCode):
+            _check_remark(step, output, detail, report)
+            self._check_output(new, (REMARK,), None, report)
+        elif step.role == USER and kind is not TurnKind.JOIN and _may_answer(workflow, decision):
+            self._check_output(new, (ANSWER,), None, report)
+        else:
+            self._check_of(kind, new, decision, report)
+        return True
+
+    def _check_of(self, kind: TurnKind, new: StepCommit, decision: Decision, report: Report) -> None:
+        step, before = new.step, new.before
+        match kind:
+            case TurnKind.AGENT | TurnKind.PERSON | TurnKind.GATE:
+                assert isinstance(decision, Next | AwaitingAnswer)
+                self._check_role(new, decision, report)
+            case TurnKind.FORK | TurnKind.JOIN:
+                assert isinstance(decision, FansOut | AwaitingBranches)
+                if isinstance(decision, FansOut) and step.role == USER:
+                    _report_wrong_role(step, "$FORK", report)
+                    return
+                self._fan_outs.check_step(step, before, decision, new.output, new.detail, report)
+                self._known.check_detail(new.detail, new.here, None, before, report)
+            case TurnKind.CALL:
+                assert isinstance(decision, DecidedByCode)
+                self._check_coded(new, decision, report)
+                self._known.check_detail(new.detail, new.here, None, before, report)
+            case TurnKind.END:
+                report("after-end", f"{step.role} made a step after the workflow had ended")
+            case _:
+                assert_never(kind)
+
+    def _check_role(self, new: StepCommit, decision: Next | AwaitingAnswer, report: Report) -> None:
+        step, workflow = new.step, self._known.definition(new.before).workflow
+        role = decision.role if isinstance(decision, Next) else USER
+        if step.role != role:
+            _report_wrong_role(step, role, report)
+            return
+        assert isinstance(decision, Next)  # an answer is checked before
+        if workflow.is_persons(role) and step.agent not in (HUMAN, REHEARSE):
+            report("not-a-person", f"{step.agent} played {role}, which is a person's role")
+        self._check_output(new, (workflow.roles[role].schema, QUESTION), decision.instruction, report)
+
+    def _check_output(
+        self, new: StepCommit, allowed: tuple[Hash, ...], instruction: str | None, report: Report
+    ) -> None:
+        if new.output.type not in allowed:
+            _report_wrong_output(new, report)
+        self._known.check_detail(new.detail, new.here, instruction, new.before, report)
+
+    def _check_coded(self, new: StepCommit, decision: DecidedByCode, report: Report) -> None:
+        """Check that a code workflow's step is of one of its roles, or its result. Whether its code called
+        for it is unknown, since no code is run."""
+        roles, role = self._known.definition(new.before).workflow.roles, new.step.role
+        if role == END:
+            allowed: tuple[Hash, ...] = (RESULT,)
+        elif role in roles:
+            allowed = (roles[role].schema, QUESTION)
+            if decision.rounds == 0:
+                report("after-end", f"{role} made a step after all rounds were done")
+        else:
+            report("wrong-role", f"{role} made the step, which is not a role of the code")
+            return
+        if new.output.type not in allowed:
+            _report_wrong_output(new, report)
+
+    def _check_child(self, new: StepCommit, report: Report) -> None:
+        """Check the thread of a sub-workflow that made a step."""
+        if len(new.commit.parents) != 2:
+            report("wrong-parent", "a step of a sub-workflow has that thread as its second parent")
+            return
+        other = self._known.parent(new.commit, 1, ("step",))
+        if other is None:
+            return
+        if other.row.node != new.step.detail:
+            report("wrong-parent", f"the second parent records {other.row.node}, not {new.step.detail}")
+        elif other.decided and not isinstance(self._known.decision(other, aside=True), WorkflowEnded):
+            report("wrong-parent", f"the sub-workflow had not ended at {other.row.node}")
+
+
+def _may_answer(workflow: Workflow, decision: Decision) -> bool:
+    return isinstance(decision, AwaitingAnswer) or workflow.resume is not None
+
+
+def _report_wrong_role(step: Step, role: str, report: Report) -> None:
+    report("wrong-role", f"{step.role} made the step that the workflow called {role} for")
+
+
+def _report_wrong_output(new: StepCommit, report: Report) -> None:
+    step, type_hash = new.step, new.output.type
+    report("wrong-output", f"output {step.output} is of type {type_hash}, not of {step.role}'s")
+
+
+def _check_remark(step: Step, output: Node, detail: Node, report: Report) -> None:
+    remark = remark_in(step.role, output.payload)
+    if step.agent != PERSON:
+        report("wrong-author", f"the remark is by {one_line(step.agent, 60)}, not by {PERSON}")
+    if remark is None or not remark.strip():
+        report("wrong-output", f"remark {step.output} is empty")
+    if answer_in(detail.type, detail.payload) != remark:
+        report("wrong-detail", "the detail's answer is not the remark")

@@ -1,0 +1,77 @@
+"""Whose turn a step is. The set is closed: the engine, verification and all else dispatch on it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, assert_never
+
+from uwf_git.format.kinds import Workflow
+from uwf_git.format.types import BUNDLE, END, FORK, JOIN, USER
+
+if TYPE_CHECKING:
+    from uwf_git.workflow.moderator import Decision
+
+
+class TurnKind(Enum):
+    """Who makes a step. AGENT: a program, in its role. PERSON: a person, in their role or with an answer to a
+    question. GATE: a quorum of a role's approvers. FORK, JOIN: the engine, for the branches of a fan-out. CALL: the
+    code of a workflow, with the calls that it asks. END: the engine, at the end of a thread, which is no step."""
+
+    AGENT = "agent"
+    PERSON = "person"
+    GATE = "gate"
+    FORK = "fork"
+    JOIN = "join"
+    CALL = "call"
+    END = "end"
+
+
+def turn_of(workflow: Workflow, role: str) -> TurnKind:
+    """Return whose turn a role is, by its workflow alone. Which roles of agents a person plays instead is for a
+    machine's configuration to say."""
+    if role == USER:
+        return TurnKind.PERSON
+    if workflow.code is not None or role == BUNDLE:
+        return TurnKind.CALL
+    if role == END:
+        return TurnKind.END
+    if role == FORK:
+        return TurnKind.FORK
+    if role == JOIN:
+        return TurnKind.JOIN
+    return _of_role(workflow, role)
+
+
+def _of_role(workflow: Workflow, role: str) -> TurnKind:
+    definition = workflow.roles.get(role)
+    if definition is not None and definition.approvers:
+        return TurnKind.GATE
+    return TurnKind.PERSON if workflow.is_persons(role) else TurnKind.AGENT
+
+
+def turn_called(workflow: Workflow, decision: Decision) -> TurnKind:
+    """Return whose turn a decision of the moderator calls for."""
+    from uwf_git.workflow.moderator import (
+        AwaitingAnswer,
+        AwaitingBranches,
+        DecidedByCode,
+        FansOut,
+        Next,
+        WorkflowEnded,
+    )
+
+    match decision:
+        case Next():
+            return _of_role(workflow, decision.role)
+        case AwaitingAnswer():
+            return TurnKind.PERSON
+        case FansOut():
+            return TurnKind.FORK
+        case AwaitingBranches():
+            return TurnKind.JOIN
+        case DecidedByCode():
+            return TurnKind.CALL
+        case WorkflowEnded():
+            return TurnKind.END
+        case _:
+            assert_never(decision)
