@@ -18,9 +18,10 @@ from commands import begin as in_background
 from fault_report import pytest_terminal_summary as pytest_terminal_summary
 from hypothesis import HealthCheck, settings
 from model_server import ModelServer, serving
-from programs import need
+from programs import interpreter_for, need
 from run_report import RunReport, mark_long_tests, time_given
-from warm import WarmUwf
+from warm import KEPT, LOCALE
+from warm import shared as warm_uwf
 
 from uwf_git.base import lifetime
 from uwf_git.git.lockfiles import lockfiles_of
@@ -45,9 +46,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # nohup makes it deaf to the end of the terminal, which is right, and its children too, which are told of that by tests.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda _number, _frame: None)
-
-_LOCALE = {"LC_ALL": "C.UTF-8"}
-_KEPT = ("PATH", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
 
 # What git 3 announced as its defaults. Older versions of git ignore what they don't know.
 _GIT_3 = """\
@@ -133,7 +131,7 @@ def hermetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     home = tmp_path / "home"
     work = home / "work"
     work.mkdir(parents=True)
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     for name in list(os.environ):
         monkeypatch.delenv(name)
     sealed = {
@@ -151,7 +149,7 @@ def hermetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "GIT_EDITOR": "false",
         "EDITOR": "false",
         "TZ": "UTC",
-        **_LOCALE,
+        **LOCALE,
         "UWF_STORAGE_ROOT": str(home / "root"),
     }
     for name, value in sealed.items():
@@ -216,21 +214,10 @@ class Result(NamedTuple):
 Uwf = Callable[..., Result]
 
 
-@pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmUwf | None]:
-    """What starts `uwf` by a fork; nothing where UWF_TEST_COLD asks for an interpreter for each call."""
-    if os.environ.get("UWF_TEST_COLD"):
-        yield None
-        return
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    started = WarmUwf(tmp_path_factory.mktemp("warm"), {**kept, **_LOCALE})
-    yield started
-    started.close()
-
-
 @pytest.fixture
-def uwf(warm: WarmUwf | None, hermetic: Path) -> Uwf:
+def uwf(hermetic: Path) -> Uwf:
     """Runs the real `uwf` and expects exit status 0 unless `check` says otherwise (None: any)."""
+    warm = warm_uwf()
 
     def run(
         *args: str | Path,
@@ -317,7 +304,7 @@ def script(tmp_path: Path) -> Callable[[str, str], Path]:
     def write(name: str, body: str) -> Path:
         path = tmp_path / "bin" / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(f"#!{sys.executable}\n{body}")
+        path.write_text(f"#!{' '.join(interpreter_for(body))}\n{body}")
         path.chmod(0o755)
         return path
 

@@ -19,7 +19,7 @@ import pytest
 from conftest import EXAMPLES, REPOSITORY, Uwf
 from shell_session import File, Mismatch, Session, parse
 from uwf_cli.tree import uwf as command_tree
-from warm import WarmUwf
+from warm import shared as warm_uwf
 
 from uwf_git.base import errors
 from uwf_git.config.settings import FIELDS, OVERRIDES, TEXTS
@@ -43,10 +43,10 @@ _NAMED = [str(path.relative_to(REPOSITORY)) for path in DOCUMENTS]
 
 
 @pytest.fixture
-def folder(hermetic: Path, warm: WarmUwf | None, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(hermetic: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the examples, as the root of a checkout, in which nothing is configured."""
     work = hermetic / "work"
-    if warm is not None:
+    if (warm := warm_uwf()) is not None:
         (hermetic / "bin").mkdir()
         warm.program(hermetic / "bin")
         monkeypatch.setenv("PATH", f"{hermetic / 'bin'}{os.pathsep}{os.environ['PATH']}")

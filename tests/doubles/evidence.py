@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from commands import git
-from programs import need
+from programs import interpreter_for, need
 
 if TYPE_CHECKING:
     from conftest import Uwf
@@ -86,7 +87,7 @@ def coded_thread(uwf: Uwf, folder: Path, agent: str = WRITER) -> str:
     uwf("workflow", "put", folder / "coding.yaml")
     if "\n" in agent:
         (folder / "agent.py").write_text(agent)
-        agent = f"{sys.executable} {folder / 'agent.py'}"
+        agent = shlex.join((*interpreter_for(agent), str(folder / "agent.py")))
     where = f"worktree:{project}"
     thread = str(uwf("thread", "start", "coding", "-p", "a shop", "--workspace", where).json["thread"])
     uwf("thread", "step", thread, "--agent", agent, cwd=project)

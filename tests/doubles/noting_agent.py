@@ -30,6 +30,6 @@ print(json.dumps({"said": prompt.upper()}))
 def noting(config: Callable[[str], Path], more: str = "") -> Asked:
     """Configures the agent `scripted`, with `more` of the configuration; returns what it was asked so far, sorted."""
     write("scripted.py", SCRIPTED)
-    command = f"{{command: uwf-exec, args: [--stdin, prompt, {sys.executable}, scripted.py]}}"
+    command = f"{{command: uwf-exec, args: [--stdin, prompt, {sys.executable}, -S, scripted.py]}}"
     config(f"agents:\n  scripted: {command}\n{more}")
     return lambda: sorted(Path("asked").read_text().splitlines()) if Path("asked").exists() else []

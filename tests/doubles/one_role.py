@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from warm import run_module
 from workflows import start_thread
 
 from uwf_git.format.ids import Hash, ThreadId
@@ -125,15 +126,8 @@ def perform(
     cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Runs the agent's command to its end."""
-    done = subprocess.run(
-        command(agent, args, thread),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **(env or {})},
-        cwd=cwd,
-        timeout=60,
-        check=False,
+    done = run_module(
+        f"uwf_git.ext.agents.{agent}", [*args, thread, "worker"], env={**os.environ, **(env or {})}, cwd=cwd
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done

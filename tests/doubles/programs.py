@@ -11,6 +11,7 @@ PATH it is a machine that lacks them.
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -52,6 +53,17 @@ PACKAGES = {
 _PLACES = {"cgit": "/usr/lib/cgit/cgit.cgi"}
 _NAMES = {"chromium": ("chromium", "chromium-browser", "google-chrome")}
 _OLDEST_NODE = 20
+
+
+def interpreter_for(program: str) -> list[str]:
+    """Return the command of Python that runs a program's text: without `site`, which takes two thirds of a start, if
+    nothing that is installed is imported."""
+    nodes = list(ast.walk(ast.parse(program)))
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    named = {node.id for node in nodes if isinstance(node, ast.Name)}
+    is_plain = {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+    return [sys.executable, *(("-S",) if is_plain and not named & {"exit", "quit"} else ())]
 
 
 @cache

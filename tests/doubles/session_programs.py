@@ -33,7 +33,7 @@ def install(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in NAMES:
         path = folder / name
-        path.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).absolute()} {name} "$@"\n')
+        path.write_text(f'#!/bin/sh\nexec {sys.executable} -S {Path(__file__).absolute()} {name} "$@"\n')
         path.chmod(0o755)
 
 

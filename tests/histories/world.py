@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -321,7 +320,7 @@ def _only_warnings(printed: bytes) -> bool:
 def _warm() -> WarmUwf:
     """What runs the calls of all worlds. It ends with this process, which holds its standard input."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    return WarmUwf(Path(tempfile.mkdtemp(prefix="uwf-warm-")), {**kept, "LC_ALL": "C.UTF-8"})
+    return WarmUwf({**kept, "LC_ALL": "C.UTF-8"})
 
 
 def words(args: Sequence[str]) -> str:
