@@ -9,7 +9,6 @@ from uwf_git.base.text import counted
 from uwf_git.engine.calls import answers_joined
 from uwf_git.format.fan_out import (
     COMPLETED,
-    DROP,
     FAILED,
     KILLED,
     LEFT,
@@ -96,7 +95,7 @@ def of_join(workflow: Workflow, fork: Fork, branches: Sequence[JoinedBranch]) ->
     edges = workflow.graph.get(fork.source, ())
     fan_out = edges[fork.edge].fan_out if fork.edge < len(edges) else None
     decides = fan_out is not None and any(each.condition or each.status for each in fan_out.join)
-    is_allowed = fork.on_failure == DROP or not fork.of_all or decides
+    is_allowed = fork.failure_policy.allows_failures or not fork.of_all or decides
     inner = sum(each.status == COMPLETED and each.reason.startswith(FAILURES) for each in branches)
     unallowed = inner + (0 if is_allowed else failed)
     return Census(BRANCHES, len(branches), states.count(COMPLETED), failed, states.count(LEFT), unallowed)

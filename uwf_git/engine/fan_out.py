@@ -23,11 +23,9 @@ from uwf_git.format.edges import FanOut
 from uwf_git.format.fan_out import (
     COMPLETED,
     DEEPEST,
-    FAIL_ALL,
     FAILED,
     KILLED,
     LEFT,
-    WAIT,
     Branch,
     Fork,
     ForkedBranch,
@@ -137,7 +135,7 @@ def is_joinable(instance: Instance, head: Head, ended: ThreadId | None = None) -
 
 
 def _needs_all(fork: Fork) -> bool:
-    return fork.of_all and fork.on_failure != FAIL_ALL
+    return fork.of_all and not fork.failure_policy.fails_thread
 
 
 def is_joined(instance: Instance, branch: Head) -> bool:
@@ -153,7 +151,7 @@ def ends_at_failure(instance: Instance, branch: Head) -> bool:
     fork = instance.threads.fork_of(branch)
     if fork is None:
         return False
-    return fork_at(instance, instance.store.index_commit(fork[0]).node).on_failure != WAIT
+    return fork_at(instance, instance.store.index_commit(fork[0]).node).failure_policy.ends_branch
 
 
 def pending(thread: ThreadId, branches: Branches) -> Waiting:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from uwf_git.format.fan_out import ALL, ASK, DEFAULT_MOST, WAIT
+from uwf_git.format.failure_policy import WAIT
+from uwf_git.format.fan_out import ALL, ASK, DEFAULT_MOST
 from uwf_git.format.statuses import DEFAULT_STATUS
 
 
@@ -26,11 +27,11 @@ class FixedBranch(NamedTuple):
 
 
 class FanOut(NamedTuple):
-    """The fan-out of an edge. `items` is an expression to an array, or a tuple of values or of FixedBranches. Each item
-    is called `name` in the prompts of its branch, which begins at `role` or is a thread of `workflow`. At most
+    """The fan-out of an edge. `items` is an expression to an array, or a tuple of values or of FixedBranches. Each
+    item is called `name` in the prompts of its branch, which begins at `role` or is a thread of `workflow`. At most
     `at_once` branches run at the same time, None for no limit, and `most` may there be. `need` is "all", "first", a
-    number or a percentage such as "80%"; `on_failure` one of ON_FAILURE; `on_conflict` one of ON_CONFLICT or a role.
-    `join` are the edges of the step that joins them."""
+    number or a percentage such as "80%"; `on_failure` the word of a FailurePolicy; `on_conflict` one of ON_CONFLICT
+    or a role. `join` are the edges of the step that joins them."""
 
     items: str | tuple[Any, ...]
     join: tuple[Transition, ...]
@@ -40,7 +41,7 @@ class FanOut(NamedTuple):
     at_once: int | None = None
     most: int = DEFAULT_MOST
     need: int | str = ALL
-    on_failure: str = WAIT
+    on_failure: str = WAIT.word
     on_conflict: str = ASK
 
     @property
@@ -142,6 +143,6 @@ def _parse_fan_out(payload: Any) -> FanOut:
         payload.get("atOnce"),
         payload.get("max", DEFAULT_MOST),
         payload.get("need", ALL),
-        payload.get("onFailure", WAIT),
+        payload.get("onFailure", WAIT.word),
         payload.get("onConflict", ASK),
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
+from uwf_git.format.failure_policy import FAILURE_POLICIES, WAIT, FailurePolicy
 from uwf_git.format.ids import Hash, ThreadId, derived_id, milliseconds_of
 from uwf_git.format.statuses import SUSPEND
 
@@ -15,8 +16,6 @@ DEFAULT_MOST = 200
 DEEPEST = 8
 """How many fan-outs may be within each other, sub-workflows not counted."""
 ALL, FIRST = "all", "first"
-WAIT, DROP, FAIL_ALL = "wait", "drop", "fail"
-ON_FAILURE = WAIT, DROP, FAIL_ALL
 ASK, REFUSE = "ask", "fail"
 ON_CONFLICT = ASK, REFUSE
 """The policies for code of branches that conflicts, besides the name of a role that merges it."""
@@ -73,7 +72,7 @@ class Fork(NamedTuple):
     until: tuple[str, ...]
     need: int
     of_all: bool = False
-    on_failure: str = WAIT
+    on_failure: str = WAIT.word
     at_once: int | None = None
     on_conflict: str = ASK
     budget: Mapping[str, float] = {}
@@ -85,6 +84,10 @@ class Fork(NamedTuple):
     @property
     def summary(self) -> str:
         return _branches(self.size)
+
+    @property
+    def failure_policy(self) -> FailurePolicy:
+        return FAILURE_POLICIES[self.on_failure]
 
     def branch(self, position: int) -> ForkedBranch:
         return self.branches[position if len(self.branches) > 1 else 0]

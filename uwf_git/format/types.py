@@ -25,6 +25,7 @@ from uwf_git.format.builtin import (
     map_of,
     record,
 )
+from uwf_git.format.failure_policy import FAILURE_POLICIES
 from uwf_git.format.ids import Hash
 from uwf_git.format.quick_schema import NODE_HASH, OBJECT_ID, PRINTABLE_ASCII, SHA256
 from uwf_git.format.statuses import NEEDS_INPUT, SUSPEND
@@ -194,7 +195,7 @@ _FAN_OUT = record(
         "atOnce?": {**POSITIVE, "description": "How many branches may run at the same time."},
         "max?": {**POSITIVE, "description": "How many items there may be."},
         "need?": _NEED,
-        "onFailure?": {"enum": ["wait", "drop", "fail"]},
+        "onFailure?": {"enum": [*FAILURE_POLICIES]},
         "onConflict?": {**STRING, "description": "ask, fail, or the role that resolves conflicts of code."},
         "join": list_of(
             record("Join edge", {"role": STRING, "condition": NULLABLE_STRING, "prompt?": STRING}), minItems=1
@@ -421,7 +422,7 @@ FORK_OUTPUT = builtin(
                 "anyOf": [{"const": "all"}, COUNT],
                 "description": "How many branches must complete; all: until all have ended.",
             },
-            "onFailure": {"enum": ["wait", "drop", "fail"]},
+            "onFailure": {"enum": [*FAILURE_POLICIES]},
             "onConflict": STRING,
             "atOnce?": POSITIVE,
             "budget?": {**BUDGET, "description": "Each branch's share of the thread's limits."},

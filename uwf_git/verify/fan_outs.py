@@ -17,7 +17,6 @@ from uwf_git.format.fan_out import (
     FAILED,
     KILLED,
     LEFT,
-    WAIT,
     Branch,
     Fork,
     ForkedBranch,
@@ -39,7 +38,7 @@ from uwf_git.store.threads import MOST_PARENTS
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.objects import CommitObject
 from uwf_git.verify.verified import Known, Record
-from uwf_git.workflow.fan_out import Joinable, join_question, judge_join, needed
+from uwf_git.workflow.fan_out import Joinable, join_question, judge_join, planned
 from uwf_git.workflow.moderator import AwaitingBranches, FansOut, WorkflowEnded
 
 _FORK, _BRANCH, _JOIN = "wrong-fork", "wrong-branch", "wrong-join"
@@ -107,19 +106,8 @@ class FanOutChecks:
             report(_FORK, "the fork's branches are not those of the workflow")
         if not _is_share(fork.budget):
             report(_FORK, "the fork's budget is no share of tokens or of cost")
-        expected = Fork(
-            chosen.source,
-            chosen.position,
-            fan_out.name,
-            items,
-            fork.branches,
-            fan_out.ends,
-            needed(fan_out.need, len(items)),
-            fan_out.need == "all",
-            fan_out.on_failure,
-            fan_out.at_once,
-            fan_out.on_conflict,
-            fork.budget,
+        expected = planned(
+            chosen.source, chosen.position, fan_out, items, fork.branches, fork.budget
         ).payload()
         for key in sorted(expected.keys() | payload.keys()):
             if not _same(expected.get(key), payload.get(key)):
@@ -242,7 +230,7 @@ class FanOutChecks:
         without its workflow's word, if that drops such branches."""
         decision = self._known.decision(tip, aside=True)
         if not isinstance(decision, WorkflowEnded):
-            if status == FAILED and reason.strip() and fork is not None and fork.on_failure != WAIT:
+            if status == FAILED and reason.strip() and fork is not None and fork.failure_policy.ends_branch:
                 return ""
             return f"the workflow goes on after {tip.row.node}"
         if decision.failed != (status == FAILED):

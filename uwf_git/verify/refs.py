@@ -16,7 +16,7 @@ from uwf_git.base.extensions import RefKind
 from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import Budget, BudgetExceeded
 from uwf_git.engine.census import FAILURES, of_calls
-from uwf_git.format.fan_out import COMPLETED, FAILED, WAIT
+from uwf_git.format.fan_out import COMPLETED, FAILED
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.format.types import USER
 from uwf_git.git.config import MAX_BLOB
@@ -318,7 +318,7 @@ class Verifier:
             fork = self._records.fan_outs.fork_behind(record)
         except Bad:
             return False  # reported
-        return fork is not None and fork.on_failure != WAIT
+        return fork is not None and fork.failure_policy.ends_branch
 
     def _fork(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         self._forked(name, self._tag(oid), found, report)

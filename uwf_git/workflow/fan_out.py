@@ -19,7 +19,6 @@ from uwf_git.format.fan_out import (
     ALL,
     ASK,
     COMPLETED,
-    FAIL_ALL,
     FAILED,
     FIRST,
     KILLED,
@@ -140,7 +139,7 @@ def judge(fork: Fork, states: Sequence[str], reasons: Mapping[int, str] = {}) ->
     completed = sum(state == COMPLETED for state in states)
     pending = tuple(index for index, state in enumerate(states) if state not in _ENDED)
     bad = [index for index, state in enumerate(states) if state in (FAILED, KILLED)]
-    if bad and fork.on_failure == FAIL_ALL:
+    if bad and fork.failure_policy.fails_thread:
         first = bad[0]
         why = f": {one_line(reasons[first], 200)}" if reasons.get(first) else ""
         what = "has failed" if states[first] == FAILED else "was killed"

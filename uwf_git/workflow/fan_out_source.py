@@ -6,6 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 from uwf_git.base.text import counted, one_line
+from uwf_git.format.failure_policy import FAILURE_POLICIES, WAIT
 from uwf_git.format.fan_out import (
     ALL,
     ASK,
@@ -13,8 +14,6 @@ from uwf_git.format.fan_out import (
     FIRST,
     MOST_BRANCHES,
     ON_CONFLICT,
-    ON_FAILURE,
-    WAIT,
 )
 from uwf_git.format.fields import Fields
 from uwf_git.format.findings import Findings
@@ -228,10 +227,10 @@ class _Reader:
         elif need is not None and need != ALL:
             found["need"] = need
         failure = edge.get("onFailure")
-        if failure is not None and failure not in ON_FAILURE:
-            message = f"{self._what}: onFailure is one of {', '.join(ON_FAILURE)}"
-            self._bad("onFailure", message, self._findings.nearest(str(failure), ON_FAILURE))
-        elif failure is not None and failure != WAIT:
+        if failure is not None and failure not in [*FAILURE_POLICIES]:
+            message = f"{self._what}: onFailure is one of {', '.join(FAILURE_POLICIES)}"
+            self._bad("onFailure", message, self._findings.nearest(str(failure), FAILURE_POLICIES))
+        elif failure is not None and failure != WAIT.word:
             found["onFailure"] = failure
         if edge.get("onConflict") is not None:
             conflict = self._fields.text(edge, self._path, "onConflict", self._what)

@@ -13,7 +13,6 @@ from uwf_git.format.fan_out import (
     FAILED,
     KILLED,
     LEFT,
-    WAIT,
     Fork,
     ForkedBranch,
     JoinedBranch,
@@ -81,7 +80,7 @@ def joins(fork: Fork, endings: Iterable[JoinedBranch], may_fail: bool) -> list[t
     found.append(mixed)
     found += [[one, *[other] * (size - 1)] for one, other in permutations(known[:_PAIRED], 2)]
     gone = [JoinedBranch(KILLED, _THREAD, reason="Rehearsed: killed")]
-    if may_fail or fork.on_failure != WAIT:
+    if may_fail or fork.failure_policy.ends_branch:
         gone.append(JoinedBranch(FAILED, _THREAD, reason="Rehearsed: failed"))
     found += [other for each in gone for other in ([each, *mixed[1:]], [each] * size)]
     if not fork.of_all:
