@@ -128,7 +128,7 @@ def test_no_page_and_no_script_compares_with_the_word_of_a_state() -> None:
 def test_states_that_share_a_word_look_alike_and_are_in_one_group_unless_one_has_ended() -> None:
     for word in WORDS:
         assert len({state.value.colour for state in states_of(word)}) == 1
-        assert len({(state.is_ended, state.value.group) for state in states_of(word)}) == len(
+        assert len({(state.is_ended, state.group) for state in states_of(word)}) == len(
             {state.is_ended for state in states_of(word)}
         )
 

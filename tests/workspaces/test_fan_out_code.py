@@ -107,7 +107,7 @@ def playing(fix: Fix, count: int = 3, others: Mapping[str, Callable[[Context], A
 def ran(instance: Instance, thread: ThreadId, agent: Agent) -> str:
     """Run a thread until it ends or waits; return its status."""
     for outcome in run(instance, thread, lambda: Options(agent)):
-        if outcome.state.value.group is Group.WAITING:
+        if outcome.state.group is Group.WAITING:
             break
     return thread_state(instance, instance.threads.head(thread)).word
 

@@ -78,7 +78,7 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
     pause = pauses.pause(instance, thread, instance.without_secrets(reason, "the reason"), now)
     _pause_branches(instance, thread, now)
     if not was_paused:
-        instance.after(lambda: run_hook(instance, thread, ThreadState.PAUSED.value.hook))
+        instance.after(lambda: run_hook(instance, thread, ThreadState.PAUSED.hook))
     return pause
 
 

@@ -26,7 +26,7 @@ ACTIVE = ALL - ENDED - {ThreadState.CORRUPT}
 TO_STEP = frozenset(
     state
     for state in ACTIVE
-    if state.value.actor in (Actor.AGENT, Actor.BRANCHES) and state.value.group is not Group.FAILED
+    if state.actor in (Actor.AGENT, Actor.BRANCHES) and state.group is not Group.FAILED
 )
 """The states of threads that a step, or one of their branches, may take on."""
 

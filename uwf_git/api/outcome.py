@@ -53,7 +53,7 @@ def warnings_of(instance: Instance, outcome: Outcome) -> list[str]:
 def waiting_for(instance: Instance, outcome: Outcome, is_shown: bool) -> Waiting | None:
     """Return what the thread waits for, with the command to continue, or None; Absent if for a person at the
     next role. A question that `is_shown` isn't repeated."""
-    if outcome.state.value.group is not Group.WAITING or outcome.state is ThreadState.PAUSED:
+    if outcome.state.group is not Group.WAITING or outcome.state is ThreadState.PAUSED:
         return None
     thread, question = outcome.thread, outcome.outlook.question
     if question is None and outcome.standing is not None:

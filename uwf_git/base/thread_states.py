@@ -34,15 +34,17 @@ class Group(Enum):
     DONE = "done"
 
 
+AGENT, PROCESS, BRANCHES, PERSON, NOBODY = Actor
+
+
 class StateRow(NamedTuple):
     """A state's properties. `word` is the status in JSON and of `--status`; states that share one differ in why the
-    thread rests. `meaning` is for the documents, `sentence` for a page that changes. `error` is raised by `wait`, and
-    has its exit status; None only for the end that was asked for. `colour` is one of the terminal's, `hook` the event
-    of `hooks` that follows. `label` is the word for people, and `in_queue` that in a fleet's queue, "" for `word`."""
+    thread rests. `error` is raised by `wait`, and has its exit status; None only for the end that was asked for.
+    `colour` is one of the terminal's, `hook` the event of `hooks` that follows. `label` is the word for people and
+    `in_queue` that in a fleet's queue, "" for `word`; `sentence` is what a page says of a change, "" for `meaning`."""
 
     word: str
     meaning: str
-    sentence: str
     error: type[errors.UwfError] | None
     actor: Actor
     group: Group
@@ -51,185 +53,101 @@ class StateRow(NamedTuple):
     is_ended: bool = False
     label: str = ""
     in_queue: str = ""
+    sentence: str = ""
 
 
-_WAITS = "it waits for you"
+def _waiting(meaning: str, hook: str = "") -> StateRow:
+    row = StateRow("waiting", meaning, errors.Waiting, PERSON, Group.WAITING, "yellow", hook)
+    return row._replace(sentence="it waits for you")
 
 
 @unique
 class ThreadState(Enum):
-    IDLE = StateRow(
-        "idle",
-        "its next step can be made",
-        "no agent is working on it",
-        errors.NotRunning,
-        Actor.AGENT,
-        Group.RUNNING,
-    )
+    IDLE = StateRow("idle", "no agent is working on it", errors.NotRunning, AGENT, Group.RUNNING)
     STUCK = StateRow(
-        "idle",
-        "no edge matches its last output",
-        "it cannot continue",
-        errors.NoTransition,
-        Actor.PERSON,
-        Group.RUNNING,
-        hook="failed",
+        "idle", "no edge matches its last output", errors.NoTransition, PERSON, Group.RUNNING, hook="failed"
     )
     RUNNING = StateRow(
-        "running",
-        "a step is in progress",
-        "an agent is working on it",
-        errors.NotRunning,
-        Actor.PROCESS,
-        Group.RUNNING,
-        colour="blue",
+        "running", "an agent is working on it", errors.NotRunning, PROCESS, Group.RUNNING, "blue"
     )
-    PAUSED = StateRow(
-        "paused",
-        "a person paused it",
-        "it is paused",
-        errors.Paused,
-        Actor.PERSON,
-        Group.WAITING,
-        colour="cyan",
-        hook="paused",
-    )
-    ASKING = StateRow(
-        "waiting",
-        "its last role asks a question",
-        _WAITS,
-        errors.Waiting,
-        Actor.PERSON,
-        Group.WAITING,
-        colour="yellow",
-        hook="waiting",
-    )
-    PERSONS_TURN = StateRow(
-        "waiting",
-        "a person plays its next role, or has to approve",
-        _WAITS,
-        errors.Waiting,
-        Actor.PERSON,
-        Group.WAITING,
-        colour="yellow",
-        hook="waiting",
-    )
-    OVER_BUDGET = StateRow(
-        "waiting",
-        "its budget is used up",
-        _WAITS,
-        errors.Waiting,
-        Actor.PERSON,
-        Group.WAITING,
-        colour="yellow",
-        hook="budget",
-    )
-    CALL_ASKS = StateRow(
-        "waiting",
-        "a call of its code asks a question",
-        _WAITS,
-        errors.Waiting,
-        Actor.PERSON,
-        Group.WAITING,
-        colour="yellow",
-    )
+    PAUSED = StateRow("paused", "it is paused", errors.Paused, PERSON, Group.WAITING, "cyan", "paused")
+    ASKING = _waiting("its last role asks a question", "waiting")
+    PERSONS_TURN = _waiting("a person plays its next role, or has to approve", "waiting")
+    OVER_BUDGET = _waiting("its budget is used up", "budget")
+    CALL_ASKS = _waiting("a call of its code asks a question")
     JOINING = StateRow(
-        "joining",
-        "its branches have not ended",
-        "it waits for its branches",
-        errors.NotRunning,
-        Actor.BRANCHES,
-        Group.RUNNING,
-        colour="blue",
+        "joining", "it waits for its branches", errors.NotRunning, BRANCHES, Group.RUNNING, "blue"
     )
     FAILING = StateRow(
-        "failed",
-        "its last step failed; the next one tries again",
-        "its last attempt failed",
-        errors.AgentFailed,
-        Actor.AGENT,
-        Group.FAILED,
-        colour="red",
-        hook="failed",
+        "failed", "its last attempt failed", errors.AgentFailed, AGENT, Group.FAILED, "red", "failed"
     )
-    COMPLETED = StateRow(
-        "completed",
-        "it reached its end",
-        "it is done",
-        None,
-        Actor.NOBODY,
-        Group.DONE,
-        colour="green",
-        hook="completed",
-        is_ended=True,
-    )
+    COMPLETED = StateRow("completed", "it is done", None, NOBODY, Group.DONE, "green", "completed", True)
     WITH_FAILURES = StateRow(
         "completed-with-failures",
-        "it reached its end, and more calls or branches failed than may",
         "it is done, with failures",
         errors.CompletedWithFailures,
-        Actor.NOBODY,
+        NOBODY,
         Group.DONE,
-        colour="yellow",
-        hook="completed-with-failures",
+        "yellow",
+        "completed-with-failures",
         is_ended=True,
         label="completed with failures",
     )
     FAILED = StateRow(
         "failed",
         "it ended at `$FAIL`",
-        "it has failed",
         errors.WorkflowFailed,
-        Actor.NOBODY,
+        NOBODY,
         Group.FAILED,
-        colour="red",
-        hook="failed",
+        "red",
+        "failed",
         is_ended=True,
         in_queue="ended failed",
+        sentence="it has failed",
     )
     KILLED = StateRow(
-        "killed",
-        "it was ended early",
-        "it was ended",
-        errors.Killed,
-        Actor.NOBODY,
-        Group.DONE,
-        colour="dim",
-        hook="killed",
-        is_ended=True,
+        "killed", "it was ended", errors.Killed, NOBODY, Group.DONE, "dim", "killed", is_ended=True
     )
-    CORRUPT = StateRow(
-        "corrupt",
-        "it cannot be read",
-        "it cannot be read",
-        errors.StoreDamaged,
-        Actor.NOBODY,
-        Group.FAILED,
-        colour="red",
-    )
+    CORRUPT = StateRow("corrupt", "it cannot be read", errors.StoreDamaged, NOBODY, Group.FAILED, "red")
 
     @property
     def word(self) -> str:
         return self.value.word
 
     @property
-    def label(self) -> str:
-        return self.value.label or self.value.word
+    def actor(self) -> Actor:
+        return self.value.actor
 
     @property
-    def in_queue(self) -> str:
-        return self.value.in_queue or self.value.word
+    def group(self) -> Group:
+        return self.value.group
+
+    @property
+    def hook(self) -> str:
+        return self.value.hook
 
     @property
     def is_ended(self) -> bool:
         return self.value.is_ended
 
     @property
+    def label(self) -> str:
+        return self.value.label or self.word
+
+    @property
+    def in_queue(self) -> str:
+        return self.value.in_queue or self.word
+
+    @property
+    def sentence(self) -> str:
+        return self.value.sentence or self.value.meaning
+
+    @property
     def exit_status(self) -> int:
         return self.value.error.exit_status if self.value.error is not None else 0
 
 
-HOOKS = tuple(dict.fromkeys(state.value.hook for state in ThreadState if state.value.hook))
+HOOKS = tuple(dict.fromkeys(state.hook for state in ThreadState if state.hook))
 """The events of hooks, each once."""
 
 
@@ -244,7 +162,7 @@ ABSENT = "absent"
 
 
 def words_in(group: Group) -> tuple[str, ...]:
-    return words(state for state in ThreadState if state.value.group is group)
+    return words(state for state in ThreadState if state.group is group)
 
 
 def states_of(word: str) -> tuple[ThreadState, ...]:

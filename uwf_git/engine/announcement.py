@@ -33,7 +33,7 @@ def announce_all(instance: Instance, outcomes: Iterable[Outcome]) -> None:
 
 def call_person(instance: Instance, thread: ThreadId, absent: Absent) -> None:
     """Run the hook for a person who is needed, once for each head."""
-    event = ThreadState.PERSONS_TURN.value.hook
+    event = ThreadState.PERSONS_TURN.hook
     if event in instance.config.hooks.commands:
         from uwf_git.engine.hooks import run_hook
 

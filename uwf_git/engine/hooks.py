@@ -32,7 +32,7 @@ def run_state_hook(
     problem = following.problem if following is not None else None
     if problem is not None:
         state = ThreadState.STUCK
-    event = state.value.hook
+    event = state.hook
     match state:
         case ThreadState.STUCK:
             run_hook(instance, thread, event, error=problem)
@@ -69,8 +69,8 @@ def run_hook(instance: Instance, thread: ThreadId, event: str, **more: Any) -> N
     """Run the hook for an event of `thread_states.HOOKS`. `more` is added to its input."""
     hooks = instance.config.hooks
     command = hooks.commands.get(event)
-    if event == ThreadState.WITH_FAILURES.value.hook and not command:
-        command = hooks.commands.get(ThreadState.FAILED.value.hook)
+    if event == ThreadState.WITH_FAILURES.hook and not command:
+        command = hooks.commands.get(ThreadState.FAILED.hook)
     if not command:
         return
     log.info("YQQ8DT2Y", "tells {command} of {event}", command=command, event=event, thread=thread)
@@ -98,7 +98,7 @@ def _run(
         **state(instance, head),
         **more,
     }
-    if event == ThreadState.ASKING.value.hook and (shown := presented_at(instance, head)) is not None:
+    if event == ThreadState.ASKING.hook and (shown := presented_at(instance, head)) is not None:
         told["shown"] = shown.as_json()
     environment = {
         **instance.secrets,

@@ -91,8 +91,8 @@ def block(name: str, command: click.Command) -> str:
 def states() -> str:
     """Return the table of states."""
     rows = [
-        f"| `{state.word}` | {state.value.meaning} | {state.value.actor.value} | {state.exit_status} |"
-        f" {f'`{state.value.hook}`' if state.value.hook else ''} |"
+        f"| `{state.word}` | {state.value.meaning} | {state.actor.value} | {state.exit_status} |"
+        f" {f'`{state.hook}`' if state.hook else ''} |"
         for state in ThreadState
     ]
     header = "| Status | The thread | Waits for | Exit status | Hook |\n|---|---|---|--:|---|\n"

@@ -68,7 +68,7 @@ def rests(state: RowState) -> bool:
         case QueueState.BLOCKED | QueueState.HELD | QueueState.GAVE_UP | QueueState.CANCELLED:
             return True
         case ThreadState():
-            waits = state.value.group is Group.WAITING or state.value.actor is Actor.BRANCHES
+            waits = state.group is Group.WAITING or state.actor is Actor.BRANCHES
             return waits or state.is_ended
         case _:
             assert_never(state)

@@ -271,7 +271,7 @@ def standing(instance: Instance, thread: ThreadId, agent: AgentOptions | None = 
 def _why(state: ThreadState) -> str:
     if state is ThreadState.JOINING:
         return _BRANCHES
-    return _ANSWER if state.value.group is Group.WAITING and state is not ThreadState.PAUSED else ""
+    return _ANSWER if state.group is Group.WAITING and state is not ThreadState.PAUSED else ""
 
 
 def branches_to_queue(

@@ -300,9 +300,9 @@ def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActi
     turn = human_turn(instance, head, found=following)
     if (head.row.asks or turn is not None) and not ended:
         names.add("answer")
-    if state.value.actor is Actor.AGENT and not head.row.asks and turn is None:
+    if state.actor is Actor.AGENT and not head.row.asks and turn is None:
         names |= {"step", "run"}
-    elif state.value.actor is Actor.BRANCHES:
+    elif state.actor is Actor.BRANCHES:
         names.add("run")
     standing = None if ended else Budgets(instance).standing(head)
     limits = {key: _words(key) for key in OPTIONS if standing is not None and key in standing.limits}

@@ -187,7 +187,7 @@ class _Thread:
             "name": title,
             "at": {**dict.fromkeys(_MAY_BE), **at},
             "status": status,
-            "sentence": state.value.sentence,
+            "sentence": state.sentence,
             "turn_of": turn_of,
             "judged": self._judged(at),
             "me": self._or(lambda: instance.store.repository.user.ident, "")

@@ -37,13 +37,13 @@ def page(instance: Instance, asked: PageRequest) -> Page:
     found = selected
     if only := asked.all("thread"):
         found = [each for each in found if each.thread in only]
-    counts = Counter(each.state.value.group.value for each in found)
+    counts = Counter(each.state.group.value for each in found)
     numbers = {tab: len(found) if tab == ALL else counts[tab] for tab in TABS}
     tab = asked.one("tab") or next((name for name, number in numbers.items() if number), ALL)
     if tab not in TABS:
         raise Usage(f"no tab {tab!r}", "it is one of " + ", ".join(TABS))
     first = asked.number("from")
-    chosen = [each for each in found if tab in (ALL, each.state.value.group.value)]
+    chosen = [each for each in found if tab in (ALL, each.state.group.value)]
     listing = chosen[first : first + SHOWN]
     items: list[dict[str, Any]] = thread_items(instance, listing)
     shown = [

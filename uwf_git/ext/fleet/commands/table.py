@@ -113,5 +113,5 @@ class Table:
 
 def _waits(state: RowState) -> bool:
     if isinstance(state, ThreadState):
-        return state.value.group is Group.WAITING
+        return state.group is Group.WAITING
     return state is QueueState.BLOCKED
