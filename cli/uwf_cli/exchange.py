@@ -17,6 +17,7 @@ from uwf_git.format.ids import ThreadId
 
 if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange, Git, LargeBlob
+    from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
 
 AFTER = 1.0
@@ -107,6 +108,11 @@ def find_thread(invocation: Invocation, text: str) -> ThreadId:
     """Return a thread by id or part, including fetched ones. Raises NotFound, Usage."""
     adopt_news(invocation)
     return invocation.instance.threads.find(text)
+
+
+def find_head(invocation: Invocation, text: str) -> Head:
+    """Return the head of a thread by id or part, as `find_thread`. Raises NotFound, Usage, StoreDamaged."""
+    return invocation.instance.threads.head(find_thread(invocation, text))
 
 
 def adopt_news(invocation: Invocation) -> None:

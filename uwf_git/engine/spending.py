@@ -187,6 +187,11 @@ def minus(whole: Totals, part: Totals) -> Totals:
     )
 
 
+def tokens_of_step(detail: Detail, turns: Iterable[TurnRecord]) -> Tokens | None:
+    """Return the tokens of a step, None if unknown."""
+    return tokens_of(spent(detail, turns, attempt=False))
+
+
 def tokens_of(spent: Totals) -> Tokens | None:
     total = _sum(line.tokens for line in spent.lines)
     return total if total.total else None

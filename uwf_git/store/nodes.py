@@ -17,6 +17,8 @@ from uwf_git.format.builtin import BUILTIN, META
 from uwf_git.format.ids import Hash, complete, parse_hash
 from uwf_git.format.kinds import (
     Detail,
+    Start,
+    Step,
     TurnRecord,
     parse_detail,
     parse_session,
@@ -176,6 +178,14 @@ class NodeStore:
         """Return the nodes referenced by a payload, without its type. Raises as `schema` does."""
         known = references_by_kind(node)
         return self.schema(node.type).references(node.payload) if known is None else known
+
+    def start(self, node: Hash) -> Start:
+        """Return a StartNode's payload."""
+        return parse_start(self.get(node).payload)
+
+    def step(self, node: Hash) -> Step:
+        """Return a StepNode's payload."""
+        return parse_step(self.get(node).payload)
 
     def detail(self, node: Hash) -> Detail | None:
         """Return a Detail, None for a node of another type, which agents without the kit and sub-workflows

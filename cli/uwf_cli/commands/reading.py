@@ -11,7 +11,7 @@ import click
 from uwf_cli import changed_files, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
-from uwf_cli.exchange import find_thread
+from uwf_cli.exchange import find_head, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import approval_lines, as_json, as_yaml, branches_text, credited, iso, whose
 from uwf_cli.views import Record, Table
@@ -46,7 +46,7 @@ def show(invocation: Invocation, thread: str) -> None:
     from uwf_git.api.states import standing
 
     instance = invocation.instance
-    head = instance.threads.head(find_thread(invocation, thread))
+    head = find_head(invocation, thread)
     value = {**standing(instance, head), **_code_of_thread(invocation, head)}
     shown = {**value, "name": head.row.name, "number": head.row.number, "updated": iso(head.updated)}
     invocation.emit(value, _STATE, shown)
@@ -274,7 +274,7 @@ def steps(invocation: Invocation, thread: str) -> None:
     from uwf_git.api.transcript import steps_of
 
     instance = invocation.instance
-    invocation.emit(steps_of(instance, instance.threads.head(find_thread(invocation, thread))), _STEPS)
+    invocation.emit(steps_of(instance, find_head(invocation, thread)), _STEPS)
 
 
 _NUMBER = ("", "{number:4d}")
@@ -307,7 +307,7 @@ def read(invocation: Invocation, thread: str, quota: int | None, before: str | N
     from uwf_git.api.transcript import Transcript
 
     instance = invocation.instance
-    head = instance.threads.head(find_thread(invocation, thread))
+    head = find_head(invocation, thread)
     transcript = Transcript(instance, head, quota, instance.store.complete(before) if before else None)
     if invocation.chosen_format in ("json", "yaml"):
         invocation.emit(transcript.value())
@@ -426,7 +426,7 @@ def diff(invocation: Invocation, a: str, b: str, with_patch: bool) -> None:
     from uwf_git.api.workspaces import code_between
 
     instance = invocation.instance
-    heads = [instance.threads.head(find_thread(invocation, name)) for name in (a, b)]
+    heads = [find_head(invocation, name) for name in (a, b)]
     value = compare(instance, heads[0], heads[1])
     if (code := code_between(instance, heads[0], heads[1], with_patch)) is not None:
         value["code"] = code
@@ -481,6 +481,6 @@ def log(invocation: Invocation, thread: str) -> None:
     from uwf_git.api.transcript import commits
 
     instance = invocation.instance
-    found = commits(instance, instance.threads.head(find_thread(invocation, thread)))
+    found = commits(instance, find_head(invocation, thread))
     commit = ("", lambda entry: terminal.style(entry["commit"][:10], "yellow"))
     invocation.emit(found, Table(commit, ("", "time"), ("", "author"), ("", "subject")))

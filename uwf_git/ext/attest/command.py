@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
-from uwf_cli.exchange import find_thread
+from uwf_cli.exchange import find_head
 from uwf_cli.files import write_whole
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json
@@ -48,7 +48,7 @@ def attest(
     from uwf_git.ext.attest.report import attested, refuse_secrets
 
     instance = invocation.instance
-    head = instance.threads.head(find_thread(invocation, thread))
+    head = find_head(invocation, thread)
     record = attested(instance, head)
     public = {}
     if traced:

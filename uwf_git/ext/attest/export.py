@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from click.exceptions import Exit
-from uwf_cli.exchange import find_thread
+from uwf_cli.exchange import find_head
 from uwf_cli.files import write_whole
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json
@@ -34,7 +34,7 @@ def _report(invocation: Invocation, name: str) -> dict[str, Any]:
     from uwf_git.ext.attest.report import report as audit_report
 
     instance = invocation.instance
-    return audit_report(instance, instance.threads.head(find_thread(invocation, name)))
+    return audit_report(instance, find_head(invocation, name))
 
 
 def _write(

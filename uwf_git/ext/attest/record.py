@@ -16,12 +16,12 @@ from uwf_git.base.errors import StoreDamaged, UwfError
 from uwf_git.base.text import iso
 from uwf_git.engine.persons_steps import persons_steps
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import parse_detail, parse_start, parse_step
+from uwf_git.format.kinds import parse_detail, parse_step
 from uwf_git.format.node import from_blob
 from uwf_git.format.types import is_kind
 from uwf_git.git.objects import Commit, Entry, Oid, parse_tag
 from uwf_git.git.program import Git
-from uwf_git.store import archives
+from uwf_git.store.archives import end_tag
 from uwf_git.store.history import Head, History, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
@@ -62,7 +62,7 @@ class _Records:
     def thread(self, head: Head) -> dict[str, Any]:
         runs: dict[bytes, _Run] = {}
         self._collect(head.commit, runs)
-        tag = self._end_tag(head)
+        tag = end_tag(self._store, head)
         objects = [Oid(raw=row.oid) for run in runs.values() for row in (run.start, *run.steps)]
         self._judge([*objects, *([tag] if tag is not None else [])])
         history = self._instance.threads.history(head)
@@ -93,14 +93,14 @@ class _Records:
 
     def _is_child(self, row: CommitRow) -> bool:
         """Return whether a step's second parent is the thread that did it."""
-        step = parse_step(self._store.get(row.node).payload)
+        step = self._store.step(row.node)
         return is_kind(self._store.get(step.detail).type, "step")
 
     def _run(self, commit: bytes, runs: Mapping[bytes, _Run], history: History, depth: int) -> dict[str, Any]:
         run = runs[commit]
         blobs = self._blobs(run)
         first = self._repository.commit(Oid(raw=run.start.oid))
-        start = parse_start(self._store.get(run.start.node).payload)
+        start = self._store.start(run.start.node)
         steps = []
         for number, row in enumerate(run.steps, 1):
             before = run.steps[number - 2] if number > 1 else run.start
@@ -245,15 +245,6 @@ class _Records:
         return found
 
     # The end, and who signed
-
-    def _end_tag(self, head: Head) -> Oid | None:
-        if head.archive is None:
-            return None
-        tag = Oid(raw=head.archive.oid)
-        folded = self._store.folded(head.thread)
-        if not self._repository.has(tag) and folded is not None:
-            archives.tag_again(self._repository, folded.ref, head.thread)
-        return tag
 
     def _end(self, head: Head, oid: Oid) -> dict[str, Any]:
         tag = parse_tag(self._repository.read(oid)[1])

@@ -11,6 +11,7 @@ import shlex
 from typing import NamedTuple
 
 from uwf_git.api.check import Report, check_tree
+from uwf_git.api.published_requirements import unmet_requirements
 from uwf_git.base.errors import (
     NothingToVerify,
     RequirementUnmet,
@@ -22,7 +23,6 @@ from uwf_git.base.errors import (
 from uwf_git.base.text import counted, one_line
 from uwf_git.ext.ci.checkout import Checkout, Commit, Subject
 from uwf_git.ext.ci.quotes import block, span
-from uwf_git.ext.ci.requirements import unmet
 from uwf_git.ext.ci.result import Check, Problem
 from uwf_git.ext.ci.summary import SHOWN_PROBLEMS, listed
 
@@ -59,7 +59,12 @@ def verify_subject(checkout: Checkout, subject: Subject) -> Verified:
     try:
         report = check_tree(checkout.folder, subject.ref, subject.branch, target=subject.target)
         holds = report.published.subjects if report.published is not None else ()
-        report = report._replace(findings=[*report.findings, *unmet(checkout, subject, holds)])
+        report = report._replace(
+            findings=[
+                *report.findings,
+                *unmet_requirements(checkout.objects, checkout.object, subject.branch, holds),
+            ]
+        )
     except NothingToVerify:
         said = "there is nothing to verify"
         problem = Problem("error", NothingToVerify.code, f"{subject.name}: {said}")

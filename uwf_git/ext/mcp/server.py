@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 from uwf_cli.call import Failed, Result, calling
 from uwf_cli.call import call as call_command
 from uwf_cli.call_process import LARGEST, TooLarge, call_in_process
-from uwf_cli.exchange import find_thread
+from uwf_cli.exchange import find_head, find_thread
 from uwf_cli.output import as_yaml
 
 from uwf_git import __version__
@@ -256,7 +256,7 @@ def _require_ready(location: Location, thread: str) -> None:
 def _transcript(location: Location, thread: str) -> str:
     with calling(location) as invocation:
         instance = invocation.instance
-        head = instance.threads.head(find_thread(invocation, thread))
+        head = find_head(invocation, thread)
         return "\n\n".join(Transcript(instance, head, QUOTA, None).parts()).rstrip("\n") + "\n"
 
 

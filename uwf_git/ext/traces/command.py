@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
-from uwf_cli.exchange import find_thread
+from uwf_cli.exchange import find_head
 from uwf_cli.files import write_text
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json
@@ -31,15 +31,14 @@ def export(invocation: Invocation, thread: str, out: Path | None, content: bool)
     """
     from uwf_git.ext.traces import trace
 
-    instance = invocation.instance
-    found = find_thread(invocation, thread)
-    value = trace.export(instance, instance.threads.head(found), content)
+    head = find_head(invocation, thread)
+    value = trace.export(invocation.instance, head, content)
     if out is None:
         invocation.emit_document(as_json(value), value)
         return
     write_text(out, as_json(value) + "\n")
     spans = len(value["resourceSpans"][0]["scopeSpans"][0]["spans"])
     invocation.emit(
-        {"thread": found, "spans": spans, "file": str(out)},
+        {"thread": head.thread, "spans": spans, "file": str(out)},
         lambda each: f"wrote {spans} spans to {each['file']}",
     )

@@ -22,11 +22,10 @@ from typing import Any, NamedTuple
 
 from uwf_git import __version__
 from uwf_git.base.errors import NotFound
-from uwf_git.engine import spending
-from uwf_git.engine.spending import DEEPEST, Tokens
-from uwf_git.format.fan_out import branch_id, parse_fork
+from uwf_git.engine.forks import branches_of_step
+from uwf_git.engine.spending import DEEPEST, Tokens, extracting_model, tokens_in, tokens_of_step
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import EXTRACT, Detail, TurnRecord, Workflow, parse_start, parse_step, remark_in
+from uwf_git.format.kinds import EXTRACT, Detail, TurnRecord, Workflow, remark_in
 from uwf_git.format.types import FORK, USER, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry
@@ -154,11 +153,9 @@ class _Spans:
 
     def _branches(self, fork: Oid, depth: int) -> Iterator[Span]:
         """Yield the spans of a fork's branches, by index, without those that are not here."""
-        row = self._store.index_commit(fork)
-        size = parse_fork(self._store.get(parse_step(self._store.get(row.node).payload).output).payload).size
-        for index in range(size):
+        for thread in branches_of_step(self._instance, self._store.index_commit(fork)):
             with suppress(NotFound):
-                yield self.thread(self._instance.threads.head(branch_id(str(fork), row.time, index)), depth)
+                yield self.thread(self._instance.threads.head(thread), depth)
 
     def _run(self, last: Hash, commit: Oid | None, thread: str, besides: Sequence[Span], depth: int) -> Span:
         """Return the span of a run up to a node. `commit` and `thread` may be unknown; `besides` are other
@@ -179,7 +176,6 @@ class _Spans:
             merged, fork = (row.merged, Oid(raw=row.oid)) if row else (None, None)
             done = _Done(at, step.role, step.agent, step.detail, when, merged, fork)
             children.append(self._agent(workflow, done, None, depth))
-        node = self._store.get(start)
         began = self._time(start, rows[start].time if start in rows else None)
         attributes = {
             "gen_ai.operation.name": "invoke_workflow",
@@ -190,7 +186,7 @@ class _Spans:
             "uwf.steps": len(steps),
         }
         if self._content:
-            attributes["gen_ai.input.messages"] = _messages("user", parse_start(node.payload).prompt)
+            attributes["gen_ai.input.messages"] = _messages("user", self._store.start(start).prompt)
         children.sort(key=lambda span: (span.begin, span.key))
         begin = min((began, *(span.begin for span in children)))
         end = max((begin, *(span.end for span in children), *(when for when, _, _ in events)))
@@ -200,9 +196,8 @@ class _Spans:
         )
 
     def _workflow(self, node: Hash) -> Workflow:
-        content = self._store.get(node)
-        start = parse_step(content.payload).start if is_kind(content.type, "step") else node
-        return self._instance.registry.workflow(parse_start(self._store.get(start).payload).workflow)
+        start = self._store.step(node).start if is_kind(self._store.get(node).type, "step") else node
+        return self._instance.registry.workflow(self._store.start(start).workflow)
 
     def _rows(self, commit: Oid | None, start: Hash) -> Iterator[CommitRow]:
         for row in ancestry(self._store, commit) if commit is not None else ():
@@ -276,10 +271,10 @@ class _Spans:
                 attributes["gen_ai.tool.call.result"] = _json(turn.result)
             error = "the tool failed" if turn.failed else None
             return Span(key, f"execute_tool {tool}", _INTERNAL, begin, end, attributes, error)
-        model = turn.model or (spending.extracting_model(turn) if turn.tool == EXTRACT else model)
+        model = turn.model or (extracting_model(turn) if turn.tool == EXTRACT else model)
         attributes = {
             "gen_ai.operation.name": "chat",
-            **_model(model, spending.tokens_in(turn.usage)),
+            **_model(model, tokens_in(turn.usage)),
         }
         if self._content:
             attributes["gen_ai.output.messages"] = _messages("assistant", turn.text)
@@ -291,7 +286,7 @@ def _is_shown(turn: TurnRecord) -> bool:
 
 
 def _detail(detail: Detail, turns: Sequence[TurnRecord]) -> dict[str, Any]:
-    tokens = spending.tokens_of(spending.spent(detail, turns, attempt=False))
+    tokens = tokens_of_step(detail, turns)
     return {
         **_model(detail.model, tokens, detail.session),
         "uwf.extraction": detail.extraction,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from uwf_cli.exchange import find_thread
+from uwf_cli.exchange import find_head
 from uwf_cli.files import write_whole
 from uwf_cli.invocation import Invocation
 
@@ -14,7 +14,7 @@ from uwf_git.ext.web.page.thread import page
 def export(invocation: Invocation, thread: str, file: Path, force: bool) -> None:
     """Write a thread's page to a file, or `-`. Raises Invalid."""
     instance = invocation.instance
-    head = instance.threads.head(find_thread(invocation, thread))
+    head = find_head(invocation, thread)
     data = page(instance, head).encode("utf-8", "replace")
     if str(file) == "-":
         invocation.write(data.decode("utf-8"))
