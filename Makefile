@@ -80,6 +80,7 @@ prose: $(VENV)/.installed-dev
 reference: $(VENV)/.installed-dev
 	@$(VENV)/bin/python docs/reference/commands/generate.py
 	@$(VENV)/bin/python docs/reference/messages.py
+	@$(VENV)/bin/python docs/reference/plugin.py
 
 bench: $(BENCH_VENV)/.installed
 	@$(BENCH_VENV)/bin/python benchmarks/run.py --page

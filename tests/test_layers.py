@@ -39,6 +39,10 @@ FACES = {"uwf_git", "uwf_git.kit", "uwf_git.plugin"}
 REGISTRY = "uwf_git.base.extensions"
 """It reads the list of the extensions that ship, by its name. No other module does."""
 
+REACH_AROUND = {"agents", "builtin", "code", "crews", "evaluation", "fleet", "importers", "web"}
+"""The extensions that import the core or the command besides the faces. The others stand on the faces alone, and this
+list only shrinks."""
+
 PURE = ("format", "workflow")
 IMPURE = {"pygit2", "sqlite3", "httpx", "socket", "subprocess", "urllib", "ssl"}
 SLOW = (
@@ -150,6 +154,30 @@ def test_no_import_runs_upwards_or_into_an_extension() -> None:
         if (rule := crossing(module, needed))
     }
     assert not found
+
+
+def test_extensions_stand_on_the_faces_alone() -> None:
+    reaching = {
+        module: beside
+        for module in SOURCES
+        if place(module)[0] == "ext"
+        if (
+            beside := {
+                needed for needed in imports(module) & SOURCES.keys() if place(needed)[0] in ("core", "cli")
+            }
+        )
+    }
+    assert {place(module)[1] for module in reaching} == REACH_AROUND, reaching
+
+
+def test_the_face_for_extensions_loads_its_names_when_they_are_used() -> None:
+    code = (
+        "import sys; from uwf_git import plugin\n"
+        "print(*(name for name in sys.modules if name.startswith('uwf_')))\n"
+        "for name in dir(plugin): getattr(plugin, name)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {"uwf_git", "uwf_git.base", "uwf_git.base.version", "uwf_git.plugin"}
 
 
 def test_no_two_modules_import_each_other_however_indirectly() -> None:

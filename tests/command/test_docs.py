@@ -102,6 +102,11 @@ def test_the_page_of_messages_has_those_of_the_sources() -> None:
     assert len(listed) > 700 and all(each.code and "can't" not in each.message for each in listed)
 
 
+def test_the_page_of_the_face_for_extensions_has_its_names() -> None:
+    face = _program("plugin.py")
+    assert face.PAGE.read_text(encoding="utf-8") == face.page()
+
+
 @cache
 def generator() -> ModuleType:
     return _program("commands/generate.py")

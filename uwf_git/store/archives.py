@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from uwf_git.base.errors import HeadMoved, StoreDamaged, UwfError
 from uwf_git.base.text import one_line
@@ -29,10 +29,6 @@ from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.objects import Commit, Entry, Tag, parse_tag
 from uwf_git.git.repository import BLOB, BLOB_MODE, TAG, Oid, Repository
 from uwf_git.store import layout
-
-if TYPE_CHECKING:
-    from uwf_git.store.history import Head
-    from uwf_git.store.indexing import Store
 
 PARENTS = 500
 CHAIN = 5_000  # folds that one continues
@@ -117,18 +113,6 @@ def tag_again(repository: Repository, ref: str, thread: ThreadId) -> Oid | None:
         return None
     entry = read(repository, tip, ref.removeprefix(layout.FOLDED)).threads[thread]
     return repository.write_raw_tag(entry.raw)
-
-
-def end_tag(store: Store, head: Head) -> Oid | None:
-    """Return the tag that ended a thread, written again if it is folded and gone; None for an active thread. Raises
-    StoreDamaged."""
-    if head.archive is None:
-        return None
-    tag = Oid(raw=head.archive.oid)
-    folded = store.folded(head.thread)
-    if not store.repository.has(tag) and folded is not None:
-        tag_again(store.repository, folded.ref, head.thread)
-    return tag
 
 
 def month_of(when: int) -> str:

@@ -36,6 +36,7 @@ from uwf_git.format.types import END, FORK, JOIN, USER, start_node
 from uwf_git.git.objects import Person, Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
+from uwf_git.store.archives import tag_again
 from uwf_git.store.history import Head, Histories, ancestry, forked_at, start_of
 from uwf_git.store.index import ArchiveRow, CommitRow, is_generated, title_after
 from uwf_git.store.nodes import UnionSet
@@ -176,6 +177,17 @@ class Threads(Histories):
                     self._forks[head.thread, start] = Oid(raw=fork.oid), index
                     return self._forks[head.thread, start]
         return None
+
+    def end_tag(self, head: Head) -> Oid | None:
+        """Return the tag that ended a thread, written again if it is folded and gone; None for an active thread. Raises
+        StoreDamaged."""
+        if head.archive is None:
+            return None
+        tag = Oid(raw=head.archive.oid)
+        folded = self._store.folded(head.thread)
+        if not self._repository.has(tag) and folded is not None:
+            tag_again(self._repository, folded.ref, head.thread)
+        return tag
 
     def exists(self, thread: ThreadId) -> bool:
         return self._tips(thread) != (None, None) or self._store.folded(thread) is not None

@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from uwf_cli import terminal
-from uwf_cli.command import CommandEntry, Group, command
-from uwf_cli.failures import Failures
-from uwf_cli.invocation import Invocation
 
-from uwf_git.base.errors import Usage, UwfError
-from uwf_git.format.amounts import parse_duration
+from uwf_git.plugin import (
+    CommandEntry,
+    Failures,
+    Group,
+    Invocation,
+    Usage,
+    UwfError,
+    command,
+    parse_duration,
+    terminal,
+)
 from uwf_schedules.schedules import Schedules, start
 
 

@@ -6,13 +6,17 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from uwf_git.api.store import Store
-from uwf_git.api.thread import Thread
-from uwf_git.base.markdown import code, inline
-from uwf_git.base.text import harmless
-from uwf_git.store.instance import Instance
-from uwf_git.store.node_versions import NodeVersions
-from uwf_git.verify.checks import OK, WARNING, Check
+from uwf_git import Store, Thread
+from uwf_git.plugin import (
+    OK,
+    WARNING,
+    Check,
+    Instance,
+    NodeVersions,
+    harmless,
+    inline_markdown,
+    markdown_code,
+)
 from uwf_schedules import LAST, SCHEDULES
 
 _SCHEMA = {
@@ -40,8 +44,9 @@ class Schedules(NodeVersions):
     def page(cls, payload: Mapping[str, Any]) -> bytes:
         """README.md of a version."""
         text = (
-            f"# Schedule {code(payload['name'])}\n\n"
-            f"Starts {code(payload['workflow'])} every {payload['every']:g} s: {inline(payload['prompt'])}\n"
+            f"# Schedule {markdown_code(payload['name'])}\n\n"
+            f"Starts {markdown_code(payload['workflow'])} every {payload['every']:g} s: "
+            f"{inline_markdown(payload['prompt'])}\n"
         )
         return harmless(text).encode("utf-8")
 

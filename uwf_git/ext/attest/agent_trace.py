@@ -10,15 +10,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from uwf_git.base.extensions import agent_programs
-from uwf_git.base.text import iso
-from uwf_git.base.version import VERSION
 from uwf_git.ext.attest.statement import PREDICATE
-from uwf_git.format.ids import ThreadId
-from uwf_git.format.kinds import HUMAN, Revision
-from uwf_git.store.instance import Instance
-from uwf_git.workspaces.lines import CommitLines, added_lines
-from uwf_git.workspaces.step_workspace import logs_url
+from uwf_git.plugin import (
+    HUMAN,
+    VERSION,
+    CommitLines,
+    Instance,
+    Revision,
+    ThreadId,
+    added_lines,
+    agent_programs,
+    iso,
+    logs_url,
+)
 
 SPECIFICATION = "0.1.0"
 _LONGEST_MODEL = 250

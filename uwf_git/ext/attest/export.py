@@ -6,13 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from click.exceptions import Exit
-from uwf_cli.exchange import find_head
-from uwf_cli.files import write_whole
-from uwf_cli.invocation import Invocation
-from uwf_cli.output import as_json
 
-from uwf_git.api.check import UNCHECKED
-from uwf_git.base.errors import StoreDamaged, Undecided
+from uwf_git.plugin import UNCHECKED, Invocation, StoreDamaged, Undecided, as_json, find_head, write_whole
 
 
 def page(invocation: Invocation, thread: str, file: Path, force: bool) -> None:

@@ -18,9 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from uwf_git.base.errors import SigningFailed, UwfError
-from uwf_git.base.extras import install_hint
-from uwf_git.git.signing import Configured, ssh_key
+from uwf_git.plugin import SigningFailed, SigningSettings, UwfError, install_hint, ssh_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +42,7 @@ class _Public(Protocol):
     def public_bytes(self, encoding: Any, format: Any) -> bytes: ...
 
 
-def raw_key(configured: Configured) -> RawKey | None:
+def raw_key(configured: SigningSettings) -> RawKey | None:
     """Return the SSH key that signs commits, None for one on a FIDO token, which makes no raw signatures. Raises
     SigningFailed, UwfError without the package cryptography."""
     try:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from uwf_cli.page.document import document
-from uwf_cli.page.markup import bounded, markdown, room_for_markdown, table, tag, text
-
-from uwf_git.base.text import counted
-from uwf_git.base.thread_states import colour_of
-from uwf_git.format.kinds import title_of
-from uwf_git.format.types import role_name
+from uwf_git.plugin import bounded_html as bounded
+from uwf_git.plugin import colour_of, counted, document, role_name, room_for_markdown, tag, title_of
+from uwf_git.plugin import html_table as table
+from uwf_git.plugin import html_text as text
+from uwf_git.plugin import markdown_html as markdown
 
 _MARKDOWN = 500_000  # characters that are rendered; the rest is shown as text
 _WIDTH = 12  # characters of an id in a table; the whole one is in its title

@@ -12,22 +12,33 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import StoreDamaged, UwfError
-from uwf_git.base.text import iso
-from uwf_git.engine.persons_steps import persons_steps
-from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import parse_detail, parse_step
-from uwf_git.format.node import from_blob
-from uwf_git.format.types import is_kind
-from uwf_git.git.objects import Commit, Entry, Oid, parse_tag
-from uwf_git.git.program import Git
-from uwf_git.store.archives import end_tag
-from uwf_git.store.history import Head, History, ancestry
-from uwf_git.store.index import CommitRow
-from uwf_git.store.instance import Instance
-from uwf_git.trust.people import identity_of
-from uwf_git.trust.policies import current
-from uwf_git.trust.signatures import NONE, Signature, signatures
+from uwf_git.plugin import (
+    NO_SIGNATURE,
+    Commit,
+    CommitRow,
+    Entry,
+    Git,
+    Hash,
+    Head,
+    History,
+    Instance,
+    Oid,
+    Signature,
+    StoreDamaged,
+    ThreadId,
+    UwfError,
+    ancestry,
+    current_policy,
+    identity_of,
+    is_kind,
+    iso,
+    node_from_blob,
+    parse_detail,
+    parse_step,
+    parse_tag,
+    persons_steps,
+    signatures,
+)
 
 DEEPEST = 8
 """Sub-workflows within each other whose steps are in a record; of deeper ones there is only the commit."""
@@ -56,13 +67,13 @@ class _Records:
         self._repository = instance.store.repository
         self._signed: dict[Oid, Signature] = {}
         self._given: dict[Hash, list[dict[str, Any]]] = {}
-        policy = current(instance)
+        policy = current_policy(instance)
         self._allowed = policy.allowed_signers() if policy is not None else None
 
     def thread(self, head: Head) -> dict[str, Any]:
         runs: dict[bytes, _Run] = {}
         self._collect(head.commit, runs)
-        tag = end_tag(self._store, head)
+        tag = self._instance.threads.end_tag(head)
         objects = [Oid(raw=row.oid) for run in runs.values() for row in (run.start, *run.steps)]
         self._judge([*objects, *([tag] if tag is not None else [])])
         history = self._instance.threads.history(head)
@@ -198,11 +209,11 @@ class _Records:
         return self._repository.blob(blobs[node])
 
     def _payload(self, node: Hash, blobs: Mapping[Hash, Oid]) -> Any:
-        return from_blob(self._data(node, blobs), node).payload
+        return node_from_blob(self._data(node, blobs), node).payload
 
     def _rebuilt(self, row: CommitRow, number: int, history: History) -> str | None:
         """Return the digest of a step's prompt as it is rebuilt here, None if it can't be."""
-        from uwf_git.engine.past_prompt import prompt_of_step
+        from uwf_git.plugin import prompt_of_step
 
         step = history.steps[number - 1]
         node = self._store.get(step.detail)
@@ -263,7 +274,7 @@ class _Records:
 
     def _signature(self, oid: Oid) -> dict[str, str] | None:
         found = self._signed[oid]
-        if found.state == NONE:
+        if found.state == NO_SIGNATURE:
             return None
         return {"state": found.state, "signer": found.signer, "key": found.fingerprint or found.key}
 

@@ -10,17 +10,25 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from uwf_git.api.check import UNCHECKED, Report, check, with_signatures
-from uwf_git.base.errors import HeadMoved, Invalid, StoreDamaged, Undecided
-from uwf_git.base.text import iso
-from uwf_git.base.version import VERSION
 from uwf_git.ext.attest.record import record
 from uwf_git.ext.attest.statement import NAMESPACE, canonical
-from uwf_git.format.kinds import REHEARSE
-from uwf_git.git.signing import sign
-from uwf_git.store.history import Head
-from uwf_git.store.instance import Instance
-from uwf_git.trust.signatures import GOOD
+from uwf_git.plugin import (
+    GOOD_SIGNATURE,
+    REHEARSE,
+    UNCHECKED,
+    VERSION,
+    Head,
+    HeadMoved,
+    Instance,
+    Invalid,
+    Report,
+    StoreDamaged,
+    Undecided,
+    check,
+    iso,
+    sign,
+    with_signatures,
+)
 
 FORMAT = "https://uwf-git.invalid/schemas/audit-report/v1"
 
@@ -119,7 +127,7 @@ def _unknown(made: Mapping[str, Any], found: Report) -> Iterator[str]:
             yield f"{says}: {', '.join(names)}"
     for each in made["approvals"]:
         for one in each["given"] or [each]:
-            if (one["signature"] or {}).get("state") != GOOD:
+            if (one["signature"] or {}).get("state") != GOOD_SIGNATURE:
                 who, what = one["by"], "made" if one is each else "approved"
                 yield (
                     f"only git's configuration says that {who['name']} <{who['email']}> {what} step {each['number']}"

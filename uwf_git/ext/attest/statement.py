@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.ext.attest.keys import RawKey, raw_key
-from uwf_git.git.signing import sign, style_of
+from uwf_git.plugin import sign, signing_style
 
 if TYPE_CHECKING:
-    from uwf_git.git.repository import Repository
+    from uwf_git.plugin import Repository
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://uwf-git.invalid/attestations/thread/v1"
@@ -66,7 +66,7 @@ def envelope(repository: Repository, payload: bytes) -> tuple[dict[str, Any], Ra
     """Return the envelope of a statement, signed with the key that signs commits, and the key of its raw signature,
     None if it can make none. Raises SigningFailed, UwfError without the package that signs."""
     configured, data = repository.config.value, encoded(payload)
-    style = style_of(configured)
+    style = signing_style(configured)
     key = raw_key(configured) if style == "ssh" else None
     if key is not None:
         keyid, signature = key.id, key.sign(data)

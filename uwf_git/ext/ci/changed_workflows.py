@@ -6,18 +6,30 @@ import posixpath
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from uwf_git.api.workflows import FOLDER
-from uwf_git.base.errors import Invalid, NotFound, Undecided, UwfError
-from uwf_git.base.text import counted, one_line
-from uwf_git.base.timelimit import TimeExceeded, time_limit
 from uwf_git.ext.ci.checkout import Checkout, Subject
 from uwf_git.ext.ci.quotes import span
 from uwf_git.ext.ci.result import Check, Problem
 from uwf_git.ext.ci.summary import listed
-from uwf_git.store.layout import INCLUDED
-from uwf_git.workflow.compile import Compiled, InvalidWorkflow, compile_source, foresee
-from uwf_git.workflow.rehearsal import Report, rehearse
-from uwf_git.workflow.source import Source, parse_source
+from uwf_git.plugin import (
+    FOLDER,
+    INCLUDED,
+    Compiled,
+    Invalid,
+    InvalidWorkflow,
+    NotFound,
+    Rehearsal,
+    Source,
+    TimeExceeded,
+    Undecided,
+    UwfError,
+    compile_source,
+    counted,
+    foresee,
+    one_line,
+    parse_source,
+    rehearse,
+    time_limit,
+)
 
 MOST = 50
 """Workflows that one job checks."""
@@ -119,7 +131,7 @@ def _checked(checkout: Checkout, subject: Subject, path: str) -> Changed:
 
 def _compiled(
     checkout: Checkout, commit: str, path: str, warns: bool = True
-) -> tuple[Compiled | None, Report | None, tuple[Problem, ...]]:
+) -> tuple[Compiled | None, Rehearsal | None, tuple[Problem, ...]]:
     text = checkout.file(commit, path)
     if text is None:
         return None, None, (Problem("error", "invalid", f"{path} is too large", path),)
@@ -151,11 +163,11 @@ def _message(finding: Any) -> str:
     return f"{finding.message} — {finding.hint}" if finding.hint else str(finding.message)
 
 
-def _reached(report: Report) -> int:
+def _reached(report: Rehearsal) -> int:
     return sum(visits > 0 for visits in report.roles.values())
 
 
-def _coverage(report: Report, before: Report | None) -> str:
+def _coverage(report: Rehearsal, before: Rehearsal | None) -> str:
     said = f"{report.taken} of {len(report.edges)} edges and {_reached(report)} of {len(report.roles)} roles reached"
     if before is None:
         return said
@@ -164,20 +176,22 @@ def _coverage(report: Report, before: Report | None) -> str:
     )
 
 
-def _lost(path: str, report: Report, before: Report | None) -> Iterator[Problem]:
+def _lost(path: str, report: Rehearsal, before: Rehearsal | None) -> Iterator[Problem]:
     if before is not None and report.percent < before.percent:
         message = f"the rehearsal takes {report.percent} % of the edges, before {before.percent} %"
         yield Problem("warning", "coverage", message, path, 1)
 
 
-def _value(report: Report | None) -> dict[str, Any] | None:
+def _value(report: Rehearsal | None) -> dict[str, Any] | None:
     if report is None:
         return None
     reached = {"reached": _reached(report), "roles": len(report.roles)}
     return {**report.to_json()["coverage"], **reached}
 
 
-def _page(path: str, report: Report | None, before: Report | None, problems: tuple[Problem, ...]) -> str:
+def _page(
+    path: str, report: Rehearsal | None, before: Rehearsal | None, problems: tuple[Problem, ...]
+) -> str:
     if report is None:
         return f"{span(path)} is not valid.\n\n{listed(problems)}"
     rows = [
@@ -191,7 +205,7 @@ def _page(path: str, report: Report | None, before: Report | None, problems: tup
     return "\n\n".join(filter(None, parts))
 
 
-def _of(report: Report | None, what: str) -> str:
+def _of(report: Rehearsal | None, what: str) -> str:
     if report is None:
         return "–"
     if what == "roles":

@@ -7,12 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import NotFound, Usage
-from uwf_git.base.text import one_line
 from uwf_git.ext.ci.job import BRANCH, CHANGE, Job, named_branch
-from uwf_git.git.program import CallResult, Git
-from uwf_git.store.layout import Trailers, parse_message
-from uwf_git.verify.checkout import open_checkout
+from uwf_git.plugin import CallResult, Git, NotFound, Trailers, Usage, one_line, open_checkout, parse_message
 
 TRACKED = "refs/remotes/origin/"
 PUBLISHED = tuple(

@@ -11,14 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.exceptions import Exit
-from uwf_cli import terminal
-from uwf_cli.command import command
-from uwf_cli.files import write_whole
-from uwf_cli.invocation import Invocation
-from uwf_cli.output import as_json
 
-from uwf_git.base.errors import Invalid, NotFound, NothingToVerify, UwfError, failure_of
 from uwf_git.ext.ci.job import FORGES
+from uwf_git.plugin import (
+    Invalid,
+    Invocation,
+    NotFound,
+    NothingToVerify,
+    UwfError,
+    as_json,
+    command,
+    failure_of,
+    terminal,
+    write_whole,
+)
 
 if TYPE_CHECKING:
     from uwf_git.ext.ci.job import Job

@@ -10,10 +10,9 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Declined, Invalid
 from uwf_git.ext.ci.forge_api import ForgeApi, Unavailable
 from uwf_git.ext.ci.job import CHANGE, Job
-from uwf_git.sync.publish import branch_name
+from uwf_git.plugin import Declined, Invalid, branch_name
 
 MARK = "<!-- uwf ci -->"
 MOST = 200

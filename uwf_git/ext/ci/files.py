@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from uwf_git.base.version import VERSION
 from uwf_git.ext.ci.job import FORGES
+from uwf_git.plugin import VERSION
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _PLACES = {

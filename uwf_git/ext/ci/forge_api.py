@@ -15,9 +15,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from uwf_git.base.errors import Declined, Invalid, RemoteFailed, Usage
-from uwf_git.base.text import one_line
-from uwf_git.base.version import VERSION
+from uwf_git.plugin import VERSION, Declined, Invalid, RemoteFailed, Usage, one_line
 
 if TYPE_CHECKING:
     import httpx

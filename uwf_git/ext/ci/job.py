@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Invalid, Usage
-from uwf_git.base.text import one_line
-from uwf_git.sync.publish import branch_name
+from uwf_git.plugin import Invalid, Usage, branch_name, one_line
 
 FORGES = ("github", "gitlab", "forgejo", "gitea")
 

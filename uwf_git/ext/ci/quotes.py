@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from uwf_git.base.text import fenced, printable, shortened
+from uwf_git.plugin import fenced, printable, shortened
 
 
 def span(text: str, at_most: int = 120) -> str:

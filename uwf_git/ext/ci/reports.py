@@ -7,11 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from uwf_git.base.errors import Undecided
-from uwf_git.base.junit import ERROR, FAILED, CaseOutcome, junit
-from uwf_git.base.text import one_line
-from uwf_git.base.version import VERSION
 from uwf_git.ext.ci.result import Check, Problem
+from uwf_git.plugin import ERROR, FAILED, VERSION, CaseOutcome, Undecided, junit, one_line
 
 FALLBACK = "README.md"
 """The file of problems that are in none: code scanning and code quality take no other."""
@@ -85,6 +82,6 @@ def _fingerprint(problem: Problem) -> str:
 
 
 def _described(code: str) -> str:
-    from uwf_git.verify.findings import CODES
+    from uwf_git.plugin import FINDING_CODES
 
-    return one_line(CODES.get(code, code.replace("-", " ")), 300)
+    return one_line(FINDING_CODES.get(code, code.replace("-", " ")), 300)

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from uwf_git.base.errors import (
-    NothingToVerify,
-    RequirementUnmet,
-    Rewritten,
-    StoreDamaged,
-    Undecided,
-    UwfError,
-)
+from uwf_git.plugin import NothingToVerify, RequirementUnmet, Rewritten, StoreDamaged, Undecided, UwfError
 
 Level = Literal["error", "warning", "note"]
 

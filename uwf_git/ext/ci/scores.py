@@ -15,14 +15,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from uwf_cli.invocation import itself
-
-from uwf_git.base.errors import TimedOut, Undecided, UwfError, Worse
-from uwf_git.base.text import one_line
 from uwf_git.ext.ci.checkout import Checkout
 from uwf_git.ext.ci.quotes import block, span
 from uwf_git.ext.ci.result import Check, Problem
-from uwf_git.workflow.compile import Compiled
+from uwf_git.plugin import Compiled, TimedOut, Undecided, UwfError, Worse, itself, one_line
 
 SUITES, BASELINES = "refs/uwf/evals/", "refs/uwf/baselines/"
 MOST = 20

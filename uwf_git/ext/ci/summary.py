@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uwf_git.base.errors import NothingToVerify, Undecided
 from uwf_git.ext.ci.quotes import span
 from uwf_git.ext.ci.result import Check, Problem, status_of
+from uwf_git.plugin import NothingToVerify, Undecided
 
 LARGEST_SUMMARY = 900_000
 """Bytes; GitHub takes 1 MiB for each step."""

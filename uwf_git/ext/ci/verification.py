@@ -10,21 +10,23 @@ import re
 import shlex
 from typing import NamedTuple
 
-from uwf_git.api.check import Report, check_tree
-from uwf_git.api.published_requirements import unmet_requirements
-from uwf_git.base.errors import (
+from uwf_git.ext.ci.checkout import Checkout, Commit, Subject
+from uwf_git.ext.ci.quotes import block, span
+from uwf_git.ext.ci.result import Check, Problem
+from uwf_git.ext.ci.summary import SHOWN_PROBLEMS, listed
+from uwf_git.plugin import (
     NothingToVerify,
+    Report,
     RequirementUnmet,
     Rewritten,
     StoreDamaged,
     Undecided,
     UwfError,
+    check_tree,
+    counted,
+    one_line,
+    unmet_requirements,
 )
-from uwf_git.base.text import counted, one_line
-from uwf_git.ext.ci.checkout import Checkout, Commit, Subject
-from uwf_git.ext.ci.quotes import block, span
-from uwf_git.ext.ci.result import Check, Problem
-from uwf_git.ext.ci.summary import SHOWN_PROBLEMS, listed
 
 SHOWN_STEPS = 60
 _STATES = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 
-from uwf_git.base.text import one_line, printable
 from uwf_git.ext.ci.result import Problem
+from uwf_git.plugin import one_line, printable
 
 MOST = 50
 """Annotations that GitHub shows of a job."""

@@ -10,15 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import click
-from uwf_cli import terminal
-from uwf_cli.command import command
-from uwf_cli.invocation import Invocation
-from uwf_cli.output import as_json
 
-from uwf_git.base.errors import NotFound, UwfError
-from uwf_git.base.extras import install_hint
-from uwf_git.store.location import ROOT_VARIABLES
-from uwf_git.store.private import NO_APPROVALS_VARIABLE
+from uwf_git.plugin import (
+    NO_APPROVALS_VARIABLE,
+    ROOT_VARIABLES,
+    Invocation,
+    NotFound,
+    UwfError,
+    as_json,
+    command,
+    install_hint,
+    itself,
+    terminal,
+)
 
 
 @command(
@@ -78,5 +82,5 @@ def _configuration(invocation: Invocation, read_only: bool, folder: Path | None)
     if folder is not None or location.here:
         args += ["--cwd", str(folder or Path.cwd())]
     program = shutil.which("uwf")
-    command, before = (program, []) if program else (sys.executable, ["-P", "-m", "uwf_cli.main"])
+    command, *before = [program] if program else itself(None)
     return {"mcpServers": {"uwf": {"command": command, "args": [*before, *args]}}}

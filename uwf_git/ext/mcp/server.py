@@ -21,18 +21,25 @@ from mcp import types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
-from uwf_cli.call import Failed, Result, calling
-from uwf_cli.call import call as call_command
-from uwf_cli.call_process import LARGEST, TooLarge, call_in_process
-from uwf_cli.exchange import find_head, find_thread
-from uwf_cli.output import as_yaml
 
 from uwf_git import __version__
-from uwf_git.api.transcript import Transcript
-from uwf_git.base.errors import UwfError
 from uwf_git.ext.mcp.tools import QUOTA, WAIT, Call, ServedTool, offered
-from uwf_git.sandbox.child import lines
-from uwf_git.store.location import Location
+from uwf_git.plugin import (
+    LARGEST_OUTPUT,
+    CommandFailed,
+    CommandResult,
+    Location,
+    OutputTooLarge,
+    Transcript,
+    UwfError,
+    as_yaml,
+    call_command,
+    call_in_process,
+    calling,
+    find_head,
+    find_thread,
+    read_lines,
+)
 
 INSTRUCTIONS = """\
 Workflows in which agents take turns, kept in git. Start a run with start_thread, then call step_thread until the
@@ -85,7 +92,7 @@ class Serving:
             on_read_resource=self._read_resource,
         )
         # The transport owns standard output: other prints go to stderr.
-        incoming_lines: Any = lines(read_input)
+        incoming_lines: Any = read_lines(read_input)
         async with (
             stdio_server(stdin=incoming_lines) as (incoming, outgoing),
             anyio.create_task_group() as self._steps,
@@ -112,10 +119,10 @@ class Serving:
                 return await self._step(context, call, arguments)
             async with self._processes if call.apart else contextlib.nullcontext():
                 return await self._result(call)
-        except Failed as error:
+        except CommandFailed as error:
             return _failure(error)
         except UwfError as error:
-            return _failure(Failed(error.code, error.message, error.hint, error.exit_status))
+            return _failure(CommandFailed(error.code, error.message, error.hint, error.exit_status))
 
     async def _step(
         self, context: ServerRequestContext[Any], call: Call, arguments: Mapping[str, Any]
@@ -143,7 +150,7 @@ class Serving:
         try:
             with step.scope:
                 step.result = await self._result(call)
-        except Failed as error:
+        except CommandFailed as error:
             step.result = _failure(error)
         finally:
             step.done.set()
@@ -151,7 +158,7 @@ class Serving:
     async def _role(self, arguments: Mapping[str, Any]) -> str:
         try:
             shown = await self._value(Call(("thread", "show", "--", arguments["thread"])))
-        except Failed:
+        except CommandFailed:
             return ""
         return str(shown[0].get("next") or "")
 
@@ -160,13 +167,13 @@ class Serving:
         if call.wrap:
             value = {call.wrap: value}
         texts = [json.dumps(value, ensure_ascii=False, indent=1), *notes]
-        if len(texts[0]) > LARGEST:
-            raise TooLarge()
+        if len(texts[0]) > LARGEST_OUTPUT:
+            raise OutputTooLarge()
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text) for text in texts], structured_content=value
         )
 
-    async def _value(self, call: Call) -> Result:
+    async def _value(self, call: Call) -> CommandResult:
         if not call.apart:
             return await self._in_thread(lambda: call_command(self._location, call.argv, call.stdin or ""))
         with contextlib.ExitStack() as stack:
@@ -183,7 +190,7 @@ class Serving:
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         found: list[types.Resource] = []
-        with contextlib.suppress(Failed):  # no store yet
+        with contextlib.suppress(CommandFailed):  # no store yet
             workflows, _ = await self._value(Call(("workflow", "list")))
             for each in workflows:
                 uri = f"uwf://workflow/{quote(each['name'], safe='')}"
@@ -225,16 +232,18 @@ class Serving:
         kind, _, rest = uri.removeprefix("uwf://").partition("/")
         try:
             if kind not in _RESOURCES:
-                raise Failed("not_found", f"no resource {uri!r}", "uwf://thread/ID or uwf://workflow/NAME", 3)
+                raise CommandFailed(
+                    "not_found", f"no resource {uri!r}", "uwf://thread/ID or uwf://workflow/NAME", 3
+                )
             tool, media = _RESOURCES[kind]
             call = self._tools[tool].parse({kind: unquote(rest)}, self._folder)
             if kind == "thread":
                 text = await self._in_thread(lambda: _transcript(self._location, unquote(rest)))
             else:
                 text = as_yaml((await self._value(call))[0])
-            if len(text) > LARGEST:
-                raise TooLarge()
-        except Failed as error:
+            if len(text) > LARGEST_OUTPUT:
+                raise OutputTooLarge()
+        except CommandFailed as error:
             raise MCPError(types.INVALID_PARAMS, _text(error), {"uri": uri, **error.error}) from None
         except UwfError as error:
             raise MCPError(types.INVALID_PARAMS, error.message, {"uri": uri}) from None
@@ -245,7 +254,7 @@ class Serving:
 
 def _require_ready(location: Location, thread: str) -> None:
     """Raise Failed before the first step of a thread that cannot reach its end here: a client names no agents."""
-    from uwf_git.api.preflight import require_ready_thread
+    from uwf_git.plugin import require_ready_thread
 
     with calling(location) as invocation:
         found = find_thread(invocation, thread)
@@ -289,12 +298,12 @@ def _described(tool: ServedTool) -> types.Tool:
     )
 
 
-def _text(error: Failed) -> str:
+def _text(error: CommandFailed) -> str:
     hint = f" — {error.hint}" if error.hint else ""
     return f"{error.message}{hint} ({error.error['code']}, exit status {error.status})"
 
 
-def _failure(error: Failed) -> types.CallToolResult:
+def _failure(error: CommandFailed) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=_text(error))],
         structured_content={"error": error.error},

@@ -5,12 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from uwf_cli.command import command
-from uwf_cli.completers import complete_thread
-from uwf_cli.exchange import find_head
-from uwf_cli.files import write_text
-from uwf_cli.invocation import Invocation
-from uwf_cli.output import as_json
+
+from uwf_git.plugin import Invocation, as_json, command, complete_thread, find_head, write_text
 
 
 @command(

@@ -21,16 +21,29 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from uwf_git import __version__
-from uwf_git.base.errors import NotFound
-from uwf_git.engine.forks import branches_of_step
-from uwf_git.engine.spending import DEEPEST, Tokens, extracting_model, tokens_in, tokens_of_step
-from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import EXTRACT, Detail, TurnRecord, Workflow, remark_in
-from uwf_git.format.types import FORK, USER, is_kind
-from uwf_git.git.repository import Oid
-from uwf_git.store.history import Head, ancestry
-from uwf_git.store.index import CommitRow
-from uwf_git.store.instance import Instance
+from uwf_git.plugin import (
+    DEEPEST,
+    EXTRACT,
+    FORK,
+    USER,
+    CommitRow,
+    Detail,
+    Hash,
+    Head,
+    Instance,
+    NotFound,
+    Oid,
+    Tokens,
+    TurnRecord,
+    Workflow,
+    ancestry,
+    branches_of_step,
+    extracting_model,
+    is_kind,
+    remark_in,
+    tokens_in,
+    tokens_of_step,
+)
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 """The version of the semantic conventions from which the names of spans and attributes are taken."""
