@@ -301,7 +301,7 @@ def test_a_session_that_is_no_id_is_never_handed_to_an_agent(
     assert Path("heard").read_text() == "None None "
 
 
-@pytest.mark.parametrize("lie", ["turns", "context", "kept"])
+@pytest.mark.parametrize("lie", ["turns", "context", "kept", "instruction"])
 def test_a_detail_that_says_what_is_not_so_is_refused_at_the_step(
     uwf: Uwf, thread: str, script: Callable[[str, str], Path], instance: Instance, lie: str
 ) -> None:
@@ -313,21 +313,23 @@ def test_a_detail_that_says_what_is_not_so_is_refused_at_the_step(
         "i = Instance.open()\nhead = i.threads.head(ThreadId(sys.argv[-2]))\nh = i.threads.history(head)\n"
         "output = i.store.put(h.workflow.roles['worker'].schema, {'text': 'x'})\n"
         "other = i.store.put(TEXT, 'no turn')\n"
-        f"lie = {{'turns': [other], 'context': other, 'kept': other}}[{lie!r}]\n"
-        f"told = {{'turns': [], 'context': head.node}} | {{{lie!r}: lie}}\n"
+        f"lie = {{'turns': [other], 'context': other, 'kept': other, 'instruction': 'Another.'}}[{lie!r}]\n"
+        f"told = {{'turns': [], 'context': head.node, 'instruction': None}} | {{{lie!r}: lie}}\n"
         "detail = i.store.put(KEPT_DETAIL, told | {'answer': 'x', 'session': None, 'model': None,\n"
-        "  'usage': None, 'durationMs': 0, 'instruction': None, 'extraction': 'native'})\n"
+        "  'usage': None, 'durationMs': 0, 'extraction': 'native'})\n"
         "print(i.store.put(STEPNODE, Step(h.start_hash, h.prev, 'worker', output, detail, 'liar').payload()))\n",
     )
     failed = uwf("thread", "step", thread, "--agent", str(liar), check=6)
     assert {
         "turns": "as a turn, which is none",
-        "context": "as its detail says",
-        "kept": "as its program's session, which is none",
+        "context": "the detail's context is",
+        "kept": "as a session, which is none",
+        "instruction": "the detail's instruction is not the one of the workflow",
     }[lie] in failed.err
     assert uwf("thread", "show", thread).json["status"] == "failed"
     uwf("thread", "turns", thread)
     uwf("thread", "step", thread, "--agent", "uwf-rehearse")
+    assert uwf("verify").json["findings"] == []
 
 
 def test_an_error_that_holds_a_token_is_printed_without_it(uwf: Uwf, thread: str) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from uwf_git.base.errors import AgentFailed
 from uwf_git.base.text import shortened
 from uwf_git.engine.status import decide_at
+from uwf_git.engine.step_rules import detail_problems, outputs_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW, Step, agent_name_problem
-from uwf_git.format.types import BUNDLE, END, QUESTION, RESULT, is_kind
+from uwf_git.format.types import BUNDLE, END, is_kind
 
 if TYPE_CHECKING:
     from uwf_git.engine.new_step import NewStep
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
 
 
 def accept(
-    instance: Instance, at: Position, role: str, new: NewStep, order: EngineOrder | None
+    instance: Instance,
+    at: Position,
+    role: str,
+    new: NewStep,
+    order: EngineOrder | None,
+    instruction: str | None = None,
 ) -> Oid | None:
     """Check a step, and return the last commit of the sub-workflow's thread if one made it. For a code workflow, `role`
     is `$BUNDLE`, and the step may have any of its roles or be its result. Raises AgentFailed if it is not the role's
@@ -40,15 +46,14 @@ def accept(
             raise AgentFailed(
                 f"step {node} has {what} {is_now}, not {wanted}", "it belongs to another step or thread"
             )
-    _check_detail(instance, head, node, step, order)
+    _check_detail(instance, head, node, step, order, instruction)
     if (order is None or step.agent != order.name) and (problem := agent_name_problem(step.agent)):
         raise AgentFailed(f"step {node} names its agent {shortened(ascii(step.agent), 60)}, {problem}")
     by_code = history.workflow.code is not None  # whose calls a person may answer
     if step.agent == HUMAN and not by_code and (order is None or order.command[:1] != (HUMAN,)):
         raise AgentFailed(f"step {node} names its agent {HUMAN}, which is a person's name alone")
     output = store.get(step.output)
-    allowed = (RESULT,) if role == END else (history.workflow.roles[role].schema, QUESTION)
-    if output.type not in allowed:
+    if output.type not in outputs_of(history.workflow, role):
         raise AgentFailed(f"output {step.output} of step {node} is not an output of role {role!r}")
     if problems := store.problems(output.type, output.payload):
         raise AgentFailed(f"output {step.output} of step {node} breaks its schema: {problems[0]}")
@@ -59,7 +64,14 @@ def accept(
     return _child_commit(instance, at, step)
 
 
-def _check_detail(instance: Instance, head: Head, node: Hash, step: Step, order: EngineOrder | None) -> None:
+def _check_detail(
+    instance: Instance,
+    head: Head,
+    node: Hash,
+    step: Step,
+    order: EngineOrder | None,
+    instruction: str | None,
+) -> None:
     detail = instance.store.detail(step.detail)
     if detail is None:
         return
@@ -69,15 +81,10 @@ def _check_detail(instance: Instance, head: Head, node: Hash, step: Step, order:
         raise AgentFailed(f"step {node} names approvals in its detail", "only people approve")
     if detail.code is not None:
         raise AgentFailed(f"step {node} names code in its detail", "only uwf records that")
-    if detail.kept is not None and not is_kind(instance.store.get(detail.kept).type, "session"):
-        raise AgentFailed(f"step {node} names node {detail.kept} as its program's session, which is none")
-    if detail.context not in (None, head.node):
-        raise AgentFailed(
-            f"step {node} was made on {detail.context}, as its detail says, and the head is {head.node}"
-        )
-    for turn in detail.turns:
-        if not is_kind(instance.store.get(turn).type, "turn"):
-            raise AgentFailed(f"step {node} names node {turn} as a turn, which is none")
+    for problem in detail_problems(
+        detail, head.node, instruction, lambda name: instance.store.get(name).type
+    ):
+        raise AgentFailed(f"step {node}: {problem}")
 
 
 def _child_commit(instance: Instance, at: Position, step: Step) -> Oid | None:

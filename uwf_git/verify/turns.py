@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple, assert_never
 
 from uwf_git.base.text import one_line
+from uwf_git.engine.step_rules import outputs_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import HUMAN, REHEARSE, Step, Workflow, answer_in, remark_in
 from uwf_git.format.node import Node
-from uwf_git.format.types import ANSWER, END, JOIN_OUTPUT, PERSON, QUESTION, REMARK, RESULT, USER, is_kind
+from uwf_git.format.types import ANSWER, END, JOIN_OUTPUT, PERSON, REMARK, USER, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.verify.approvals import ApprovalChecks
 from uwf_git.verify.calls import CallChecks
@@ -126,7 +127,7 @@ class TurnChecks:
         assert isinstance(decision, Next)  # an answer is checked before
         if workflow.is_persons(role) and step.agent not in (HUMAN, REHEARSE):
             report("not-a-person", f"{step.agent} played {role}, which is a person's role")
-        self._check_output(new, (workflow.roles[role].schema, QUESTION), decision.instruction, report)
+        self._check_output(new, outputs_of(workflow, role), decision.instruction, report)
 
     def _check_output(
         self, new: StepCommit, allowed: tuple[Hash, ...], instruction: str | None, report: Report
@@ -138,17 +139,13 @@ class TurnChecks:
     def _check_coded(self, new: StepCommit, decision: DecidedByCode, report: Report) -> None:
         """Check that a code workflow's step is of one of its roles, or its result. Whether its code called
         for it is unknown, since no code is run."""
-        roles, role = self._known.definition(new.before).workflow.roles, new.step.role
-        if role == END:
-            allowed: tuple[Hash, ...] = (RESULT,)
-        elif role in roles:
-            allowed = (roles[role].schema, QUESTION)
-            if decision.rounds == 0:
-                report("after-end", f"{role} made a step after all rounds were done")
-        else:
+        workflow, role = self._known.definition(new.before).workflow, new.step.role
+        if role != END and role not in workflow.roles:
             report("wrong-role", f"{role} made the step, which is not a role of the code")
             return
-        if new.output.type not in allowed:
+        if role != END and decision.rounds == 0:
+            report("after-end", f"{role} made a step after all rounds were done")
+        if new.output.type not in outputs_of(workflow, role):
             _report_wrong_output(new, report)
 
     def _check_child(self, new: StepCommit, report: Report) -> None:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
-from uwf_git.config.secrets import REDACTED
 from uwf_git.engine.census import calls_in
+from uwf_git.engine.step_rules import detail_problems
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import (
     CallCounts,
@@ -136,22 +136,6 @@ def _take_in_new(objects: Objects, tree: bytes, before: bytes | None, found: set
     return True
 
 
-def is_instruction(said: str, expected: str | None, redacted: bool) -> bool:
-    """Return whether a detail's instruction is the workflow's, except for redacted secrets."""
-    if said == expected:
-        return True
-    if expected is None or not redacted:
-        return False
-    at = 0
-    pieces = REDACTED.split(said)
-    for number, piece in enumerate(pieces):
-        found = expected.find(piece, at)
-        if found < 0 or (number == 0 and found != 0):
-            return False
-        at = found + len(piece)
-    return expected.endswith(pieces[-1])
-
-
 class RecordFolder(NamedTuple):
     """A record's folder: its path with a trailing slash, and its tree."""
 
@@ -253,18 +237,11 @@ class Known:
         """Check a detail's prompt reference, instruction (`expected`, may be absent) and turns."""
         if not is_kind(detail.type, "detail"):
             return
-        made = parse_detail(detail.payload)
-        for turn in made.turns:
-            if not is_kind(self.content(here, turn).type, "turn"):
-                report("wrong-detail", f"the detail names node {turn} as a turn, which is none")
-        if made.kept is not None and not is_kind(self.content(here, made.kept).type, "session"):
-            report("wrong-detail", f"the detail names node {made.kept} as a session, which is none")
-        said = made.instruction
-        if said is not None and not is_instruction(said, expected, bool(made.redactions)):
-            report("wrong-detail", "the detail's instruction is not the one of the workflow")
-        head = before.row.node
-        if made.context is not None and made.context != head:
-            report("wrong-detail", f"the detail's context is {made.context}, the head was {head}")
+        parsed = parse_detail(detail.payload)
+        for problem in detail_problems(
+            parsed, before.row.node, expected, lambda node: self.content(here, node).type
+        ):
+            report("wrong-detail", problem)
 
     def steps_aside(self, head: Record) -> Sequence[StepContext]:
         """Return the steps up to a head, which leaves `past` unchanged."""

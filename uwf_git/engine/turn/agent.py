@@ -96,7 +96,8 @@ class AgentRoom(Room):
         return _new_step(work, result.step)
 
     def check(self, work: Work, new: NewStep) -> NewStep:
-        child, step = accept(work.instance, work.at, work.role, new, work.order), new.step
+        step, instruction = new.step, work.turn.ahead.instruction
+        child = accept(work.instance, work.at, work.role, new, work.order, instruction)
         log.debug("E5R67H14", "step {step} is accepted", step=new.node, agent=step.agent, output=step.output)
         return new._replace(merged=(child,) if child else ())
 

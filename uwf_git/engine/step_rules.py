@@ -1,0 +1,52 @@
+"""What a step may be, whoever writes it: held before it is recorded, and by verification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from uwf_git.config.secrets import REDACTED
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import Detail, Workflow
+from uwf_git.format.types import END, FORK, FORK_OUTPUT, JOIN, JOIN_OUTPUT, QUESTION, RESULT, is_kind
+
+
+def outputs_of(workflow: Workflow, role: str) -> tuple[Hash, ...]:
+    """Return the types of output that a role's step may have; of `$END` in a code workflow, its result's."""
+    if role == FORK:
+        return (FORK_OUTPUT,)
+    if role == JOIN:
+        return (JOIN_OUTPUT,)
+    return (RESULT,) if role == END else (workflow.roles[role].schema, QUESTION)
+
+
+def detail_problems(
+    detail: Detail, head: Hash, instruction: str | None, type_of: Callable[[Hash], Hash]
+) -> Iterator[str]:
+    """Yield what is wrong with the detail of a step or an attempt that was made on a head, for which the workflow has
+    an `instruction`, if any."""
+    for turn in detail.turns:
+        if not is_kind(type_of(turn), "turn"):
+            yield f"the detail names node {turn} as a turn, which is none"
+    if detail.kept is not None and not is_kind(type_of(detail.kept), "session"):
+        yield f"the detail names node {detail.kept} as a session, which is none"
+    said = detail.instruction
+    if said is not None and not _is_instruction(said, instruction, bool(detail.redactions)):
+        yield "the detail's instruction is not the one of the workflow"
+    if detail.context is not None and detail.context != head:
+        yield f"the detail's context is {detail.context}, the head was {head}"
+
+
+def _is_instruction(text: str, expected: str | None, is_redacted: bool) -> bool:
+    """Return whether a detail's instruction is the workflow's, except for redacted secrets."""
+    if text == expected:
+        return True
+    if expected is None or not is_redacted:
+        return False
+    at = 0
+    pieces = REDACTED.split(text)
+    for number, piece in enumerate(pieces):
+        place = expected.find(piece, at)
+        if place < 0 or (number == 0 and place != 0):
+            return False
+        at = place + len(piece)
+    return expected.endswith(pieces[-1])
