@@ -19,6 +19,7 @@ from rows import Point, Row, Size, compared, cost
 
 from uwf_git.format.ids import ThreadId, new_thread_id
 from uwf_git.git.program import Git
+from uwf_git.sync.exchange import Exchange
 from uwf_git.sync.pull import gather
 from uwf_git.sync.shared_step import share_all
 
@@ -86,8 +87,8 @@ class _Worker:
         shared = Shared(folder, TOGETHER, 1, bare, server.url(bare))
         self._lab, self._threads = shared.lab, shared.ids
         self._instance = shared.lab.instance
-        self._remote = self._instance.remotes.get("origin")
-        self._git = Git(shared.lab.git_dir, bounds=self._instance.store.repository.config.bounds)
+        git = Git(shared.lab.git_dir, bounds=self._instance.store.repository.config.bounds)
+        self._exchange = Exchange(self._instance, self._instance.remotes.get("origin"), git)
         self._share(self._threads)
         tip = str(self._instance.store.repository.ref(f"refs/uwf/threads/{self._threads[0]}"))
         packed(bare, {f"refs/uwf/threads/{new_thread_id()}": tip for _ in range(count - TOGETHER)})
@@ -102,7 +103,7 @@ class _Worker:
 
     def _exchanged(self, threads: list[ThreadId]) -> float:
         began = time.perf_counter()
-        gather(self._instance, self._git, self._remote, threads)
+        gather(self._exchange, threads)
         seconds = time.perf_counter() - began
         for each in threads:
             self._lab.grow(each, 1)
@@ -111,8 +112,6 @@ class _Worker:
         return seconds + time.perf_counter() - began
 
     def _share(self, threads: list[ThreadId]) -> None:
-        failed = [
-            each for each in share_all(self._instance, self._git, self._remote, threads).values() if each
-        ]
+        failed = [each for each in share_all(self._exchange, threads).values() if each]
         if failed:
             raise failed[0]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from uwf_cli import terminal
@@ -16,7 +16,7 @@ from uwf_git.base.terminal import is_drawn_on, undisturbed
 from uwf_git.format.ids import ThreadId
 
 if TYPE_CHECKING:
-    from uwf_git.api.exchange import Exchange, Git, LargeBlob
+    from uwf_git.api.exchange import Exchange, Git, LargeBlob, Remote
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
 
@@ -84,15 +84,19 @@ class Meter:
 def git_for(instance: Instance, meter: Meter | None = None) -> Git:
     from uwf_git.api.exchange import git_for
 
+    return git_for(instance, _heard(meter))
+
+
+def _heard(meter: Meter | None) -> Callable[[str], None] | None:
     meter = meter or Meter()
-    return git_for(instance, meter.heard if meter.shown else None)
+    return meter.heard if meter.shown else None
 
 
-def exchange_for(instance: Instance, remote: str | None) -> Exchange:
-    """Return a remote (by default `origin` or the only one) with git and a meter. Raises NotFound, Usage."""
-    from uwf_git.api.exchange import Exchange
+def exchange_for(instance: Instance, remote: Remote | str | None, meter: Meter | None = None) -> Exchange:
+    """Return the exchange with a remote (by default `origin` or the only one), with a meter. Raises NotFound, Usage."""
+    from uwf_git.api.exchange import exchange_with
 
-    return Exchange(instance.remotes.get(remote), git_for(instance))
+    return exchange_with(instance, remote, _heard(meter))
 
 
 def warn_of_large_blobs(invocation: Invocation, large: Sequence[LargeBlob]) -> None:

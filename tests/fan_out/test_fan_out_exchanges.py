@@ -26,6 +26,7 @@ from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.starts import branch_of
+from uwf_git.sync.exchange import Exchange
 from uwf_git.sync.pull import pull
 from uwf_git.sync.push import plan, push
 
@@ -94,7 +95,7 @@ class Exchanges(RuleBasedStateMachine):
     def pulls(self, who: int, moves: int | None) -> None:
         machine = self.machines[who]
         with killed_after(machine, moves):
-            pulled = pull(machine.instance, machine.git, machine.instance.remotes.get("origin"))
+            pulled = pull(Exchange(machine.instance, machine.instance.remotes.get("origin"), machine.git))
             assert pulled.refused == (), pulled.refused
 
     @rule(who=WHO, moves=MOVES)
@@ -102,7 +103,8 @@ class Exchanges(RuleBasedStateMachine):
         machine = self.machines[who]
         remote = machine.instance.remotes.get("origin")
         with killed_after(machine, moves):
-            report = push(machine.instance, Git(machine.git.git_dir), remote, plan(machine.instance, remote))
+            exchange = Exchange(machine.instance, remote, Git(machine.git.git_dir))
+            report = push(exchange, plan(machine.instance, remote))
             assert all(each.lost for each in report.rejected), report.rejected
 
     def teardown(self) -> None:

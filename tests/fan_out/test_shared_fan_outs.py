@@ -50,24 +50,22 @@ class Machine:
         self.instance = Instance(location, {})
         self.instance.remotes.add("origin", str(folder / "shared.git"))
         self.world = World(self.instance, folder / name / "work", {"planner": {"files": ["a", "b", "c"]}}, [])
-        self.git = Git(self.instance.store.repository.path)
-        self.exchange = Exchange(self.instance.remotes.get("origin"), self.git)
+        git = Git(self.instance.store.repository.path)
+        self.exchange = Exchange(self.instance, self.instance.remotes.get("origin"), git)
 
     def pull(self) -> Pulled:
-        pulled = pull(self.instance, self.git, self.instance.remotes.get("origin"))
+        pulled = pull(self.exchange)
         assert pulled.refused == () and pulled.rewrites == ()
         return pulled
 
     def push(self, *threads: ThreadId, alone: bool = False) -> None:
         """Push all or some threads; `alone`: without their branches."""
-        remote = self.instance.remotes.get("origin")
         only = refs_of(self.instance, threads, branches=not alone) if threads else None
-        report = push(self.instance, self.git, remote, plan(self.instance, remote, only))
+        report = push(self.exchange, plan(self.instance, self.exchange.remote, only))
         assert all(each.lost for each in report.rejected), report.rejected
 
     def shared(self, thread: ThreadId) -> engine.Outcome:
-        remote = self.instance.remotes.get("origin")
-        return shared_step(self.instance, self.git, remote, thread, self.world.agent(), self.world.folder)
+        return shared_step(self.exchange, thread, self.world.agent(), self.world.folder)
 
     def refs(self) -> dict[str, Oid]:
         refs = self.instance.store.repository.refs(without=layout.REMOTES)
@@ -538,8 +536,8 @@ def test_a_bundle_of_a_thread_has_its_branches(machines: Machines, tmp_path: Pat
     thread = ada.world.start()
     branches = ada.world.forked(thread)
     path = tmp_path / "threads.bundle"
-    bundle(ada.instance, ada.git, [thread], path)
-    unbundle(bob.instance, bob.git, path)
+    bundle(ada.instance, ada.exchange.git, [thread], path)
+    unbundle(bob.instance, bob.exchange.git, path)
     assert bob.instance.threads.ids() == {thread, *branches}
     bob.verifies()
     assert bob.world.run(thread)[-1] == COMPLETED
@@ -552,8 +550,7 @@ def test_a_thread_under_the_id_of_a_branch_is_refused_and_all_else_taken(machine
     shared = Repository(Path(ada.instance.remotes.get("origin").url))
     ada.push(other, fine)
     shared.create_ref(layout.THREADS + branches[0], ada.world.head(other).commit)
-    remote = bob.instance.remotes.get("origin")
-    pulled = pull(bob.instance, bob.git, remote)
+    pulled = pull(bob.exchange)
     assert [each.findings[0].code for each in pulled.refused] == ["wrong-name"]
     assert pulled.refused[0].ref.endswith(branches[0])
     assert bob.instance.threads.exists(fine) and not bob.instance.threads.exists(branches[0])

@@ -30,6 +30,7 @@ from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location, init
+from uwf_git.sync.exchange import Exchange
 from uwf_git.sync.pull import gather, pull
 from uwf_git.sync.push import plan, push
 from uwf_git.sync.shared_step import share_all
@@ -48,7 +49,11 @@ def git(*args: str, at: Path) -> str:
     return done.stdout.strip()
 
 
-class Exchange(RuleBasedStateMachine):
+def _exchange(instance: Instance) -> Exchange:
+    return Exchange(instance, instance.remotes.get("origin"), Git(instance.store.repository.path))
+
+
+class Exchanges(RuleBasedStateMachine):
     """Three stores and a remote; `made` are the steps that anybody made."""
 
     def __init__(self) -> None:
@@ -102,7 +107,7 @@ class Exchange(RuleBasedStateMachine):
     @rule(who=WHO)
     def pulls(self, who: int) -> None:
         instance = self.stores[who]
-        pulled = pull(instance, Git(instance.store.repository.path), instance.remotes.get("origin"))
+        pulled = pull(_exchange(instance))
         assert pulled.refused == ()
         assert [each.message for each in pulled.rewrites if not each.is_rollback] == []
 
@@ -111,8 +116,7 @@ class Exchange(RuleBasedStateMachine):
         thread = self.one_of(who, which, active=True)
         if thread is not None:
             instance = self.stores[who]
-            remote = instance.remotes.get("origin")
-            pulled = gather(instance, Git(instance.store.repository.path), remote, [thread])
+            pulled = gather(_exchange(instance), [thread])
             assert pulled.refused == ()
             assert [each.message for each in pulled.rewrites if not each.is_rollback] == []
 
@@ -120,15 +124,13 @@ class Exchange(RuleBasedStateMachine):
     def shares(self, who: int, which: list[int]) -> None:
         instance = self.stores[who]
         threads = {thread for each in which if (thread := self.one_of(who, each, active=False))}
-        remote = instance.remotes.get("origin")
-        told = share_all(instance, Git(instance.store.repository.path), remote, threads)
+        told = share_all(_exchange(instance), threads)
         assert all(error is None or isinstance(error, HeadMoved) for error in told.values())
 
     @rule(who=WHO)
     def pushes(self, who: int) -> None:
         instance = self.stores[who]
-        remote = instance.remotes.get("origin")
-        report = push(instance, Git(instance.store.repository.path), remote, plan(instance, remote))
+        report = push(_exchange(instance), plan(instance, instance.remotes.get("origin")))
         assert all(each.lost for each in report.rejected)
 
     @rule(which=WHICH, steps=st.integers(1, 3))
@@ -146,7 +148,7 @@ class Exchange(RuleBasedStateMachine):
         self.put(name, self.forged(shared, refs[name], steps))
         for instance in self.stores:
             before = self.refs_of(instance)
-            pulled = pull(instance, Git(instance.store.repository.path), instance.remotes.get("origin"))
+            pulled = pull(_exchange(instance))
             assert [(each.ref, each.is_rollback) for each in pulled.rewrites] == [(name, False)]
             assert self.refs_of(instance) == before
         self.put(name, str(refs[name]))
@@ -222,7 +224,7 @@ class Exchange(RuleBasedStateMachine):
 EXAMPLES = int(os.environ.get("UWF_TEST_EXAMPLES", "0"))
 # To make a failure small takes five minutes, which is for a search that was asked for.
 PHASES = set(Phase) if EXAMPLES else set(Phase) - {Phase.shrink, Phase.explain}
-TestExchange = pytest.mark.timeout(400)(Exchange.TestCase)
+TestExchange = pytest.mark.timeout(400)(Exchanges.TestCase)
 TestExchange.settings = settings(
     max_examples=EXAMPLES or 5,
     stateful_step_count=20,

@@ -23,6 +23,7 @@ from uwf_git.git.program import Git
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import locate
 from uwf_git.sync import shared_step
+from uwf_git.sync.exchange import Exchange
 from uwf_git.sync.pull import Pulled, gather
 from uwf_git.sync.shared_step import share_all
 
@@ -50,8 +51,11 @@ def tracked(machine: Machine) -> list[str]:
 
 
 def shares(instance: Instance, *threads: str) -> dict[ThreadId, UwfError | None]:
-    git = Git(instance.store.repository.path)
-    return share_all(instance, git, instance.remotes.get("origin"), [ThreadId(each) for each in threads])
+    return share_all(exchange_of(instance), [ThreadId(each) for each in threads])
+
+
+def exchange_of(instance: Instance) -> Exchange:
+    return Exchange(instance, instance.remotes.get("origin"), Git(instance.store.repository.path))
 
 
 # Pulled by their ids
@@ -219,7 +223,7 @@ def test_a_remote_that_is_not_there_is_said_of_each_thread(pair: Pair, bob: Inst
     found = shares(bob, pair.thread, other)
     assert {type(each) for each in found.values()} == {RemoteFailed} and len(found) == 2
     with pytest.raises(RemoteFailed):
-        gather(bob, Git(bob.store.repository.path), bob.remotes.get("origin"), [ThreadId(other)])
+        gather(exchange_of(bob), [ThreadId(other)])
     away.rename(pair.shared)
     assert shares(bob, pair.thread, other) == {pair.thread: None, other: None}
 

@@ -15,6 +15,7 @@ from uwf_git.format.ids import ALPHABET, ThreadId, complete, parse_thread_id
 from uwf_git.git.program import Git as Git
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
+from uwf_git.sync.exchange import Exchange as Exchange
 
 if TYPE_CHECKING:
     from uwf_git.store.location import Location
@@ -24,13 +25,6 @@ if TYPE_CHECKING:
     from uwf_git.sync.push import LargeBlob as LargeBlob
     from uwf_git.sync.push import PushReport
     from uwf_git.workspaces.sharing import Code
-
-
-class Exchange(NamedTuple):
-    """A remote, and git for it."""
-
-    remote: Remote
-    git: Git
 
 
 class Refs(NamedTuple):
@@ -72,29 +66,32 @@ def git_for(instance: Instance, heard: Callable[[str], None] | None = None) -> G
     return Git(repository.path, heard, bounds=repository.config.bounds)
 
 
-def exchange_with(instance: Instance, remote: str | None) -> Exchange:
-    """Return a remote (by default `origin` or the only one) with git. Raises NotFound, Usage."""
-    return Exchange(instance.remotes.get(remote), git_for(instance))
+def exchange_with(
+    instance: Instance, remote: Remote | str | None, heard: Callable[[str], None] | None = None
+) -> Exchange:
+    """Return the exchange with a remote, by default `origin` or the only one. `heard` as in `git_for`. Raises NotFound,
+    Usage."""
+    there = instance.remotes.get(remote) if remote is None or isinstance(remote, str) else remote
+    return Exchange(instance, there, git_for(instance, heard))
 
 
 # Pulling
 
 
-def pull(instance: Instance, exchange: Exchange) -> list[ThreadId]:
+def pull(exchange: Exchange) -> list[ThreadId]:
     """Pull everything; return new and moved threads and forks of divergences. Moves and raises as
     `sync.pull.pull` and `raise_if_incomplete`."""
     from uwf_git.sync.reconcile import Case
 
-    pulled = fetch(instance, exchange)
+    pulled = fetch(exchange)
     raise_if_incomplete(pulled)
     still = (Case.EQUAL, Case.AHEAD, Case.DELETED_THERE, Case.ENDED_HERE)
     moved = [each for each in pulled.adopted if each.case not in still and each.thread is not None]
     threads = [thread for each in moved for thread in (each.thread, each.fork) if thread is not None]
-    return [thread for thread in dict.fromkeys(threads) if instance.threads.exists(thread)]
+    return [thread for thread in dict.fromkeys(threads) if exchange.instance.threads.exists(thread)]
 
 
 def fetch(
-    instance: Instance,
     exchange: Exchange,
     threads: Collection[ThreadId] | None = None,
     on_verified: Callable[[int, int], None] | None = None,
@@ -103,23 +100,21 @@ def fetch(
     commits and their total. Moves and raises as `sync.pull.pull`."""
     from uwf_git.sync.pull import gather, pull
 
-    remote, git = exchange
-    if threads is None:
-        return pull(instance, git, remote, on_verified)
-    return gather(instance, git, remote, threads, on_verified)
+    return pull(exchange, on_verified) if threads is None else gather(exchange, threads, on_verified)
 
 
-def fetch_branches(instance: Instance, exchange: Exchange, thread: ThreadId) -> None:
+def fetch_branches(exchange: Exchange, thread: ThreadId) -> None:
     """Pull the branches that a thread waits for. Moves and raises as `sync.pull.gather`."""
     from uwf_git.engine.fan_out import branches_at
     from uwf_git.sync.pull import gather
 
+    instance = exchange.instance
     head = instance.threads.head(thread)
     if head.waits_for_join:
         removed = instance.store.repository.ref_names(layout.REMOVED)
         branches = [each.thread for each in branches_at(instance, head).each]
         wanted = [each for each in branches if layout.REMOVED + each not in removed]
-        gather(instance, exchange.git, exchange.remote, wanted)
+        gather(exchange, wanted)
 
 
 def trusted_first(instance: Instance, pulled: Pulled) -> str:
@@ -141,12 +136,12 @@ def raise_if_incomplete(pulled: Pulled) -> None:
     raise_if_incomplete(pulled)
 
 
-def bring(instance: Instance, exchange: Exchange, text: str) -> None:
+def bring(exchange: Exchange, text: str) -> None:
     """Pull a thread that isn't here. Raises its problem."""
     from uwf_git.sync.pull import raise_if_refused
 
-    if len(text.strip()) == 26 and not instance.threads.exists(thread := parse_thread_id(text)):
-        raise_if_refused(fetch(instance, exchange, [thread]))
+    if len(text.strip()) == 26 and not exchange.instance.threads.exists(thread := parse_thread_id(text)):
+        raise_if_refused(fetch(exchange, [thread]))
 
 
 def adopt_fetched(instance: Instance) -> list[Pulled]:
@@ -205,30 +200,30 @@ def accept_rewrite(instance: Instance, remote: Remote, name: str) -> Pulled:
     return Pulled(remote.name, adopted, refused)
 
 
-def reject_rewrite(instance: Instance, exchange: Exchange, name: str) -> list[str]:
+def reject_rewrite(exchange: Exchange, name: str) -> list[str]:
     """Push our history in place of the rewritten one; return the moved refs. Moves and raises as
     `sync.resolution.reject`."""
     from uwf_git.sync.resolution import reject
 
-    instance.require_person(f"overwrites the history of {name} on a remote")
-    return reject(instance, exchange.git, exchange.remote, name)
+    exchange.instance.require_person(f"overwrites the history of {name} on a remote")
+    return reject(exchange, name)
 
 
-def pin_policy(instance: Instance, exchange: Exchange, version: str) -> None:
+def pin_policy(exchange: Exchange, version: str) -> None:
     """Follow the policy of a remote, if `version` is one of its commits. Moves and raises as `sync.admission.pin`."""
     from uwf_git.sync.admission import pin
 
-    pin(instance, exchange.git, exchange.remote, version)
+    pin(exchange, version)
 
 
 # Pushing
 
 
-def push(instance: Instance, exchange: Exchange, threads: Collection[ThreadId] = ()) -> None:
+def push(exchange: Exchange, threads: Collection[ThreadId] = ()) -> None:
     """Push everything missing, or some threads. Raises HeadMoved if the remote moved, and what
     `sync.push.push` and a refusal raise."""
-    report = send(instance, exchange, refs_of_threads(instance, threads))
-    raise_if_rejected(instance, exchange, report)
+    report = send(exchange, refs_of_threads(exchange.instance, threads))
+    raise_if_rejected(exchange, report)
 
 
 def refs_of_project(instance: Instance, remote: Remote) -> Refs:
@@ -248,15 +243,15 @@ def is_new(instance: Instance, remote: Remote) -> bool:
     return bool(mark and users) and mark not in users
 
 
-def census(instance: Instance, exchange: Exchange, refs: Refs) -> Census:
+def census(exchange: Exchange, refs: Refs) -> Census:
     """Return what a push of these refs would send. May ask the remote what it has; moves what `sync.tracking.note`
     does. Raises as `sync.push.push` does before it sends anything."""
     from uwf_git.sync.push import look_through, replan
 
-    remote, git = exchange
-    with instance.locks.exchange(remote.name):
-        what = replan(instance, git, remote, *refs)
-        commits = look_through(instance, git, remote, what.updates.values()).commits
+    instance, remote, _ = exchange
+    with exchange.lock():
+        what = replan(exchange, *refs)
+        commits = look_through(exchange, what.updates.values()).commits
     instance.store.sync()
     steps = instance.store.index.steps_among(commits)
     return Census(remote, [*what.updates], [*what.deletions], steps, _code_of(instance, refs))
@@ -272,25 +267,25 @@ def left_out(instance: Instance, remote: Remote, refs: Refs) -> dict[str, Any]:
     return {"leftOut": {"threads": len(threads), "others": others}} if names else {}
 
 
-def send(instance: Instance, exchange: Exchange, refs: Refs) -> PushReport:
+def send(exchange: Exchange, refs: Refs) -> PushReport:
     """Push refs and return the report. Moves and raises as `sync.push.push`."""
     from uwf_git.sync.push import push, replan
 
-    remote, git = exchange
+    instance, remote, _ = exchange
     code = push_code_of(instance, refs)
-    with instance.locks.exchange(remote.name):
-        report = push(instance, git, remote, replan(instance, git, remote, *refs))
+    with exchange.lock():
+        report = push(exchange, replan(exchange, *refs))
     if (mark := instance.threads.projects.mark_here) and not report.rejected:
         instance.remotes.note_project(remote.name, mark)
     return report._replace(code=tuple(code))
 
 
-def make_default_branch(instance: Instance, exchange: Exchange) -> DefaultBranch | None:
+def make_default_branch(exchange: Exchange) -> DefaultBranch | None:
     """Make a default branch with a page on a remote, None if that has branches. Moves a ref of the remote. Raises
     RemoteFailed."""
     from uwf_git.sync.default_branch import make
 
-    return make(instance, exchange.git, exchange.remote)
+    return make(exchange)
 
 
 def push_code_of(instance: Instance, refs: Refs) -> list[Code]:
@@ -331,14 +326,13 @@ def _threads_of(refs: Refs) -> set[ThreadId] | None:
     return {layout.thread_of(ref) for ref in refs.meant if layout.is_thread_ref(ref)}
 
 
-def delete(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]) -> PushReport:
+def delete(exchange: Exchange, threads: Collection[ThreadId]) -> PushReport:
     """Delete threads on a remote and return the report. Moves and raises as `sync.removal.delete`."""
     from uwf_git.sync.removal import delete
 
-    instance.require_person(f"deletes threads on {exchange.remote.name}")
-    remote, git = exchange
-    with instance.locks.exchange(remote.name):
-        return delete(instance, git, remote, threads)
+    exchange.instance.require_person(f"deletes threads on {exchange.remote.name}")
+    with exchange.lock():
+        return delete(exchange, threads)
 
 
 def refs_of_threads(instance: Instance, threads: Collection[ThreadId]) -> Refs:
@@ -377,15 +371,13 @@ def refs_of_definition(instance: Instance, kind: str, name: str) -> Refs:
     return Refs(meant | {layout.POLICY}, {ref for ref in meant if ref.startswith(registered)})
 
 
-def raise_if_rejected(
-    instance: Instance, exchange: Exchange, report: PushReport, deletes: bool = False
-) -> None:
+def raise_if_rejected(exchange: Exchange, report: PushReport, deletes: bool = False) -> None:
     """Raise HeadMoved for a moved ref, or the remote's refusal; of a deletion only if the push `deletes`."""
     rejected = [each for each in report.rejected if deletes or not each.deletion]
     if lost := [each for each in rejected if each.lost]:
         from uwf_git.sync.shared_step import explain_loss
 
-        raise explain_loss(instance, exchange.git, exchange.remote, lost[0])
+        raise explain_loss(exchange, lost[0])
     if refused := [each for each in rejected if not each.lost]:
         from uwf_git.sync.push import refusal
 
@@ -449,12 +441,12 @@ def _may_be_id(text: str) -> bool:
     return re.fullmatch(rf"[0-7][{ALPHABET}]{{3,25}}", text.upper()) is not None
 
 
-def threads_there(instance: Instance, exchange: Exchange, ids: Sequence[str]) -> list[ThreadId]:
+def threads_there(exchange: Exchange, ids: Sequence[str]) -> list[ThreadId]:
     """Return the threads of these ids. Partial ids unknown here are looked up on the remote. Raises NotFound,
     Usage, RemoteFailed."""
     from uwf_git.store.threads import NEWEST
 
-    remote, git = exchange
+    instance, remote, git = exchange
     found: dict[ThreadId, None] = {}
     there: set[ThreadId] = set()
     for each in ids:

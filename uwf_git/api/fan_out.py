@@ -91,7 +91,7 @@ class Lookout:
         from uwf_git.api.exchange import fetch
 
         with suppress(UwfError):  # the step of the branch says so
-            fetch(self._instance, self._exchange, [self._thread, *self._heads])
+            fetch(self._exchange, [self._thread, *self._heads])
         self._looked = time.monotonic()
 
 

@@ -41,14 +41,14 @@ def remove(instance: Instance, thread: ThreadId) -> list[ThreadId]:
     return removal.remove(instance, thread)
 
 
-def delete_there(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]) -> None:
+def delete_there(exchange: Exchange, threads: Collection[ThreadId]) -> None:
     """Delete threads on a remote by lease. Moves its refs and tracking refs. Raises HeadMoved, RemoteFailed."""
     from uwf_git.api.exchange import delete
     from uwf_git.sync.push import refusal
 
-    remote = exchange.remote
+    instance, remote, _ = exchange
     branches = {branch for thread in threads for branch in _branches(instance, thread)}
-    rejected = delete(instance, exchange, [*threads, *sorted(branches - {*threads})]).rejected
+    rejected = delete(exchange, [*threads, *sorted(branches - {*threads})]).rejected
     if lost := [each for each in rejected if each.lost]:
         raise HeadMoved(
             f"{lost[0].ref} has moved on {remote.name} since it was last seen",

@@ -47,9 +47,7 @@ def step(instance: Instance, thread: ThreadId, options: Options) -> Outcome:
     if exchange is not None:
         from uwf_git.sync.shared_step import shared_step
 
-        return shared_step(
-            instance, exchange.git, exchange.remote, thread, agent, cwd, on_stderr, files, patience
-        )
+        return shared_step(exchange, thread, agent, cwd, on_stderr, files, patience)
     if not hooks:
         try:
             return engine.step_without_hooks(instance, thread, agent, cwd, on_stderr, files)
@@ -139,7 +137,7 @@ def _joined(
     if options.exchange is not None:
         from uwf_git.api.exchange import fetch_branches
 
-        fetch_branches(instance, options.exchange, thread)
+        fetch_branches(options.exchange, thread)
     settle_thread(instance, thread)  # branches that a killed process did not begin
     run_branches = branches or _in_turn(following, options.exchange)
     left = waits_for_branches(instance, thread)

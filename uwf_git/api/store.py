@@ -105,15 +105,14 @@ class Store(ThreadSafeStore):
         becomes a fork. Raises RemoteFailed, and StoreDamaged for invalid data, which is left out."""
         from uwf_git.api.exchange import pull
 
-        exchange = self._exchange(remote)
-        return [Thread(self, thread) for thread in pull(self._instance, exchange)]
+        return [Thread(self, thread) for thread in pull(self._exchange(remote))]
 
     def push(self, remote: str | None = None, *threads: Thread) -> None:
         """Push what a remote lacks, or only these threads. Raises HeadMoved if a thread moved there (a pull
         keeps both sides), RemoteFailed."""
         from uwf_git.api.exchange import push
 
-        push(self._instance, self._exchange(remote), [thread._id for thread in threads])
+        push(self._exchange(remote), [thread._id for thread in threads])
 
     def verify(self, *threads: Thread) -> list[Finding]:
         """Verify every node, commit, page and decision of the store or these threads. Return findings with

@@ -11,15 +11,13 @@ from uwf_git.base.text import one_line
 from uwf_git.engine.forks import squatted
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import JOIN
-from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.store import archives, layout, ref_kinds
 from uwf_git.store.history import relate, tagged_commit
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
-from uwf_git.store.instance import Instance
-from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
+from uwf_git.sync.exchange import Exchange
 from uwf_git.trust import policies
 from uwf_git.trust.judgement import Requirements, requirements
 from uwf_git.verify.findings import Finding
@@ -141,12 +139,12 @@ def foreign_to(store: Store, head: Oid, name: str, oid: Oid) -> str:
     return ""
 
 
-def pin(instance: Instance, git: Git, remote: Remote, version: str) -> None:
+def pin(exchange: Exchange, version: str) -> None:
     """Follow a remote's trust policy, if `version` is one of its commits. Moves `refs/uwf/trust/policy`. Raises
     RequirementUnmet if the remote has none, another, or an invalid one, Usage if `version` is no commit id."""
     if not re.fullmatch(r"[0-9a-f]{40}", version):
         raise Usage(f"{one_line(version, 60)!r} is not the id of a commit", "all 40 digits: uwf trust show")
-    repository = instance.store.repository
+    (_, remote, git), repository = exchange, exchange.repository
     tip = tracking.list_refs(git, repository, remote).refs.get(layout.POLICY)
     if tip is None:
         raise RequirementUnmet(f"{remote.name} has no trust policy, so not {version[:10]}", _ASK)

@@ -16,8 +16,8 @@ from uwf_git.base.errors import RemoteFailed
 from uwf_git.git.libgit2 import reference_is_valid_name
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
+from uwf_git.sync.exchange import Exchange
 from uwf_git.sync.tracking import list_refs, listed_lines
 from uwf_git.sync.transfer import Pushed, Rejected, deletions, transfer
 
@@ -71,10 +71,10 @@ class DefaultBranch(NamedTuple):
     commit: str
 
 
-def make(instance: Instance, git: Git, remote: Remote) -> DefaultBranch | None:
+def make(exchange: Exchange) -> DefaultBranch | None:
     """Make the page on a remote, None if that has branches. Moves a ref of the remote, none here. Raises RemoteFailed
     if it refuses."""
-    repository = instance.store.repository
+    (_, remote, git), repository = exchange, exchange.repository
     if list_refs(git, repository, remote, branches=True).branches:
         return None
     commit = page(repository)

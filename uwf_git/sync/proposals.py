@@ -36,6 +36,7 @@ from uwf_git.store.definitions import kind_in, versions_of
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
 from uwf_git.store.versions import Defined, Version, Versions
+from uwf_git.sync.exchange import Exchange
 from uwf_git.sync.publish import (
     HEADS,
     PROPOSED,
@@ -158,15 +159,15 @@ def propose(
     return Proposal(branch, name, node, str(commit), base, True, kind)
 
 
-def publish_proposal(instance: Instance, git: Git, remote: Remote, proposal: Proposal) -> Published:
+def publish_proposal(exchange: Exchange, proposal: Proposal) -> Published:
     """Push a proposal to `refs/heads/uwf/proposals/<branch>` and the registered version to the branch it will
     be merged into. Raises RemoteFailed, HeadMoved."""
     base = Oid(hex=proposal.base) if proposal.base is not None else None
-    another = f"{ref_kinds.registering(proposal.kind).propose} --branch BRANCH --remote {remote.name}"
+    another = (
+        f"{ref_kinds.registering(proposal.kind).propose} --branch BRANCH --remote {exchange.remote.name}"
+    )
     return publish_branch(
-        instance,
-        git,
-        remote,
+        exchange,
         PROPOSED + proposal.branch,
         Oid(hex=proposal.commit),
         ref_kinds.registering(proposal.kind).branches + proposal.name,
@@ -175,16 +176,17 @@ def publish_proposal(instance: Instance, git: Git, remote: Remote, proposal: Pro
     )
 
 
-def accept(instance: Instance, git: Git, branch: str, remote: Remote | None, kind: str) -> Accepted:
-    """Register a proposal: a remote's `uwf/proposals/<branch>` or `<branch>`, or without a remote the local
+def accept(instance: Instance, branch: str, exchange: Exchange | None, kind: str) -> Accepted:
+    """Register a proposal: a remote's `uwf/proposals/<branch>` or `<branch>`, or without an exchange the local
     one. Moves the definition's ref and deletes `refs/uwf/proposals/<branch>`. Raises NotFound, Usage for
     another kind, Invalid for errors in the definition, StoreDamaged, HeadMoved if the registry moved
     otherwise."""
     branch = proposal_name(branch)
     repository = instance.store.repository
+    git, remote = Git(repository.path), exchange.remote if exchange is not None else None
     local = repository.ref(layout.PROPOSALS + branch)
-    if remote is not None:
-        source = _fetched(git, repository, remote, branch)
+    if exchange is not None:
+        source = _fetched(exchange, branch)
     elif local is not None:
         source = local
     else:
@@ -382,7 +384,8 @@ def _same_content(git: Git, repository: Repository, registered: Oid, source: Oid
     return done.code == 0 and same_version(repository, repository.commit(Oid(hex=base)).tree, now)
 
 
-def _fetched(git: Git, repository: Repository, remote: Remote, branch: str) -> Oid:
+def _fetched(exchange: Exchange, branch: str) -> Oid:
+    (_, remote, git), repository = exchange, exchange.repository
     candidates = (PROPOSED + branch, HEADS + branch)
     there = remote_branches(git, remote, candidates)
     ref = next((ref for ref in candidates if ref in there), None)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
     from uwf_git.store.remotes import Remote
     from uwf_git.store.versions import Versions
+    from uwf_git.sync.exchange import Exchange
 
 HEADS = "refs/heads/"
 
@@ -67,34 +68,32 @@ class Published(NamedTuple):
         }
 
 
-def publish_thread(
-    instance: Instance, git: Git, remote: Remote, thread: ThreadId, name: str = ""
-) -> Published:
+def publish_thread(exchange: Exchange, thread: ThreadId, name: str = "") -> Published:
     """Push a thread's head to `refs/heads/uwf/threads/<ULID>` or the branch `name`, and its base. Raises
     HeadMoved if the branch has other commits, RemoteFailed, Invalid for a bad name."""
+    instance = exchange.instance
     head = instance.threads.head(thread)
     branch, base_branch = _names(instance, layout.THREAD_BRANCHES + thread, BASES + thread, name)
-    another = f"uwf publish thread {thread} --as BRANCH --remote {remote.name}"
+    another = f"uwf publish thread {thread} --as BRANCH --remote {exchange.remote.name}"
     base = base_of(instance, thread)
-    return publish_branch(instance, git, remote, branch, head.commit, base_branch, base, another)
+    return publish_branch(exchange, branch, head.commit, base_branch, base, another)
 
 
-def publish_version(
-    instance: Instance, git: Git, remote: Remote, versions: Versions[Any], what: str, name: str = ""
-) -> Published:
+def publish_version(exchange: Exchange, versions: Versions[Any], what: str, name: str = "") -> Published:
     """Push the newest version of `what` to its kind's branch or the branch `name`, with the version before as
     base. Raises as publish_thread does."""
     commit = Oid(hex=versions.current(what).commit)
-    branch, base_branch = _names(instance, *_branches_of(versions.refs, what), name)
-    parents = instance.store.repository.commit(commit).parents
-    another = f"uwf publish {versions.kind} {what} --as BRANCH --remote {remote.name}"
+    branch, base_branch = _names(exchange.instance, *_branches_of(versions.refs, what), name)
+    parents = exchange.repository.commit(commit).parents
+    another = f"uwf publish {versions.kind} {what} --as BRANCH --remote {exchange.remote.name}"
     base = parents[0] if parents else None
-    return publish_branch(instance, git, remote, branch, commit, base_branch, base, another)
+    return publish_branch(exchange, branch, commit, base_branch, base, another)
 
 
-def unpublish(instance: Instance, git: Git, remote: Remote, what: str, force: bool = False) -> dict[str, str]:
+def unpublish(exchange: Exchange, what: str, force: bool = False) -> dict[str, str]:
     """Delete the branches of a thread, definition, proposal or --as name, if they have only commits known
     here, or with `force`. Returns the deleted commits by branch. Raises NotFound, HeadMoved, RemoteFailed."""
+    instance, remote, git = exchange
     candidates = _published_as(instance, what)
     there = remote_branches(git, remote, [ref for pair in candidates for ref in pair])
     found = next(
@@ -110,7 +109,7 @@ def unpublish(instance: Instance, git: Git, remote: Remote, what: str, force: bo
     again = f"uwf unpublish {shlex.quote(what)} --remote {remote.name}"
     for ref, oid in found.items():
         if not force and not _is_ours(instance, git, oid):
-            raise _not_taken_over(instance, git, remote, ref, oid, again)
+            raise _not_taken_over(exchange, ref, oid, again)
     _push(git, remote, deletions(found), f"then: {again}")
     left = remote_branches(git, remote, found)
     if left:
@@ -158,9 +157,7 @@ def _shared_with_older(
 
 
 def publish_branch(
-    instance: Instance,
-    git: Git,
-    remote: Remote,
+    exchange: Exchange,
     branch: str,
     commit: Oid,
     base_branch: str,
@@ -170,6 +167,7 @@ def publish_branch(
     """Push a commit and its base to two branches, given by full names, and check that they arrived. `another`
     is the command that publishes under another name, for hints. Raises HeadMoved if a branch has other
     commits, Invalid for an oversized blob before pushing, RemoteFailed."""
+    _, remote, git = exchange
     there = remote_branches(git, remote, (branch, base_branch))
     wanted = {branch: commit}
     if base_branch in there and not (base and is_ancestor(git, there[base_branch], base)):
@@ -177,12 +175,12 @@ def publish_branch(
     elif base is not None:
         wanted[base_branch] = base
     shown = short(base_branch) if base else None
-    found = _forge_pages(instance, git, remote, short(branch), shown)
+    found = _forge_pages(exchange, short(branch), shown)
     moving = {ref: oid for ref, oid in wanted.items() if there.get(ref) != oid}
     for ref, oid in moving.items():
         if ref in there and not is_ancestor(git, there[ref], oid):
             raise _other_commits(remote, ref, f"or: {another}")
-    large = look_through(instance, git, remote, moving.values()).large
+    large = look_through(exchange, moving.values()).large
     _push(git, remote, [f"{oid}:{ref}" for ref, oid in moving.items()], f"or: {another}")
     now = remote_branches(git, remote, moving) if moving else {}
     for ref, oid in moving.items():
@@ -223,7 +221,8 @@ def is_ancestor(git: Git, older: Oid, newer: Oid) -> bool:
     return git.run("merge-base", "--is-ancestor", str(older), str(newer), check=False).code == 0
 
 
-def _forge_pages(instance: Instance, git: Git, remote: Remote, branch: str, base: str | None) -> Pages | None:
+def _forge_pages(exchange: Exchange, branch: str, base: str | None) -> Pages | None:
+    instance, remote, git = exchange
     kinds = instance.config.forges
     rewritten = git.run("remote", "get-url", remote.name).out.decode("utf-8", "surrogateescape").strip()
     return pages(remote.url, branch, base, kinds) or pages(rewritten, branch, base, kinds)
@@ -298,10 +297,8 @@ def _is_ours(instance: Instance, git: Git, oid: Oid) -> bool:
     return bool(git.run(*kept, check=False).out)
 
 
-def _not_taken_over(
-    instance: Instance, git: Git, remote: Remote, ref: str, oid: Oid, again: str
-) -> HeadMoved:
-    repository, branch = instance.store.repository, shlex.quote(short(ref))
+def _not_taken_over(exchange: Exchange, ref: str, oid: Oid, again: str) -> HeadMoved:
+    remote, repository, branch = exchange.remote, exchange.repository, shlex.quote(short(ref))
     look = shown_by(repository, oid)
     if not repository.has(oid):
         git_dir = shlex.quote(str(repository.path))

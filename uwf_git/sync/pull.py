@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Busy, HeadMoved, RequirementUnmet, StoreDamaged
 from uwf_git.format.ids import ThreadId
-from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store import layout
 from uwf_git.store.history import tagged_commit
@@ -24,6 +23,7 @@ from uwf_git.trust.ability import has_policy
 
 if TYPE_CHECKING:
     from uwf_git.sync.adopt import Adopted, RefusedRef
+    from uwf_git.sync.exchange import Exchange
     from uwf_git.sync.proposals import AdoptionResult
     from uwf_git.sync.rewritten import Rewrite
     from uwf_git.sync.tracking import Fetched, RemoteListing
@@ -74,39 +74,32 @@ class Pulled(NamedTuple):
         return value
 
 
-def pull(
-    instance: Instance,
-    git: Git,
-    remote: Remote,
-    on_verified: Callable[[int, int], None] | None = None,
-) -> Pulled:
+def pull(exchange: Exchange, on_verified: Callable[[int, int], None] | None = None) -> Pulled:
     """Fetch and adopt everything on a remote. Moves `refs/uwf/remotes/<remote>/…`, then refs as `reconcile`
     says. Raises RemoteFailed, Busy during another exchange with this remote."""
-    with instance.locks.exchange(remote.name):
-        fetched = tracking.fetch(git, instance.store.repository, remote, meanwhile=_get_ready)
-        return _take_over(instance, remote, fetched, True, on_verified)
+    with exchange.lock():
+        fetched = tracking.fetch(exchange, meanwhile=_get_ready)
+        return _take_over(exchange.instance, exchange.remote, fetched, True, on_verified)
 
 
 def gather(
-    instance: Instance,
-    git: Git,
-    remote: Remote,
+    exchange: Exchange,
     threads: Collection[ThreadId],
     on_verified: Callable[[int, int], None] | None = None,
 ) -> Pulled:
     """Fetch and adopt some threads in one exchange whose cost depends on them alone. If one is neither here
     nor there, or ended there without its head last seen, the remote's list and folds are consulted. Moves and
     raises as `pull` for these threads."""
-    repository = instance.store.repository
-    with instance.locks.exchange(remote.name):
-        fetched = tracking.fetch(git, repository, remote, threads, meanwhile=_get_ready)
+    instance = exchange.instance
+    with exchange.lock():
+        fetched = tracking.fetch(exchange, threads, meanwhile=_get_ready)
         there = {layout.thread_of(name) for name in fetched.listed.refs if name.startswith(_WHOLE)}
         gone = {layout.thread_of(name) for name in fetched.gone}
         missing = any(each in gone or not instance.threads.exists(each) for each in set(threads) - there)
         if missing or _has_late_end(instance, fetched):
-            again = tracking.fetch(git, repository, remote, threads, folds=True, meanwhile=_get_ready)
+            again = tracking.fetch(exchange, threads, folds=True, meanwhile=_get_ready)
             fetched = again._replace(before={**again.before, **fetched.before})
-        return _take_over(instance, remote, fetched, False, on_verified)
+        return _take_over(instance, exchange.remote, fetched, False, on_verified)
 
 
 def _has_late_end(instance: Instance, fetched: Fetched) -> bool:

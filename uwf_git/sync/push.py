@@ -29,6 +29,7 @@ from uwf_git.sync.transfer import FEW, MOST_OF_A_FORGE, Pushed, Rejected, remove
 from uwf_git.trust.ability import has_policy
 
 if TYPE_CHECKING:
+    from uwf_git.sync.exchange import Exchange
     from uwf_git.workspaces.sharing import Code
 
 _ENDED_THERE = "the thread was ended there"
@@ -136,15 +137,14 @@ def plan(
 
 
 def replan(
-    instance: Instance,
-    git: Git,
-    remote: Remote,
+    exchange: Exchange,
     only: Collection[str] | None = None,
     named: Collection[str] = (),
     again: bool = False,
 ) -> Plan:
     """As `plan`, after asking a remote that may have lost some of it. Touches what `tracking.note` does.
     Raises RemoteFailed."""
+    instance, remote, git = exchange
     what = plan(instance, remote, only, named, again)
     seen = Seen(instance.store.repository.private, remote.name)
     # The tracking ref of a thread that ended there is gone after the first look.
@@ -152,7 +152,7 @@ def replan(
     if what.updates and not (what.seen or was_seen or what.held or named or again):
         return what
     known = tracked_refs(instance.store.repository, remote.name)
-    listed = tracking.look(instance, git, remote)
+    listed = tracking.look(exchange)
     what = plan(instance, remote, only, named, again)
     return _without_ended(instance, _without_fetched(git, what, listed, known, seen), listed, known, seen)
 
@@ -269,11 +269,11 @@ def _refs_of_threads(instance: Instance, fits: Callable[[str], bool]) -> set[str
     )
 
 
-def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> PushReport:
+def push(exchange: Exchange, what: Plan) -> PushReport:
     """Push a plan. Moves refs of the remote and its tracking refs. Raises RemoteFailed if nothing could be
     pushed, Invalid for an oversized blob before pushing, RequirementUnmet as `require_none_sent`."""
-    repository = instance.store.repository
-    outgoing = look_through(instance, git, remote, what.updates.values())
+    (instance, remote, git), repository = exchange, exchange.repository
+    outgoing = look_through(exchange, what.updates.values())
     require_none_sent(instance, outgoing.commits)
     if has_policy(instance):
         from uwf_git.trust.judgement import note_signatures
@@ -282,14 +282,14 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> PushReport
     updates = {name: oid for name, oid in what.updates.items() if name not in what.replaced}
     here = repository.refs(without=layout.REMOTES) if len(updates) > FEW else {}
     others = here.keys() - updates.keys()
-    results = send(git, remote, updates, others, at_most(instance, git, remote, updates))
+    results = send(git, remote, updates, others, at_most(exchange, updates))
     results.update(replace(git, remote, {n: (old, what.updates[n]) for n, old in what.replaced.items()}))
     refused = tuple(Rejected(name, _ENDED_THERE, lost=True) for name in sorted(what.refused))
     if not results and not what.deletions:
         return PushReport((), refused, outgoing.large, held=what.held, ended=what.ended)
     listed = list_refs(git, repository, remote)
-    gone = _kept_there(instance, git, listed, what.deletions)
-    results.update(remove(git, remote, gone, at_most(instance, git, remote, gone)))
+    gone = _kept_there(exchange, listed, what.deletions)
+    results.update(remove(git, remote, gone, at_most(exchange, gone)))
     ended = _ended_there(instance, listed, results)
     remove(git, remote, {name: what.updates[name] for name in ended if _is_made(results[name])})
     results.update(ended)
@@ -334,10 +334,10 @@ class Outgoing(NamedTuple):
     commits: tuple[bytes, ...]
 
 
-def look_through(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oid]) -> Outgoing:
+def look_through(exchange: Exchange, tips: Iterable[Oid]) -> Outgoing:
     """Return what is new to a remote of everything reachable. Raises Invalid for a blob above `uwf.maxBlob`
     (95 MB), which forges refuse, StoreDamaged for missing objects."""
-    repository = instance.store.repository
+    (instance, remote, git), repository = exchange, exchange.repository
     known = f"--glob={layout.REMOTES}{remote.name}/*"
     orders = "".join(f"{tip}\n" for tip in tips)
     if not orders:
@@ -377,15 +377,15 @@ def look_through(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oi
     )
 
 
-def at_most(instance: Instance, git: Git, remote: Remote, refs: Collection[str]) -> int | None:
+def at_most(exchange: Exchange, refs: Collection[str]) -> int | None:
     """Return how many refs one push to a remote may name; None for no limit."""
     if len(refs) <= MOST_OF_A_FORGE:
         return None
     from uwf_git.config.forges import is_forge
 
-    rewritten = (
-        git.run("remote", "get-url", "--push", remote.name).out.decode("utf-8", "surrogateescape").strip()
-    )
+    instance, remote, git = exchange
+    url = git.run("remote", "get-url", "--push", remote.name).out
+    rewritten = url.decode("utf-8", "surrogateescape").strip()
     known = any(is_forge(url, instance.config.forges) for url in (remote.push_url, rewritten))
     return MOST_OF_A_FORGE if known else None
 
@@ -399,10 +399,8 @@ def _is_superseded(instance: Instance, name: str, oid: Oid) -> bool:
     return instance.store.folded(thread) is not None
 
 
-def _kept_there(
-    instance: Instance, git: Git, listed: RemoteListing, doomed: Mapping[str, Oid]
-) -> dict[str, Oid]:
-    repository = instance.store.repository
+def _kept_there(exchange: Exchange, listed: RemoteListing, doomed: Mapping[str, Oid]) -> dict[str, Oid]:
+    (instance, _, git), repository = exchange, exchange.repository
     lifted = {
         name: oid
         for name, oid in doomed.items()

@@ -23,12 +23,10 @@ from uwf_git.base.errors import Busy, HeadMoved, NotFound, StoreDamaged, Usage, 
 from uwf_git.base.text import counted
 from uwf_git.engine.forks import squatted
 from uwf_git.format.ids import ThreadId, complete, is_thread_id
-from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import archives, layout
 from uwf_git.store import removed as kept
 from uwf_git.store.instance import Instance
-from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
 from uwf_git.sync.branches import own_branches, with_branches
 from uwf_git.sync.tracking import list_refs, tracked_refs
@@ -39,6 +37,7 @@ TRIES = 3
 _OF_HEADS = (layout.THREADS, layout.ARCHIVE, layout.PAUSED)
 
 if TYPE_CHECKING:
+    from uwf_git.sync.exchange import Exchange
     from uwf_git.sync.push import PushReport
     from uwf_git.sync.transfer import Results
 
@@ -350,23 +349,24 @@ def expiring(instance: Instance, before: float) -> Iterator[None]:
 # On a remote
 
 
-def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> PushReport:
+def delete(exchange: Exchange, threads: Iterable[ThreadId]) -> PushReport:
     """Delete threads on a remote by lease; they stay here and are pushed again only by name. A concurrent
     change wins. Moves refs of the remote, tracking refs and folds. Raises RemoteFailed."""
     from uwf_git.sync.push import PushReport, at_most
     from uwf_git.sync.transfer import Pushed, Rejected, remove
 
+    instance, remote, git = exchange
     wanted = set(threads)
     with_all = {prefix + thread for prefix in layout.of_threads() for thread in wanted}
-    tracking.look(instance, git, remote)
+    tracking.look(exchange)
     known = tracked_refs(instance.store.repository, remote.name)
     doomed = {name: oid for name, oid in known.items() if name in with_all}
-    results = remove(git, remote, doomed, at_most(instance, git, remote, doomed))
+    results = remove(git, remote, doomed, at_most(exchange, doomed))
     for name, result in results.items():
         if isinstance(result, Pushed):
             tracking.note(instance, remote, {}, {name: doomed[name]})
     for _ in range(TRIES):
-        folded = _refold(instance, git, remote, wanted)
+        folded = _refold(exchange, wanted)
         results.update(folded)
         if not any(isinstance(each, Rejected) and each.lost for each in folded.values()):
             break
@@ -376,14 +376,14 @@ def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[Threa
     )
 
 
-def _refold(instance: Instance, git: Git, remote: Remote, threads: Collection[ThreadId]) -> Results:
+def _refold(exchange: Exchange, threads: Collection[ThreadId]) -> Results:
     from uwf_git.sync.transfer import Pushed, remove, replace
 
-    repository = instance.store.repository
+    (instance, remote, git), repository = exchange, exchange.repository
     listed = list_refs(git, repository, remote).refs
     folds = {name: oid for name, oid in listed.items() if name.startswith(layout.FOLDED)}
     if new := [name for name, oid in folds.items() if not repository.has(oid)]:
-        tracking.bring_tracked(git, repository, remote, new)
+        tracking.bring_tracked(exchange, new)
         folds.update(
             {name: oid for name in new if (oid := repository.ref(layout.tracking(remote.name, name)))}
         )

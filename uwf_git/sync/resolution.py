@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import HeadMoved, Invalid
-from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.store import archives, layout
 from uwf_git.store.instance import Instance
@@ -18,6 +17,7 @@ from uwf_git.sync.transfer import Rejected, remove, replace, send
 
 if TYPE_CHECKING:
     from uwf_git.sync.adopt import Adopted, RefusedRef
+    from uwf_git.sync.exchange import Exchange
 
 
 _OF_STEPS = (layout.THREADS, layout.ARCHIVE)
@@ -75,13 +75,13 @@ def _unfold(instance: Instance, ref: str, ours: Oid, theirs: Oid) -> None:
     instance.store.sync()
 
 
-def reject(instance: Instance, git: Git, remote: Remote, name: str) -> list[str]:
+def reject(exchange: Exchange, name: str) -> list[str]:
     """Push our history of a thread or other ref in place of the rewritten one, by lease: only if the remote still has
     what was found. Moves refs of the remote, and `refs/uwf/remotes/<remote>/…`; deletes
     `refs/uwf/rewritten/<remote>/…`. Returns the refs that moved there. Raises NotFound, HeadMoved if the remote has
     moved meanwhile, RemoteFailed, Invalid without a history of ours."""
-    repository = instance.store.repository
-    with instance.locks.exchange(remote.name):
+    (instance, remote, git), repository = exchange, exchange.repository
+    with exchange.lock():
         theirs = rewritten.find(instance, remote.name, name)
         if of_steps := {ref: oid for ref, oid in theirs.items() if ref.startswith(_OF_STEPS)}:
             theirs = of_steps  # failed attempts and forks are compared by the next pull

@@ -28,7 +28,6 @@ from uwf_git.engine.step import step
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import JOIN
 from uwf_git.git.objects import parse_tag
-from uwf_git.git.program import Git
 from uwf_git.git.repository import COMMIT, Oid
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import relate
@@ -36,6 +35,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
 from uwf_git.sync.branches import along
+from uwf_git.sync.exchange import Exchange
 from uwf_git.sync.pull import Pulled, gather, raise_if_refused
 from uwf_git.sync.push import push, refs_of, refusal, replan
 from uwf_git.sync.transfer import Rejected
@@ -47,9 +47,7 @@ if TYPE_CHECKING:
 
 
 def shared_step(
-    instance: Instance,
-    git: Git,
-    remote: Remote,
+    exchange: Exchange,
     thread: ThreadId,
     agent: str | Agent | AgentOptions | None = None,
     cwd: Path | None = None,
@@ -60,17 +58,18 @@ def shared_step(
     """Run a step between a pull and a push of its thread and its code. Moves what those move. Raises
     HeadMoved, naming the fork, if another step was first, or if the thread was deleted there; else as step,
     pull and push do."""
-    pulled = gather(instance, git, remote, [thread, *along(instance, thread)])
-    if problem := problem_with(instance, remote, thread, pulled):
+    instance = exchange.instance
+    pulled = gather(exchange, [thread, *along(instance, thread)])
+    if problem := problem_with(instance, exchange.remote, thread, pulled):
         raise problem
     try:
         outcome = step(instance, thread, agent, cwd, on_stderr, files, patience)
     except UwfError:
         # A failed attempt travels too; that it couldn't must not hide why it failed.
-        _push(instance, git, remote, [thread])
+        _push(exchange, [thread])
         raise
     push_code(instance, [thread])
-    if problem := share_all(instance, git, remote, [thread])[thread]:
+    if problem := share_all(exchange, [thread])[thread]:
         raise problem
     if outcome.role == JOIN and instance.threads.head(thread).commit != outcome.position.head.commit:
         return outcome_at(instance, thread)  # another machine joined the branches first
@@ -93,7 +92,7 @@ def problem_with(instance: Instance, remote: Remote, thread: ThreadId, pulled: P
 
 
 def share_all(
-    instance: Instance, git: Git, remote: Remote, threads: Collection[ThreadId], stepped: bool = True
+    exchange: Exchange, threads: Collection[ThreadId], stepped: bool = True
 ) -> dict[ThreadId, UwfError | None]:
     """Push the refs of threads, attempts included, in one exchange; `stepped`: after a step of each.
 
@@ -101,6 +100,7 @@ def share_all(
     per thread: HeadMoved for those two, Declined, RemoteFailed, Busy, Invalid for an oversized file,
     StoreDamaged; None for success. Moves what `push` moves, and for lost races what `gather` does.
     """
+    instance, remote, _ = exchange
     found: dict[ThreadId, UwfError | None] = {}
     mine: dict[ThreadId, Oid] = {}
     for thread in threads:
@@ -109,7 +109,7 @@ def share_all(
         except UwfError as error:
             found[thread] = error
     lost: list[ThreadId] = []
-    pushed = _push(instance, git, remote, mine)
+    pushed = _push(exchange, mine)
     deleted = tracking.marked(instance, remote, [layout.THREADS + thread for thread in mine])
     for thread, came in pushed.items():
         if isinstance(came, UwfError):
@@ -130,15 +130,14 @@ def share_all(
         else:
             found[thread] = None
     if lost:
-        found |= _settle(instance, git, remote, {thread: mine[thread] for thread in lost})
+        found |= _settle(exchange, {thread: mine[thread] for thread in lost})
     return {thread: found[thread] for thread in threads}
 
 
-def _settle(
-    instance: Instance, git: Git, remote: Remote, lost: Mapping[ThreadId, Oid]
-) -> dict[ThreadId, UwfError | None]:
+def _settle(exchange: Exchange, lost: Mapping[ThreadId, Oid]) -> dict[ThreadId, UwfError | None]:
+    instance, remote, _ = exchange
     try:
-        pulled = gather(instance, git, remote, lost)
+        pulled = gather(exchange, lost)
     except UwfError as error:
         return dict.fromkeys(lost, error)
     found: dict[ThreadId, UwfError | None] = {}
@@ -147,7 +146,7 @@ def _settle(
             raise_if_refused(pulled, thread)
         except (StoreDamaged, Rewritten, RequirementUnmet) as error:
             found[thread] = error
-    _push(instance, git, remote, lost.keys() - found.keys())
+    _push(exchange, lost.keys() - found.keys())
     for thread in lost.keys() - found.keys():
         if _is_there(instance, remote, thread, lost[thread]):  # by another push from here
             found[thread] = None
@@ -196,13 +195,14 @@ def moved_by(instance: Instance, remote: Remote, ref: str) -> str:
     return one_line(f"{who}: {subject}, {when}", 200)
 
 
-def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejected) -> HeadMoved:
+def explain_loss(exchange: Exchange, rejected: Rejected) -> HeadMoved:
     """Return the error for a lost race: who won, and what to do."""
+    instance, remote, _ = exchange
     thread = layout.thread_of(rejected.ref)
     is_thread = layout.is_thread_ref(rejected.ref)
     # If this is impossible, the author stays unknown.
-    with contextlib.suppress(RemoteFailed, Busy), instance.locks.exchange(remote.name):
-        tracking.fetch(git, instance.store.repository, remote, [thread] if is_thread else None)
+    with contextlib.suppress(RemoteFailed, Busy), exchange.lock():
+        tracking.fetch(exchange, [thread] if is_thread else None)
     name = rejected.ref
     of_steps = rejected.ref.startswith((layout.THREADS, layout.ARCHIVE, layout.PAUSED))
     if of_steps and instance.store.repository.ref(layout.tracking(remote.name, layout.ARCHIVE + thread)):
@@ -219,25 +219,24 @@ def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejecte
     )
 
 
-def _push(
-    instance: Instance, git: Git, remote: Remote, threads: Collection[ThreadId]
-) -> dict[ThreadId, list[Rejected] | UwfError]:
+def _push(exchange: Exchange, threads: Collection[ThreadId]) -> dict[ThreadId, list[Rejected] | UwfError]:
     """Push threads in one exchange; return rejections or the error per thread. Unreadable or oversized data
     is found by bisection, so that the rest is pushed."""
     if not threads:
         return {}
+    instance = exchange.instance
     try:
-        with instance.locks.exchange(remote.name):
+        with exchange.lock():
             others = {other for thread in threads for other in along(instance, thread)}
-            what = replan(instance, git, remote, refs_of(instance, {*threads, *others}))
-            rejected = push(instance, git, remote, what).rejected
+            what = replan(exchange, refs_of(instance, {*threads, *others}))
+            rejected = push(exchange, what).rejected
     except (Invalid, StoreDamaged) as error:
         if len(threads) == 1:
             return dict.fromkeys(threads, error)
         every, middle = list(threads), len(threads) // 2
         return {
-            **_push(instance, git, remote, every[:middle]),
-            **_push(instance, git, remote, every[middle:]),
+            **_push(exchange, every[:middle]),
+            **_push(exchange, every[middle:]),
         }
     except UwfError as error:
         return dict.fromkeys(threads, error)

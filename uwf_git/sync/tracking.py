@@ -36,6 +36,7 @@ from uwf_git.store.remotes import Remote
 
 if TYPE_CHECKING:
     from uwf_git.store.archives import Fold
+    from uwf_git.sync.exchange import Exchange
 
 _RESTORED = b"restored"
 
@@ -216,9 +217,7 @@ def tracked_among(repository: Repository, remote: str, names: Iterable[str]) -> 
 
 
 def fetch(
-    git: Git,
-    repository: Repository,
-    remote: Remote,
+    exchange: Exchange,
     threads: Collection[ThreadId] | None = None,
     folds: bool = False,
     meanwhile: Callable[[], object] = lambda: None,
@@ -229,30 +228,29 @@ def fetch(
     for last_try in [False] * (TRIES - 1) + [True]:
         try:
             if threads is not None and len(threads) <= FEW and not folds:
-                found = _fetch_few(git, repository, remote, threads, meanwhile)
+                found = _fetch_few(exchange, threads, meanwhile)
                 if found is not None:
                     return found
-            return _fetch_listed(git, repository, remote, threads, folds, meanwhile)
+            return _fetch_listed(exchange, threads, folds, meanwhile)
         except RemoteFailed as error:
             if last_try or not any(each in error.message for each in _PASSING):
                 raise
             log.warning(
                 "QCTJ481C",
                 "{remote} is asked once more, since others were at work: {error}",
-                remote=remote.name,
+                remote=exchange.remote.name,
                 error=error.message,
             )
     raise AssertionError("the last try returns or raises")
 
 
 def _fetch_listed(
-    git: Git,
-    repository: Repository,
-    remote: Remote,
+    exchange: Exchange,
     threads: Collection[ThreadId] | None,
     folds: bool,
     meanwhile: Callable[[], object],
 ) -> Fetched:
+    (_, remote, git), repository = exchange, exchange.repository
     known: dict[str, Oid] = {}
     listed = list_refs(
         git,
@@ -283,17 +281,13 @@ def _fetch_listed(
     # Of many names a pattern is made that brings whatever fits it: of some threads they are asked for in parts.
     size = max(len(wanted), 1) if threads is None else MANY
     for start in range(0, len(wanted), size):
-        bring_tracked(git, repository, remote, wanted[start : start + size], meanwhile)
+        bring_tracked(exchange, wanted[start : start + size], meanwhile)
     gone = {name: oid for name, oid in known.items() if name not in listed.refs}
     return Fetched(listed, gone, None if wanted else known, known)
 
 
 def _fetch_few(
-    git: Git,
-    repository: Repository,
-    remote: Remote,
-    threads: Collection[ThreadId],
-    meanwhile: Callable[[], object],
+    exchange: Exchange, threads: Collection[ThreadId], meanwhile: Callable[[], object]
 ) -> Fetched | None:
     """Fetch a few threads without the remote's whole list, which `ls-remote` always requests: a fetch lists
     only its patterns' prefixes.
@@ -302,6 +296,7 @@ def _fetch_few(
     Then moved refs are moved here, and new refs, of which git prints only the name, are fetched by name. None
     if the list exceeds git's table.
     """
+    (_, remote, git), repository = exchange, exchange.repository
     meant = (layout.POLICY, *layout.refs_of_threads(threads))
     known = tracked_among(repository, remote.name, meant)
     specs = [f"+{name}*:{layout.tracking(remote.name, name)}*" for name in meant]
@@ -328,7 +323,7 @@ def _fetch_few(
         new=new[:10],
     )
     if new:
-        bring_tracked(git, repository, remote, new)
+        bring_tracked(exchange, new)
         refs |= tracked_among(repository, remote.name, new)
     gone = {name: oid for name, oid in known.items() if name not in refs}
     strange = tuple(name for _, _, name in rows if name not in meant)
@@ -353,13 +348,10 @@ def _is_tracked(repository: Repository, remote: Remote, name: str, known: Oid | 
 
 
 def bring_tracked(
-    git: Git,
-    repository: Repository,
-    remote: Remote,
-    wanted: list[str],
-    meanwhile: Callable[[], object] = lambda: None,
+    exchange: Exchange, wanted: list[str], meanwhile: Callable[[], object] = lambda: None
 ) -> None:
     """Fetch the tracking refs of these refs. `meanwhile` as in `bring`. Raises RemoteFailed."""
+    (_, remote, git), repository = exchange, exchange.repository
     names = wanted
     if len(names) > MANY:
         names = sorted({layout.namespace_of(name) + "*" for name in names})
@@ -443,9 +435,9 @@ def _arriving(git: Git, repository: Repository) -> Iterator[None]:
 # Deletions on the remote
 
 
-def look(instance: Instance, git: Git, remote: Remote) -> Mapping[str, Oid]:
+def look(exchange: Exchange) -> Mapping[str, Oid]:
     """List a remote, note deletions, and return its refs. Touches what `note` does. Raises RemoteFailed."""
-    repository = instance.store.repository
+    (instance, remote, git), repository = exchange, exchange.repository
     known = tracked_refs(repository, remote.name)
     listed = list_refs(git, repository, remote).refs
     gone = {name: oid for name, oid in known.items() if name not in listed}

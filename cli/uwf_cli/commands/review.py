@@ -14,7 +14,7 @@ from uwf_cli.completers import (
     complete_remote,
     complete_thread,
 )
-from uwf_cli.exchange import exchange_for, git_for, warn_of_large_blobs
+from uwf_cli.exchange import exchange_for, warn_of_large_blobs
 from uwf_cli.invocation import Invocation
 from uwf_cli.views import Record, View, render
 from uwf_git.api.versions import bundle_of
@@ -56,7 +56,7 @@ def thread(invocation: Invocation, thread: str, branch: str, remote: str | None)
 
     instance = invocation.instance
     there = exchange_for(instance, remote)
-    found = publish_thread(instance, there, instance.threads.find(thread), branch)
+    found = publish_thread(there, instance.threads.find(thread), branch)
     warn_of_large_blobs(invocation, found.large)
     invocation.emit(found.to_json(), _PUBLISHED)
 
@@ -79,8 +79,7 @@ def publish_version(
     """Push the newest version of a definition to a branch, and print it."""
     from uwf_git.api.review import publish_version as push
 
-    instance = invocation.instance
-    found = push(instance, exchange_for(instance, remote), versions, name, branch)
+    found = push(exchange_for(invocation.instance, remote), versions, name, branch)
     warn_of_large_blobs(invocation, found.large)
     invocation.emit(found.to_json(), _PUBLISHED)
 
@@ -102,8 +101,7 @@ def unpublish(invocation: Invocation, what: str, force: bool, remote: str | None
     """
     from uwf_git.api.review import unpublish as delete
 
-    instance = invocation.instance
-    invocation.emit(delete(instance, exchange_for(instance, remote), what, force), _unpublished)
+    invocation.emit(delete(exchange_for(invocation.instance, remote), what, force), _unpublished)
 
 
 def _pages(published: Any) -> list[tuple[str, str]]:
@@ -184,13 +182,11 @@ def proposed(view: View) -> View:
 
 def publish_proposed(invocation: Invocation, remote: Remote | None, proposal: Proposal) -> dict[str, Any]:
     """Push a proposal if a remote is named; return the result's part."""
-    from uwf_git.api.exchange import Exchange
     from uwf_git.api.review import publish_proposal
 
     if remote is None or proposal.is_registered:
         return {}
-    instance = invocation.instance
-    published = publish_proposal(instance, Exchange(remote, git_for(instance)), proposal)
+    published = publish_proposal(exchange_for(invocation.instance, remote), proposal)
     warn_of_large_blobs(invocation, published.large)
     return {"remote": remote.name, "published": published.to_json()}
 
@@ -208,8 +204,7 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     from uwf_git.api.review import accept as take
 
     instance = invocation.instance
-    chosen = instance.remotes.get(remote) if remote else None
-    accepted = take(instance, git_for(instance), branch, chosen, "workflow")
+    accepted = take(instance, branch, exchange_for(instance, remote) if remote else None, "workflow")
     workflow = instance.registry.workflow(accepted.version.hash)
     value = {**accepted.to_json(), **bundle_of(workflow, instance, accepted.version.commit)}
     invocation.emit(value, Record(*VERSION, ACCEPTED))

@@ -488,11 +488,10 @@ def exchanged(invocation: Invocation, thread: str, remote: str | None) -> tuple[
     the remote, and is pulled then."""
     if remote is None:
         return None, find_thread(invocation, thread)
-    from uwf_git.api.exchange import Exchange, bring
+    from uwf_git.api.exchange import bring
 
-    instance = invocation.instance
-    there = Exchange(git=exchange.git_for(instance), remote=instance.remotes.get(remote))
-    bring(instance, there, thread)
+    there = exchange.exchange_for(invocation.instance, remote)
+    bring(there, thread)
     return there, find_thread(invocation, thread)
 
 
@@ -550,27 +549,19 @@ def continue_(
 
 def _pulled(invocation: Invocation, thread: str) -> ThreadId:
     """Return a thread's id after pulling it from the default remote, if there is one that has it."""
-    from uwf_git.api.exchange import (
-        Exchange,
-        bring,
-        exchange_with,
-        fetch,
-        fetch_branches,
-        raise_if_incomplete,
-        threads_there,
-    )
+    from uwf_git.api.exchange import bring, fetch, fetch_branches, raise_if_incomplete, threads_there
 
     instance = invocation.instance
     if not instance.remotes.all():
         return find_thread(invocation, thread)
-    there = Exchange(exchange_with(instance, None).remote, exchange.git_for(instance))
-    (found,) = threads_there(instance, there, [thread])
+    there = exchange.exchange_for(instance, None)
+    (found,) = threads_there(there, [thread])
     if instance.threads.exists(found):
-        raise_if_incomplete(fetch(instance, there, [found]))
+        raise_if_incomplete(fetch(there, [found]))
     else:
-        bring(instance, there, found)
+        bring(there, found)
     if instance.threads.exists(found):
-        fetch_branches(instance, there, found)
+        fetch_branches(there, found)
     return find_thread(invocation, found)
 
 

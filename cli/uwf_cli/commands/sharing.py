@@ -92,14 +92,14 @@ def push(
         raise Usage("--delete needs the ids of the threads", f"uwf push {remote.name} ID --delete")
     if default_branch and remote.code:
         raise Usage(f"{remote.name} holds the project, whose branches are its own", "omit --default-branch")
-    there = api.Exchange(remote, exchange.git_for(instance))
+    there = exchange.exchange_for(instance, remote)
     threads = [instance.threads.find(each) for each in ids]
     named = {"workflow": workflow, "crew": crew, "suite": suite}
     others: dict[str, Any] = {}
     if deletes:
         if dry_run:
             raise Usage("--delete has no --dry-run", f"uwf pull {remote.name} shows what is there")
-        report = api.delete(instance, there, threads)
+        report = api.delete(there, threads)
     else:
         of = [
             api.refs_of_definition(instance, kind, name) for kind, name in named.items() if name is not None
@@ -109,23 +109,23 @@ def push(
         refs = of[0] if of else api.refs_of_project(instance, remote)._replace(again=again)
         others = {} if of else api.left_out(instance, remote, refs)
         if dry_run or api.is_new(instance, remote):
-            census = api.census(instance, there, refs)
+            census = api.census(there, refs)
             if dry_run:
                 invocation.emit({**census.to_json(), **others}, partial(would_push, verbose=verbose))
                 _note_left_out(invocation, others)
                 return
             _announce(invocation, census)
-        report = api.send(instance, there, refs)
+        report = api.send(there, refs)
     exchange.warn_of_large_blobs(invocation, report.large)
     value = {**report.to_json(remote.name), **others}
     if default_branch:
-        if (made := api.make_default_branch(instance, there)) is None:
+        if (made := api.make_default_branch(there)) is None:
             invocation.note(f"{remote.name} has branches, so none was made")
         else:
             value["landing"] = made._asdict()
     invocation.emit(value, partial(pushed, verbose=verbose, by_name=deletes))
     _note_left_out(invocation, others)
-    api.raise_if_rejected(instance, there, report, deletes)
+    api.raise_if_rejected(there, report, deletes)
 
 
 def _note_left_out(invocation: Invocation, others: Mapping[str, Any]) -> None:
@@ -200,7 +200,7 @@ def pull(invocation: Invocation, words: tuple[str, ...], prunes: bool, yes: bool
     if not ids:
         _pull(invocation, remote, verbose, prunes=prunes, confirmed=yes)
         return
-    threads = api.threads_there(instance, api.Exchange(remote, exchange.git_for(instance)), ids)
+    threads = api.threads_there(exchange.exchange_for(instance, remote), ids)
     pruned = _pull(invocation, remote, verbose, threads, prunes=prunes)
     for thread in threads:
         if thread not in pruned:
@@ -228,8 +228,7 @@ def clone(invocation: Invocation, url: str, policy: str | None, verbose: bool) -
         )
     with api.cloning(invocation.location, url, lambda: invocation.instance) as (remote, is_new):
         if policy is not None:
-            there = api.Exchange(remote, exchange.git_for(invocation.instance))
-            api.pin_policy(invocation.instance, there, policy)
+            api.pin_policy(exchange.exchange_for(invocation.instance, remote), policy)
         _pull(invocation, remote, verbose, is_new=is_new)
 
 
@@ -247,8 +246,7 @@ def _pull(
     instance, meter = invocation.instance, exchange.Meter()
     try:
         tell = partial(meter.step, "verifying") if meter.shown else None
-        there = api.Exchange(remote, exchange.git_for(instance, meter))
-        found = api.fetch(instance, there, threads, tell)
+        found = api.fetch(exchange.exchange_for(instance, remote, meter), threads, tell)
     finally:
         meter.clear()
     if is_new:
@@ -384,7 +382,7 @@ def reject_rewrite(invocation: Invocation, name: str, remote: str | None) -> Non
     """
     instance = invocation.instance_for_writing()
     there = exchange.exchange_for(instance, remote)
-    refs = api.reject_rewrite(instance, there, name)
+    refs = api.reject_rewrite(there, name)
     invocation.emit({"remote": there.remote.name, "refs": refs}, _returned)
 
 

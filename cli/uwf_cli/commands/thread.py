@@ -29,7 +29,7 @@ from uwf_cli.commands.running import (
 )
 from uwf_cli.completers import complete_remote, complete_speaker, complete_thread, complete_workflow
 from uwf_cli.detached import DETACH
-from uwf_cli.exchange import git_for
+from uwf_cli.exchange import exchange_for
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import dollars
 from uwf_cli.selection import Selection, on_each, threads
@@ -428,7 +428,6 @@ def rm(invocation: Invocation, chosen: Selection, remote: str | None, yes: bool)
     Copies on remotes stay, unless --remote is given, and are not pulled again. uwf thread restore works for a
     month; uwf gc --prune deletes the threads at once.
     """
-    from uwf_git.api.exchange import Exchange
     from uwf_git.api.removal import delete_there, find_here_or_removed, remotes_with, remove
 
     instance = invocation.instance
@@ -453,7 +452,7 @@ def rm(invocation: Invocation, chosen: Selection, remote: str | None, yes: bool)
 
     def first(found: list[ThreadId]) -> None:
         if there is not None and yes:
-            delete_there(instance, Exchange(there, git_for(instance)), found)
+            delete_there(exchange_for(instance, there), found)
 
     unasked = "" if yes or chosen.ids else "removed"
     find = partial(find_here_or_removed, instance) if there is not None else None

@@ -139,6 +139,7 @@ class StepRunner:
         from uwf_git.git.program import PATIENCE, Git
         from uwf_git.store import layout
         from uwf_git.sync import tracking
+        from uwf_git.sync.exchange import Exchange
         from uwf_git.sync.pull import gather
         from uwf_git.sync.shared_step import problem_with, share_all
 
@@ -146,14 +147,15 @@ class StepRunner:
         assert self._orders.remote is not None
         remote, repository = instance.remotes.get(self._orders.remote), instance.store.repository
         git = Git(repository.path, bounds=repository.config.bounds, patience=PATIENCE)
+        exchange = Exchange(instance, remote, git)
         if do == "share":
-            problems = share_all(instance, git, remote, threads)
+            problems = share_all(exchange, threads)
             gone = tracking.marked(instance, remote, [layout.THREADS + thread for thread in threads])
             problems |= {
                 thread: _gone(problems[thread]) for thread in threads if layout.THREADS + thread in gone
             }
         else:
-            pulled = gather(instance, git, remote, threads)
+            pulled = gather(exchange, threads)
             problems = {thread: _gone(problem_with(instance, remote, thread, pulled)) for thread in threads}
         return {
             thread: None if problem is None else self._describe(self._fault(problem), thread).as_json()

@@ -296,14 +296,13 @@ def propose(invocation: Invocation, package: Path, branch: str, remote: str | No
 )
 def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     """Register a proposed version of a crew: the local one, or with --remote a branch of that remote."""
-    from uwf_cli.exchange import git_for
+    from uwf_cli.exchange import exchange_for
 
     from uwf_git.ext.crews.registry import Crews
     from uwf_git.sync.proposals import accept as take
 
     instance = invocation.instance
-    chosen = instance.remotes.get(remote) if remote else None
-    accepted = take(instance, git_for(instance), branch, chosen, "crew")
+    accepted = take(instance, branch, exchange_for(instance, remote) if remote else None, "crew")
     version = accepted.version
     told = _version(Crews(instance.store).crew(version.hash), version.hash, version.commit)
     invocation.emit({**accepted.to_json(), **told}, Record(*_VERSION, ("accepted", "case")))

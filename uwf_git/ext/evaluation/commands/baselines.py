@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from uwf_cli.command import command
 from uwf_cli.completers import complete_remote
-from uwf_cli.exchange import git_for
+from uwf_cli.exchange import exchange_for
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.views import Column, Record, Table, View
@@ -178,8 +178,7 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     from uwf_git.sync.proposals import accept as take
 
     instance = invocation.instance
-    chosen = instance.remotes.get(remote) if remote else None
-    accepted = take(instance, git_for(instance), branch, chosen, "baseline")
+    accepted = take(instance, branch, exchange_for(instance, remote) if remote else None, "baseline")
     value = {**accepted.to_json(), **version_value(Baselines(instance.store), accepted.version)}
     invocation.emit(value, _scores_view(("accepted", "case")))
 

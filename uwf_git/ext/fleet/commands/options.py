@@ -256,7 +256,7 @@ def share(
 ) -> list[ThreadId]:
     """Update and push threads for workers elsewhere; return the successful ones and report the others. Raises
     RemoteFailed."""
-    from uwf_cli.exchange import git_for
+    from uwf_cli.exchange import exchange_for
 
     from uwf_git.sync.pull import gather
     from uwf_git.sync.shared_step import problem_with, share_all
@@ -264,11 +264,11 @@ def share(
     if not threads:
         return []
     instance = invocation.instance
-    git, origin = git_for(instance), instance.remotes.get(remote)
-    pulled = gather(instance, git, origin, threads)
-    problems = {thread: problem_with(instance, origin, thread, pulled) for thread in threads}
+    exchange = exchange_for(instance, remote)
+    pulled = gather(exchange, threads)
+    problems = {thread: problem_with(instance, exchange.remote, thread, pulled) for thread in threads}
     sound = [thread for thread, problem in problems.items() if problem is None]
-    problems |= share_all(instance, git, origin, sound, stepped=False)
+    problems |= share_all(exchange, sound, stepped=False)
     for problem in {id(each): each for each in problems.values() if each is not None}.values():
         failures.add(problem)
     return [thread for thread in threads if problems[thread] is None]

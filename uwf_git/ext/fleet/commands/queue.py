@@ -13,7 +13,7 @@ import click
 from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_remote, complete_thread
-from uwf_cli.exchange import adopt_news, find_thread, git_for
+from uwf_cli.exchange import adopt_news, exchange_for, find_thread
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
@@ -297,7 +297,7 @@ def sync(
     if remote is not None:
         from uwf_git.sync.pull import pull, raise_if_refused
 
-        raise_if_refused(pull(instance, git_for(instance), instance.remotes.get(remote)))
+        raise_if_refused(pull(exchange_for(instance, remote)))
     if chosen.ids or chosen.filters != Filters():
         wanted = to_step(invocation, chosen, failures)
     else:
