@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from uwf_git.api.prompts import past_prompt
+from uwf_git.api.conversation import past_prompt
 from uwf_git.api.run import Options, run
 from uwf_git.engine.kit.branch_texts import fork_text, join_text
 from uwf_git.format.fan_out import Fork, ForkedBranch, JoinedBranch, join_payload

@@ -9,8 +9,8 @@ from contextlib import suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from uwf_git.api.conversation import turn_value
 from uwf_git.api.fan_out import branches_of
-from uwf_git.api.turns import turn_value
 from uwf_git.base.errors import NotFound, StoreDamaged
 from uwf_git.base.text import iso
 from uwf_git.base.thread_states import ThreadState

@@ -33,7 +33,7 @@ SHOWN = 300  # characters of a tool's arguments and result, for people
 @click.option("--resumed", is_flag=True, help="Omit text that the role's agent has in its session.")
 def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool) -> None:
     """Print the prompt of the next step or of a past step, without running it."""
-    from uwf_git.api.prompts import next_prompt, past_prompt
+    from uwf_git.api.conversation import next_prompt, past_prompt
 
     name, number = with_step(thread)
     if number is None:
@@ -60,7 +60,7 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
 )
 def turns(invocation: Invocation, thread: str, live: bool, step: str | None) -> None:
     """Show an agent's messages and tool calls. With --live, print one line per event."""
-    from uwf_git.api.turns import follow, last_turns, turn_value, turns_of
+    from uwf_git.api.conversation import follow, last_turns, turn_value, turns_of
 
     instance = invocation.instance
     found = find_thread(invocation, thread)

@@ -254,7 +254,7 @@ def grep(
     """
     from click.exceptions import Exit
 
-    from uwf_git.api.search import search
+    from uwf_git.api.listing import search
 
     if sum(kinds.values()) > 1:
         raise Usage("-F, -E and -P exclude each other", "give one of them")

@@ -360,8 +360,8 @@ def _changes_text(found: Changes) -> str:
 
 def _details_text(instance: Instance, node: Hash, value: Any) -> str:
     from uwf_cli.commands.conversation import turn_lines
+    from uwf_git.api.conversation import turn_value, turns_of
     from uwf_git.api.transcript import step_page
-    from uwf_git.api.turns import turn_value, turns_of
 
     detail = (value["detail"] or {}).get("value")
     how = detail if isinstance(detail, dict) and "answer" in detail else {}

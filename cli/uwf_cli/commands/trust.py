@@ -121,7 +121,7 @@ def hook(invocation: Invocation, install: Path | None) -> None:
     The hook judges each pushed ref of uwf by the trust policy of that repository, and refuses what is invalid or
     doesn't meet it, with the reason. Deletions and rewritten history are refused unless the policy allows them.
     """
-    from uwf_git.api.update_hook import installed, pre_receive_of_others, script
+    from uwf_git.api.trust import installed, pre_receive_of_others, script
 
     if install is None:
         invocation.emit_document(script().rstrip("\n"), {"hook": script()})
