@@ -71,6 +71,21 @@ def read_file(name: str, what: str) -> str:
         raise unreadable(name, error) from None
 
 
+def read_prompt(text: str | None, file: str | None) -> str:
+    """Return the prompt of -p or --prompt-file. Raises Usage if missing, and what reading raises."""
+    if text is not None and file is not None:
+        raise Usage("-p and --prompt-file exclude each other", "give one of them")
+    if text == STDIN:
+        text = read_stdin("prompt")
+    elif file is not None:
+        text = read_file(file, "prompt")
+    if text is None:
+        raise Usage("there is no prompt", "give one with -p TEXT, --prompt-file FILE, or -p - to pipe it in")
+    if not text.strip():
+        raise Usage("the prompt is empty", "describe the task")
+    return text
+
+
 def json_value(text: str) -> Any:
     """Parse a JSON argument; `-` is standard input. Raises Invalid."""
     return parse_json(read_stdin("JSON") if text == STDIN else text)

@@ -13,7 +13,7 @@ from uwf_git.sync.publish import publish_version as publish_version
 if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange
     from uwf_git.store.instance import Instance
-    from uwf_git.sync.proposals import Accepted
+    from uwf_git.sync.proposals import Accepted as Accepted
     from uwf_git.sync.proposals import Proposal as Proposal
 
 

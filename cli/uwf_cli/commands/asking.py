@@ -13,9 +13,10 @@ from uwf_cli import resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.commands.listing import origin_mark
 from uwf_cli.commands.running import emit_outcome
-from uwf_cli.completers import complete_step, complete_thread
+from uwf_cli.completers import complete_step
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
+from uwf_cli.options import THREAD
 from uwf_cli.output import ago, approval_lines, approvals_line, iso, who_waits
 from uwf_cli.selection import Selection, on_each, threads
 from uwf_git.api.listing import ACTIVE, Filters, origins_of, project_value
@@ -109,7 +110,7 @@ def _wanted(value: Any) -> str:
     'uwf thread answer 01JK7M -f decision=merge -f reason="Reads well"',
     'uwf thread answer 01JK7M --for 8FWKR3 -m "yes"    only if that step still asks',
 )
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@THREAD
 @click.option("-m", "--message", metavar="TEXT", help="The answer. - reads standard input.")
 @click.option(
     "-f",
@@ -229,7 +230,7 @@ def _play(invocation: Invocation, thread: ThreadId, asked_by: Hash | None) -> No
     "uwf thread say 01JK7M                     asks on a terminal",
     "git diff | uwf thread say 01JK7M -m -",
 )
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@THREAD
 @click.option("-m", "--message", metavar="TEXT", help="The remark. - reads standard input.")
 def say(invocation: Invocation, thread: str, message: str | None) -> None:
     """Add a remark to a thread that is not waiting. The next prompt includes it.

@@ -12,6 +12,7 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
+from uwf_cli.options import THREAD
 from uwf_git.api.find import find_step, with_step
 from uwf_git.base.errors import Invalid, Usage
 from uwf_git.base.text import without_colours
@@ -50,7 +51,7 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
     "uwf thread turns 01JK7M --live      as they happen, until it rests",
     "uwf thread turns 01JK7M --step 8FWKR3",
 )
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@THREAD
 @click.option("--live", is_flag=True, help="Follow the step in progress.")
 @click.option(
     "--step",

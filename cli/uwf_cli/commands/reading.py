@@ -13,6 +13,7 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_head, find_thread
 from uwf_cli.invocation import Invocation
+from uwf_cli.options import THREAD
 from uwf_cli.output import approval_lines, as_json, as_yaml, branches_text, credited, iso, whose
 from uwf_cli.views import Record, Table
 from uwf_git.base.text import counted, one_line
@@ -40,7 +41,7 @@ _URGENCY = {
 
 
 @command("uwf thread show 01JK7M")
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@THREAD
 def show(invocation: Invocation, thread: str) -> None:
     """Show a thread's status and its next role."""
     from uwf_git.api.states import standing
@@ -268,7 +269,7 @@ _STATE = Record(
 
 
 @command("uwf thread steps 01JK7M")
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@THREAD
 def steps(invocation: Invocation, thread: str) -> None:
     """List a thread's steps with their outputs, oldest first."""
     from uwf_git.api.transcript import steps_of
@@ -291,7 +292,7 @@ _STEPS = Table(
     "uwf thread read 01JK7M --quota 20000    the newest steps, so many characters",
     "uwf thread read 01JK7M --before 8FWKR3TN5V1QA      what came before that step",
 )
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@THREAD
 @click.option(
     "--quota", type=click.IntRange(min=1), metavar="N", help="Omit the oldest steps beyond N characters."
 )
@@ -397,7 +398,7 @@ _DETAILS = Record(
 
 
 @command("uwf thread attempts 01JK7M")
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@THREAD
 def attempts(invocation: Invocation, thread: str) -> None:
     """List a thread's failed attempts, oldest first. Everything the agents wrote is kept."""
     instance = invocation.instance
@@ -475,7 +476,7 @@ def _code_difference(code: Any) -> str:
 
 
 @command("uwf thread log 01JK7M")
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@THREAD
 def log(invocation: Invocation, thread: str) -> None:
     """List a thread's commits, newest first. The last one is the workflow version it started with."""
     from uwf_git.api.transcript import commits

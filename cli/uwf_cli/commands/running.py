@@ -16,19 +16,32 @@ import click
 
 from uwf_cli import exchange, terminal
 from uwf_cli.command import command
-from uwf_cli.completers import complete_agent, complete_remote, complete_thread
 from uwf_cli.detached import DETACH, run_words
 from uwf_cli.exchange import find_thread
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
+from uwf_cli.options import (
+    AGENT,
+    AT_ONCE,
+    CWD,
+    FILES,
+    MAX_STEPS,
+    QUIET,
+    REMOTE,
+    STEP_AGENT,
+    THREAD,
+    WAIT,
+    WORKSPACE,
+    folder,
+    patience,
+)
 from uwf_cli.output import approvals_line, branches_text, whose
 from uwf_cli.selection import Selection, chosen_threads, threads
 from uwf_git.api.listing import TO_STEP
-from uwf_git.base.errors import Absent, AgentFailed, HeadMoved, Invalid, NotFound, Usage, UwfError, Waiting
+from uwf_git.base.errors import Absent, AgentFailed, HeadMoved, Usage, UwfError, Waiting
 from uwf_git.base.text import counted, numbered
 from uwf_git.base.thread_states import Group, ThreadState, words_in
 from uwf_git.format.types import next_name, role_name
-from uwf_git.sandbox.programs import avoid
 
 if TYPE_CHECKING:
     from uwf_cli.watching.lines import Lines
@@ -38,85 +51,9 @@ if TYPE_CHECKING:
     from uwf_git.config.resolve import AgentOptions
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
-    from uwf_git.workspaces.options import WorkspaceOption
 
 _PAUSE = 0.5  # seconds between two looks at what runs
 _MIN_OUTPUT_WIDTH = 8  # minimum columns of an output, however narrow the terminal is
-
-AT_ONCE = click.IntRange(1, 1000)
-"""How many steps may be made at once: each is a process."""
-
-
-def _agents(
-    _context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
-) -> AgentOptions | None:
-    if not values:
-        return None
-    from uwf_git.config.resolve import agent_options
-
-    return agent_options(values)
-
-
-AGENT = click.option(
-    "--agent",
-    metavar="CMD",
-    multiple=True,
-    callback=_agents,
-    help="Agent of config.yaml, or a command line, for all roles that a model plays; ROLE=CMD for one role. Repeatable."
-    " Default: as configured.",
-    shell_complete=complete_agent,
-)
-STEP_AGENT = click.option(
-    "--agent",
-    metavar="CMD",
-    help="Agent of config.yaml, or a command line, for this step. Default: as configured.",
-    shell_complete=complete_agent,
-)
-CWD = click.option(
-    "--cwd",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder that agents work in; remembered on this machine.",
-)
-REMOTE = click.option(
-    "--remote",
-    metavar="R",
-    help="Pull the thread before each step and push it afterwards.",
-    shell_complete=complete_remote,
-)
-
-
-WORKSPACE = click.option(
-    "--workspace",
-    metavar="W",
-    help="Where agents work: worktree, folder or shared. Default: a git worktree if one may change files.",
-)
-WAIT = click.option(
-    "--wait",
-    is_flag=True,
-    help="If a provider is throttled or its quota is used up, wait until it answers again.",
-)
-FILES = click.option(
-    "--files",
-    type=click.Choice(("attempt", "step")),
-    help="After a failed attempt, begin with the files that it left, or with those of the last step."
-    " Default: those of the attempt if its session is resumed.",
-)
-INCLUDE_CHANGES = click.option(
-    "--include-changes", is_flag=True, help="Begin a worktree with the uncommitted changes here."
-)
-
-
-MAX_STEPS = click.option(
-    "--max-steps",
-    type=click.IntRange(min=1),
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="Stop after N steps of the thread itself, of which a script or a sub-workflow is one; each branch may make as"
-    " many.",
-)
-QUIET = click.option("-q", "--quiet", is_flag=True, help="Don't show the live line while an agent runs.")
 
 
 @command(
@@ -124,7 +61,7 @@ QUIET = click.option("-q", "--quiet", is_flag=True, help="Don't show the live li
     "uwf thread step 01JK7M --agent uwf-human",
     'uwf thread step 01JK7M --agent "my-agent --fast" --cwd ~/project',
 )
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@THREAD
 @STEP_AGENT
 @CWD
 @WORKSPACE
@@ -512,7 +449,7 @@ def _live_stderr(invocation: Invocation, lines: Lines | None) -> Callable[[bytes
     "uwf continue 01JK7M                  in a clone of the project",
     "uwf continue 01JK7M --remote origin  and share each step",
 )
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@THREAD
 @MAX_STEPS
 @AGENT
 @CWD
@@ -572,31 +509,3 @@ def place(invocation: Invocation, thread: ThreadId, workspace: str | None, where
         from uwf_git.workspaces.options import parse_option
 
         reassign(invocation.instance, thread, parse_option(workspace), where or Path.cwd())
-
-
-def patience(wait: bool) -> float:
-    """Return how long a step waits between two tries, in seconds."""
-    from uwf_git.api.run import FOREVER, PATIENCE
-
-    return FOREVER if wait else PATIENCE
-
-
-def workspace_option(workspace: str | None, changes: bool) -> WorkspaceOption | None:
-    """Parse --workspace and --include-changes. Raises Usage."""
-    from uwf_git.workspaces.options import WORKTREE, parse_option
-
-    if workspace is None and not changes:
-        return None
-    return parse_option(workspace or WORKTREE, changes=changes)
-
-
-def folder(cwd: Path | None) -> Path | None:
-    if cwd is None:
-        return None
-    found = cwd.expanduser()
-    if not found.is_dir():
-        if found.exists():
-            raise Invalid(f"--cwd {cwd} is not a folder")
-        raise NotFound(f"no folder {cwd}", "create it first")
-    avoid(found)
-    return found.absolute()

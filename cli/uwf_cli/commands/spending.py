@@ -14,6 +14,7 @@ from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.failures import Failures
 from uwf_cli.files import write_text
 from uwf_cli.invocation import Invocation
+from uwf_cli.options import THREAD
 from uwf_cli.output import dollars
 from uwf_cli.views import Table
 from uwf_git.api.spending import BY, sums, tokens
@@ -142,7 +143,7 @@ def bars_of(groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> tup
     "uwf thread budget 01JK7M --max-tokens +500000    so many more",
     "uwf thread budget 01JK7M --max-time 4h --max-cost 10",
 )
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@THREAD
 @click.option("--max-steps", metavar="N|+N", help="Limit on the number of agent steps.")
 @click.option("--max-tokens", metavar="N|+N", help="Limit on input and output tokens.")
 @click.option(

@@ -12,25 +12,31 @@ import click
 
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import (
+from uwf_cli.commands.running import exchanged, run_one
+from uwf_cli.completers import complete_remote, complete_thread, complete_workflow
+from uwf_cli.detached import DETACH
+from uwf_cli.exchange import exchange_for
+from uwf_cli.invocation import Invocation
+from uwf_cli.options import (
     AGENT,
+    AS,
     CWD,
     INCLUDE_CHANGES,
+    MAX_COST,
+    MAX_ROUNDS,
     MAX_STEPS,
+    MAX_TIME,
+    MAX_TOKENS,
+    PROMPT,
+    PROMPT_FILE,
     QUIET,
     REMOTE,
     WAIT,
     WORKSPACE,
-    exchanged,
     folder,
     patience,
-    run_one,
     workspace_option,
 )
-from uwf_cli.completers import complete_remote, complete_speaker, complete_thread, complete_workflow
-from uwf_cli.detached import DETACH
-from uwf_cli.exchange import exchange_for
-from uwf_cli.invocation import Invocation
 from uwf_cli.output import dollars
 from uwf_cli.selection import Selection, on_each, threads
 from uwf_cli.views import Lines, Record, Table
@@ -38,7 +44,6 @@ from uwf_git.api.listing import ACTIVE, Filters
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import counted, one_line
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
-from uwf_git.format.types import MOST_ROUNDS
 
 if TYPE_CHECKING:
     from uwf_git.api.preflight import Part, Usual
@@ -49,34 +54,6 @@ if TYPE_CHECKING:
     from uwf_git.format.kinds import Workflow
     from uwf_git.store.instance import Instance
     from uwf_git.workspaces.choice import Choice
-
-
-PROMPT = click.option("-p", "--prompt", metavar="TEXT", help="The prompt. - reads standard input.")
-PROMPT_FILE = click.option(
-    "--prompt-file", metavar="FILE", help="Read the prompt from this file. - reads standard input."
-)
-MAX_TOKENS = click.option("--max-tokens", metavar="N", help="Pause for approval after N tokens.")
-MAX_COST = click.option("--max-cost", metavar="USD", help="Pause for approval after spending USD.")
-MAX_TIME = click.option(
-    "--max-time", metavar="TIME", help="Pause for approval after this working time: 90s, 30m, 2h."
-)
-
-
-MAX_ROUNDS = click.option(
-    "--max-rounds",
-    type=click.IntRange(1, MOST_ROUNDS),
-    metavar="N",
-    help="Code workflows only: stop after N steps.",
-)
-
-
-AS = click.option(
-    "--as",
-    "persona",
-    metavar="PERSONA",
-    help="Crew workflows: the default persona.",
-    shell_complete=complete_speaker,
-)
 
 
 class StartedThread(NamedTuple):
@@ -151,7 +128,7 @@ def start(
         what = Start("", budget, folder(cwd), max_rounds=max_rounds, workspace=option)
         _start_each(invocation, workflow, each, what, persona)
         return
-    task, where = read_prompt(prompt, prompt_file), folder(cwd)
+    task, where = resolve.read_prompt(prompt, prompt_file), folder(cwd)
     option = workspace_option(workspace, include_changes)
     what = Start(task, resolve.limits(limits), where, max_rounds=max_rounds, workspace=option)
     begun = begin(invocation, workflow, what, persona=persona)
@@ -309,7 +286,7 @@ def start_and_run(
     if agent is not None:
         require_agent(invocation, agent)
     option = workspace_option(workspace, include_changes)
-    what = Start(read_prompt(prompt, prompt_file), budget, where, agent, max_rounds, workspace=option)
+    what = Start(resolve.read_prompt(prompt, prompt_file), budget, where, agent, max_rounds, workspace=option)
 
     def is_ready(found: Workflow, speaker: str) -> None:
         parts = require_ready(invocation.instance, found, agent, speaker, folder=where or Path.cwd())
@@ -531,18 +508,3 @@ def _restored_text(value: Any) -> str:
     if value["restored"]:
         return f"restored {value['thread']}, which is {terminal.status(value['status'])}"
     return f"{value['thread']} is gone here; uwf pull brings it back from a remote that has it"
-
-
-def read_prompt(text: str | None, file: str | None) -> str:
-    """Return the prompt of -p or --prompt-file. Raises Usage if missing, and what reading raises."""
-    if text is not None and file is not None:
-        raise Usage("-p and --prompt-file exclude each other", "give one of them")
-    if text == resolve.STDIN:
-        text = resolve.read_stdin("prompt")
-    elif file is not None:
-        text = resolve.read_file(file, "prompt")
-    if text is None:
-        raise Usage("there is no prompt", "give one with -p TEXT, --prompt-file FILE, or -p - to pipe it in")
-    if not text.strip():
-        raise Usage("the prompt is empty", "describe the task")
-    return text

@@ -12,6 +12,7 @@ from click.exceptions import Exit
 from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_name, complete_workflow
+from uwf_cli.definitions import WORKFLOW, history_note, warn_of_use
 from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
@@ -25,35 +26,12 @@ from uwf_git.base.thread_states import ThreadState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from uwf_git.api.versions import WorkflowUse
-
-
-def _code(value: Any) -> str:
-    if "bundle" not in value:
-        return ""
-    told = "" if value.get("trusted", True) else f", not trusted here: uwf workflow trust {value['name']}"
-    told = f", {value['problem']}" if "problem" in value else told
-    return f"{value['bundle']}, {value['language']}{told}"
-
-
-VERSION = (("workflow", "{name:bold}"), ("bundle", _code), "hash", "commit")
-"""The fields of a version that was registered or proposed."""
 
 _ROLLED_BACK = Record(
-    *VERSION,
+    *WORKFLOW,
     ("unchanged", lambda value: "it was the newest already" if value["from"] == value["hash"] else ""),
     ("back from", lambda value: value["from"] if value["from"] != value["hash"] else ""),
 )
-
-
-def history_note(version: Any) -> str:
-    notes = ["current"] if version["current"] else []
-    notes += [] if version.get("trusted", True) else ["not trusted here"]
-    if version["backTo"]:
-        notes.append(f"back to {version['backTo']}")
-    if version["takenFrom"]:
-        notes.append(f"accepted from {version['takenFrom'][:10]}")
-    return ", ".join(notes)
 
 
 _HISTORY = Table(
@@ -93,7 +71,7 @@ def put(invocation: Invocation, file: Path, name: str | None) -> None:
 
     compiled = compile_file(invocation, file, name)
     value = versions.put(invocation.instance_for_writing(), compiled)
-    invocation.emit({**value, **warnings_of(compiled)}, Record(*VERSION))
+    invocation.emit({**value, **warnings_of(compiled)}, Record(*WORKFLOW))
 
 
 @command(
@@ -289,15 +267,6 @@ def rm(invocation: Invocation, name: str, yes: bool) -> None:
         f"threads of it keep the version they have: uwf workflow show {version.hash} while there are any; "
         "uwf workflow put FILE registers it again"
     )
-
-
-def warn_of_use(invocation: Invocation, use: WorkflowUse, what: str) -> dict[str, Any]:
-    """Warn of the users of something removed; return the result's part."""
-    for user in use.users:
-        invocation.warn(f"{what} was in use: {user}")
-    for key in use.settings:
-        invocation.warn(f"config.yaml still has {key}")
-    return use.to_json()
 
 
 def _definition_text(value: Any) -> str:

@@ -12,6 +12,7 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
+from uwf_cli.options import THREAD
 from uwf_cli.selection import Selection, on_each, short_ids
 from uwf_cli.views import Table
 from uwf_git.api.listing import Filters
@@ -42,7 +43,7 @@ def list_(invocation: Invocation, removed: bool) -> None:
 
 
 @command("cd $(uwf workspace path @)", "git -C $(uwf workspace path 01JK7M) diff")
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@THREAD
 def path(invocation: Invocation, thread: str) -> None:
     """Print the folder that a thread's agents work in, if it has one of its own. JSON only on request."""
     from uwf_git.api.workspaces import folder

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from uwf_cli import terminal
 from uwf_cli.command import command
-from uwf_cli.commands.workflow import VERSION
 from uwf_cli.completers import complete_workflow
+from uwf_cli.definitions import WORKFLOW
 from uwf_cli.invocation import Invocation
 from uwf_cli.views import Record
 
@@ -54,7 +54,7 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
         if told := otherwise(instance, found.workflow, source):
             invocation.warn(told)
     value = {**_describe(invocation, found), "changed": not already}
-    invocation.emit(value, Record(*VERSION, ("trusted", lambda _: "yes")))
+    invocation.emit(value, Record(*WORKFLOW, ("trusted", lambda _: "yes")))
 
 
 @command("uwf workflow untrust solve-issue")
@@ -66,7 +66,7 @@ def untrust(invocation: Invocation, workflow: str) -> None:
     found = _bundle(invocation, workflow)
     changed = trusting.untrust(invocation.instance, found.workflow)
     value = {**_describe(invocation, found), "changed": changed}
-    invocation.emit(value, Record(*VERSION, ("trusted", lambda _: "no")))
+    invocation.emit(value, Record(*WORKFLOW, ("trusted", lambda _: "no")))
 
 
 def _bundle(invocation: Invocation, text: str) -> ResolvedWorkflow:
@@ -124,7 +124,7 @@ def _asked_whether(invocation: Invocation, found: ResolvedWorkflow, source: str)
         "may ask": "the configured agents, which work outside its sandbox",
         "file": f"{counted(len(lines), 'line')}, {code.size:,} bytes",
     }
-    view = Record(*VERSION, "sha256", "granted", "may ask", "file")
+    view = Record(*WORKFLOW, "sha256", "granted", "may ask", "file")
     sys.stderr.write("\n" + view(bundle) + "\n")
     sys.stderr.write("Let it run on this machine? [y/N] ")
     sys.stderr.flush()

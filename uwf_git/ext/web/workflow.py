@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from markupsafe import Markup
-from uwf_cli.commands.workflow import history_note
+from uwf_cli.definitions import history_note
 from uwf_cli.page.addresses import Page, PageRequest
 
 from uwf_git.api.listing import Filters, ListedThread, listed, without_quiet_branches

@@ -6,9 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from uwf_cli import terminal
+from uwf_cli import definitions, terminal
 from uwf_cli.command import command
-from uwf_cli.completers import complete_crew, complete_remote
+from uwf_cli.completers import complete_crew
+from uwf_cli.definitions import (
+    ACCEPTED,
+    PROPOSAL,
+    PROPOSED_BRANCH,
+    REVIEW_REMOTE,
+    accepting,
+    history_note,
+    warn_of_use,
+)
 from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
@@ -20,6 +29,7 @@ from uwf_git.base.thread_states import ThreadState
 from uwf_git.format.types import BMAD, OWN
 
 if TYPE_CHECKING:
+    from uwf_git.api.review import Proposal
     from uwf_git.ext.crews.registry import Crews, Definition
     from uwf_git.format.ids import Hash
     from uwf_git.format.personas import Crew
@@ -113,8 +123,6 @@ def show(invocation: Invocation, crew: str) -> None:
 @click.argument("crew", metavar="CREW", shell_complete=complete_crew)
 def history(invocation: Invocation, crew: str) -> None:
     """List a crew's versions, newest first, with authors and rollbacks."""
-    from uwf_cli.commands.workflow import history_note
-
     from uwf_git.ext.crews.registry import Crews
 
     columns = ("hash", "version", ("imported", "time"), ("commit", "{commit:short}"), ("by", "author"))
@@ -169,8 +177,6 @@ def rm(invocation: Invocation, crew: str, yes: bool) -> None:
 
     Refused without --yes if an agent of config.yaml or an active thread uses one of its workflows.
     """
-    from uwf_cli.commands.workflow import warn_of_use
-
     from uwf_git.api.versions import use_of
     from uwf_git.ext.crews.registry import Crews
 
@@ -259,53 +265,39 @@ def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
     "uwf crew propose ./trip --branch shorter-menu --remote origin",
 )
 @click.argument("package", type=click.Path(path_type=Path))
-@click.option("--branch", metavar="BRANCH", required=True, help="Name of the proposal.")
-@click.option(
-    "--remote",
-    metavar="NAME",
-    shell_complete=complete_remote,
-    help="Push the proposal to this remote for review.",
-)
+@PROPOSED_BRANCH
+@REVIEW_REMOTE
 def propose(invocation: Invocation, package: Path, branch: str, remote: str | None) -> None:
     """Propose a version of a crew without registering it.
 
     Without --remote the proposal stays on this machine. Proposing again under the same name adds a version.
     """
-    from uwf_cli.commands.review import PROPOSAL, proposed, publish_proposed
-
     from uwf_git.ext.crews.registry import Crews
-    from uwf_git.sync.proposals import propose as make
 
     definition = _read(invocation, package)
-    instance = invocation.instance_for_writing()
-    chosen = instance.remotes.get(remote) if remote else None
-    proposal = make(instance, Crews(instance.store), definition, branch)
-    version = _version(definition.compiled.crew, proposal.hash, proposal.commit)
-    value = {**proposal.to_json(), **version, **_warnings(definition)}
-    value |= publish_proposed(invocation, chosen, proposal)
-    invocation.emit(value, proposed(Record(*_VERSION, PROPOSAL)))
+    crews = Crews(invocation.instance_for_writing().store)
+
+    def more(proposal: Proposal) -> dict[str, Any]:
+        version = _version(definition.compiled.crew, proposal.hash, proposal.commit)
+        return {**version, **_warnings(definition)}
+
+    definitions.propose(invocation, crews, definition, branch, remote, more, Record(*_VERSION, PROPOSAL))
 
 
 @command(
     "uwf crew accept shorter-menu",
     "uwf crew accept shorter-menu --remote origin",
 )
-@click.argument("branch")
-@click.option(
-    "--remote", metavar="NAME", shell_complete=complete_remote, help="Accept the proposal of this remote."
-)
+@accepting
 def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     """Register a proposed version of a crew: the local one, or with --remote a branch of that remote."""
-    from uwf_cli.exchange import exchange_for
-
     from uwf_git.ext.crews.registry import Crews
-    from uwf_git.sync.proposals import accept as take
 
-    instance = invocation.instance
-    accepted = take(instance, branch, exchange_for(instance, remote) if remote else None, "crew")
+    accepted = definitions.accept(invocation, branch, remote, "crew")
     version = accepted.version
-    told = _version(Crews(instance.store).crew(version.hash), version.hash, version.commit)
-    invocation.emit({**accepted.to_json(), **told}, Record(*_VERSION, ("accepted", "case")))
+    crew = Crews(invocation.instance.store).crew(version.hash)
+    value = {**accepted.to_json(), **_version(crew, version.hash, version.commit)}
+    invocation.emit(value, Record(*_VERSION, ACCEPTED))
 
 
 # Arguments

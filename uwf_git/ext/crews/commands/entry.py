@@ -9,18 +9,23 @@ from typing import TYPE_CHECKING, Any
 import click
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import AGENT, CWD, MAX_STEPS, QUIET, REMOTE, exchanged, folder, run_one
-from uwf_cli.commands.thread import (
+from uwf_cli.commands.running import exchanged, run_one
+from uwf_cli.commands.thread import begin, require_agent
+from uwf_cli.invocation import Invocation
+from uwf_cli.options import (
+    AGENT,
+    CWD,
     MAX_COST,
+    MAX_STEPS,
     MAX_TIME,
     MAX_TOKENS,
     PROMPT_FILE,
-    begin,
-    read_prompt,
-    require_agent,
+    QUIET,
+    REMOTE,
+    folder,
 )
-from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json
+from uwf_cli.resolve import read_prompt
 
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.base.text import nearest, one_line

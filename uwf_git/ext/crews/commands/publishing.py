@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 from uwf_cli.command import command
-from uwf_cli.commands.review import BRANCH, REMOTE, publish_version
 from uwf_cli.completers import complete_crew
+from uwf_cli.definitions import BRANCH, REMOTE, publish_version
 from uwf_cli.invocation import Invocation
 
 

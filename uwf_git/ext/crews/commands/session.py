@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from uwf_cli import terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import AGENT, CWD, folder
 from uwf_cli.invocation import Invocation
+from uwf_cli.options import AGENT, CWD, folder
 
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import nearest

@@ -7,9 +7,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import click
+from uwf_cli import definitions
 from uwf_cli.command import command
-from uwf_cli.completers import complete_remote
-from uwf_cli.exchange import exchange_for
+from uwf_cli.definitions import ACCEPTED, PROPOSAL, PROPOSED_BRANCH, REVIEW_REMOTE, accepting, history_note
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.views import Column, Record, Table, View
@@ -101,8 +101,6 @@ def list_(invocation: Invocation) -> None:
 @click.argument("suite")
 def history(invocation: Invocation, suite: str) -> None:
     """List a suite's baselines, newest first, with their authors."""
-    from uwf_cli.commands.workflow import history_note
-
     columns = (_SCORE, ("set", "time"), ("commit", "{commit:short}"), ("by", "author"), ("of", "said"))
     found = past(Baselines(invocation.instance.store), suite)
     invocation.emit(found, Table(*columns, ("", history_note)))
@@ -127,13 +125,8 @@ def past(baselines: Baselines, suite: str) -> list[dict[str, Any]]:
 @click.argument("run", required=False)
 @narrowing
 @PARTIAL
-@click.option("--branch", metavar="BRANCH", required=True, help="Name of the proposal.")
-@click.option(
-    "--remote",
-    metavar="NAME",
-    shell_complete=complete_remote,
-    help="Push the proposal to this remote for review.",
-)
+@PROPOSED_BRANCH
+@REVIEW_REMOTE
 def propose(
     invocation: Invocation,
     suite: str,
@@ -148,39 +141,23 @@ def propose(
 
     Without --remote the proposal stays on this machine. Proposing again under the same name adds a version.
     """
-    from uwf_cli.commands.review import PROPOSAL, proposed, publish_proposed
-
-    from uwf_git.sync.proposals import propose as make
-
-    instance = invocation.instance
-    chosen = instance.remotes.get(remote) if remote else None
-    baselines = Baselines(instance.store)
+    baselines = Baselines(invocation.instance.store)
     made = _made(invocation, suite, run, workflow, agent, partial)
-    proposal = make(instance, baselines, made.payload, branch)
-    value = {
-        **proposal.to_json(),
-        **_scores(made),
-        **publish_proposed(invocation, chosen, proposal),
-    }
-    invocation.emit(value, proposed(_scores_view(PROPOSAL)))
+    view = _scores_view(PROPOSAL)
+    definitions.propose(invocation, baselines, made.payload, branch, remote, lambda _: _scores(made), view)
 
 
 @command(
     "uwf eval baseline accept new-plan",
     "uwf eval baseline accept new-plan --remote origin",
 )
-@click.argument("branch")
-@click.option(
-    "--remote", metavar="NAME", shell_complete=complete_remote, help="Accept the proposal of this remote."
-)
+@accepting
 def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     """Set a proposed baseline: the local one, or with --remote a branch of that remote."""
-    from uwf_git.sync.proposals import accept as take
-
-    instance = invocation.instance
-    accepted = take(instance, branch, exchange_for(instance, remote) if remote else None, "baseline")
-    value = {**accepted.to_json(), **version_value(Baselines(instance.store), accepted.version)}
-    invocation.emit(value, _scores_view(("accepted", "case")))
+    accepted = definitions.accept(invocation, branch, remote, "baseline")
+    baselines = Baselines(invocation.instance.store)
+    value = {**accepted.to_json(), **version_value(baselines, accepted.version)}
+    invocation.emit(value, _scores_view(ACCEPTED))
 
 
 @command("uwf eval baseline rm issues")

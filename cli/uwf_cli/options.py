@@ -1,0 +1,148 @@
+"""Arguments and options that several commands have, with the values that they stand for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from uwf_cli.completers import complete_agent, complete_remote, complete_speaker, complete_thread
+from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.format.types import MOST_ROUNDS
+
+if TYPE_CHECKING:
+    from uwf_git.config.resolve import AgentOptions
+    from uwf_git.workspaces.options import WorkspaceOption
+
+THREAD = click.argument("thread", metavar="ID", shell_complete=complete_thread)
+AT_ONCE = click.IntRange(1, 1000)
+"""How many steps may be made at once: each is a process."""
+
+
+def _agents(
+    _context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> AgentOptions | None:
+    if not values:
+        return None
+    from uwf_git.config.resolve import agent_options
+
+    return agent_options(values)
+
+
+AGENT = click.option(
+    "--agent",
+    metavar="CMD",
+    multiple=True,
+    callback=_agents,
+    help="Agent of config.yaml, or a command line, for all roles that a model plays; ROLE=CMD for one role. Repeatable."
+    " Default: as configured.",
+    shell_complete=complete_agent,
+)
+STEP_AGENT = click.option(
+    "--agent",
+    metavar="CMD",
+    help="Agent of config.yaml, or a command line, for this step. Default: as configured.",
+    shell_complete=complete_agent,
+)
+CWD = click.option(
+    "--cwd",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder that agents work in; remembered on this machine.",
+)
+REMOTE = click.option(
+    "--remote",
+    metavar="R",
+    help="Pull the thread before each step and push it afterwards.",
+    shell_complete=complete_remote,
+)
+
+
+WORKSPACE = click.option(
+    "--workspace",
+    metavar="W",
+    help="Where agents work: worktree, folder or shared. Default: a git worktree if one may change files.",
+)
+WAIT = click.option(
+    "--wait",
+    is_flag=True,
+    help="If a provider is throttled or its quota is used up, wait until it answers again.",
+)
+FILES = click.option(
+    "--files",
+    type=click.Choice(("attempt", "step")),
+    help="After a failed attempt, begin with the files that it left, or with those of the last step."
+    " Default: those of the attempt if its session is resumed.",
+)
+INCLUDE_CHANGES = click.option(
+    "--include-changes", is_flag=True, help="Begin a worktree with the uncommitted changes here."
+)
+
+
+MAX_STEPS = click.option(
+    "--max-steps",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Stop after N steps of the thread itself, of which a script or a sub-workflow is one; each branch may make as"
+    " many.",
+)
+QUIET = click.option("-q", "--quiet", is_flag=True, help="Don't show the live line while an agent runs.")
+PROMPT = click.option("-p", "--prompt", metavar="TEXT", help="The prompt. - reads standard input.")
+PROMPT_FILE = click.option(
+    "--prompt-file", metavar="FILE", help="Read the prompt from this file. - reads standard input."
+)
+MAX_TOKENS = click.option("--max-tokens", metavar="N", help="Pause for approval after N tokens.")
+MAX_COST = click.option("--max-cost", metavar="USD", help="Pause for approval after spending USD.")
+MAX_TIME = click.option(
+    "--max-time", metavar="TIME", help="Pause for approval after this working time: 90s, 30m, 2h."
+)
+
+
+MAX_ROUNDS = click.option(
+    "--max-rounds",
+    type=click.IntRange(1, MOST_ROUNDS),
+    metavar="N",
+    help="Code workflows only: stop after N steps.",
+)
+
+
+AS = click.option(
+    "--as",
+    "persona",
+    metavar="PERSONA",
+    help="Crew workflows: the default persona.",
+    shell_complete=complete_speaker,
+)
+
+
+def patience(wait: bool) -> float:
+    """Return how long a step waits between two tries, in seconds."""
+    from uwf_git.api.run import FOREVER, PATIENCE
+
+    return FOREVER if wait else PATIENCE
+
+
+def workspace_option(workspace: str | None, changes: bool) -> WorkspaceOption | None:
+    """Parse --workspace and --include-changes. Raises Usage."""
+    from uwf_git.workspaces.options import WORKTREE, parse_option
+
+    if workspace is None and not changes:
+        return None
+    return parse_option(workspace or WORKTREE, changes=changes)
+
+
+def folder(cwd: Path | None) -> Path | None:
+    if cwd is None:
+        return None
+    from uwf_git.sandbox.programs import avoid
+
+    found = cwd.expanduser()
+    if not found.is_dir():
+        if found.exists():
+            raise Invalid(f"--cwd {cwd} is not a folder")
+        raise NotFound(f"no folder {cwd}", "create it first")
+    avoid(found)
+    return found.absolute()
