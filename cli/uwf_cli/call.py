@@ -47,8 +47,8 @@ class Call(Invocation):
     def emit(self, value: Any, view: Any = None, shown: Any = None, compact: bool = False) -> None:
         self.value = value
 
-    def emit_document(self, document: str, value: Any, rich: bool = False) -> None:
-        self.value = value
+    def emit_document(self, document: Any, value: Any, rich: bool = False) -> None:
+        self.value = value() if callable(value) else value
 
     def warn(self, text: str) -> None:
         self.warnings.append(terminal.escape(text))

@@ -161,6 +161,11 @@ class Invocation:
         return self.chosen_format or ("text" if terminal.is_terminal(sys.stdout) else "json")
 
     @property
+    def draws(self) -> bool:
+        """Whether lines may be drawn over one another: text, on a terminal with colours."""
+        return self.format == "text" and terminal.colours()
+
+    @property
     def chosen_format(self) -> str | None:
         if self.format_option:
             return self.format_option
@@ -195,17 +200,32 @@ class Invocation:
 
             self.write(render(view, terminal.escape_value(value if shown is None else shown)))
 
-    def emit_document(self, document: str, value: Any, rich: bool = False) -> None:
-        """Print a text such as Markdown; requests for JSON or YAML get `value`. Escaped on a terminal, and
-        rendered as Markdown if `rich`."""
+    def emit_each(self, values: Iterable[Any], view: View) -> None:
+        """Print results as they come, each as text; for machines one list, also if they break off."""
+        if self.format == "text":
+            for value in values:
+                self.emit(value, view)
+            return
+        results: list[Any] = []
+        try:
+            results.extend(values)
+        finally:
+            self.emit(results)
+
+    def emit_document(
+        self, document: str | Iterable[str], value: Any | Callable[[], Any], rich: bool = False
+    ) -> None:
+        """Print a text such as Markdown, or its paragraphs; requests for JSON or YAML get `value`. Escaped on a
+        terminal, and rendered as Markdown if `rich`."""
+        parts = (document,) if isinstance(document, str) else document
         if self.chosen_format in ("json", "yaml"):
-            self.emit(value)
+            self.emit(value() if callable(value) else value)
         elif terminal.is_terminal(sys.stdout) and rich:
-            self.write(terminal.markdown(document))
+            self.write_parts(map(terminal.markdown, parts), "\n")
         elif self.format == "text":
-            self.write(terminal.escape(document))
+            self.write_parts(map(terminal.escape, parts), "\n\n")
         else:
-            self.write(document)
+            self.write_parts(parts, "\n\n")
 
     def write(self, text: str) -> None:
         sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")

@@ -6,7 +6,7 @@ uses `on_each` or `chosen_threads`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -268,19 +268,15 @@ def on_each(
         return
     if unasked and found and not chosen.ids:
         require_yes(invocation, found, unasked)
-    values: list[dict[str, Any]] = []
-    try:
+
+    def results() -> Iterator[dict[str, Any]]:
         for thread in found:
             try:
-                values.append(do(thread))
+                yield do(thread)
             except UwfError as error:
                 failures.add(error)
-                continue
-            if invocation.format == "text":
-                invocation.emit(values[-1], view)
-    finally:
-        if invocation.format != "text":
-            invocation.emit(values)
+
+    invocation.emit_each(results(), view)
     if not found and not chosen.ids:
         invocation.note(none)
         invocation.note_left_out()

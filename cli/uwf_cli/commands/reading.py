@@ -310,14 +310,7 @@ def read(invocation: Invocation, thread: str, quota: int | None, before: str | N
     instance = invocation.instance
     head = find_head(invocation, thread)
     transcript = Transcript(instance, head, quota, instance.store.complete(before) if before else None)
-    if invocation.chosen_format in ("json", "yaml"):
-        invocation.emit(transcript.value())
-    elif terminal.is_terminal(sys.stdout):
-        invocation.write_parts(map(terminal.markdown, transcript.parts()), "\n")
-    elif invocation.format == "text":
-        invocation.write_parts(map(terminal.escape, transcript.parts()), "\n\n")
-    else:
-        invocation.write_parts(transcript.parts(), "\n\n")
+    invocation.emit_document(transcript.parts(), transcript.value, rich=True)
 
 
 @command(

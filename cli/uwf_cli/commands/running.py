@@ -362,7 +362,7 @@ def outcome_line(value: dict[str, Any]) -> str:
 
 def _lines(invocation: Invocation, again: str, thread: ThreadId, quiet: bool) -> Lines | None:
     invocation.going_on = f"nothing is lost, {again} goes on"
-    if quiet or invocation.format != "text" or not terminal.colours():
+    if quiet or not invocation.draws:
         return None
     from uwf_cli.watching.lines import of_step
 
@@ -390,7 +390,7 @@ def _watch(invocation: Invocation, running: Callable[[], list[dict[str, Any]]]) 
 
     shown: list[str] = []
     before: list[Any] = []
-    drawn = invocation.format == "text" and terminal.colours()
+    drawn = invocation.draws
     with suppress(KeyboardInterrupt), Lines(lambda: shown) if drawn else nullcontext():
         while True:
             found = running()

@@ -65,7 +65,7 @@ def check(invocation: Invocation, name: str, timeout: str | None, cwd: Path | No
     if timeout is not None and seconds is None:
         raise Usage(f"--timeout {timeout!r} is not a duration", "as in 90s, 10m, 1h30m")
     root = invocation.location.root
-    watched = _live if invocation.format == "text" and terminal.colours() else None
+    watched = _live if invocation.draws else None
     done = ask(root, load_config(root), name, seconds, cwd.absolute() if cwd else None, watched)
     if done.problem:
         raise AgentFailed(done.problem, done.hint)

@@ -30,6 +30,8 @@ from uwf_git.format.amounts import LIMITS
 from uwf_git.format.ids import is_thread_id, parse_thread_id
 
 if TYPE_CHECKING:
+    from uwf_cli.views import View
+
     from uwf_git.ext.fleet.client import Queue, Row
     from uwf_git.ext.fleet.endpoint import Endpoint
 
@@ -115,7 +117,7 @@ def status(
 def _watch(invocation: Invocation, at: Endpoint, ended: bool, short: Callable[[str], str]) -> None:
     from uwf_cli.watching.lines import Lines
 
-    drawn = invocation.format == "text" and terminal.colours()
+    drawn = invocation.draws
     shown: list[str] = []
     before: list[Row] = []
 
@@ -253,7 +255,7 @@ def _signal(
                 NotFound(f"thread {thread} is not in the queue", f"uwf fleet start {thread} puts it in")
             )
     values = [{"thread": thread, done: True} for thread, had in told.items() if had]
-    _emit(invocation, ids, values, lambda value: f"{done} {value['thread']}")
+    _emit(invocation, ids, values, f"{done} {{thread}}")
     if still:
         invocation.warn(
             f"{counted(len(still), 'step')} still being interrupted, such as of thread {still[0]}"
@@ -333,13 +335,8 @@ def _ask(at: Endpoint, do: Callable[[Queue], Awaitable[_T]]) -> _T:
     return asyncio.run(ask())
 
 
-def _emit(
-    invocation: Invocation, ids: Sequence[str], values: list[dict[str, Any]], text: Callable[[Any], str]
-) -> None:
+def _emit(invocation: Invocation, ids: Sequence[str], values: list[dict[str, Any]], view: View) -> None:
     if len(ids) == 1 and values:
-        invocation.emit(values[0], text)
-    elif invocation.format != "text":
-        invocation.emit(values)
+        invocation.emit(values[0], view)
     else:
-        for value in values:
-            invocation.emit(value, text)
+        invocation.emit_each(values, view)

@@ -62,7 +62,7 @@ class Table:
 
     def drawn(self, invocation: Invocation, quiet: bool) -> AbstractContextManager[object]:
         """Draw the lines during a block, if possible and wanted."""
-        draws = not quiet and invocation.format == "text" and terminal.colours()
+        draws = not quiet and invocation.draws
         return self._lines if draws else nullcontext()
 
     def seen(self, states: Mapping[str, RowState]) -> None:
