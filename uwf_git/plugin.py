@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from uwf_cli.files import write_whole as write_whole
     from uwf_cli.invocation import Invocation as Invocation
     from uwf_cli.invocation import itself as itself
+    from uwf_cli.options import THREAD as THREAD
     from uwf_cli.output import as_json as as_json
     from uwf_cli.output import as_yaml as as_yaml
     from uwf_cli.page.document import document as document
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from uwf_cli.page.markup import table as _html_table
     from uwf_cli.page.markup import tag as tag
     from uwf_cli.page.markup import text as _html_text
+    from uwf_cli.views import Lines as Lines
+    from uwf_cli.views import Record as Record
+    from uwf_cli.views import Table as Table
 
     from uwf_git.api.check import UNCHECKED as UNCHECKED
     from uwf_git.api.check import Report as Report
@@ -372,7 +376,11 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "CommandResult": ("uwf_cli.call:Result", "The value and warnings of a call."),
         "Group": ("uwf_cli.command", "A group of commands."),
         "Invocation": ("uwf_cli.invocation", "One call: its store, its options, its output."),
+        "Lines": ("uwf_cli.views", "A view of a list: a line for each object."),
         "LARGEST_OUTPUT": ("uwf_cli.call_process:LARGEST", "The most that a call in a process may print."),
+        "Record": ("uwf_cli.views", "A view of an object: its fields, one below the other."),
+        "Table": ("uwf_cli.views", "A view of a list: a row for each object."),
+        "THREAD": ("uwf_cli.options", "The argument ID, with completion."),
         "OutputTooLarge": ("uwf_cli.call_process:TooLarge", "A call printed more than that."),
         "as_json": ("uwf_cli.output", "A value as JSON."),
         "as_yaml": ("uwf_cli.output", "A value as YAML."),

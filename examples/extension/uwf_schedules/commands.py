@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from uwf_git.plugin import (
@@ -11,11 +9,11 @@ from uwf_git.plugin import (
     Failures,
     Group,
     Invocation,
+    Table,
     Usage,
     UwfError,
     command,
     parse_duration,
-    terminal,
 )
 from uwf_schedules.schedules import Schedules, start
 
@@ -32,18 +30,14 @@ def set_(invocation: Invocation, name: str, workflow: str, every: str, prompt: s
         raise Usage(f"--every {every!r} is no time", "give it as 90s, 12h or 1d")
     definition = {"name": name, "workflow": workflow, "prompt": prompt, "every": seconds}
     version = Schedules(invocation.instance.store).put(definition)
-    invocation.emit({**definition, "hash": version.hash}, lambda shown: f"{shown['name']} {shown['hash']}")
+    invocation.emit({**definition, "hash": version.hash}, "{name} {hash}")
 
 
 @command("uwf schedule list")
 def list_(invocation: Invocation) -> None:
     """List the schedules."""
-
-    def text(value: Any) -> str:
-        rows = [(each["name"], each["workflow"], f"{each['every']:g} s", each["prompt"]) for each in value]
-        return terminal.table(rows, ("schedule", "workflow", "every", "prompt")) if rows else "no schedule"
-
-    invocation.emit(Schedules(invocation.instance.store).every(), text)
+    columns = (("schedule", "name"), "workflow", ("every", "{every:g} s"), "prompt")
+    invocation.emit(Schedules(invocation.instance.store).every(), Table(*columns, empty="no schedule"))
 
 
 @command("uwf schedule start")
