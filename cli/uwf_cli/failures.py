@@ -48,6 +48,12 @@ class Failures:
                 f"{first}{are} gone, though no uwf deleted that — restore it: uwf doctor --fix"
             )
 
+    def end_list(self, has_damaged: bool) -> None:
+        """End a list, which reports what is damaged itself, as `damaged`, `missing` and `end`."""
+        self.damaged(has_damaged)
+        self.missing()
+        self.end()
+
     def end(self) -> None:
         """Exit with the worst status; return if there were no errors."""
         if status := worst(self._statuses):

@@ -355,6 +355,22 @@ def origins_of(instance: Instance) -> dict[ThreadId, dict[str, Any]]:
     return found
 
 
+def nested(items: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    """Return the JSON of threads below that of their parents, each with its depth; ids don't tell, since that of a
+    branch may be older than its parent's."""
+    here = {item["thread"] for item in items}
+    below: dict[str, list[dict[str, Any]]] = {}
+    for item in items:
+        below.setdefault(item["parent"] if item["parent"] in here else "", []).append(item)
+    rows: list[tuple[int, dict[str, Any]]] = []
+    waiting = [(0, item) for item in reversed(below.get("", ()))]
+    while waiting:
+        depth, item = waiting.pop()
+        rows.append((depth, item))
+        waiting += [(depth + 1, child) for child in reversed(below.get(item["thread"], ()))]
+    return rows
+
+
 class SearchResult(NamedTuple):
     """Matching lines as JSON; `is_whole`: all threads could be searched."""
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.api.fan_out import branches_of
+from uwf_git.api.listing import nested
 from uwf_git.base.errors import NotFound
 from uwf_git.base.text import iso
 from uwf_git.engine.branch_states import branch_words, counts
@@ -82,18 +83,4 @@ def _steps(instance: Instance, seen: Watch) -> list[dict[str, Any]]:
                 break
             parent, step = thread, step.child
             thread = step.thread
-    return _nested(found)
-
-
-def _nested(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with those of each parent after it; the id of a branch may be older than its parent's."""
-    here = {each["thread"] for each in found}
-    below: dict[str | None, list[dict[str, Any]]] = {}
-    for each in found:
-        below.setdefault(each["parent"] if each["parent"] in here else None, []).append(each)
-    ordered: list[dict[str, Any]] = []
-    waiting = below.get(None, [])[::-1]
-    while waiting:
-        ordered.append(waiting.pop())
-        waiting += below.get(ordered[-1]["thread"], [])[::-1]
-    return ordered
+    return [item for _, item in nested(found)]

@@ -21,6 +21,7 @@ from uwf_git.api.listing import (
     left_out_line,
     listed,
     listed_and_left_out,
+    nested,
     thread_items,
     without_quiet_branches,
 )
@@ -91,10 +92,7 @@ def list_(
         invocation.note(f"{_left_out(invocation.instance, every, found)}; --branches lists them")
     if left_out:
         invocation.note(left_out_line(left_out))
-    failures = Failures(invocation)
-    failures.damaged(any(each["status"] == ThreadState.CORRUPT.word for each in items))
-    failures.missing()
-    failures.end()
+    Failures(invocation).end_list(any(item["status"] == ThreadState.CORRUPT.word for item in items))
 
 
 def _rank(item: dict[str, Any], sort: str) -> tuple[bool, Any]:
@@ -205,21 +203,6 @@ def _seconds(text: str) -> float:
     import calendar
 
     return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
-
-
-def nested(items: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
-    """Return threads below their parents, each with its depth."""
-    listed_here = {each["thread"] for each in items}
-    below: dict[str, list[dict[str, Any]]] = {}
-    for each in items:
-        below.setdefault(each["parent"] if each["parent"] in listed_here else "", []).append(each)
-    found: list[tuple[int, dict[str, Any]]] = []
-    waiting = [(0, each) for each in reversed(below.get("", ()))]
-    while waiting:
-        depth, each = waiting.pop()
-        found.append((depth, each))
-        waiting += [(depth + 1, child) for child in reversed(below.get(each["thread"], ()))]
-    return found
 
 
 @command(

@@ -404,12 +404,11 @@ def _watch(invocation: Invocation, running: Callable[[], list[dict[str, Any]]]) 
 
 def _rows(found: Sequence[dict[str, Any]]) -> list[str]:
     from uwf_cli.watching.lines import lasted, spent
+    from uwf_git.api.listing import nested
 
     room = terminal.width()
-    depths: dict[str | None, int] = {None: -1}
     lines = []
-    for each in found:
-        depth = depths[each["thread"]] = depths.get(each["parent"], -1) + 1
+    for depth, each in nested(found):
         since = "" if each["role"] is None else f"  step {each['step']}  {lasted(each['seconds'])}"
         head = f"{terminal.style(each['thread'], 'bold')}  {each['name'] or ''}{since}"
         who = "between two steps" if each["role"] is None else f"{role_name(each['role'])} {whose(each)}"

@@ -105,10 +105,7 @@ def list_(invocation: Invocation) -> None:
     adopt_news(invocation)
     found = versions.registered(invocation.instance)
     invocation.emit(found, _WORKFLOWS)
-    failures = Failures(invocation)
-    failures.damaged(any("problem" in each for each in found))
-    failures.missing()
-    failures.end()
+    Failures(invocation).end_list(any("problem" in workflow for workflow in found))
 
 
 @command("uwf workflow history solve-issue")

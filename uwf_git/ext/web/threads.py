@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from uwf_cli.commands.listing import nested
 from uwf_cli.page.addresses import STATUS, Page, PageRequest
 from uwf_cli.resolve import moment
 
-from uwf_git.api.listing import Filters, ListedThread, listed, thread_items, without_quiet_branches
+from uwf_git.api.listing import Filters, ListedThread, listed, nested, thread_items, without_quiet_branches
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.base.thread_states import WORDS, Group, ThreadState, states_of
 from uwf_git.engine.waits import BUDGET, waits_in

@@ -80,10 +80,7 @@ def list_(invocation: Invocation) -> None:
     adopt_news(invocation)
     found = registered(Crews(invocation.instance.store))
     invocation.emit(found, _CREWS)
-    failures = Failures(invocation)
-    failures.missing()
-    failures.damaged(any("problem" in each for each in found))
-    failures.end()
+    Failures(invocation).end_list(any("problem" in crew for crew in found))
 
 
 def registered(crews: Crews) -> list[dict[str, Any]]:
