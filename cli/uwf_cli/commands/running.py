@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import codecs
-import re
-import shlex
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,25 +31,28 @@ from uwf_cli.options import (
     folder,
     patience,
 )
-from uwf_cli.output import approvals_line, branches_text, whose
+from uwf_cli.output import branches_text, whose
 from uwf_cli.selection import Selection, chosen_threads, threads
+from uwf_cli.stepping import (
+    emit_outcome,
+    exchanged,
+    live_line,
+    live_stderr,
+    place,
+    repeated,
+    repeating,
+    run_one,
+    stopped,
+)
 from uwf_git.api.listing import TO_STEP
-from uwf_git.base.errors import Absent, AgentFailed, HeadMoved, Usage, UwfError, Waiting
-from uwf_git.base.text import counted, numbered
-from uwf_git.base.thread_states import Group, ThreadState, words_in
-from uwf_git.format.types import next_name, role_name
+from uwf_git.base.errors import Usage
+from uwf_git.format.types import role_name
 
 if TYPE_CHECKING:
-    from uwf_cli.watching.lines import Lines
-    from uwf_git.api.exchange import Exchange
-    from uwf_git.api.fan_out import Branches, RunBranches
-    from uwf_git.api.run import Options, Outcome
     from uwf_git.config.resolve import AgentOptions
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.instance import Instance
 
 _PAUSE = 0.5  # seconds between two looks at what runs
-_MIN_OUTPUT_WIDTH = 8  # minimum columns of an output, however narrow the terminal is
 
 
 @command(
@@ -91,15 +90,15 @@ def step(
     place(invocation, found, workspace, where)
     _warn_of_agent(invocation, found, agent)
     command, repeats = f"uwf thread step {found}", repeated(agent, where, remote)
-    lines = _lines(invocation, command + repeats, found, quiet)
-    with _repeating(command, repeats), lines or nullcontext():
-        options = Options(agent, where, _live_stderr(invocation, lines), shared, files=files or "")
+    lines = live_line(invocation, command + repeats, found, quiet)
+    with repeating(command, repeats), lines or nullcontext():
+        options = Options(agent, where, live_stderr(invocation, lines), shared, files=files or "")
         outcome = make(invocation.instance, found, options)
     emit_outcome(invocation, outcome)
     raise_as_ended(invocation.instance, outcome.position.head)
-    stopped = _stopped(invocation, outcome)
-    if stopped is not None:
-        invocation.note(f"{stopped.message} — {stopped.hint}")
+    error = stopped(invocation, outcome)
+    if error is not None:
+        invocation.note(f"{error.message} — {error.hint}")
 
 
 @command(
@@ -184,191 +183,6 @@ def _warn_of_agent(invocation: Invocation, thread: ThreadId, agent: str | AgentO
         warn_of_agent(invocation.instance, thread, agent)
 
 
-def run_one(
-    invocation: Invocation,
-    thread: ThreadId,
-    options: Options,
-    most: int,
-    quiet: bool,
-    detached: Mapping[str, Any] | None = None,
-) -> None:
-    """Run a thread until it ends, waits, fails or made `most` steps. If `detached` is given, do so in another
-    process, and print it with how to follow that. Raises Waiting, and Busy if another process runs it."""
-    if detached is not None:
-        from uwf_cli.detached import detach
-
-        detach(invocation, thread, options, most, detached)
-        return
-    with invocation.instance.locks.run(thread):
-        is_shared = options.exchange is not None and not invocation.instance.threads.has_ended(thread)
-        try:
-            _run_one(invocation, thread, options, most, quiet)
-        except UwfError as error:
-            if not is_shared or not _ended_elsewhere(invocation, thread, error):
-                raise
-
-
-def _ended_elsewhere(invocation: Invocation, thread: ThreadId, error: UwfError) -> bool:
-    """Say that a thread ended on another machine while it ran here, if that is what an error comes from. Raises
-    WorkflowFailed if it failed."""
-    from uwf_git.api.outcome import raise_as_ended
-    from uwf_git.api.run import ended_elsewhere
-
-    outcome = ended_elsewhere(invocation.instance, thread, error)
-    if outcome is None:
-        return False
-    fork = error.fork if isinstance(error, HeadMoved) else ""
-    kept = f"; the step made here is kept as thread {fork}" if fork else ""
-    invocation.note(f"thread {thread} ended on another machine meanwhile, and is {outcome.state.word}{kept}")
-    raise_as_ended(invocation.instance, outcome.position.head)
-    return True
-
-
-def _run_one(invocation: Invocation, thread: ThreadId, options: Options, most: int, quiet: bool) -> None:
-    from uwf_git.api.outcome import raise_as_ended
-    from uwf_git.api.run import run as steps
-
-    remote = options.exchange.remote.name if options.exchange else None
-    command, repeats = f"uwf thread run {thread}", repeated(options.agent, options.cwd, remote)
-    again = command + repeats
-    lines = _lines(invocation, again, thread, quiet)
-    with _repeating(command, repeats, is_run=True), lines or nullcontext():
-        options = options._replace(on_stderr=_live_stderr(invocation, lines))
-        branches = side_by_side(invocation, options, most, again, lines)
-        for outcome in steps(invocation.instance, thread, lambda: options, most, branches=branches):
-            with lines.hidden() if lines else nullcontext():
-                emit_outcome(invocation, outcome, compact=True)
-            raise_as_ended(invocation.instance, outcome.position.head)
-            if outcome.done:
-                return
-            stopped = _stopped(invocation, outcome)
-            if stopped is not None and not isinstance(stopped, Absent):  # of whom the next step asks
-                raise stopped
-    from uwf_git.api.waiting import raise_unless_completed
-
-    head = invocation.instance.threads.head(thread)
-    raise_unless_completed(
-        invocation.instance, head, f": stopped after {counted(most, 'step')}", f"{again} goes on"
-    )
-
-
-def side_by_side(
-    invocation: Invocation, options: Options, most: int, again: str, lines: Lines | None
-) -> RunBranches:
-    """Return what runs the branches of a thread in parallel, one process each."""
-
-    def run_branches(
-        instance: Instance, thread: ThreadId, branches: Branches, chosen: Sequence[ThreadId]
-    ) -> None:
-        from uwf_cli.watching.side_by_side import SideBySide
-        from uwf_git.api.fan_out import Lookout, at_once
-
-        remote = options.exchange.remote.name if options.exchange else None
-        words = run_words(most, options, remote)
-        siblings = [each.thread for each in branches.each]
-        is_taken = Lookout(instance, options.exchange, thread, chosen).is_taken
-        side = SideBySide(invocation, chosen, words, at_once(branches), again, siblings, is_taken)
-        with lines.hidden() if lines else nullcontext():
-            side.run(quiet=lines is None)
-
-    return run_branches
-
-
-def repeated(agent: object, where: Path | None, remote: str | None) -> str:
-    """Return the options to repeat in a command that continues, quoted for a shell, each after a space."""
-    from uwf_git.config.resolve import AgentOptions
-
-    words = agent.words if isinstance(agent, AgentOptions) else () if agent is None else (agent,)
-    given = [*(("--agent", word) for word in words), ("--cwd", where), ("--remote", remote)]
-    return "".join(f" {name} {shlex.quote(str(value))}" for name, value in given if value is not None)
-
-
-@contextmanager
-def _repeating(command: str, options: str, is_run: bool = False) -> Iterator[None]:
-    """Add the options of a call to the command in hints of its errors that continues the thread: without them another
-    agent would play the next step. The hint of a run that failed or waits names that command in any case."""
-    try:
-        yield
-    except UwfError as error:
-        if options:
-            bare = re.compile(re.escape(command) + "(?![^ ,;:)]| --)")
-            hint = bare.sub(lambda _: command + options, error.hint)
-            if is_run and hint == error.hint and isinstance(error, AgentFailed | Waiting):
-                word = "then" if isinstance(error, Waiting) else "again"
-                hint += f"{'; ' if hint else ''}{word}: {command}{options}"
-            error.hint = hint
-        raise
-
-
-def _stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
-    from uwf_git.api.outcome import waiting_for
-
-    return waiting_for(invocation.instance, outcome, is_shown=invocation.format == "text")
-
-
-def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:
-    """Print a step's outcome, for people one line plus a question with options, then run the hooks."""
-    from uwf_git.api.outcome import code_left
-
-    value, shown = outcome_value(invocation, outcome)
-    if (left := code_left(invocation.instance, outcome.position)) is not None:
-        value["code"] = {"commit": left.commit, **left.as_json()}
-    invocation.emit(value, outcome_line, shown, compact)
-    if left is not None:
-        invocation.note(left.text)
-    invocation.afterwards()
-
-
-def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return an outcome as JSON and for `outcome_line`. Warns of removed secrets."""
-    from uwf_git.api.outcome import warnings_of
-
-    value = outcome.as_json()
-    for warning in warnings_of(invocation.instance, outcome):
-        invocation.warn(warning)
-    return value, {**value, **outcome.told()}
-
-
-def outcome_line(value: dict[str, Any]) -> str:
-    """Format an outcome as one line, with a question and its options."""
-    from uwf_git.engine.census import census_text
-
-    arrow = "  → "
-    if value["done"] or value["status"] in words_in(Group.WAITING):
-        census = f" · {census_text(value['census'])}" if "census" in value else ""
-        end = arrow + terminal.status(value["status"]) + census
-    elif value.get("problem"):
-        end = f"{arrow}{terminal.style('stuck', 'red')}: {value['problem']}"
-    else:
-        end = arrow + str(value["next"] and next_name(value["next"]))
-    if value["role"] is None and "approvals" in value:
-        return f"{approvals_line(value['approvals'])}{end}"
-    if value["role"] is None:
-        return f"{'no round is left' if value['status'] == ThreadState.KILLED.word else 'nothing left to do'}{end}"
-    agent = terminal.style(whose(value), "dim")
-    begin = f"{value['number']:4d}  {terminal.style(role_name(value['role']), 'bold')} {agent}"
-    verdict = value["verdict"]
-    if verdict and (width := terminal.width()) is not None:
-        verdict = terminal.cut(verdict, max(width - terminal.columns(f"{begin}: {end}"), _MIN_OUTPUT_WIDTH))
-    question = [text for line in value["question"].splitlines() if (text := line.strip())]
-    options = [f"  {option}" for option in numbered(value["options"])]
-    below = (
-        [f"      {line}" for line in (*question, *options)]
-        if value["status"] == ThreadState.ASKING.word
-        else []
-    )
-    return "\n".join([f"{begin}: {verdict}{end}" if verdict else begin + end, *below])
-
-
-def _lines(invocation: Invocation, again: str, thread: ThreadId, quiet: bool) -> Lines | None:
-    invocation.going_on = f"nothing is lost, {again} goes on"
-    if quiet or not invocation.draws:
-        return None
-    from uwf_cli.watching.lines import of_step
-
-    return of_step(invocation.instance, thread)
-
-
 @command(
     "uwf ps",
     "uwf ps --watch",
@@ -417,31 +231,6 @@ def _rows(found: Sequence[dict[str, Any]]) -> list[str]:
         lines += [f"{'  ' * depth}{head}", f"{'  ' * depth}  {' · '.join([who, *spent(each)])}"]
     lines = lines or ["nothing runs here"]
     return [line if room is None else terminal.cut(line, room) for line in lines]
-
-
-def exchanged(invocation: Invocation, thread: str, remote: str | None) -> tuple[Exchange | None, ThreadId]:
-    """Return the exchange for a thread's steps, None without remote, and its id. A full id may exist only on
-    the remote, and is pulled then."""
-    if remote is None:
-        return None, find_thread(invocation, thread)
-    from uwf_git.api.exchange import bring
-
-    there = exchange.exchange_for(invocation.instance, remote)
-    bring(there, thread)
-    return there, find_thread(invocation, thread)
-
-
-def _live_stderr(invocation: Invocation, lines: Lines | None) -> Callable[[bytes], None] | None:
-    if lines or not terminal.is_terminal(sys.stderr) or invocation.format != "text":
-        return None
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def show(data: bytes) -> None:
-        text = decoder.decode(data).replace("\r\n", "\n").replace("\r", "\n")
-        sys.stderr.write(terminal.escape(text))
-        sys.stderr.flush()
-
-    return show
 
 
 @command(
@@ -499,12 +288,3 @@ def _pulled(invocation: Invocation, thread: str) -> ThreadId:
     if instance.threads.exists(found):
         fetch_branches(there, found)
     return find_thread(invocation, found)
-
-
-def place(invocation: Invocation, thread: ThreadId, workspace: str | None, where: Path | None) -> None:
-    """Give a thread the workspace of --workspace, if any."""
-    if workspace is not None:
-        from uwf_git.workspaces.choice import reassign
-        from uwf_git.workspaces.options import parse_option
-
-        reassign(invocation.instance, thread, parse_option(workspace), where or Path.cwd())

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import exchanged, run_one
 from uwf_cli.completers import complete_remote, complete_thread, complete_workflow
 from uwf_cli.detached import DETACH
 from uwf_cli.exchange import exchange_for
@@ -39,6 +38,8 @@ from uwf_cli.options import (
 )
 from uwf_cli.output import dollars
 from uwf_cli.selection import Selection, on_each, threads
+from uwf_cli.starting import StartedThread, begin, require_agent, require_code, startable
+from uwf_cli.stepping import exchanged, run_one
 from uwf_cli.views import Lines, Record, Table
 from uwf_git.api.listing import ACTIVE, Filters
 from uwf_git.base.errors import Usage, UwfError
@@ -48,27 +49,10 @@ from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 if TYPE_CHECKING:
     from uwf_git.api.preflight import Part, Usual
     from uwf_git.api.start import Start
-    from uwf_git.api.workflows import ResolvedWorkflow
     from uwf_git.config.resolve import AgentOptions
     from uwf_git.format.ids import ThreadId
     from uwf_git.format.kinds import Workflow
     from uwf_git.store.instance import Instance
-    from uwf_git.workspaces.choice import Choice
-
-
-class StartedThread(NamedTuple):
-    """A started thread, its workflow and its workspace, None for the folder of each step."""
-
-    thread: ThreadId
-    workflow: Hash
-    name: str
-    workspace: Choice | None
-
-    def value(self) -> dict[str, Any]:
-        value: dict[str, Any] = {"workflow": self.workflow, "thread": self.thread}
-        if self.workspace is not None:
-            value["workspace"] = self.workspace.as_json(self.thread)
-        return value
 
 
 @command(
@@ -146,14 +130,14 @@ def _start_each(invocation: Invocation, workflow: str, file: str, what: Start, p
     from uwf_git.api.workflows import speaker_of, version_of
 
     lines = read_tasks(file)
-    found = _startable(invocation, workflow, what.max_rounds is not None)
+    found = startable(invocation, workflow, what.max_rounds is not None)
     instance = invocation.instance
     tasks: list[Task] = []
     folders: list[Path | None] = []
     for line in lines:
         with naming(line.where):
             if line.max_rounds is not None:
-                _require_code(found, "maxRounds")
+                require_code(found, "maxRounds")
             tasks.append(
                 Task(
                     clean_prompt(instance, line.prompt, f"the prompt of {line.where}"),
@@ -175,61 +159,6 @@ def _start_each(invocation: Invocation, workflow: str, file: str, what: Start, p
     ]
     view = Table(("", "thread"), ("", "task"), free=1)
     invocation.emit([each.value() for each in begun], view, shown=rows)
-
-
-def begin(
-    invocation: Invocation,
-    workflow: str | ResolvedWorkflow,
-    what: Start,
-    *,
-    persona: str | None = None,
-    to_run: bool = False,
-    is_ready: Callable[[Workflow, str], None] | None = None,
-) -> StartedThread:
-    """Start a thread. If it is `to_run` at once, its code must be trusted; a file named by its path is.
-    `persona` names the default speaker; `is_ready` gets the workflow and its id, and may raise."""
-    from uwf_git.api.start import Version, start
-    from uwf_git.api.workflows import speaker_of, version_of
-
-    found = _startable(invocation, workflow, what.max_rounds is not None, to_run)
-    instance = invocation.instance
-    what = what._replace(persona=speaker_of(found, persona), place=what.place or Path.cwd())
-    if is_ready is not None:
-        is_ready(found.workflow, what.persona)
-    version = Version(version_of(instance, found), found.hash, found.workflow)
-    started = start(instance, version, what)
-    begun = StartedThread(started.thread, found.hash, found.workflow.name, started.workspace)
-    if begun.workspace is not None and (told := begun.workspace.told()):
-        invocation.note(told)
-    return begun
-
-
-def _startable(
-    invocation: Invocation, workflow: str | ResolvedWorkflow, has_rounds: bool, to_run: bool = False
-) -> ResolvedWorkflow:
-    """Return the workflow of new threads, trusted as in `begin`, with an open store. Raises Usage for
-    --max-rounds without code."""
-    from uwf_git.api.workflows import may_start
-
-    found = resolve.find_workflow(invocation, workflow) if isinstance(workflow, str) else workflow
-    instance = invocation.instance_for_writing()  # not before there is something to write
-    if has_rounds:
-        _require_code(found, "--max-rounds")
-    is_named = isinstance(workflow, str) and Path(workflow).is_file()
-    if not may_start(instance, found, is_named, to_run):
-        code = found.workflow.code
-        named = code.id if found.compiled is not None and code is not None else found.workflow.name
-        invocation.warn(f"before it is stepped here: uwf workflow trust {named}")
-    return found
-
-
-def _require_code(found: ResolvedWorkflow, option: str) -> None:
-    """Raise Usage for a limit on rounds unless the workflow is code."""
-    if found.workflow.code is None:
-        raise Usage(
-            f"{option} is for code workflows, and {found.workflow.name} is not one",
-            "give --max-steps in its place",
-        )
 
 
 @command(
@@ -316,13 +245,6 @@ def _plan_text(parts: Sequence[Part], past: Usual | None) -> str:
     return f"{terminal.table(rows)}usually {', '.join(spent)} ({counted(past.threads, 'thread')} before)\n"
 
 
-def require_agent(invocation: Invocation, agent: str | AgentOptions) -> None:
-    """Raise Usage for an unusable agent, before a thread exists."""
-    from uwf_git.api.start import require_agent
-
-    require_agent(invocation.location.root, agent)
-
-
 @command(
     "uwf thread fork 8FWKR3TN5V1QA                  from a step",
     "uwf thread fork 01JK7M                         from a thread's head",
@@ -349,7 +271,7 @@ def fork(
         from uwf_git.api.start import Version
         from uwf_git.api.workflows import version_of
 
-        edited = _startable(invocation, code, False)
+        edited = startable(invocation, code, False)
         version = Version(version_of(instance, edited), edited.hash, edited.workflow)
         made = fork_with(instance, ThreadId(found), version)
     elif is_thread_id(found):

@@ -373,7 +373,7 @@ def start(instance: Instance, form: Form) -> ActionRequest:
     persona, limits = form.option("persona"), _limits(form)
 
     def do(call: Call) -> ThreadId:
-        from uwf_cli.commands.thread import begin
+        from uwf_cli.starting import begin
 
         from uwf_git.api.start import Start
 

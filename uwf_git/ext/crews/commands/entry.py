@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import exchanged, run_one
-from uwf_cli.commands.thread import begin, require_agent
 from uwf_cli.invocation import Invocation
 from uwf_cli.options import (
     AGENT,
@@ -26,6 +24,8 @@ from uwf_cli.options import (
 )
 from uwf_cli.output import as_json
 from uwf_cli.resolve import read_prompt
+from uwf_cli.starting import begin, require_agent
+from uwf_cli.stepping import exchanged, run_one
 
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.base.text import nearest, one_line

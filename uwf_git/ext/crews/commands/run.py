@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli import terminal
-from uwf_cli.commands.running import outcome_line, outcome_value
+from uwf_cli.stepping import outcome_line, outcome_value
 
 from uwf_git.base.errors import Invalid, Paused, Usage
 from uwf_git.base.thread_states import ThreadState

@@ -412,7 +412,7 @@ class Session:
         return Run(self._invocation, self.shown, thread, self._named, self._agent, self._cwd)
 
     def _start(self, entry: Entry, begins: Any) -> None:
-        from uwf_cli.commands.thread import begin
+        from uwf_cli.starting import begin
 
         from uwf_git.api.start import Start
         from uwf_git.api.workflows import at_version

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.commands.thread import require_agent
 from uwf_cli.completers import complete_agent, complete_suite, complete_workflow
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.options import AT_ONCE, QUIET
+from uwf_cli.starting import require_agent
 
 from uwf_git.api.dispatch import StepOptions
 from uwf_git.api.preflight import require_played

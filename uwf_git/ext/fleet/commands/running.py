@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from uwf_cli import streams, terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import outcome_line
 from uwf_cli.failures import Failures, print_error
 from uwf_cli.invocation import Invocation
 from uwf_cli.options import AGENT, AT_ONCE, CWD, QUIET, REMOTE, folder
 from uwf_cli.selection import Selection, short_ids, threads
+from uwf_cli.stepping import outcome_line
 
 from uwf_git.api.listing import Filters
 from uwf_git.base.errors import Busy, Failure, OutputFailed, Throttled, Usage, UwfError, Waiting

@@ -1,0 +1,97 @@
+"""Starting threads as commands do: the workflow, its trust, and what is noted of the workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_cli import resolve
+from uwf_cli.invocation import Invocation
+from uwf_git.base.errors import Usage
+from uwf_git.format.ids import Hash, ThreadId
+
+if TYPE_CHECKING:
+    from uwf_git.api.start import Start
+    from uwf_git.api.workflows import ResolvedWorkflow
+    from uwf_git.config.resolve import AgentOptions
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.format.kinds import Workflow
+    from uwf_git.workspaces.choice import Choice
+
+
+class StartedThread(NamedTuple):
+    """A started thread, its workflow and its workspace, None for the folder of each step."""
+
+    thread: ThreadId
+    workflow: Hash
+    name: str
+    workspace: Choice | None
+
+    def value(self) -> dict[str, Any]:
+        value: dict[str, Any] = {"workflow": self.workflow, "thread": self.thread}
+        if self.workspace is not None:
+            value["workspace"] = self.workspace.as_json(self.thread)
+        return value
+
+
+def begin(
+    invocation: Invocation,
+    workflow: str | ResolvedWorkflow,
+    what: Start,
+    *,
+    persona: str | None = None,
+    to_run: bool = False,
+    is_ready: Callable[[Workflow, str], None] | None = None,
+) -> StartedThread:
+    """Start a thread. If it is `to_run` at once, its code must be trusted; a file named by its path is.
+    `persona` names the default speaker; `is_ready` gets the workflow and its id, and may raise."""
+    from uwf_git.api.start import Version, start
+    from uwf_git.api.workflows import speaker_of, version_of
+
+    found = startable(invocation, workflow, what.max_rounds is not None, to_run)
+    instance = invocation.instance
+    what = what._replace(persona=speaker_of(found, persona), place=what.place or Path.cwd())
+    if is_ready is not None:
+        is_ready(found.workflow, what.persona)
+    version = Version(version_of(instance, found), found.hash, found.workflow)
+    started = start(instance, version, what)
+    begun = StartedThread(started.thread, found.hash, found.workflow.name, started.workspace)
+    if begun.workspace is not None and (told := begun.workspace.told()):
+        invocation.note(told)
+    return begun
+
+
+def startable(
+    invocation: Invocation, workflow: str | ResolvedWorkflow, has_rounds: bool, to_run: bool = False
+) -> ResolvedWorkflow:
+    """Return the workflow of new threads, trusted as in `begin`, with an open store. Raises Usage for
+    --max-rounds without code."""
+    from uwf_git.api.workflows import may_start
+
+    found = resolve.find_workflow(invocation, workflow) if isinstance(workflow, str) else workflow
+    instance = invocation.instance_for_writing()  # not before there is something to write
+    if has_rounds:
+        require_code(found, "--max-rounds")
+    is_named = isinstance(workflow, str) and Path(workflow).is_file()
+    if not may_start(instance, found, is_named, to_run):
+        code = found.workflow.code
+        named = code.id if found.compiled is not None and code is not None else found.workflow.name
+        invocation.warn(f"before it is stepped here: uwf workflow trust {named}")
+    return found
+
+
+def require_code(found: ResolvedWorkflow, option: str) -> None:
+    """Raise Usage for a limit on rounds unless the workflow is code."""
+    if found.workflow.code is None:
+        raise Usage(
+            f"{option} is for code workflows, and {found.workflow.name} is not one",
+            "give --max-steps in its place",
+        )
+
+
+def require_agent(invocation: Invocation, agent: str | AgentOptions) -> None:
+    """Raise Usage for an unusable agent, before a thread exists."""
+    from uwf_git.api.start import require_agent
+
+    require_agent(invocation.location.root, agent)
