@@ -308,14 +308,14 @@ def test_a_detail_that_says_what_is_not_so_is_refused_at_the_step(
     liar = script(
         "liar",
         "import sys\nfrom uwf_git.store.instance import Instance\n"
-        "from uwf_git.format.kinds import Step\nfrom uwf_git.format.types import KEPT_DETAIL, STEPNODE, TEXT\n"
+        "from uwf_git.format.kinds import Step\nfrom uwf_git.format.types import DETAIL, STEPNODE, TEXT\n"
         "from uwf_git.format.ids import ThreadId\n"
         "i = Instance.open()\nhead = i.threads.head(ThreadId(sys.argv[-2]))\nh = i.threads.history(head)\n"
         "output = i.store.put(h.workflow.roles['worker'].schema, {'text': 'x'})\n"
         "other = i.store.put(TEXT, 'no turn')\n"
         f"lie = {{'turns': [other], 'context': other, 'kept': other, 'instruction': 'Another.'}}[{lie!r}]\n"
         f"told = {{'turns': [], 'context': head.node, 'instruction': None}} | {{{lie!r}: lie}}\n"
-        "detail = i.store.put(KEPT_DETAIL, told | {'answer': 'x', 'session': None, 'model': None,\n"
+        "detail = i.store.put(DETAIL, told | {'answer': 'x', 'session': None, 'model': None,\n"
         "  'usage': None, 'durationMs': 0, 'extraction': 'native'})\n"
         "print(i.store.put(STEPNODE, Step(h.start_hash, h.prev, 'worker', output, detail, 'liar').payload()))\n",
     )

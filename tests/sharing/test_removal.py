@@ -106,10 +106,7 @@ def test_a_removed_thread_is_restored_as_it_was(team: Team) -> None:
     team.agree(team.thread, team.other)
 
 
-@pytest.mark.parametrize("deleted_by", ["uwf", "git"])
-def test_a_removed_thread_is_restored_though_its_fold_is_gone(
-    uwf: Uwf, tmp_path: Path, deleted_by: str
-) -> None:
+def test_a_removed_thread_is_restored_though_its_fold_is_gone(uwf: Uwf, tmp_path: Path) -> None:
     ada = Machine(uwf, tmp_path / "ada")
     ada.registers()
     thread = ada.starts("the one")
@@ -118,12 +115,7 @@ def test_a_removed_thread_is_restored_though_its_fold_is_gone(
     heads, tag = ada.heads(), ada.refs()[layout.ARCHIVE + thread]
     ada("gc", "--fold-before", LATER)
     (fold,) = (name for name in ada.refs() if name.startswith(layout.FOLDED))
-    if deleted_by == "uwf":
-        ada("thread", "rm", thread, "--yes")
-    else:
-        for name, oid in ((layout.REMOVED + thread, tag), (layout.removed(layout.ARCHIVE + thread), tag)):
-            commands.git("--git-dir", ada.store, "update-ref", name, oid)
-        commands.git("--git-dir", ada.store, "update-ref", "-d", fold)
+    ada("thread", "rm", thread, "--yes")
     assert fold not in ada.refs()
     assert ada("thread", "restore", "--all").json == [
         {"thread": thread, "restored": True, "status": "killed"}
@@ -194,24 +186,6 @@ def test_a_mirror_gets_nothing_of_what_was_removed_which_git_gc_keeps_all_the_sa
     assert team.ada("thread", "restore", ours).json["restored"] is True
     assert team.ada.refs() == before
     team.ada.is_sound()
-
-
-def test_what_an_earlier_version_has_removed_leaves_the_refs_with_the_next_gc(
-    team: Team, tmp_path: Path
-) -> None:
-    ours = team.ada.starts("removed long ago")
-    head = team.ada.refs()[layout.THREADS + ours]
-    before = team.ada.refs()
-    team.ada("thread", "rm", ours, "--yes")
-    (bundle,) = (team.ada.store / "uwf" / "removed").iterdir()
-    bundle.unlink()
-    kept = layout.removed(layout.THREADS + ours)
-    commands.git("--git-dir", team.ada.store, "update-ref", kept, head)
-    team.ada("gc")
-    assert kept not in team.ada.refs() and bundle.exists()
-    commands.git("--git-dir", team.ada.store, "gc", "-q", "--prune=now")
-    team.ada("thread", "restore", ours)
-    assert team.ada.refs() == before
 
 
 def test_what_was_removed_is_listed_by_its_task_and_all_of_it_is_restored(team: Team) -> None:

@@ -18,6 +18,7 @@ from uwf_git.format.types import DETAIL, STARTNODE, TEXT
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid, Repository
 from uwf_git.store.indexing import Store, pin
 from uwf_git.store.instance import Instance
+from uwf_git.store.node_rows import NodeRow
 
 MISSING = Hash("0000000000001")
 
@@ -90,7 +91,9 @@ def test_a_foreign_bootstrap_node_comes_along_and_can_be_a_type(store: Store) ->
 def test_two_contents_under_one_hash_are_both_named_and_the_first_kept(store: Store) -> None:
     node = store.put(TEXT, "the first")
     other = store.repository.write_blob(to_blob(Node(TEXT, "another", 1)))
-    store.index.set_nodes([(hash_of(TEXT, "the second"), TEXT, other.raw)])  # as a collision would leave it
+    store.index.set_nodes(
+        [NodeRow(hash_of(TEXT, "the second"), TEXT, other.raw, "")]
+    )  # as a collision would leave it
     with pytest.raises(HashCollision, match=str(other)):
         store.put(TEXT, "the second")
     assert reopened(store).get(node).payload == "the first"

@@ -20,6 +20,7 @@ from uwf_git.store.history import Head
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
+from uwf_git.store.node_rows import NodeRow
 from uwf_git.sync.removal import remove
 from uwf_git.verify.findings import CODES
 from uwf_git.verify.refs import Verifier
@@ -206,7 +207,7 @@ def test_another_content_under_a_hash_that_is_known_is_a_collision(instance: Ins
     output = instance.store.get(instance.threads.history(head).steps[0].hash).payload["output"]
     other = instance.store.repository.write_blob(to_blob(Node(TEXT, "another", 1)))
     base = Overlay()
-    base.set_nodes([(output, TEXT, other.raw)])  # as a collision would leave it
+    base.set_nodes([NodeRow(output, TEXT, other.raw, "")])  # as a collision would leave it
     store = Store(instance.store.repository, Overlay(base))
     found = Verifier(store).ref(layout.THREADS + head.thread, head.commit)
     assert "collision" in {each.code for each in found}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from approvers import APPROVERS, BUILDS, Colleague, ForgedApprovals, at_gate, at_gate_after_branches, release
-from cli_samples import GATE, write
+from cli_samples import write
 from commands import git
 from conftest import Uwf
 
@@ -294,12 +294,3 @@ def test_workflow_validate_finds_gates_that_nobody_can_pass(uwf: Uwf) -> None:
     assert alone[2] == 'role "gate" has a quorum, and no approvers'
     (group, other) = found(release("[ann, reviewers]"))
     assert "as there is no trust policy" in group[2] and "reviewers" in other[2]
-
-
-def test_the_definition_of_before_keeps_its_type(uwf: Uwf) -> None:
-    write("gated.yaml", GATE)
-    made = uwf("workflow", "put", "gated.yaml").json
-    assert uwf("cas", "get", made["hash"]).json["type"] == "FGGWW64GZW8CX"
-    write("release.yaml", release())
-    made = uwf("workflow", "put", "release.yaml").json
-    assert uwf("cas", "get", made["hash"]).json["type"] == "1DPT7EAMK3HCH"

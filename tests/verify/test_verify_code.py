@@ -19,7 +19,7 @@ from uwf_git.base.errors import AgentFailed, Invalid
 from uwf_git.engine.step import step
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
-from uwf_git.format.types import CODE_DETAIL, STEPNODE
+from uwf_git.format.types import DETAIL, STEPNODE
 from uwf_git.store.instance import Instance
 from uwf_git.verify.code import RecordedCode, check_code
 from uwf_git.workspaces.choice import assign
@@ -59,7 +59,7 @@ def forge(instance: Instance, thread: ThreadId, **code: Any) -> str:
     (node,) = (name for name, each in old.items() if each["type"] == STEPNODE)
     payload = old[node]["payload"]
     detail = old[payload["detail"]]["payload"]
-    made = forger.node(CODE_DETAIL, {**detail, "code": {**detail["code"], **code}})
+    made = forger.node(DETAIL, {**detail, "code": {**detail["code"], **code}})
     new = forger.node(STEPNODE, {**payload, "detail": made})
     for gone in (node, payload["detail"]):
         del nodes[f"{gone}.json"]
@@ -209,7 +209,7 @@ def test_nothing_but_an_id_is_code(instance: Instance, thread: ThreadId, commit:
     payload = instance.store.get(last.detail).payload
     for name in ("commit", "tree", "base", "root"):
         with pytest.raises(Invalid, match=name):
-            instance.store.put(CODE_DETAIL, {**payload, "code": {**payload["code"], name: commit}})
+            instance.store.put(DETAIL, {**payload, "code": {**payload["code"], name: commit}})
     for remote in ("a\nb", "", "x" * 1001, "a b"):
         with pytest.raises(Invalid, match="remote"):
-            instance.store.put(CODE_DETAIL, {**payload, "code": {**payload["code"], "remote": remote}})
+            instance.store.put(DETAIL, {**payload, "code": {**payload["code"], "remote": remote}})

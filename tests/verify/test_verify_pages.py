@@ -1,4 +1,4 @@
-"""The pages of threads are verified: what an earlier version wrote stays sound, alone and with new steps on it."""
+"""The pages of threads are verified, with their commits and by a tree alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from conftest import Uwf
 from forged import WORKFLOW, Forger, stepped
 
-from uwf_git.git.repository import BLOB_MODE, Entry, Oid, Repository
+from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, pages
 from uwf_git.store.history import Head
 from uwf_git.store.index import Overlay
@@ -39,28 +39,6 @@ def grown(instance: Instance, head: Head, steps: int) -> Head:
     return head
 
 
-def as_before(instance: Instance, head: Head, onto: Oid | None = None) -> Head:
-    """The steps of a thread once more, or those after `onto`, as versions before 0.2.0 wrote them: the thread's page
-    stays as it is, a step's page is its answer."""
-    repository = instance.store.repository
-    rows, commit = [], head.commit
-    while commit != onto and instance.store.index_commit(commit).kind == "step":
-        rows.insert(0, (commit, instance.store.index_commit(commit)))
-        commit = repository.commit(commit).parents[0]
-    steps = {step.hash: step for step in instance.threads.history(head).steps}
-    for old, row in rows:
-        folder = layout.step_folder(row.number, row.role or "")
-        made = repository.file(repository.root(old), "/".join(folder))
-        assert made
-        answer = repository.write_blob(instance.threads.answer(steps[row.node]).encode())
-        made = repository.with_entries(made, Entry(BLOB_MODE, "README.md", answer))
-        tree = repository.graft(repository.root(commit), folder, made)
-        commit = repository.rewrite_commit(old, tree, [commit])
-        instance.store.index_commit(commit)
-    repository.move_ref(layout.THREADS + head.thread, head.commit, commit)
-    return instance.threads.head(head.thread)
-
-
 def page(instance: Instance, path: str, commit: Oid) -> str:
     git = ["git", "--git-dir", str(instance.location.git_dir), "show", f"{commit}:{path}"]
     return subprocess.run(git, check=True, capture_output=True, text=True).stdout
@@ -80,35 +58,6 @@ def alone(instance: Instance, head: Head) -> list[str]:
         repository.commit(head.commit).tree.raw, head.commit
     )
     return [f"{each.code} {each.path}" for each in checked.findings]
-
-
-def test_steps_of_the_first_form_are_sound_and_the_next_step_tells_them_all(
-    instance: Instance, thread: Head, uwf: Uwf
-) -> None:
-    start = page(instance, "README.md", thread.commit)
-    old = as_before(instance, grown(instance, thread, 2))
-    assert page(instance, "README.md", old.commit) == start
-    assert page(instance, "steps/0002-critic/README.md", old.commit) == "A"
-    assert found(instance) == [] and alone(instance, old) == []
-
-    uwf("thread", "step", old.thread, "--agent", "uwf-rehearse")
-    new = instance.threads.head(old.thread)
-    told = page(instance, "README.md", new.commit)
-    assert re.findall(r"^\| \[(\d \w+)\]\S+ \| (.*) \| `", told, re.MULTILINE) == [
-        ("1 writer", "A \\| \\*title\\*"),
-        ("2 critic", "not approved"),
-        ("3 writer", "Rehearsed title, turn 2"),
-    ]
-    assert "*Made up by `uwf-rehearse`: 1 of 3 steps.*" in told and "Next: critic." in told
-    assert found(instance) == [] and alone(instance, new) == []
-
-    # An earlier version may even go on with it; what it doesn't tell, the next step does.
-    again = as_before(instance, grown(instance, new, 1), new.commit)
-    assert page(instance, "README.md", again.commit) == told
-    last = grown(instance, again, 1)
-    assert len(pages.lines_in(page(instance, "README.md", last.commit).encode())) == 5
-    assert found(instance) == []
-    assert alone(instance, again) == alone(instance, last) == []
 
 
 def test_a_full_hundred_of_steps_has_a_page_of_its_own(instance: Instance, thread: Head) -> None:
@@ -132,12 +81,7 @@ def test_a_full_hundred_of_steps_has_a_page_of_its_own(instance: Instance, threa
     assert "\n| [100 critic](01xx/0100-critic/README.md) | " in page(instance, "steps/01xx.md", later.commit)
     assert found(instance) == []
 
-    old = as_before(instance, instance.threads.head(instance.threads.fork(hundred.commit)))
-    assert pages.lines_in(page(instance, "README.md", old.commit).encode()) == []
-    new = grown(instance, old, 1)
-    assert page(instance, "steps/00xx.md", new.commit) == earlier, "made when it was missing"
-    assert found(instance) == []
-    assert alone(instance, old) == alone(instance, new) == alone(instance, later) == []
+    assert alone(instance, hundred) == alone(instance, later) == []
 
 
 def test_a_question_can_not_pass_for_the_list_of_steps(instance: Instance, thread: Head, uwf: Uwf) -> None:

@@ -127,7 +127,7 @@ def test_a_step_names_the_code_that_it_left_and_what_it_began_with(
 
 
 def test_an_agent_cannot_say_itself_what_code_it_left(instance: Instance, project: Path) -> None:
-    from uwf_git.format.types import CODE_DETAIL, STEPNODE
+    from uwf_git.format.types import DETAIL, STEPNODE
 
     thread = begun(instance, project)
     before = instance.threads.history(instance.threads.head(thread))
@@ -136,7 +136,7 @@ def test_an_agent_cannot_say_itself_what_code_it_left(instance: Instance, projec
     other = start_thread(instance, RELAY)
     start = instance.threads.head(other).node
     detail = instance.store.get(made["detail"]).payload
-    named = instance.store.put(CODE_DETAIL, {**detail, "context": start})
+    named = instance.store.put(DETAIL, {**detail, "context": start})
     forged = instance.store.put(STEPNODE, {**made, "start": start, "detail": named})
     assert before.steps == ()
     with pytest.raises(AgentFailed, match="names code in its detail"):

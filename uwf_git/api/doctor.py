@@ -297,9 +297,10 @@ class Doctor:
                 name.startswith(REMOVED)
                 and {THREADS + thread_of(name), ARCHIVE + thread_of(name)} & refs.keys()
             ):
-                if name == REMOVED + thread_of(name):
-                    message = f"thread {thread_of(name)} is here, and said to be removed: its removal was interrupted"
-                    yield Check("refs", WARNING, message, f"uwf thread restore {thread_of(name)}")
+                message = (
+                    f"thread {thread_of(name)} is here, and said to be removed: its removal was interrupted"
+                )
+                yield Check("refs", WARNING, message, f"uwf thread restore {thread_of(name)}")
             elif needs_thread(name) and thread_of(name) not in known:
                 yield Check("refs", WARNING, f"{name} belongs to no thread", f"git update-ref -d {name}")
             elif name.startswith(PAUSED) and thread_of(name) in ended:

@@ -177,11 +177,11 @@ def without_quiet_branches(instance: Instance, found: list[ListedThread]) -> lis
     """Return threads without those branches of others among them, and calls of code, that are idle or have ended, and
     without killed branches of a fork that no thread has, such as one that lost a race."""
     from uwf_git.engine.lineage import parents
-    from uwf_git.format.types import BRANCH_START
+    from uwf_git.format.types import OF_BRANCH
     from uwf_git.store.history import Head
     from uwf_git.store.starts import is_call
 
-    if not instance.store.index.hashes_of_type(BRANCH_START):
+    if not instance.store.index.hashes_with(OF_BRANCH):
         return found
     quiet = [each.head for each in found if isinstance(each.head, Head) and _is_quiet(each)]
     here = {each.thread for each in found}

@@ -19,7 +19,8 @@ from uwf_git.config.secrets import removal_note
 from uwf_git.engine.budget import COST, UNTOLD_HINT, waiting
 from uwf_git.engine.status import NO_QUESTION
 from uwf_git.engine.thread_state import ended_state
-from uwf_git.format.types import END, WITH_CODE, is_kind
+from uwf_git.format.kinds import may_have_code
+from uwf_git.format.types import END
 from uwf_git.workflow.code_workflow import MAX_ROUNDS
 
 if TYPE_CHECKING:
@@ -133,8 +134,8 @@ def code_left(instance: Instance, at: Position) -> CodeLeft | None:
 
 def _may_have_code(instance: Instance, history: History) -> bool:
     """Return whether one of the last steps has code, without a call of git."""
-    details = (instance.store.get(step.detail).type for step in history.steps[-_LOOKED_AT:])
-    return any(each in WITH_CODE or not is_kind(each, "detail") for each in details)
+    details = (instance.store.get(step.detail) for step in history.steps[-_LOOKED_AT:])
+    return any(map(may_have_code, details))
 
 
 def _is_accepted(instance: Instance, history: History) -> bool:

@@ -17,7 +17,7 @@ from uwf_git.engine.retrying import PATIENCE as PATIENCE
 from uwf_git.engine.settling import settle_thread
 from uwf_git.format.fan_out import COMPLETED, FAILED
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.types import BRANCH_START
+from uwf_git.format.types import OF_BRANCH
 from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def step(instance: Instance, thread: ThreadId, options: Options) -> Outcome:
 
 def settle_branches(instance: Instance, thread: ThreadId) -> None:
     """End what a killed process left of a thread's lost forks. Moves refs as `sync.branches.settle_lost_forks`."""
-    if instance.store.index.hashes_of_type(BRANCH_START):
+    if instance.store.index.hashes_with(OF_BRANCH):
         from uwf_git.sync.branches import settle_lost_forks
 
         settle_lost_forks(instance, thread)

@@ -29,7 +29,7 @@ from uwf_git.format.approvals import (
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import HUMAN, Detail, Role, Step, parse_attempt
 from uwf_git.format.node import hash_of
-from uwf_git.format.types import APPROVAL, STEPNODE, USER
+from uwf_git.format.types import APPROVAL, DETAIL, STEPNODE, USER
 from uwf_git.git.repository import Oid
 from uwf_git.store.approvals import ApprovalRecord, Approvals, authors_of, now
 from uwf_git.store.history import Head, History, Position
@@ -346,7 +346,7 @@ def step_of(instance: Instance, at: Position, found: Outlook, standing: Standing
     if secrets:
         told = told._replace(instruction=instruction, redactions=(("instruction", secrets),))
     with store.registering():
-        detail = store.put(told.type, told.payload())
+        detail = store.put(DETAIL, told.payload())
         step = Step(at.history.start_hash, at.history.prev, standing.role.name, first.output, detail, HUMAN)
         return NewStep(store.put(STEPNODE, step.payload()), step, (tip,))
 

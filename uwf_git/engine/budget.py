@@ -25,7 +25,7 @@ from uwf_git.engine.thread_spending import account, spent_on_branches
 from uwf_git.format.amounts import LIMITS, parse_limit
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_start
-from uwf_git.format.types import MAY_LIMIT
+from uwf_git.format.types import LIMITED
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head
 from uwf_git.store.private import read_private, write_private
@@ -208,8 +208,7 @@ class Budgets:
 
     @cached_property
     def _limited(self) -> frozenset[Hash]:
-        index = self._instance.store.index
-        return frozenset(node for kind in MAY_LIMIT for node in index.hashes_of_type(kind))
+        return frozenset(self._instance.store.index.hashes_with(LIMITED))
 
     def sources(self, head: Head) -> list[tuple[str, Mapping[str, float]]]:
         name, row = head.row.name or "", head.row

@@ -246,7 +246,7 @@ def arrivals(instance: Instance, commit: Oid) -> dict[Oid, int]:
 
 def answers_joined(instance: Instance, step: Oid) -> list[Oid]:
     """Return the last commits of the calls whose answers a step of code was made from, in the order in which they
-    came; in steps of earlier versions, in which they were asked."""
+    came."""
     tips = list(instance.store.repository.commit(step).parents[1:])
     while tips and instance.store.index_commit(tips[0]).kind == "part":
         tips = [tip for part in tips for tip in instance.store.repository.commit(part).parents]

@@ -18,7 +18,7 @@ from uwf_git.format.fan_out import (
     parse_join,
 )
 from uwf_git.format.kinds import CallCounts, parse_detail, parse_step
-from uwf_git.format.types import CODE, COUNTED_DETAIL, FORK, JOIN, is_kind
+from uwf_git.format.types import CODE, FORK, JOIN, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import ancestry
 
@@ -102,7 +102,7 @@ def of_join(workflow: Workflow, fork: Fork, branches: Sequence[JoinedBranch]) ->
 
 
 def calls_in(detail: Node) -> CallCounts | None:
-    return parse_detail(detail.payload).calls if detail.type == COUNTED_DETAIL else None
+    return parse_detail(detail.payload).calls if is_kind(detail.type, "detail") else None
 
 
 def of_calls(counts: CallCounts) -> Census:

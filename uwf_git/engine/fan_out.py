@@ -37,6 +37,7 @@ from uwf_git.format.fan_out import (
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Detail, Revision, Step, Workflow
 from uwf_git.format.types import (
+    DETAIL,
     FORK,
     FORK_OUTPUT,
     JOIN,
@@ -380,7 +381,7 @@ def _stored(
             history.prev,
             role,
             store.draft(type_hash, output, when),
-            store.draft(said.type, said.payload(), when),
+            store.draft(DETAIL, said.payload(), when),
             UWF,
         )
         return NewStep(store.draft(STEPNODE, step.payload(), when), step)

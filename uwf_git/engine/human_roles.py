@@ -91,9 +91,8 @@ class HumanRoles:
         if node not in self._declared:
             self._declared[node] = self._gates[node] = frozenset()
             with suppress(UwfError):  # reported by the command that reads the workflow
-                found = self._instance.store.get(node)
-                if found.type in WITH_PEOPLE:
-                    workflow = parse_workflow(found.payload)
+                if self._instance.store.index.has_trait(node, WITH_PEOPLE):
+                    workflow = parse_workflow(self._instance.store.get(node).payload)
                     self._declared[node] = frozenset(filter(workflow.is_persons, workflow.roles))
                     gates = (name for name, role in workflow.roles.items() if role.approvers)
                     self._gates[node] = frozenset(gates)

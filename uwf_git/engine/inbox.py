@@ -24,7 +24,7 @@ from uwf_git.engine.status import (
 from uwf_git.engine.waits import waits_of
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
 from uwf_git.format.kinds import INTERRUPTED, Detail, Step
-from uwf_git.format.types import ANSWER, APPROVAL, FORK, JOIN, PERSON, REMARK, STEPNODE, USER
+from uwf_git.format.types import ANSWER, APPROVAL, DETAIL, FORK, JOIN, PERSON, REMARK, STEPNODE, USER
 from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import fork_hint
@@ -223,7 +223,7 @@ def _say(
 
             given = answered(instance, at.history, asked, USER, said)
             told = told._replace(approvals=(store.put(APPROVAL, given.payload()),))
-        detail = store.put(told.type, told.payload())
+        detail = store.put(DETAIL, told.payload())
         step = Step(at.history.start_hash, at.history.prev, USER, said, detail, PERSON)
         new = NewStep(store.put(STEPNODE, step.payload()), step)
     after = record(instance, at, new, begins=begins)

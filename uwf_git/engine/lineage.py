@@ -10,7 +10,7 @@ from uwf_git.base.errors import StoreDamaged
 from uwf_git.engine.forks import join_at
 from uwf_git.format.ids import Hash, ThreadId, by_age
 from uwf_git.format.kinds import SUBWORKFLOW
-from uwf_git.format.types import BRANCH_START, JOIN
+from uwf_git.format.types import JOIN, OF_BRANCH
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry, parted_from
 from uwf_git.store.index import CommitRow
@@ -49,7 +49,7 @@ class _Forks:
 
     def parent(self, head: Head) -> ThreadId | None:
         if self._starts is None:
-            self._starts = frozenset(self._instance.store.index.hashes_of_type(BRANCH_START))
+            self._starts = frozenset(self._instance.store.index.hashes_with(OF_BRANCH))
         if head.row.start not in self._starts or (found := self._instance.threads.fork_of(head)) is None:
             return None
         fork, index = found

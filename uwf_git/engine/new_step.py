@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Detail, Step
-from uwf_git.format.types import STEPNODE
+from uwf_git.format.types import DETAIL, STEPNODE
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
 
@@ -23,5 +23,5 @@ class NewStep(NamedTuple):
         """Return the step with another detail. Both nodes become drafts of the store."""
         store = instance.store
         with store.registering():
-            step = self.step._replace(detail=store.draft(detail.type, detail.payload()))
+            step = self.step._replace(detail=store.draft(DETAIL, detail.payload()))
             return self._replace(node=store.draft(STEPNODE, step.payload()), step=step)

@@ -12,16 +12,9 @@ from uwf_git.format.fan_out import CALL, EDITED, Branch, parse_branch
 from uwf_git.format.ids import Hash, is_hash
 from uwf_git.format.statuses import NEEDS_INPUT, SUSPEND
 from uwf_git.format.types import (
-    APPROVED_DETAIL,
-    ATTEMPT,
     BMAD,
-    CODE_ATTEMPT,
-    CODE_DETAIL,
-    COUNTED_DETAIL,
     CREW_DEFINITION,
     DEFINITIONS,
-    DETAIL,
-    KEPT_DETAIL,
     PERSON,
     RESUME,
     START,
@@ -30,6 +23,7 @@ from uwf_git.format.types import (
 )
 
 if TYPE_CHECKING:
+    from uwf_git.format.node import Node
     from uwf_git.format.personas import Persona
 
 REHEARSE = "uwf-rehearse"  # the agent that makes its answers up
@@ -378,17 +372,7 @@ class Detail(NamedTuple):
     approvals: tuple[Hash, ...] = ()
     calls: CallCounts | None = None
 
-    @property
-    def type(self) -> Hash:
-        """The type of its node, unless it is imported: the first current version that fits."""
-        if self.approvals:
-            return APPROVED_DETAIL
-        if self.calls is not None:
-            return COUNTED_DETAIL
-        return KEPT_DETAIL if self.kept is not None else DETAIL if self.code is None else CODE_DETAIL
-
     def payload(self) -> dict[str, Any]:
-        """Return the payload for `type`; with a `source`, of an ImportedDetail."""
         payload: dict[str, Any] = {
             "answer": self.answer,
             "turns": list(self.turns),
@@ -470,12 +454,6 @@ class Attempt(NamedTuple):
         if self.resets_at is not None:
             payload["resetsAt"] = self.resets_at
         return payload
-
-    @property
-    def type(self) -> Hash:
-        """The type of its node: the first version that fits."""
-        is_first = self.code is None and self.cause == FAILED and self.resets_at is None
-        return ATTEMPT if is_first else CODE_ATTEMPT
 
 
 def parse_workflow(payload: Any) -> Workflow:
@@ -613,7 +591,7 @@ def parse_step(payload: Any) -> Step:
 
 
 def parse_turn(payload: Any) -> TurnRecord:
-    """Parse a valid Turn payload of either version."""
+    """Parse a valid Turn payload."""
     return TurnRecord(
         payload["role"],
         payload["text"],
@@ -629,10 +607,7 @@ def parse_turn(payload: Any) -> TurnRecord:
 
 
 def parse_detail(payload: Any) -> Detail:
-    """Parse a valid Detail payload of either version. The first version's redaction count gets no place."""
-    redactions = payload.get("redactions", ())
-    if isinstance(redactions, int):
-        redactions = [{"where": "", "count": redactions}] if redactions else []
+    """Parse a valid Detail payload."""
     return Detail(
         payload["answer"],
         tuple(payload["turns"]),
@@ -646,7 +621,7 @@ def parse_detail(payload: Any) -> Detail:
         payload.get("cost"),
         tuple(payload.get("notes", ())),
         payload.get("budget"),
-        tuple((each["where"], each["count"]) for each in redactions),
+        tuple((removed["where"], removed["count"]) for removed in payload.get("redactions", ())),
         payload.get("source"),
         tuple(payload.get("nodes", ())),
         _revision(payload),
@@ -706,6 +681,11 @@ def answer_in(detail_type: str, detail: Any) -> str | None:
     if is_kind(detail_type, "detail"):
         return parse_detail(detail).answer
     return detail if is_kind(detail_type, "text") and isinstance(detail, str) else None
+
+
+def may_have_code(detail: Node) -> bool:
+    """Return whether a step with this detail may have left code: itself, or in a sub-workflow."""
+    return not is_kind(detail.type, "detail") or "code" in detail.payload
 
 
 def credited(agent: str, persona: Persona | None) -> str:

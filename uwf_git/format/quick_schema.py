@@ -22,11 +22,12 @@ OBJECT_ID = f"^([0-9a-f]{{40}}|[0-9a-f]{{64}}){_END_OF_TEXT}"
 SHA256 = f"^[0-9a-f]{{64}}{_END_OF_TEXT}"
 PRINTABLE_ASCII = f"^[!-~]+{_END_OF_TEXT}"
 NODE_HASH = "^[0-9A-F][0-9A-HJKMNP-TV-Z]{12}$"
+PERCENTAGE = "^(100|[1-9][0-9]?)%$"
 # Patterns that match in linear time. Others may not, and the validator limits its time.
 # As `ecma_pattern` has them, which takes longer to load.
 _PATTERNS = {
     pattern: re.compile(pattern.removesuffix("$") + _END_OF_TEXT)
-    for pattern in (OBJECT_ID, SHA256, PRINTABLE_ASCII, NODE_HASH)
+    for pattern in (OBJECT_ID, SHA256, PRINTABLE_ASCII, NODE_HASH, PERCENTAGE)
 }
 
 _IGNORED = {"title", "description", "default", "examples", "$comment", "$schema"}
@@ -81,6 +82,9 @@ def _check(schema: Any, depth: int) -> Check:
         raise _NotPlainError
     if len(checks) == 1:
         return checks[0]
+    if len(checks) == 2:
+        first, second = checks
+        return lambda value: first(value) and second(value)
     return lambda value: all(check(value) for check in checks)
 
 
@@ -91,11 +95,11 @@ def _type(names: Any, _depth: int) -> Check:
     return lambda value: any(check(value) for check in allowed)
 
 
-def _texts(values: Any, _depth: int) -> Check:
-    if type(values) is not list or not all(type(each) is str for each in values):
+def _listed(values: Any, _depth: int) -> Check:
+    if type(values) is not list or not all(type(value) in (str, bool) for value in values):
         raise _NotPlainError
-    allowed = frozenset(values)
-    return lambda value: type(value) is str and value in allowed
+    texts, flags = ([value for value in values if type(value) is kind] for kind in (str, bool))
+    return lambda value: (type(value) is str and value in texts) or (type(value) is bool and value in flags)
 
 
 def _any_of(schemas: Any, depth: int) -> Check:
@@ -162,8 +166,8 @@ def _object(schema: dict[str, Any], depth: int) -> Check:
 
 _KEYWORDS: dict[str, Callable[[Any, int], Check]] = {
     "type": _type,
-    "enum": _texts,
-    "const": lambda value, depth: _texts([value], depth),
+    "enum": _listed,
+    "const": lambda value, depth: _listed([value], depth),
     "anyOf": _any_of,
     "items": _items,
     "format": _format,

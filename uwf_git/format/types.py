@@ -3,7 +3,7 @@ added to `_KINDS`, never changed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from uwf_git.format.builtin import (
@@ -27,7 +27,7 @@ from uwf_git.format.builtin import (
 )
 from uwf_git.format.failure_policy import FAILURE_POLICIES
 from uwf_git.format.ids import Hash
-from uwf_git.format.quick_schema import NODE_HASH, OBJECT_ID, PRINTABLE_ASCII, SHA256
+from uwf_git.format.quick_schema import NODE_HASH, OBJECT_ID, PERCENTAGE, PRINTABLE_ASCII, SHA256
 from uwf_git.format.statuses import NEEDS_INPUT, SUSPEND
 
 START = "$START"
@@ -74,110 +74,8 @@ def next_name(role: str) -> str:
 
 TEXT = builtin("8451C8DVPAGHX", {"title": "Text", "type": "string"})
 
-_TARGET = record("Target", {"role": STRING, "prompt?": STRING, "location?": STRING})
-
-_ROLE_TOOLS = record(
-    "Tools",
-    {"allow?": STRINGS, "deny?": STRINGS, "runCommand?": {"const": False}, "network?": {"const": False}},
-)
-
-
-def _workflow_schema(
-    title: str,
-    in_role: dict[str, Any],
-    besides: dict[str, Any],
-    in_edge: Mapping[str, Any] = {},
-    target: Mapping[str, Any] = _TARGET,
-) -> dict[str, Any]:
-    """`in_role`, `besides` and `in_edge` are additions to the first version's role, workflow and conditional
-    edge; `target` is an edge by status."""
-    role = record("Role", {"description": STRING, "systemPrompt": STRING, "outputSchema": REF, **in_role})
-    role_with_a_procedure = record(
-        "Role with a procedure",
-        {
-            "description": STRING,
-            "goal": STRING,
-            "capabilities?": STRINGS,
-            "procedure?": STRING,
-            "output?": STRING,
-            "frontmatter": REF,
-            **in_role,
-        },
-    )
-    transition = record(
-        "Transition",
-        {"role": STRING, "condition": NULLABLE_STRING, "prompt?": STRING, "location?": STRING, **in_edge},
-    )
-    return record(
-        title,
-        {
-            "name": STRING,
-            "description": STRING,
-            "roles": map_of({"anyOf": [role, role_with_a_procedure]}),
-            "conditions": map_of(record("Condition", {"description": STRING, "expression": STRING})),
-            "graph": map_of({"anyOf": [list_of(transition), map_of(target)]}),
-            **besides,
-        },
-    )
-
-
-WORKFLOW = builtin("5N0WD6B3F85DE", _workflow_schema("Workflow", {}, {}))
-LIMITED_WORKFLOW = builtin(
-    "DFGC74BXXJBJ1", _workflow_schema("Workflow2", {"tools?": _ROLE_TOOLS}, {"budget?": BUDGET})
-)
-EXTRACTING_WORKFLOW = builtin(
-    "92B2C05ZB76R7",
-    _workflow_schema("Workflow3", {"tools?": _ROLE_TOOLS, "extractPrompt?": STRING}, {"budget?": BUDGET}),
-)
-_DURATION = {"type": "number", "exclusiveMinimum": 0, "description": "Seconds."}
-_RETRY = record(
-    "Retry",
-    {
-        "times": {**POSITIVE, "maximum": 100, "description": "Tries after the first."},
-        "backoff?": {
-            **_DURATION,
-            "description": "Seconds before the second try, doubled for each further one.",
-        },
-        "on?": list_of({"enum": ["throttled", "failed", "timeout"]}),
-    },
-)
-_IN_RETRYING_ROLE = {
-    "tools?": _ROLE_TOOLS,
-    "extractPrompt?": STRING,
-    "timeout?": _DURATION,
-    "retry?": _RETRY,
-    "fallback?": {**STRING, "description": "The agent that plays the role when its own is throttled."},
-}
-_IN_RETRYING = {"budget?": BUDGET, "workspace?": {"enum": ["worktree", "folder", "shared"]}}
-RETRYING_WORKFLOW = builtin("7MM6515SJJAXS", _workflow_schema("Workflow5", _IN_RETRYING_ROLE, _IN_RETRYING))
-HUMAN_WORKFLOW = builtin(
-    "FGGWW64GZW8CX",
-    _workflow_schema(
-        "Workflow6",
-        {
-            **_IN_RETRYING_ROLE,
-            "human?": {"const": True, "description": "A person plays the role, never an agent."},
-            "assignee?": {**STRING, "description": "Who is asked to play it. Anybody may."},
-        },
-        _IN_RETRYING,
-    ),
-)
-_IN_APPROVED_ROLE = {
-    **_IN_RETRYING_ROLE,
-    "human?": {"const": True, "description": "A person plays the role, never an agent."},
-    "assignee?": {**STRING, "description": "Who is asked to play it."},
-    "approvers?": {
-        **list_of(STRING, minItems=1),
-        "description": "Who may answer: people, groups, addresses. Without it, anybody.",
-    },
-    "quorum?": {**POSITIVE, "description": "How many of them must agree. 1 if missing."},
-    "notAuthor?": {"const": True, "description": "Who made what is judged may not answer."},
-    "signed?": {"const": True, "description": "An unsigned approval doesn't count."},
-}
-APPROVED_WORKFLOW = builtin("1DPT7EAMK3HCH", _workflow_schema("Workflow7", _IN_APPROVED_ROLE, _IN_RETRYING))
-
 _NEED = {
-    "anyOf": [{"enum": ["all", "first"]}, POSITIVE, {**STRING, "pattern": "^(100|[1-9][0-9]?)%$"}],
+    "anyOf": [{"enum": ["all", "first"]}, POSITIVE, {**STRING, "pattern": PERCENTAGE}],
     "description": "How many branches must complete. All, if missing: then a join waits until all have ended.",
 }
 _FIXED_BRANCH = record("Fixed branch", {"role?": STRING, "workflow?": STRING, "prompt?": STRING})
@@ -202,17 +100,6 @@ _FAN_OUT = record(
         ),
     },
 )
-FANNING_WORKFLOW = builtin(
-    "266XJ8HWW0QCM",
-    _workflow_schema(
-        "Workflow8",
-        _IN_APPROVED_ROLE,
-        _IN_RETRYING,
-        {"fanOut?": _FAN_OUT},
-        record("Target", {"role": STRING, "prompt?": STRING, "location?": STRING, "fanOut?": _FAN_OUT}),
-    ),
-)
-
 _PERSONA = record(
     "Persona",
     {
@@ -245,13 +132,108 @@ _NODE = record(
         "outputs?": STRINGS,
     },
 )
-CREW_WORKFLOW = builtin(
-    "DTMTA9WSDV6NZ",
-    _workflow_schema(
-        "Workflow4",
-        {"tools?": _ROLE_TOOLS, "extractPrompt?": STRING, "persona?": STRING, "node?": _NODE},
+_DURATION = {"type": "number", "exclusiveMinimum": 0, "description": "Seconds."}
+_RETRY = record(
+    "Retry",
+    {
+        "times": {**POSITIVE, "maximum": 100, "description": "Tries after the first."},
+        "backoff?": {
+            **_DURATION,
+            "description": "Seconds before the second try, doubled for each further one.",
+        },
+        "on?": list_of({"enum": ["throttled", "failed", "timeout"]}),
+    },
+)
+_ROLE = {
+    "tools?": record(
+        "Tools",
+        {"allow?": STRINGS, "deny?": STRINGS, "runCommand?": {"const": False}, "network?": {"const": False}},
+    ),
+    "extractPrompt?": {**STRING, "description": "Told to the model that reads an output out of an answer."},
+    "timeout?": _DURATION,
+    "retry?": _RETRY,
+    "fallback?": {**STRING, "description": "The agent that plays the role when its own is throttled."},
+    "human?": {"const": True, "description": "A person plays the role, never an agent."},
+    "assignee?": {**STRING, "description": "Who is asked to play it."},
+    "approvers?": {
+        **list_of(STRING, minItems=1),
+        "description": "Who may answer: people, groups, addresses. Without it, anybody.",
+    },
+    "quorum?": {**POSITIVE, "description": "How many of them must agree. 1 if missing."},
+    "notAuthor?": {"const": True, "description": "Who made what is judged may not answer."},
+    "signed?": {"const": True, "description": "An unsigned approval doesn't count."},
+    "persona?": {**STRING, "description": "The id of the persona that speaks for the role."},
+    "node?": {**_NODE, "description": "The node of a crew's package that the role was made of."},
+}
+WORKFLOW = builtin(
+    "8T8DTQ07FNRC6",
+    record(
+        "Workflow",
         {
+            "name": STRING,
+            "description": STRING,
+            "roles": map_of(
+                {
+                    "anyOf": [
+                        record(
+                            "Role",
+                            {"description": STRING, "systemPrompt": STRING, "outputSchema": REF, **_ROLE},
+                        ),
+                        record(
+                            "Role with a procedure",
+                            {
+                                "description": STRING,
+                                "goal": STRING,
+                                "capabilities?": STRINGS,
+                                "procedure?": STRING,
+                                "output?": STRING,
+                                "frontmatter": REF,
+                                **_ROLE,
+                            },
+                        ),
+                    ]
+                }
+            ),
+            "conditions": map_of(record("Condition", {"description": STRING, "expression": STRING})),
+            "graph": map_of(
+                {
+                    "anyOf": [
+                        list_of(
+                            record(
+                                "Transition",
+                                {
+                                    "role": STRING,
+                                    "condition": NULLABLE_STRING,
+                                    "prompt?": STRING,
+                                    "location?": STRING,
+                                    "fanOut?": _FAN_OUT,
+                                    "label?": {
+                                        **STRING,
+                                        "description": "What a crew's package calls the edge.",
+                                    },
+                                    "text?": {
+                                        **STRING,
+                                        "description": "When to take it, for whoever decides.",
+                                    },
+                                },
+                            )
+                        ),
+                        map_of(
+                            record(
+                                "Target",
+                                {
+                                    "role": STRING,
+                                    "prompt?": STRING,
+                                    "location?": STRING,
+                                    "fanOut?": _FAN_OUT,
+                                },
+                            )
+                        ),
+                    ]
+                }
+            ),
             "budget?": BUDGET,
+            "workspace?": {"enum": ["worktree", "folder", "shared"]},
             "crew?": record(
                 "Origin",
                 {
@@ -264,10 +246,6 @@ CREW_WORKFLOW = builtin(
                 },
             ),
             "personas?": map_of(_PERSONA),
-        },
-        {
-            "label?": {**STRING, "description": "What the package calls the edge."},
-            "text?": {**STRING, "description": "When to take it, for whoever decides."},
         },
     ),
 )
@@ -317,7 +295,7 @@ CREW = builtin(
 )
 
 CODE = builtin(
-    "3XCB718V9QZB7",
+    "5S2XTT9M9FBC1",
     record(
         "Bundle",
         {
@@ -328,7 +306,7 @@ CODE = builtin(
                 "File",
                 {
                     "id": {**STRING, "description": "XXH64 of its bytes, in Crockford's Base32."},
-                    "sha256": {**STRING, "pattern": "^[0-9a-f]{64}$"},
+                    "sha256": {**STRING, "pattern": SHA256},
                     "size": POSITIVE,
                 },
             ),
@@ -356,12 +334,6 @@ RESULT = builtin(
     "D4N65S95CBY8P", {"title": "Result", "description": "What a bundle returned at its end: any value."}
 )
 
-_START = {"workflow": REF, "prompt": STRING}
-STARTNODE = builtin("22GWWJB6PPWS6", record("StartNode", _START))
-LIMITED_START = builtin("1HEHHD9CH0065", record("StartNode2", {**_START, "budget": BUDGET}))
-ROUNDS_START = builtin(
-    "0N5C4D05ZG4JJ", record("StartNode3", {**_START, "budget?": BUDGET, "maxRounds": POSITIVE})
-)
 _DATA = record(
     "Data",
     {
@@ -369,21 +341,6 @@ _DATA = record(
         "text": {**STRING, "description": "Its beginning, as far as the policy lets it be read."},
         "size": {**COUNT, "description": "Bytes."},
     },
-)
-CREW_START = builtin(
-    "00MN8SZB9SACN",
-    record(
-        "StartNode4",
-        {
-            **_START,
-            "budget?": BUDGET,
-            "persona": {
-                **STRING,
-                "description": "Who does what the workflow leaves to nobody in particular.",
-            },
-            "data?": _DATA,
-        },
-    ),
 )
 _NODE_HASH = {**STRING, "pattern": NODE_HASH}
 _BRANCH = record(
@@ -400,8 +357,23 @@ _BRANCH = record(
         "until?": {**STRINGS, "description": "An edge to one of these roles ends it."},
     },
 )
-BRANCH_START = builtin(
-    "AWHARK9S6J9VN", record("StartNode5", {**_START, "budget?": BUDGET, "branch": _BRANCH})
+STARTNODE = builtin(
+    "8R6Z0B1ZGMPY5",
+    record(
+        "StartNode",
+        {
+            "workflow": REF,
+            "prompt": STRING,
+            "budget?": BUDGET,
+            "maxRounds?": POSITIVE,
+            "persona?": {
+                **STRING,
+                "description": "Who does what a crew's workflow leaves to nobody in particular.",
+            },
+            "data?": _DATA,
+            "branch?": _BRANCH,
+        },
+    ),
 )
 FORK_OUTPUT = builtin(
     "6KBYDTEZMZ4NR",
@@ -483,22 +455,18 @@ STEPNODE = builtin(
     ),
 )
 
-_TURN = {
-    "role": STRING,
-    "text": STRING,
-    "tool?": STRING,
-    "arguments?": True,
-    "result?": True,
-    "usage?": USAGE,
-    "durationMs?": COUNT,
-}
-FIRST_TURN = builtin("4BD0HYWXZYS6J", record("Turn", _TURN))
 TURN = builtin(
-    "8JM467WK0SC2S",
+    "8PA8H3KE56GQR",
     record(
-        "Turn2",
+        "Turn",
         {
-            **_TURN,
+            "role": STRING,
+            "text": STRING,
+            "tool?": STRING,
+            "arguments?": True,
+            "result?": True,
+            "usage?": USAGE,
+            "durationMs?": COUNT,
             "model?": STRING,
             "call?": {**STRING, "description": "The id that the model gave a tool call."},
             "failed?": FLAG,
@@ -506,44 +474,6 @@ TURN = builtin(
     ),
 )
 
-_REDACTIONS = list_of(
-    record("Redaction", {"where": STRING, "count": COUNT}),
-    description="Where secrets were taken out, and how many.",
-)
-_DETAIL: dict[str, Any] = {
-    "answer": {**STRING, "description": "What the agent said last, verbatim."},
-    "turns": REFS,
-    "session": NULLABLE_STRING,
-    "model": NULLABLE_STRING,
-    "usage": USAGE,
-    "durationMs": COUNT,
-    "instruction": {**NULLABLE_STRING, "description": "The edge's rendered prompt."},
-    "context": {
-        **NULLABLE_REF,
-        "description": "The head the prompt was built from: prompts are rebuilt, never stored.",
-    },
-    "extraction": {
-        **STRING,
-        "description": "frontmatter, correction, native, or model:<name> where a model extracted the output.",
-    },
-}
-FIRST_DETAIL = builtin("9D6EMB9AHAV1T", record("Detail", {**_DETAIL, "redactions?": COUNT}))
-DETAIL = builtin(
-    "4BWB2N0VS99W8",
-    record(
-        "Detail2",
-        {
-            **_DETAIL,
-            "cost?": COST,
-            "notes?": {
-                **STRINGS,
-                "description": "What happened besides: a session that was gone, a tool denied.",
-            },
-            "budget?": {**BUDGET, "description": "Limits that a human raised before this step."},
-            "redactions?": _REDACTIONS,
-        },
-    ),
-)
 _GIT_ID = {**STRING, "pattern": OBJECT_ID}
 _REVISION = record(
     "Revision",
@@ -560,70 +490,47 @@ _REVISION = record(
         },
     },
 )
-CODE_DETAIL = builtin(
-    "8XA9ZMJ611DG5",
+DETAIL = builtin(
+    "DQG9SW25TK4D0",
     record(
-        "Detail3",
+        "Detail",
         {
-            **_DETAIL,
+            "answer": {**STRING, "description": "What the agent said last, verbatim."},
+            "turns": REFS,
+            "session": NULLABLE_STRING,
+            "model": NULLABLE_STRING,
+            "usage": USAGE,
+            "durationMs": COUNT,
+            "instruction": {**NULLABLE_STRING, "description": "The edge's rendered prompt."},
+            "context": {
+                **NULLABLE_REF,
+                "description": "The head the prompt was built from: prompts are rebuilt, never stored.",
+            },
+            "extraction": {
+                **STRING,
+                "description": "frontmatter, correction, native, imported, or model:<name> where a model "
+                "extracted the output.",
+            },
             "cost?": COST,
-            "notes?": STRINGS,
-            "budget?": BUDGET,
-            "redactions?": _REDACTIONS,
-            "code": _REVISION,
-        },
-    ),
-)
-KEPT_DETAIL = builtin(
-    "EYJWXZZVVPHP5",
-    record(
-        "Detail4",
-        {
-            **_DETAIL,
-            "cost?": COST,
-            "notes?": STRINGS,
-            "budget?": BUDGET,
-            "redactions?": _REDACTIONS,
+            "notes?": {
+                **STRINGS,
+                "description": "What happened besides: a session that was gone, a tool denied.",
+            },
+            "budget?": {**BUDGET, "description": "Limits that a human raised before this step."},
+            "redactions?": list_of(
+                record("Redaction", {"where": STRING, "count": COUNT}),
+                description="Where secrets were taken out, and how many.",
+            ),
             "code?": _REVISION,
             "kept?": {
                 **REF,
                 "description": "The Session: what the agent's program kept of the conversation.",
             },
-        },
-    ),
-)
-APPROVED_DETAIL = builtin(
-    "DQX6XHSTTKK7A",
-    record(
-        "Detail5",
-        {
-            **_DETAIL,
-            "cost?": COST,
-            "notes?": STRINGS,
-            "budget?": BUDGET,
-            "redactions?": _REDACTIONS,
-            "code?": _REVISION,
-            "kept?": REF,
-            "approvals": {
+            "approvals?": {
                 **list_of(REF, minItems=1),
                 "description": "The Approvals of the people whose answer the step is.",
             },
-        },
-    ),
-)
-COUNTED_DETAIL = builtin(
-    "EPVF3A8AK21XV",
-    record(
-        "Detail6",
-        {
-            **_DETAIL,
-            "cost?": COST,
-            "notes?": STRINGS,
-            "budget?": BUDGET,
-            "redactions?": _REDACTIONS,
-            "code?": _REVISION,
-            "kept?": REF,
-            "calls": record(
+            "calls?": record(
                 "Calls",
                 {
                     "asked": POSITIVE,
@@ -632,6 +539,8 @@ COUNTED_DETAIL = builtin(
                     "tolerated": {**COUNT, "description": "How many may fail."},
                 },
             ),
+            "source?": {**STRING, "description": "What the step is called where it was imported from."},
+            "nodes?": {**REFS, "description": "Nodes of that step, as they were there."},
         },
     ),
 )
@@ -704,23 +613,8 @@ SESSION = builtin(
         },
     ),
 )
-IMPORTED_DETAIL = builtin(
-    "7XS736FCJBKH5",
-    record(
-        "ImportedDetail",
-        {
-            **_DETAIL,
-            "source": {**STRING, "description": "What the step is called where it was imported from."},
-            "nodes": {**REFS, "description": "Nodes of that step, as they were there."},
-            "cost?": COST,
-            "notes?": {**STRINGS, "description": "What didn't come along, and why."},
-            "redactions?": _REDACTIONS,
-        },
-    ),
-)
-
 ATTEMPT = builtin(
-    "14DZYKRE083H4",
+    "3N8XDCVF2Z95M",
     record(
         "Attempt",
         {
@@ -732,23 +626,6 @@ ATTEMPT = builtin(
             "detail": NULLABLE_REF,
             "stdout?": {**STRING, "description": "The end of what it printed."},
             "stderr?": {**STRING, "description": "The end of what it logged."},
-        },
-    ),
-)
-
-CODE_ATTEMPT = builtin(
-    "DWWMM154E9Z1E",
-    record(
-        "Attempt2",
-        {
-            "start": REF,
-            "prev": NULLABLE_REF,
-            "role": STRING,
-            "agent": STRING,
-            "error": STRING,
-            "detail": NULLABLE_REF,
-            "stdout?": STRING,
-            "stderr?": STRING,
             "code?": _REVISION,
             "cause?": {"enum": ["throttled", "timeout"]},
             "resetsAt?": {
@@ -786,92 +663,62 @@ SUSPEND_SCHEMA: dict[str, Any] = {
 QUESTION = builtin("6BKEEWRFC00TX", SUSPEND_SCHEMA)
 
 _KINDS: dict[str, frozenset[Hash]] = {
-    "workflow": frozenset(
-        {
-            WORKFLOW,
-            LIMITED_WORKFLOW,
-            EXTRACTING_WORKFLOW,
-            RETRYING_WORKFLOW,
-            HUMAN_WORKFLOW,
-            APPROVED_WORKFLOW,
-            FANNING_WORKFLOW,
-            CREW_WORKFLOW,
-            CODE,
-        }
-    ),
+    "workflow": frozenset({WORKFLOW, CODE}),
     "crew": frozenset({CREW}),
-    "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START, CREW_START, BRANCH_START}),
+    "start": frozenset({STARTNODE}),
     "step": frozenset({STEPNODE}),
-    "detail": frozenset(
-        {
-            *(FIRST_DETAIL, DETAIL, CODE_DETAIL, KEPT_DETAIL, APPROVED_DETAIL, COUNTED_DETAIL),
-            IMPORTED_DETAIL,
-        }
-    ),
+    "detail": frozenset({DETAIL}),
     "approval": frozenset({APPROVAL}),
     "revocation": frozenset({REVOCATION}),
-    "turn": frozenset({FIRST_TURN, TURN}),
-    "attempt": frozenset({ATTEMPT, CODE_ATTEMPT}),
+    "turn": frozenset({TURN}),
+    "attempt": frozenset({ATTEMPT}),
     "session": frozenset({SESSION}),
     "text": frozenset({TEXT}),
 }
 OF_THREADS = tuple(BUILTIN.core)
 """The built-in types that a thread may have nodes of."""
+LIMITED, OF_CREW, FANS_OUT, WITH_PEOPLE, OF_BRANCH = "limited", "crew", "fans-out", "people", "branch"
+_TRAITS: dict[Hash, dict[str, Callable[[Any], bool]]] = {
+    WORKFLOW: {
+        LIMITED: lambda payload: "budget" in payload,
+        OF_CREW: lambda payload: "crew" in payload,
+        FANS_OUT: lambda payload: any("fanOut" in edge for edge in _edges_in(payload)),
+        WITH_PEOPLE: lambda payload: any("human" in role for role in payload["roles"].values()),
+    },
+    CODE: {LIMITED: lambda payload: "budget" in payload},
+    STARTNODE: {
+        LIMITED: lambda payload: "budget" in payload,
+        OF_BRANCH: lambda payload: "branch" in payload,
+    },
+}
 
 
-WITH_CODE = CODE_DETAIL, KEPT_DETAIL, APPROVED_DETAIL, COUNTED_DETAIL
-"""The types of details that may name code."""
-MAY_LIMIT = (
-    LIMITED_START,
-    ROUNDS_START,
-    CREW_START,
-    BRANCH_START,
-    LIMITED_WORKFLOW,
-    EXTRACTING_WORKFLOW,
-    RETRYING_WORKFLOW,
-    HUMAN_WORKFLOW,
-    APPROVED_WORKFLOW,
-    FANNING_WORKFLOW,
-    CREW_WORKFLOW,
-    CODE,
-)
-WITH_PEOPLE = HUMAN_WORKFLOW, APPROVED_WORKFLOW, FANNING_WORKFLOW
-"""The types of Workflow nodes that may have roles of people."""
-"""The types of StartNodes and Workflow nodes that may have a budget."""
+def traits_of(type_hash: str, payload: Any) -> tuple[str, ...]:
+    """Return the traits by which the index finds a node without reading it; none of an invalid payload."""
+    try:
+        return tuple(name for name, holds in _TRAITS.get(Hash(type_hash), {}).items() if holds(payload))
+    except (AttributeError, KeyError, TypeError):
+        return ()
+
+
+def _edges_in(workflow: Any) -> Iterator[Any]:
+    for edges in workflow["graph"].values():
+        yield from edges if isinstance(edges, list) else edges.values()
 
 
 def is_kind(type_hash: str, kind: str) -> bool:
-    """Return whether a type is a version of a built-in kind ("step", "detail", …)."""
+    """Return whether a type is one of a built-in kind ("step", "detail", …)."""
     return type_hash in _KINDS[kind]
 
 
 def versions(kind: str) -> frozenset[Hash]:
-    """Return the types of all versions of a kind."""
+    """Return the types of a kind."""
     return _KINDS[kind]
 
 
 def workflow_type(payload: Any) -> Hash:
-    """Return the type of a Workflow node: a code workflow's, or the first version that fits, so that a
-    definition keeps its hash."""
-    if "file" in payload:
-        return CODE
-    if "crew" in payload:
-        return CREW_WORKFLOW
-    edges = payload["graph"].values()
-    if any(
-        "fanOut" in edge for each in edges for edge in (each if isinstance(each, list) else each.values())
-    ):
-        return FANNING_WORKFLOW
-    in_roles = {key for role in payload["roles"].values() for key in role}
-    if in_roles & {"approvers", "quorum", "notAuthor", "signed"}:
-        return APPROVED_WORKFLOW
-    if "human" in in_roles:
-        return HUMAN_WORKFLOW
-    if "workspace" in payload or in_roles & {"timeout", "retry", "fallback"}:
-        return RETRYING_WORKFLOW
-    if "extractPrompt" in in_roles:
-        return EXTRACTING_WORKFLOW
-    return LIMITED_WORKFLOW if "budget" in payload or "tools" in in_roles else WORKFLOW
+    """Return the type of a Workflow node: that of a code workflow's differs."""
+    return CODE if "file" in payload else WORKFLOW
 
 
 def start_node(
@@ -888,10 +735,12 @@ def start_node(
     payload: dict[str, Any] = {"workflow": workflow, "prompt": prompt}
     if budget:
         payload["budget"] = dict(budget)
-    if branch is not None:
-        return BRANCH_START, {**payload, "branch": dict(branch)}
-    if persona:
-        return CREW_START, {**payload, "persona": persona, **({"data": dict(data)} if data else {})}
     if max_rounds is not None:
-        return ROUNDS_START, {**payload, "maxRounds": max_rounds}
-    return LIMITED_START if budget else STARTNODE, payload
+        payload["maxRounds"] = max_rounds
+    if persona:
+        payload["persona"] = persona
+    if data:
+        payload["data"] = dict(data)
+    if branch is not None:
+        payload["branch"] = dict(branch)
+    return STARTNODE, payload

@@ -13,9 +13,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import HeadMoved, SigningFailed, StoreDamaged
-from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import ENDED_BY_USER, FAILED, Attempt, Revision, parse_attempt
+from uwf_git.format.types import ATTEMPT
 from uwf_git.git.repository import Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry
@@ -58,7 +58,7 @@ class Attempts:
 
     def _record(self, head: Head, attempt: Attempt) -> FailedAttempt:
         payload = attempt.payload()
-        node = self._store.put(attempt.type, payload)
+        node = self._store.put(ATTEMPT, payload)
         # Its page is generated from the node, which has no blank texts.
         attempt = parse_attempt(payload)
         ref = layout.ATTEMPTS + head.thread
@@ -172,7 +172,7 @@ class Attempts:
         parents = [tip] if tip is not None else []
         if tip is None or self.head_of(tip) != head.commit:
             parents.append(head.commit)
-        author = layout.agent_author(one_line(attempt.agent, 60), persona)
+        author = layout.agent_author(attempt.agent, persona)
         try:
             return self._repository.write_commit(tree, parents, author, text)
         except SigningFailed:  # failed work is kept anyway, and its commit shows that it is unsigned

@@ -24,7 +24,7 @@ from uwf_git.format.kinds import (
     parse_workflow,
     split_remarks,
 )
-from uwf_git.format.types import CREW_WORKFLOW, FORK, is_kind
+from uwf_git.format.types import FORK, OF_CREW, is_kind
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout
@@ -139,7 +139,6 @@ class Histories:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._types: dict[Hash, Hash] = {}
 
     def position(self, head: Head) -> Position:
         """Return a head with its history. Raises as `past` does."""
@@ -183,11 +182,7 @@ class Histories:
 
     def is_of_crew(self, workflow: Hash) -> bool:
         """Return whether a workflow is a crew's, without reading it."""
-        if workflow not in self._types:
-            if (known := self._store.index.node(workflow)) is None:
-                return False
-            self._types[workflow] = known[0]
-        return self._types[workflow] == CREW_WORKFLOW
+        return self._store.index.has_trait(workflow, OF_CREW)
 
     def past(self, node: Hash) -> Iterator[PastStep]:
         """Yield the StepNodes from one back to the first, newest first. Raises StoreDamaged if a `prev` is a

@@ -1,6 +1,6 @@
 """The local index: a SQLite cache in the private folder, for queries that git is slow at.
 
-    nodes      node hash -> type, blob id
+    nodes      node hash -> type, blob id, traits (`format.types.traits_of`)
     commits    commit id -> its record: a version of a workflow or crew, a start, a step, an attempt, a pin, an
                addition to a suite
     archives   tag id -> the commit it ends, completed, failed or killed, why
@@ -33,13 +33,17 @@ from uwf_git.format.types import JOIN, USER
 from uwf_git.git.repository import Oid
 from uwf_git.git.sqlite_cache import SqliteCache
 from uwf_git.store import layout
+from uwf_git.store.node_rows import NodeRow
 
-VERSION = 15
+VERSION = 16
 _VARIABLES = 900  # variables that every SQLite accepts in one statement
 
 _TABLES = """
-CREATE TABLE nodes (hash TEXT PRIMARY KEY, type TEXT NOT NULL, blob BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE nodes (
+    hash TEXT PRIMARY KEY, type TEXT NOT NULL, blob BLOB NOT NULL, traits TEXT NOT NULL
+) WITHOUT ROWID;
 CREATE INDEX nodes_by_type ON nodes (type);
+CREATE INDEX nodes_with_traits ON nodes (traits) WHERE traits != '';
 CREATE TABLE commits (
     oid BLOB PRIMARY KEY, kind TEXT NOT NULL, node TEXT NOT NULL, parent BLOB, start TEXT, workflow TEXT,
     name TEXT, title TEXT, author TEXT, role TEXT, agent TEXT, number INTEGER NOT NULL,
@@ -251,19 +255,19 @@ class Index(SqliteCache):
     def blobs_of(self, nodes: Sequence[Hash]) -> dict[Hash, bytes]:
         return self._by_hash("SELECT hash, blob FROM nodes", nodes)
 
-    def add_nodes(self, rows: Iterable[tuple[Hash, Hash, bytes]]) -> None:
-        """Add (hash, type, blob id) rows; an existing hash keeps its blob."""
+    def add_nodes(self, rows: Iterable[NodeRow]) -> None:
+        """Add nodes; an existing hash keeps its blob."""
         self._insert_nodes("IGNORE", list(rows))
 
-    def set_nodes(self, rows: Sequence[tuple[Hash, Hash, bytes]]) -> None:
+    def set_nodes(self, rows: Sequence[NodeRow]) -> None:
         """Add nodes just written, replacing rows whose blobs are gone."""
         self._insert_nodes("REPLACE", rows)
 
-    def _insert_nodes(self, known: str, rows: Sequence[tuple[Hash, Hash, bytes]]) -> None:
-        most = _VARIABLES // 3
+    def _insert_nodes(self, known: str, rows: Sequence[NodeRow]) -> None:
+        most = _VARIABLES // len(NodeRow._fields)
         for start in range(0, len(rows), most):
             some = rows[start : start + most]
-            places = ",".join(["(?,?,?)"] * len(some))
+            places = ",".join(["(?,?,?,?)"] * len(some))
             self._run(
                 f"INSERT OR {known} INTO nodes VALUES {places}", [value for row in some for value in row]
             )
@@ -271,6 +275,15 @@ class Index(SqliteCache):
     def hashes_of_type(self, type_hash: Hash) -> list[Hash]:
         rows = self._run("SELECT hash FROM nodes WHERE type = ? ORDER BY hash", (type_hash,))
         return [row[0] for row in rows]
+
+    def hashes_with(self, trait: str) -> list[Hash]:
+        """Return the nodes that have a trait."""
+        rows = self._run("SELECT hash, traits FROM nodes WHERE traits != ''")
+        return [node for node, traits in rows if trait in traits.split()]
+
+    def has_trait(self, node: str | None, trait: str) -> bool:
+        row = self._one("SELECT traits FROM nodes WHERE hash = ?", (node,))
+        return row is not None and trait in row[0].split()
 
     def hashes_with_prefix(self, prefix: str) -> list[Hash]:
         """Return at most 20 node hashes with a prefix."""
@@ -526,7 +539,12 @@ class Overlay(Index):
             found.update(self._base.blobs_of(more))
         return found
 
-    def add_nodes(self, rows: Iterable[tuple[Hash, Hash, bytes]]) -> None:
+    def has_trait(self, node: str | None, trait: str) -> bool:
+        return super().has_trait(node, trait) or (
+            self._base is not None and node not in self._forgotten and self._base.has_trait(node, trait)
+        )
+
+    def add_nodes(self, rows: Iterable[NodeRow]) -> None:
         rows = list(rows)
         known = self.blobs_of([row[0] for row in rows])
         super().add_nodes([row for row in rows if row[0] not in known])
@@ -547,7 +565,7 @@ class Overlay(Index):
         assert self._base is not None
         steps = self._one("SELECT count(*) FROM commits WHERE kind = 'step'")[0]
         with self._base.transaction():
-            self._base.add_nodes(self._run("SELECT * FROM nodes"))
+            self._base.add_nodes(NodeRow(*row) for row in self._run("SELECT * FROM nodes"))
             for row in self._run("SELECT * FROM commits"):
                 self._base.add_commit(CommitRow(*row))
             for row in self._run("SELECT * FROM archives"):

@@ -82,9 +82,6 @@ class Store(NodeStore):
             for name in lost:  # only its last position is known
                 self.index.set_tip(Tip(name, seen[name].oid, None, "its ref cannot be read"))
             for name in gone:
-                if not layout.is_followed_ref(name):  # an older version has followed it
-                    self.index.drop_tip(name)
-                    continue
                 self.index.miss(name)
                 if name.startswith(layout.FOLDED):
                     self.index.set_folded(name, ())

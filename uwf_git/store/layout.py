@@ -158,11 +158,6 @@ def thread_of(ref: str) -> ThreadId:
     return ThreadId(ref[ref.rindex("/") + 1 :])
 
 
-def removed(ref: str) -> str:
-    """Return the ref that keeps a removed thread's ref."""
-    return REMOVED + ref.removeprefix(NAMESPACE)
-
-
 def tracking(remote: str, name: str) -> str:
     """Return the tracking ref of a remote's shared ref or published branch."""
     if is_of_versions(name):
@@ -284,8 +279,8 @@ def start_message(
     workflow: str, prompt: str, node: Hash, thread: ThreadId | None = None, project: str = ""
 ) -> str:
     """Return the message of a thread's start: workflow and first line of the prompt. It names the thread, so that no
-    two begin with the same commit unless one is a fork of the other, and its project, as `Project.label`; starts of
-    earlier versions name none."""
+    two begin with the same commit unless one is a fork of the other, and its project, as `Project.label`; an
+    imported thread's start names neither."""
     first = next((line for line in prompt.splitlines() if line.strip()), "start")
     trailers = {"Uwf-Start": node, THREAD_TRAILER: thread or "", PROJECT_TRAILER: project}
     return message(f"start {workflow}: {first}", trailers)

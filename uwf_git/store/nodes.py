@@ -7,7 +7,7 @@ when they are indexed; from then on git's object ids vouch for them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +31,7 @@ from uwf_git.format.node import Node, from_blob, hash_of, node_hash, now, self_h
 from uwf_git.format.schema import Problem, Schema, check_schema
 from uwf_git.format.types import (
     ANSWER,
-    CREW_WORKFLOW,
-    LIMITED_START,
     REMARK,
-    ROUNDS_START,
-    STARTNODE,
     STEPNODE,
     TEXT,
     is_kind,
@@ -43,17 +39,10 @@ from uwf_git.format.types import (
 from uwf_git.git.objects import BLOB, id_of
 from uwf_git.git.repository import Oid, Repository, StoreUnwritable
 from uwf_git.store import layout
+from uwf_git.store.node_rows import NodeRow, node_row
 
 if TYPE_CHECKING:
     from uwf_git.store.index import Index
-
-# Types whose payloads are checked by parsing: that says the same as the schema without starting a validator.
-PARSERS: Mapping[Hash, Callable[[Any], object]] = {
-    STEPNODE: parse_step,
-    STARTNODE: parse_start,
-    LIMITED_START: parse_start,
-    ROUNDS_START: parse_start,
-}
 
 _NOT_CRYPTOGRAPHIC = "XXH64 is not a cryptographic hash; change the refused content"
 RECENT_COUNT = 256
@@ -97,9 +86,7 @@ class NodeStore:
         self.drafts: dict[Hash, Node] = {}
         """What was drafted and isn't written, each node after those that it refers to."""
         self._drafting = False
-        self._unlisted: list[tuple[Hash, Hash, bytes]] | None = (
-            None  # rows of nodes whose blobs aren't stored yet
-        )
+        self._unlisted: list[NodeRow] | None = None  # of nodes whose blobs aren't stored yet
 
     def sync(self) -> bool:
         """Index new nodes. Return whether there were any; here, without refs, never."""
@@ -310,9 +297,7 @@ class NodeStore:
             self.schema(type_hash)
         except NotFound:
             raise NotFound(f"no type {type_hash} in the store", "see: uwf cas schema list") from None
-        if type_hash in PARSERS:
-            PARSERS[type_hash](value)
-        elif problems := self.problems(type_hash, value):
+        if problems := self.problems(type_hash, value):
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
             raise Invalid(
                 f"payload breaks its type {type_hash}: {problems[0]}{more}",
@@ -351,7 +336,7 @@ class NodeStore:
 
     def _file(self, node: Hash, content: Node, data: bytes) -> Oid:
         oid = self._blobs[node] = self.repository.write_blob(data)
-        row = node, content.type, oid.raw
+        row = node_row(node, content, oid.raw)
         if self._unlisted is not None:
             self._unlisted.append(row)
         else:
@@ -380,7 +365,7 @@ class NodeStore:
         """Index blobs claimed to be nodes, in order, up to the first invalid one. Raises StoreDamaged for
         that, HashCollision for a known node with other content."""
         known = self.index.blobs_of([node for node, _ in files])
-        rows: list[tuple[Hash, Hash, bytes]] = []
+        rows: list[NodeRow] = []
         try:
             for node, blob in files:
                 there = known.get(node)
@@ -395,7 +380,7 @@ class NodeStore:
                 if there is not None and self.repository.has(Oid(raw=there)):
                     self._refuse_collision(node, Oid(raw=there), content.type, content.payload)
                 else:
-                    rows.append((node, content.type, blob.raw))
+                    rows.append(node_row(node, content, blob.raw))
                     known[node] = blob.raw
         finally:
             self.index.add_nodes(rows)
@@ -417,8 +402,10 @@ def references_by_kind(node: Node) -> list[Hash] | None:
         return [*detail.turns, *others, *detail.nodes, *detail.approvals]
     if is_kind(node.type, "session"):
         return [part for file in parse_session(node.payload).files for part in file.parts]
-    if node.type == CREW_WORKFLOW:  # it has hundreds of roles
+    if is_kind(node.type, "workflow"):
         return [*{role.schema: None for role in parse_workflow(node.payload).roles.values()}]
+    if is_kind(node.type, "start"):
+        return [parse_start(node.payload).workflow]
     return None
 
 

@@ -8,9 +8,6 @@ A thread's page has its state and a line for each step since the last hundred. T
 move to `steps/00xx.md`, so a step costs the same at 5,000 as at 5.
 
 git prints pages unchanged, so terminal control characters are written out.
-
-Steps and attempts written before 0.2.0 have pages of the first form: the verbatim answer, and the thread's
-page as it was at its start. They stay valid; such a step doesn't change the thread's page.
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ from uwf_git.format.kinds import (
 )
 from uwf_git.format.node import Node
 from uwf_git.format.personas import Persona
-from uwf_git.format.types import APPROVED_DETAIL, END, ENDS, FAIL, USER, is_kind, next_name, role_name
+from uwf_git.format.types import END, ENDS, FAIL, USER, is_kind, next_name, role_name
 from uwf_git.store.layout import node_file, step_folder
 
 HUNDRED = 100
@@ -297,7 +294,7 @@ def page_of(text: str) -> bytes:
 
 def approvals_of(detail: Node, get: Callable[[Hash], Node]) -> tuple[Approval, ...]:
     """Return the approvals that a step's detail refers to. Raises as `get` does."""
-    nodes = parse_detail(detail.payload).approvals if detail.type == APPROVED_DETAIL else ()
+    nodes = parse_detail(detail.payload).approvals if is_kind(detail.type, "detail") else ()
     return tuple(parse_approval(get(node).payload) for node in nodes)
 
 
@@ -380,7 +377,7 @@ def line_of(number: int, step: StepContext) -> str:
 
 
 def lines_in(page: bytes) -> list[str]:
-    """Return the step lines of a thread's page; none for the first form."""
+    """Return the step lines of a thread's page."""
     _, found, lines = page.decode("utf-8", "replace").rpartition(_STEPS)  # a question above may hold the same
     return lines.splitlines() if found else []
 
@@ -465,17 +462,6 @@ def _past_names(hundreds: int) -> dict[str, int]:
 def _span(hundred: int) -> str:
     numbers = numbers_in(hundred)
     return f"{numbers[0]} to {numbers[-1]}"
-
-
-def first_attempt_page(attempt: Attempt, detail: Node | None) -> bytes:
-    """Return a failed attempt's page in the first form."""
-    parts = [f"**{_plain(attempt.role)}** by {_plain(attempt.agent)} failed: {_plain(attempt.error)}\n"]
-    if detail is not None and (answer := answer_of(None, detail.type, detail.payload)):
-        parts.append(answer)
-    for name, text in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
-        if text:
-            parts.append(f"The end of {name}:\n\n{fenced(text, 'text')}\n")
-    return "\n".join(parts).encode("utf-8")
 
 
 def _name(role: str) -> str:

@@ -137,8 +137,8 @@ class EngineOrder(NamedTuple):
 
     `agent` is an alias or command, `command` what it resolved to, `name` the agent's own name if known;
     `timeout` is in seconds; `budget` are raised limits that the step records; `number` is the step's, from 1;
-    `persona` the speaker's id and name; `folder` the working folder. `nonce_sha256`, in hexadecimal, is "" in
-    orders of earlier versions. `base` is the commit that the step's worktree begins at, "" without one.
+    `persona` the speaker's id and name; `folder` the working folder. `nonce_sha256` is in hexadecimal.
+    `base` is the commit that the step's worktree begins at, "" without one.
     """
 
     head: Hash
@@ -270,7 +270,7 @@ class Runs:
     def is_asked(self, thread: ThreadId) -> bool:
         """Return whether this process has the nonce of the step in progress."""
         order = self.read_order(thread)
-        return order is not None and order.nonce_sha256 in ("", _sha256(self.nonce(thread)))
+        return order is not None and order.nonce_sha256 == _sha256(self.nonce(thread))
 
     def is_anothers(self, thread: ThreadId) -> bool:
         """Return whether the order belongs to another process."""
@@ -347,7 +347,7 @@ class Runs:
         report, order = self.read_report(thread), self.read_order(thread)
         if report is None or order is None or not (report[:2] == order[:2] == (head, role)):
             return None
-        return report if order.nonce_sha256 in ("", _sha256(report.nonce)) else None
+        return report if order.nonce_sha256 == _sha256(report.nonce) else None
 
     def keep_answer(
         self, thread: ThreadId, order: EngineOrder, number: int, answer: Mapping[str, Any], synced: bool

@@ -1,7 +1,6 @@
 """Removed threads, kept as git bundles `<git dir>/uwf/removed/<ULID>.bundle`, which no push sends.
 
-A bundle's heads are the thread's refs. Earlier versions kept `refs/uwf/removed/<kind>/`, which `git push
---mirror` publishes; `bundle_older_refs` moves them into bundles.
+A bundle's heads are the thread's refs.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from uwf_git.base.errors import UwfError
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.fsync import sync
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.store import layout
 from uwf_git.store.private import write_private
 
 _SIGNATURE = b"# v2 git bundle\n"
@@ -48,9 +46,7 @@ def keep(
 
 def kept_refs(repository: Repository, thread: ThreadId) -> dict[str, Oid]:
     """Return a removed thread's refs, {} if nothing is kept. Their objects may exist only in the bundle."""
-    names = (prefix + thread for prefix in layout.of_threads())
-    legacy = {name: repository.ref(layout.removed(name)) for name in names}
-    return {**{name: oid for name, oid in legacy.items() if oid}, **_heads(_path(repository, thread))}
+    return _heads(_path(repository, thread))
 
 
 def unpack(repository: Repository, thread: ThreadId) -> dict[str, Oid]:
@@ -69,9 +65,6 @@ def forget(repository: Repository, thread: ThreadId) -> None:
         for path in paths:
             path.unlink(missing_ok=True)
         sync(_folder(repository))
-    names = (layout.removed(prefix + thread) for prefix in layout.of_threads())
-    found = {name: oid for name in names if (oid := repository.ref(name)) is not None}
-    repository.delete_refs(found)
 
 
 def was_squatter(repository: Repository, mark: Oid) -> bool:
@@ -83,23 +76,7 @@ def was_squatter(repository: Repository, mark: Oid) -> bool:
 
 def kept_threads(repository: Repository) -> set[ThreadId]:
     """Return the threads with bundles, including unfinished removals."""
-    return _files(repository).keys() | _in_refs(repository)
-
-
-def bundle_older_refs(repository: Repository, warn: Callable[[str], None]) -> None:
-    """Move refs of earlier versions into bundles."""
-    for thread in _in_refs(repository):
-        refs = kept_refs(repository, thread)
-        keep(repository, thread, refs, warn)
-        if _path(repository, thread).is_file():
-            names = map(layout.removed, refs)
-            repository.delete_refs({name: oid for name in names if (oid := repository.ref(name)) is not None})
-
-
-def _in_refs(repository: Repository) -> set[ThreadId]:
-    kinds = tuple(map(layout.removed, layout.of_threads()))
-    names = repository.ref_names(layout.REMOVED)
-    return {layout.thread_of(name) for name in names if name.startswith(kinds)}
+    return set(_files(repository))
 
 
 def _folder(repository: Repository) -> Path:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from uwf_git.format.fan_out import CALL
 from uwf_git.format.kinds import parse_start
-from uwf_git.format.types import BRANCH_START
+from uwf_git.format.types import OF_BRANCH
 
 if TYPE_CHECKING:
     from uwf_git.format.fan_out import Branch
@@ -32,5 +32,4 @@ def is_call(store: Store, start: Hash | None) -> bool:
 
 def is_branch(store: Store, start: Hash) -> bool:
     """Return whether a StartNode is that of a branch or a call."""
-    record = store.index.node(start)
-    return record is not None and record[0] == BRANCH_START
+    return store.index.has_trait(start, OF_BRANCH)

@@ -677,50 +677,24 @@ class Threads(Histories):
 
         repository, row = self._repository, head.row
         number = row.number + 1
-        hundred = number // pages.HUNDRED
         top = {entry.name: entry.oid for entry in repository.tree(tree)}
-        missing: list[int] = []
-        if hundred:
-            missing = pages.missing_hundreds(number, {each.name for each in repository.tree(top["steps"])})
         lines = pages.lines_in(repository.blob(top["README.md"]))
-        kept = not row.number or bool(lines and lines[-1].startswith(f"| [{row.number} "))
-        if not kept or set(missing) - {hundred - 1}:
-            lines = self._lines(head)  # steps of the first form left the pages alone
-        else:
-            lines = [""] * (row.number - len(lines)) + lines
-        lines.append(pages.line_of(number, made))
-
-        def of(each: int) -> list[str]:
-            numbers = pages.numbers_in(each)
-            return lines[numbers.start - 1 : numbers.stop - 1]
-
         steps = repository.graft(top.get("steps"), layout.step_folder(number, made.role)[1:], folder)
-        past = [
-            Entry(
-                BLOB_MODE,
-                pages.past_page_path(each).removeprefix("steps/"),
-                repository.write_blob(pages.past_page(each, of(each))),
-            )
-            for each in missing
-        ]
-        if past:
-            steps = repository.with_entries(steps, *past)
+        if number % pages.HUNDRED == 0:
+            hundred = number // pages.HUNDRED - 1
+            name = pages.past_page_path(hundred).removeprefix("steps/")
+            past = repository.write_blob(pages.past_page(hundred, lines))
+            steps = repository.with_entries(steps, Entry(BLOB_MODE, name, past))
+            lines = []
+        lines.append(pages.line_of(number, made))
         others = [self._store.index.commit(other.raw) for other in merged]
         rehearsed = row.rehearsed + is_generated(made.agent, others)
         title = title_after(row, made.role, made.output) or ""
         standing = pages.PageState(title, row.name or "", number, rehearsed, made, then)
-        page = repository.write_blob(pages.thread_page(standing, of(hundred)))
+        page = repository.write_blob(pages.thread_page(standing, lines))
         return repository.with_entries(
             tree, Entry(BLOB_MODE, "README.md", page), Entry(TREE_MODE, "steps", steps)
         )
-
-    def _lines(self, head: Head) -> list[str]:
-        from uwf_git.store import pages
-
-        if not head.row.number:
-            return []
-        steps = self.history(head).steps
-        return [pages.line_of(number, step) for number, step in enumerate(steps, 1)]
 
     def workflow_nodes(self, tree: Oid) -> frozenset[Hash]:
         """Return the nodes in the workflow/ folder of a thread's tree, which no step's folder repeats."""

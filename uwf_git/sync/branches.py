@@ -10,7 +10,7 @@ from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.engine.forks import branches_of_step, parents_of, waiting_at
 from uwf_git.format.fan_out import COMPLETED, FAILED, JOINED_WITHOUT, KILLED
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.types import BRANCH_START, FANNING_WORKFLOW, FORK, JOIN
+from uwf_git.format.types import FANS_OUT, FORK, JOIN, OF_BRANCH
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, ancestry, relate, start_of
@@ -49,8 +49,7 @@ def along(instance: Instance, thread: ThreadId) -> set[ThreadId]:
 
 
 def _fans_out(instance: Instance, head: Head) -> bool:
-    known = instance.store.index.node(head.row.workflow) if head.row.workflow is not None else None
-    return known is not None and known[0] == FANNING_WORKFLOW
+    return instance.store.index.has_trait(head.row.workflow, FANS_OUT)
 
 
 def _at_fork(instance: Instance, head: Head) -> Sequence[ThreadId]:
@@ -102,7 +101,7 @@ class LostFork(NamedTuple):
 def lost_forks(instance: Instance, thread: ThreadId | None = None) -> list[LostFork]:
     """Return the lost forks, or those of a thread or of its parent, as they follow from the refs alone: a killed
     process may have begun to end their branches. Forks whose threads are not here are not lost."""
-    if not instance.store.index.hashes_of_type(BRANCH_START):
+    if not instance.store.index.hashes_with(OF_BRANCH):
         return []
     waiting: dict[Oid, list[ThreadId]] = {}
     for head in instance.threads.all() if thread is None else _at_forks_of(instance, thread):

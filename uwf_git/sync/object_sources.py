@@ -284,7 +284,7 @@ class RegeneratedObjects(ObjectSource):
         elif row.kind == "start" and parent:
             origin = Oid(raw=row.merged) if row.merged else None
             for project in {"", row.project or ""}:
-                for thread in (None, *threads):  # None as earlier versions
+                for thread in (None, *threads):  # None if it was imported
                     Threads(store).begin(parent, row.node, thread, origin=origin, project=project)
         elif row.kind == "step" and row.parent and (before := store.index.commit(row.parent)):
             _step(store, Head(_NOBODY, Oid(raw=row.parent), before, None), row.node)

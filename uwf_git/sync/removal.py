@@ -80,7 +80,6 @@ def remove_one(instance: Instance, thread: ThreadId, along: str = "") -> None:
     from uwf_git.engine.budget import forget
 
     repository = instance.store.repository
-    kept.bundle_older_refs(repository, instance.warn)
     with instance.locks.hold(thread):
         refs = {prefix + thread: repository.ref(prefix + thread) for prefix in layout.of_threads()}
         found = {name: oid for name, oid in refs.items() if oid is not None}
@@ -337,7 +336,6 @@ def expiring(instance: Instance, before: float) -> Iterator[None]:
     """Delete bundles of threads removed before a Unix time, unless the block raises. The removal itself stays
     known."""
     repository = instance.store.repository
-    kept.bundle_older_refs(repository, instance.warn)
     found = kept.kept_threads(repository)
     yield
     held = instance.locks.held()  # one of them may be being removed

@@ -177,7 +177,7 @@ class ApprovalChecks:
         else:
             message = layout.revocation_message(node, said.approval)
             check_page(known.objects, files, path, report, lambda: pages.revocation_page(said))
-        known.message(commit, report, (message,))
+        known.message(commit, report, message)
         row = commit_row(commit.oid, "approval", node, commit.parents, commit.time)
         return Record(row._replace(start=start, role=role), commit.tree)
 
@@ -240,7 +240,7 @@ class ApprovalChecks:
             report("wrong-message", f"node {node} is not that of one of the two sides")
         if commit.author != commit.committer or commit.committer != _NOBODY:
             report("wrong-author", f"two sides are united by {_NOBODY}")
-        self._known.message(commit, report, (layout.united_message("approval", node),))
+        self._known.message(commit, report, layout.united_message("approval", node))
         row = commit_row(commit.oid, "approval", node, commit.parents, commit.time)
         return Record(row._replace(start=first.row.start, role=first.row.role), commit.tree)
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from uwf_git.base.text import one_line
 from uwf_git.engine.step_parts import parts_of
 from uwf_git.format.kinds import Start
-from uwf_git.format.node import Node
-from uwf_git.format.types import CREW_START
 from uwf_git.store import layout
 from uwf_git.verify.findings import Report
 from uwf_git.verify.nodes import row_of
@@ -19,14 +17,14 @@ if TYPE_CHECKING:
     from uwf_git.verify.verified import Known, Record
 
 
-def check_speaking(known: Known, version: Record, node: Node, start: Start, report: Report) -> None:
+def check_speaking(known: Known, version: Record, start: Start, report: Report) -> None:
     """Report a missing or unexpected persona, and `data` that no menu could have added. Raises Bad."""
     workflow = known.definition(version).workflow
     if workflow.crew is None:
-        if node.type == CREW_START:
+        if start.persona or start.data is not None:
             report("wrong-persona", f"the StartNode is a crew's, and {workflow.name} is of no crew")
         return
-    if node.type != CREW_START:
+    if not start.persona:
         report("wrong-persona", f"the StartNode names no persona, and {workflow.name} is of a crew")
     elif start.persona not in workflow.personas:
         shown = one_line(start.persona, 80)

@@ -17,8 +17,9 @@ from uwf_git.format.node import Node, file_id
 from uwf_git.format.types import CREW_DEFINITION, DEFINITIONS, versions
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, ref_kinds
+from uwf_git.store.node_rows import NodeRow
 from uwf_git.verify.findings import Bad, Located, Report
-from uwf_git.verify.nodes import NodeRow, Nodes, check_page, files_below, first_difference, node_files
+from uwf_git.verify.nodes import Nodes, check_page, files_below, first_difference, node_files, rows_of
 from uwf_git.verify.objects import Objects
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, re
         if definition in files:
             _check_code(objects, files[definition], definition, workflow.code, report)
     _check_page(objects, files, workflow, here, report)
-    rows = tuple((node, content.type, blobs[node]) for node, content in here.items())
-    return Definition(name, workflow, frozenset(here), rows)
+    return Definition(name, workflow, frozenset(here), rows_of(here, blobs))
 
 
 def read_all(nodes: Nodes, blobs: Mapping[Hash, bytes], report: Report, folder: str = "") -> dict[Hash, Node]:

@@ -333,7 +333,7 @@ class FanOutChecks:
             report("extra-file", "a commit that gathers branches has no files")
         if not 1 <= len(commit.parents) <= MOST_PARENTS:
             report("wrong-parent", f"a commit gathers from 1 to {MOST_PARENTS} branches")
-        self._known.message(commit, report, (layout.part_message(node, len(commit.parents)),))
+        self._known.message(commit, report, layout.part_message(node, len(commit.parents)))
         if commit.author != commit.committer:
             report("wrong-author", "a commit that gathers branches has an author besides who made it")
         rows = [record.row for record in self._gathered(commit, node, report)]

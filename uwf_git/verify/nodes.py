@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import StoreDamaged, UwfError
-from uwf_git.base.text import harmless
 from uwf_git.base.timelimit import TimeExceeded, time_limit
 from uwf_git.format import cbor
 from uwf_git.format.builtin import BUILTIN, META
@@ -20,7 +19,8 @@ from uwf_git.format.quick_schema import Check, plain_check
 from uwf_git.format.schema import SECONDS, Schema, check_schema
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.nodes import PARSERS, is_schema, references_by_kind
+from uwf_git.store.node_rows import NodeRow, node_row
+from uwf_git.store.nodes import is_schema, references_by_kind
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.objects import (
     COUNT_LIMIT,
@@ -39,10 +39,12 @@ if TYPE_CHECKING:
 
 LATEST = 2**53  # Unix milliseconds
 
-NodeRow = tuple[Hash, Hash, bytes]  # hash, type, raw blob id: the index's data of a node
-
 # Exceptions of libraries on untrusted schemas and patterns.
 _STUMBLES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError)
+
+
+def rows_of(nodes: Mapping[Hash, Node], blobs: Mapping[Hash, bytes]) -> tuple[NodeRow, ...]:
+    return tuple(node_row(name, node, blobs[name]) for name, node in nodes.items())
 
 
 class Nodes:
@@ -74,7 +76,7 @@ class Nodes:
         known = self._blobs.get(name)
         if known != blob:
             self._check_hash(name, node, blob, known)
-        self.rows.append((name, node.type, blob))
+        self.rows.append(node_row(name, node, blob))
         return node
 
     def _check_hash(self, name: Hash, node: Node, blob: bytes, known: bytes | None) -> None:
@@ -130,11 +132,7 @@ class Nodes:
         return True
 
     def _problem(self, name: Hash, node: Node, among: Mapping[Hash, Node]) -> str | None:
-        parse = PARSERS.get(node.type)
         try:
-            if parse is not None:
-                parse(node.payload)
-                return None
             if node.type == META and node.payload == BUILTIN.get(name):
                 return None  # ours are schemas; to check them anew takes most of the time of a small history
             if node.type in (META, name) or self._is_its_own(node.type, among):
@@ -389,10 +387,7 @@ def check_page(
         return
     page = objects.blob(blob)
     objects.pages += 1
-    if any(make() == page for make in expected):
-        return
-    earlier = harmless(page.decode("utf-8", "replace")).encode("utf-8")  # of a page that an earlier uwf wrote
-    if not any(make() == earlier for make in expected):
+    if not any(make() == page for make in expected):
         line = max((first_difference(page, make()) for make in expected), default=0)
         report("wrong-page", f"{folder}{name} is not what {source}", Oid(raw=blob), f"{folder}{name}", line)
 

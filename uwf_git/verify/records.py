@@ -4,10 +4,7 @@ against the workflow."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
-from typing import Any
 
-from uwf_git.base.text import one_line
 from uwf_git.engine.census import calls_in
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
@@ -17,8 +14,6 @@ from uwf_git.format.kinds import (
     parse_detail,
     parse_start,
     parse_step,
-    reply_in,
-    status_of,
     title_of,
 )
 from uwf_git.format.node import Node
@@ -105,7 +100,7 @@ class Records:
         name = definition.workflow.name
         said = layout.workflow_message(name, node)
         if not layout.is_in_words(commit.message, said):
-            self._known.message(commit, report, (said,))
+            self._known.message(commit, report, said)
         if commit.parents:
             before = self._known.parent(commit, 0, ("workflow",))
             if before is None:
@@ -134,7 +129,7 @@ class Records:
         workflow = version.row.node
         if payload.workflow != workflow:
             report("wrong-chain", f"the StartNode uses workflow {payload.workflow}, its parent is {workflow}")
-        check_speaking(self._known, version, start, payload, report)
+        check_speaking(self._known, version, payload, report)
         if payload.call is not None:
             self.calls.check_start(commit, payload, payload.call, report)
         elif payload.branch is None:
@@ -147,7 +142,7 @@ class Records:
         self._known.page(files, "start/", report, lambda: pages.start_readme(payload.prompt))
         thread, project = layout.thread_named(commit.message), layout.project_named(commit.message)
         text = layout.start_message(name, payload.prompt, node, thread, project)
-        self._known.message(commit, report, (text,))
+        self._known.message(commit, report, text)
         self._known.starts[node] = payload
         row = start_row(_row(commit, "start", node), payload, name, commit.author, project)
         return Record(row, commit.tree)
@@ -178,9 +173,7 @@ class Records:
         content = self._known.node(here, node, "step")
         made = parse_step(content.payload)
         folders = layout.step_folder(number, made.role)
-        told = self._pages.is_told(commit.tree, before)
-        also = self._pages.added(before) if told else ()
-        grown(self._known.objects, commit.tree, before.tree, folders, report, also)
+        grown(self._known.objects, commit.tree, before.tree, folders, report, self._pages.added(before))
         if made.start != before.row.start:
             report("wrong-chain", f"start is {made.start}, that of the thread is {before.row.start}")
         if made.prev != _prev(before.row):
@@ -197,13 +190,19 @@ class Records:
         decided = before.decided and self._turns.check(step, report)
         extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
         code = pages.code_of(detail)
-        texts = (
+        self._known.message(
+            commit,
+            report,
             layout.step_message(
-                number, node, made.role, made.agent, verdict, extraction, code.commit if code else ""
-            )
-            for verdict in chain((pages.verdict(output.payload),), _earlier_verdicts(output.payload))
+                number,
+                node,
+                made.role,
+                made.agent,
+                pages.verdict(output.payload),
+                extraction,
+                code.commit if code else "",
+            ),
         )
-        self._known.message(commit, report, texts)
         persona = self._known.speaker(before, made.role)
         if made.role != USER:
             self._known.author(commit, made.agent, persona, report)
@@ -228,9 +227,8 @@ class Records:
         child = pages.child_of(detail, lambda target: self._known.content(here, target))
         approvals = pages.approvals_of(detail, lambda target: self._known.content(here, target))
         page = pages.PageStep(number, context, detail, child, approvals)
-        self._known.page(files, name.path, report, *self._pages.of_step(page, told))
-        if told:
-            self._pages.check(record, before, report)
+        self._known.page(files, name.path, report, lambda: pages.step_page(page))
+        self._pages.check(record, before, report)
         return record
 
     def _check_reached(
@@ -310,12 +308,8 @@ class Records:
                 expected = decision.instruction if isinstance(decision, Next) else None
                 self._known.check_detail(detail, here, expected, head, report)
         persona = self._known.speaker(head, made.role)
-        both = (
-            lambda: pages.attempt_page(made, detail, persona),
-            lambda: pages.first_attempt_page(made, detail),
-        )
-        self._known.page(files, name.path, report, *both)
-        self._known.message(commit, report, (layout.attempt_message(number, node, made),))
+        self._known.page(files, name.path, report, lambda: pages.attempt_page(made, detail, persona))
+        self._known.message(commit, report, layout.attempt_message(number, node, made))
         self._known.author(commit, made.agent, persona, report)
         row = _row(commit, "attempt", node)._replace(start=head.row.start, role=made.role)
         return Record(row, commit.tree, head=head.row.oid, attempts=number, code=made.code)
@@ -336,7 +330,7 @@ class Records:
         for each in files.keys() - expected:
             report("extra-file", f"{each} is not reached by node {node}", path=each)
         check_attributes(self._known.objects, files, report)
-        self._known.message(commit, report, (layout.pin_message(node),))
+        self._known.message(commit, report, layout.pin_message(node))
         return Record(_row(commit, "pin", node), commit.tree)
 
 
@@ -346,24 +340,3 @@ def _row(commit: CommitObject, kind: str, node: Hash) -> CommitRow:
 
 def _prev(head: CommitRow) -> Hash | None:
     return head.node if head.kind == "step" else None
-
-
-_TELLING = frozenset({"headline", "subject", "summary", "title", "verdict"})
-
-
-def _earlier_verdicts(output: Any) -> Iterator[str]:
-    status = status_of(output)
-    if said := reply_in(output):
-        yield one_line(said, 60)
-    if status:
-        yield one_line(status.lstrip("$").lower() if status.startswith("$") else status, 60)
-    elif isinstance(output, str):
-        yield one_line(output, 60)
-    elif isinstance(output, dict):
-        fields = sorted(output.items(), key=lambda field: (field[0] not in _TELLING, field[0]))
-        verdicts = [(key, value) for key, value in fields if isinstance(value, bool)]
-        yield from (one_line(key if value else f"not {key}", 60) for key, value in verdicts)
-        if not verdicts:
-            texts = (value for _, value in fields if isinstance(value, str) and value.strip())
-            yield from (one_line(text, 60) for text in texts)
-    yield ""

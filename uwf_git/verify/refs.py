@@ -23,13 +23,13 @@ from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.indexing import Store
+from uwf_git.store.node_rows import NodeRow
 from uwf_git.store.threads import MOST_PARENTS
 from uwf_git.trust.approvals import UNJUDGED
 from uwf_git.trust.people import People
 from uwf_git.verify.approvals import ApprovedDiff
 from uwf_git.verify.fan_outs import BranchOrigin
 from uwf_git.verify.findings import Bad, Finding, Report
-from uwf_git.verify.nodes import NodeRow
 from uwf_git.verify.objects import CommitObject, Objects, TagObject, parse_tag
 from uwf_git.verify.records import Records
 from uwf_git.verify.verified import Known, Record

@@ -1,5 +1,4 @@
-"""Checking a thread's README.md and its lists of full hundreds against its steps. Steps of the first form
-don't change them; a thread may have both forms."""
+"""Checking a thread's README.md and its lists of full hundreds against its steps."""
 
 from __future__ import annotations
 
@@ -30,28 +29,14 @@ class ThreadPages:
         self._known = known
         self._lines: dict[Hash, str] = {}
         self._describe: tuple[bytes, bytes] = b"", b""  # the commit whose page was made last, the lines on it
-        self._lacking: tuple[bytes, list[int]] = b"", []  # a commit, and the hundreds without a page after it
-
-    def is_told(self, tree: bytes, before: Record) -> bool:
-        """Return whether a step changes the thread's page, as in the second form."""
-        objects = self._known.objects
-        return row_of(objects, tree, "README.md") != row_of(objects, before.tree, "README.md")
 
     def added(self, before: Record) -> Sequence[Sequence[str]]:
-        """Return what a step of the second form changes besides its folder: at the root, and below `steps/`."""
-        paths = map(pages.past_page_path, self._missing(before))
+        """Return what a step changes besides its folder: at the root, and below `steps/`."""
+        paths = map(pages.past_page_path, _full(before.row.number + 1))
         return ("README.md",), [path.removeprefix("steps/") for path in paths]
 
-    def of_step(self, step: pages.PageStep, told: bool) -> Sequence[Callable[[], bytes]]:
-        """Return the valid pages of a step's folder."""
-
-        def first() -> bytes:
-            return pages.answer_of(step.step.output, step.detail.type, step.detail.payload).encode("utf-8")
-
-        return self._known.step_pages(step.number, told, lambda: pages.step_page(step), first)
-
     def of_thread(self, record: Record) -> Iterator[Callable[[], bytes]]:
-        """Return the valid pages of a thread after a step of the second form."""
+        """Return the valid pages of a thread after a step."""
         self._known.past.go_to(record, self._known.records)
         lines = pages.listed(self._lines_of(record.row.number // pages.HUNDRED))
         return self._expected(record, lines)
@@ -62,24 +47,12 @@ class ThreadPages:
         known.past.go_to(record, known.records)
         top = files_of(known.objects, record.tree)
         known.page(top, "", report, *self._expected(record, self._listed(record, before)))
-        if missing := self._missing(before):
+        for hundred in _full(record.row.number):
             steps = row_of(known.objects, record.tree, "steps")
             files = files_of(known.objects, steps[2]) if steps is not None else {}
-            for each in missing:
-                folder, _, name = pages.past_page_path(each).partition("/")
-                made = pages.past_page(each, self._lines_of(each))
-                known.page(files, f"{folder}/", report, partial(bytes, made), name=name)
-
-    def _missing(self, before: Record) -> list[int]:
-        number = before.row.number + 1
-        if number < pages.HUNDRED:
-            return []
-        if self._lacking[0] != before.row.oid:
-            steps = row_of(self._known.objects, before.tree, "steps")
-            rows = self._known.objects.tree(steps[2]) if steps is not None else []
-            names = {name.decode("utf-8", "replace") for _, name, _ in rows if name[-5:] == b"xx.md"}
-            self._lacking = before.row.oid, pages.missing_hundreds(number, names)
-        return self._lacking[1]
+            folder, _, name = pages.past_page_path(hundred).partition("/")
+            past = pages.past_page(hundred, self._lines_of(hundred))
+            known.page(files, f"{folder}/", report, partial(bytes, past), name=name)
 
     def _expected(self, record: Record, lines: bytes) -> Iterator[Callable[[], bytes]]:
         """Return valid pages after a step. If the next role was unknown here or then, any role is valid."""
@@ -124,6 +97,11 @@ class ThreadPages:
     def _line(self, number: int, step: StepContext) -> str:
         line = self._lines[step.hash] = pages.line_of(number, step)
         return line
+
+
+def _full(number: int) -> Sequence[int]:
+    """Return the hundred of steps that is full before a step, which has it listed on a page of its own."""
+    return () if number % pages.HUNDRED else (number // pages.HUNDRED - 1,)
 
 
 def _page(standing: pages.PageState, lines: bytes) -> bytes:

@@ -116,15 +116,13 @@ class MadeObjects(Objects):
 
 
 class MadeKnown(Known):
-    """The records read so far, some of commits that were made. While `making`, `second` gets the numbers of the steps
-    whose pages are of the second form."""
+    """The records read so far, some of commits that were made."""
 
     objects: MadeObjects
 
     def __init__(self, objects: MadeObjects, store: Store) -> None:
         super().__init__(objects, store, fresh=True)
         self.making = False
-        self.second: set[int] = set()
 
     def page(
         self,
@@ -137,29 +135,13 @@ class MadeKnown(Known):
         if files.get(name) in self.objects.unseen:
             return
         if self.making and name != PAGE and name not in files:
-            return  # whether it has to be there depends on the form of later steps
+            return  # the whole tree is searched for it at last
         super().page(files, path, report, *expected, name=name)
-
-    def step_pages(
-        self, number: int, told: bool, second: Callable[[], bytes], first: Callable[[], bytes]
-    ) -> Sequence[Callable[[], bytes]]:
-        if not self.making:
-            return super().step_pages(number, told, second, first)
-
-        def is_second() -> bytes:
-            self.second.add(number)
-            return second()
-
-        def is_first() -> bytes:
-            self.second.discard(number)
-            return first()
-
-        return is_second, is_first
 
     def has_parents(self, commit: CommitObject) -> bool:
         return not self.making
 
-    def message(self, commit: CommitObject, report: Report, expected: Iterable[str]) -> None:
+    def message(self, commit: CommitObject, report: Report, expected: str) -> None:
         if commit.oid.raw not in self.objects.commits:
             super().message(commit, report, expected)
 
@@ -247,7 +229,6 @@ class TreeHistory:
             report("malformed", f"tree {Oid(raw=tree)}: {type(error).__name__}: {error}")
         finally:
             self._known.making = False
-            self._known.second.clear()
         if record is not None and own is not None:
             record = self._known.records[own.oid.raw] = record._replace(tree=tree)
         is_made = self._known.objects.is_made
@@ -340,7 +321,6 @@ class _ThreadTree:
         last = _last(places)
         version = self._objects.made_commit(self._objects.made_tree(base), (), WORKFLOW, workflow, self._tree)
         record = self._checked(version)
-        told: Record | None = None
         number, prev, commit = 0, None, version
         while record is not None:
             tree = self._objects.made_tree(self._rows(base, places, number))
@@ -351,13 +331,11 @@ class _ThreadTree:
                 commit = self._commit(tree, parents, "step", node, number == last)
                 prev = node
             record = self._checked(commit)
-            if record is not None and number in self._known.second:
-                told = record
             if number == last:
                 break
             number += 1
         if record is not None:
-            self._check_front(record, told, places)
+            self._check_front(record, places)
         return record
 
     def _checked(self, commit: CommitObject) -> Record | None:
@@ -521,23 +499,22 @@ class _ThreadTree:
 
     # Pages
 
-    def _check_front(self, last: Record, told: Record | None, places: Sequence[_Place]) -> None:
-        """Check the thread's page, and that there is a list of each full hundred. Steps of the first form change
-        neither."""
+    def _check_front(self, last: Record, places: Sequence[_Place]) -> None:
+        """Check the thread's page, and that there is a list of each full hundred."""
         top = files_of(self._objects, self._tree)
-        if told is None:
+        if last.step is None:
             title, name = last.row.title or "", self._known.name_of(last)
             expected: list[Callable[[], bytes]] = [lambda: pages.first_thread_page(title, name)]
         else:
-            expected = list(self._verifier.thread_pages(told))
+            expected = list(self._verifier.thread_pages(last))
         if self._apart:
             page = top.get(PAGE)
             self.own_page = page is not None and self._objects.blob(page) in [make() for make in expected]
         else:
             self._known.page(top, "", self._report, *expected)
         there = {place.row[1].decode("utf-8", "replace") for place in places}
-        for each in pages.missing_hundreds(told.row.number if told is not None else 0, there):
-            path = pages.past_page_path(each)
+        for hundred in pages.missing_hundreds(last.row.number, there):
+            path = pages.past_page_path(hundred)
             self._report("missing-file", f"there is no {path}", path=path)
 
 

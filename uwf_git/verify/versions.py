@@ -17,10 +17,11 @@ from uwf_git.format.ids import Hash
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.index import commit_row
+from uwf_git.store.node_rows import NodeRow
 from uwf_git.store.node_versions import NodeVersions, checked, message
 from uwf_git.verify.definition import check_attributes, read_version
 from uwf_git.verify.findings import Bad, Listener, Report
-from uwf_git.verify.nodes import NodeRow, check_page, files_below
+from uwf_git.verify.nodes import check_page, files_below, rows_of
 from uwf_git.verify.objects import CommitObject
 from uwf_git.verify.verified import Known, Record
 
@@ -67,7 +68,7 @@ def check_version(
         version = read(listener)
         if listener.is_silent:
             known.versions[record, commit.tree, node] = version
-    known.message(commit, report, (version.message,))
+    known.message(commit, report, version.message)
     if commit.parents:
         before = known.parent(commit, 0, (record,))
         if before is None:
@@ -113,8 +114,7 @@ def _read(
     check_page(
         known.objects, files, "", report, lambda: _page(versions, payload), source=f"the {record} says"
     )
-    rows = tuple((each, content.type, blobs[each]) for each, content in here.items())
-    return Version(name, message(record, versions.refs.trailer, name, node), rows)
+    return Version(name, message(record, versions.refs.trailer, name, node), rows_of(here, blobs))
 
 
 def _page(versions: type[NodeVersions], payload: Mapping[str, Any]) -> bytes:

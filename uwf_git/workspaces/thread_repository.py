@@ -43,7 +43,6 @@ _OWN_SECTIONS = ("extensions.", "include.", "includeif.")
 _EXTENSIONS = {"extensions.objectformat": "objectFormat", "extensions.partialclone": "partialClone"}
 _FOLLOWED = "info/exclude", "info/attributes", "shallow"
 _OF_WORKTREE = "info/sparse-checkout"
-_SHARED_BY_GIT = "commondir", "gitdir", "locked", "config.worktree"
 
 
 class _Snapshot(NamedTuple):
@@ -76,15 +75,6 @@ class ThreadRepository:
             shutil.copy2(common / _OF_WORKTREE, new / _OF_WORKTREE)
         self.refresh(settings)
         self.point()
-
-    def take_over(self, admin: Path) -> None:
-        """Take over what git's own worktree had in its folder, which is then removed."""
-        aside = self.git_dir.with_name(f"{self.git_dir.name}.new")
-        shutil.rmtree(aside, ignore_errors=True)
-        shutil.copytree(admin, aside, symlinks=True, ignore=shutil.ignore_patterns(*_SHARED_BY_GIT, "*.lock"))
-        aside.rename(self.git_dir)
-        self.make()
-        shutil.rmtree(admin, ignore_errors=True)
 
     def point(self) -> None:
         """Let the worktree's `.git` lead here, and back."""

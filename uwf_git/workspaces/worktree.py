@@ -101,9 +101,7 @@ class Worktree:
         self.thread = thread
         self.branch = branch_of(thread)
         self._repository = ThreadRepository(project, folder)
-        older = project.common / "worktrees" / folder.name  # where uwf had worktrees of git
-        is_older = (older / _STATE).is_file() and not self._repository.git_dir.is_dir()
-        self.admin = older if is_older else self._repository.git_dir
+        self.admin = self._repository.git_dir
         self._settings = settings
         self._apart = (*settings.copy, *settings.link)
         self._store = str(store)
@@ -144,7 +142,6 @@ class Worktree:
         self._check_owner()
         settings = self.project.settings()
         off = self.project.filters_off(commit, settings)
-        self.separate()
         is_forgotten = self._state() is None
         if self.folder.is_dir() and is_forgotten and any(self.folder.iterdir()):
             aside = self.folder.with_name(f"{self.folder.name}.{secrets.token_hex(4)}")
@@ -178,12 +175,6 @@ class Worktree:
                 if why := _unwritable(self.folder, int(size or 0)):
                     raise WorkspaceFailed(f"{error.message}: {why}", hint_for(why)) from None
             raise
-
-    def separate(self) -> None:
-        """Give a worktree of git, as uwf made them, a git directory of its own."""
-        if self.admin != self._repository.git_dir:
-            self._repository.take_over(self.admin)
-            self.admin = self._repository.git_dir
 
     def refresh(self) -> None:
         """Bring the project's refs and configuration of now along."""
@@ -276,10 +267,7 @@ class Worktree:
         """Return the commit that is checked out, which is in the project then. Raises WorkspaceFailed if there is
         none."""
         state = self._state()
-        if self.admin == self._repository.git_dir:
-            head = self._repository.commit("HEAD")
-        else:
-            head = self.project.commit("HEAD", self.project.git(self.admin))
+        head = self._repository.commit("HEAD")
         if not head and state is not None:  # somebody has deleted the branch
             head = state.commit
         if not head:
@@ -417,7 +405,6 @@ class Worktree:
                 f"worktree {self.folder} was removed or moved",
                 f"uwf thread step {self.thread} makes it again",
             )
-        self.separate()
         pointer, leads = self.folder / ".git", None
         with contextlib.suppress(OSError, ValueError):
             if pointer.is_file() and not pointer.is_symlink():

@@ -15,7 +15,7 @@ from uwf_git.base.text import encodable, last_line, one_line, settled, whole_lin
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import EXTRACT, Detail, TurnRecord, Usage, parse_turn
 from uwf_git.format.node import to_blob
-from uwf_git.format.types import TURN
+from uwf_git.format.types import DETAIL, TURN
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.private import OUTPUT_END, Activity, AgentReport
 
@@ -444,7 +444,7 @@ class Recorder:
             notes=self.redact(said.notes, "notes"),
         )
         detail = detail._replace(redactions=tuple(self._redacted.items()))
-        return self.put(detail.type, detail.payload())
+        return self.put(DETAIL, detail.payload())
 
 
 class Answers:

@@ -10,8 +10,8 @@ from uwf_git.base.errors import Invalid, NotFound, UwfError, WorkspaceFailed
 from uwf_git.config.known_agents import shipped
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.turn.hooks import Part, Work
-from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW, Revision
-from uwf_git.format.types import END, WITH_CODE, is_kind
+from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW, Revision, may_have_code
+from uwf_git.format.types import END
 from uwf_git.sandbox.programs import avoid
 from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.shared_folder import announcement, sharing, sparing_stash
@@ -75,8 +75,7 @@ def failed_code(work: Work) -> Revision | None:
 def workspace_of_thread(work: Work, cwd: Path | None = None) -> StepWorkspace | None:
     """Return the workspace of the thread on this machine, None if it has none. Raises NotFound, WorkspaceFailed."""
     store, history = work.instance.store, work.at.history
-    types = {store.get(step.detail).type for step in history.steps[-_LOOKED_AT:]}
-    has_code = any(type_hash in WITH_CODE or not is_kind(type_hash, "detail") for type_hash in types)
+    has_code = any(may_have_code(store.get(step.detail)) for step in history.steps[-_LOOKED_AT:])
     has_code = has_code or history.start.branch is not None  # it begins at its fork's
     if not has_code and not Notes(store.repository.private).any():
         return None

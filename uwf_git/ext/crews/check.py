@@ -23,7 +23,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.verify.definition import SECONDS, check_attributes, read_version
 from uwf_git.verify.findings import Bad, Report
-from uwf_git.verify.nodes import Nodes, check_page, files_below
+from uwf_git.verify.nodes import Nodes, check_page, files_below, rows_of
 from uwf_git.verify.objects import CommitObject, Objects
 from uwf_git.verify.verified import Known, Record
 from uwf_git.verify.versions import Version, check_version
@@ -60,8 +60,7 @@ def _read(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, report: Repor
     check_attributes(objects, files, report)
     _check_package(objects, files, name, crew.name, report)
     check_page(objects, files, "", report, lambda: _page(crew, workflows), source="the crew says")
-    rows = tuple((node, each.type, blobs[node]) for node, each in here.items())
-    return Version(crew.name, crew_message(crew.name, crew.version, name), rows)
+    return Version(crew.name, crew_message(crew.name, crew.version, name), rows_of(here, blobs))
 
 
 def _workflows(crew: Crew, here: Mapping[Hash, Node]) -> dict[Hash, Node]:

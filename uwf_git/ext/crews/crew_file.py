@@ -16,9 +16,10 @@ from uwf_git.format.document import InvalidYaml
 from uwf_git.format.fields import Fields, own_items
 from uwf_git.format.findings import Finding, Findings
 from uwf_git.format.ids import name_problem
+from uwf_git.format.kinds import Workflow
 from uwf_git.format.personas import Effect, Handler, Member, MenuItem, Persona
 from uwf_git.format.schema import ValuePath
-from uwf_git.format.types import OWN, RETRYING_WORKFLOW, WITH_PEOPLE, workflow_type
+from uwf_git.format.types import OWN
 from uwf_git.sandbox.mounts import PACKAGE
 from uwf_git.workflow.compile import Compiled, InvalidWorkflow, compile_source
 from uwf_git.workflow.source import Source, parse_source
@@ -280,7 +281,7 @@ class _Reader(Fields):
             self._of_files += [_placed(file, each) for each in error.findings]
             roles = source.data.get("roles") if isinstance(source.data, dict) else None
             return None, roles if isinstance(roles, dict) else None
-        if workflow_type(compiled.payload) in (RETRYING_WORKFLOW, *WITH_PEOPLE):
+        if _asks_more_than_a_crew(compiled.workflow):
             said = "a crew's workflow has no workspace, timeout, retry, fallback or human", "leave them out"
             self._of_files.append(PackageFinding(file, 1, 1, "not-in-a-crew", *said))
             return None, compiled.workflow.roles
@@ -484,3 +485,13 @@ class _Reader(Fields):
         if whole.startswith(f"{PACKAGE}/"):
             self._path(written, path, what)
         return whole
+
+
+def _asks_more_than_a_crew(workflow: Workflow) -> bool:
+    """Return whether a workflow has what no crew's may have."""
+    edges = (edge for edges in workflow.graph.values() for edge in edges)
+    return (
+        bool(workflow.workspace)
+        or any(edge.fan_out is not None for edge in edges)
+        or any(role.timeout or role.retry or role.fallback or role.human for role in workflow.roles.values())
+    )

@@ -17,9 +17,9 @@ from uwf_git.format.kinds import Start, StepContext, Workflow, parse_step
 from uwf_git.format.types import (
     ANSWER,
     BUNDLE,
+    DETAIL,
     END,
     FORK,
-    IMPORTED_DETAIL,
     JOIN,
     QUESTION,
     REMARK,
@@ -148,4 +148,4 @@ def _detail(instance: Instance, detail: Hash, step: Hash) -> Hash:
     plain = found._replace(
         instruction=None, context=None, budget=None, source=step, nodes=(), code=None, kept=None
     )
-    return store.put(IMPORTED_DETAIL, plain.payload(), timestamp=content.timestamp)
+    return store.put(DETAIL, plain.payload(), timestamp=content.timestamp)

@@ -92,7 +92,7 @@ def check_suite(known: Known, commit: CommitObject, node: Hash, report: Report) 
             counts[_KINDS[kind]] += 1
             _check_place(known, added.files, found, each, kind, report)
             _check_references(known, commit, here, found, each, kind, others, report)
-    known.message(commit, report, (suite_message(name, node, counts),))
+    known.message(commit, report, suite_message(name, node, counts))
     row = commit_row(commit.oid, "suite", node, commit.parents, commit.time)
     return Record(row._replace(name=name), commit.tree)
 

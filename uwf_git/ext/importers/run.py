@@ -12,7 +12,7 @@ from uwf_git.ext.importers.steps import DetailContents, OldStep, read_detail
 from uwf_git.ext.importers.workflows import Version
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Detail, Step, StepContext
-from uwf_git.format.types import END, IMPORTED_DETAIL, STEPNODE, TURN
+from uwf_git.format.types import DETAIL, END, STEPNODE, TURN
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head
@@ -172,7 +172,7 @@ class Run:
             source=node,
             nodes=nodes,
         )
-        return self._intake.store.put(IMPORTED_DETAIL, detail.payload(), when)
+        return self._intake.store.put(DETAIL, detail.payload(), when)
 
 
 def _as_it_is(value: Any) -> tuple[Any, int]:
