@@ -20,7 +20,7 @@ from two_machines import Machine
 from uwf_git.ext.agents.cli.session_files import LIMIT
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import parse_step
-from uwf_git.format.types import SESSION, STEPNODE, TEXT
+from uwf_git.format.types import DETAIL, SESSION, STEPNODE, TEXT
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location
 
@@ -112,7 +112,7 @@ def forged(desk: Desk, root: Path, thread: str, change: Callable[[Instance, dict
     assert detail is not None and detail.kept is not None
     kept = change(instance, json.loads(json.dumps(store.get(detail.kept).payload)))
     told = detail._replace(kept=kept if isinstance(kept, str) else store.put(SESSION, kept))
-    made = step._replace(detail=store.put(told.type, told.payload()))
+    made = step._replace(detail=store.put(DETAIL, told.payload()))
     threads.append(
         threads.head(ThreadId(other)),
         store.put(STEPNODE, made.payload()),

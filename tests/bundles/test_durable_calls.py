@@ -21,7 +21,7 @@ from workflows import opened
 from uwf_git.engine.calls import Request, begin, find, root_of
 from uwf_git.ext.code.contract import compile_bundle
 from uwf_git.format.kinds import Detail, Step
-from uwf_git.format.types import END, RESULT, STEPNODE
+from uwf_git.format.types import DETAIL, END, RESULT, STEPNODE
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Position
@@ -212,7 +212,7 @@ def ended(instance: Instance, head: Head, output: object, *calls: Oid) -> Head:
     """A thread with a result, written through the library, whose commit joins these calls."""
     store, history = instance.store, instance.threads.history(head)
     said = Detail("A", context=head.node)
-    detail = store.put(said.type, said.payload())
+    detail = store.put(DETAIL, said.payload())
     step = Step(history.start_hash, history.prev, END, store.put(RESULT, output), detail, "by-hand")
     return instance.threads.append(head, store.put(STEPNODE, step.payload()), frozenset(), calls, "native")
 

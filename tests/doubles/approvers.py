@@ -16,7 +16,7 @@ from uwf_git.engine.status import outlook
 from uwf_git.format.approvals import Approval, Identity, Revocation, parse_approval
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import HUMAN, Detail, Step
-from uwf_git.format.types import APPROVAL, REVOCATION, STEPNODE
+from uwf_git.format.types import APPROVAL, DETAIL, REVOCATION, STEPNODE
 from uwf_git.git.objects import Person
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -246,7 +246,7 @@ class ForgedApprovals:
             at.history.prev,
             "gate",
             output,
-            store.put(told.type, told.payload()),
+            store.put(DETAIL, told.payload()),
             HUMAN,
         )
         node = store.put(STEPNODE, made.payload())

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import Step
+from uwf_git.format.kinds import REHEARSE, Step, StepContext
 from uwf_git.format.node import Node, hash_of, to_blob
 from uwf_git.format.types import DETAIL, STEPNODE
+from uwf_git.store import pages
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 from uwf_git.store.layout import message, step_folder
+from uwf_git.store.pages import PageState, PageStep
 
 WORKFLOW = """\
 name: pair
@@ -176,19 +178,22 @@ class Line:
         }
         node = forger.node(STEPNODE, payload)
         files = {f"{each}.json": forger.blob(forger.nodes[each]) for each in (made, said, node)}
-        page = changes.get("page", detail["answer"])
-        folder: Folder = {"README.md": forger.blob(page.encode()), "nodes": files}
+        context = StepContext(Hash(node), role, output, Hash(said), agent)
+        shown = PageStep(number, context, Node(DETAIL, detail, 1))
+        page = changes["page"].encode() if "page" in changes else pages.step_page(shown)
+        folder: Folder = {"README.md": forger.blob(page), "nodes": files}
         if "folder" in changes:
             changes["folder"](folder)
         root = forger.folder(parent)
+        lines = [*pages.lines_in(forger.read(root["README.md"])), pages.line_of(number, context)]
+        standing = PageState("tides", "pair", number, int(agent == REHEARSE), context, None)
+        root["README.md"] = forger.blob(pages.thread_page(standing, lines))
         at = root
         for name in (path := step_folder(number, role))[:-1]:
             at = at.setdefault(name, {})
         at[path[-1]] = folder
         odd = changes["root"](root) if "root" in changes else None
-        verdict = {"writer": str(output.get("title")), "critic": "approved"}.get(role, "")
-        if output.get("approved") is False:
-            verdict = "not approved"
+        verdict = pages.verdict(output)
         subject = f"{number:04d} {role}: {verdict}" if verdict else f"{number:04d} {role}"
         text = message(
             subject,

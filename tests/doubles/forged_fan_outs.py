@@ -15,7 +15,7 @@ from uwf_git.engine.recording import record
 from uwf_git.format.fan_out import branch_id
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
 from uwf_git.format.kinds import Detail, Step
-from uwf_git.format.types import FORK, FORK_OUTPUT, JOIN, JOIN_OUTPUT, STEPNODE, UWF
+from uwf_git.format.types import DETAIL, FORK, FORK_OUTPUT, JOIN, JOIN_OUTPUT, STEPNODE, UWF
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.history import Head
@@ -82,7 +82,7 @@ class Forge:
             at.history.prev,
             role,
             store.put(type_hash, payload),
-            store.put(detail.type, detail.payload()),
+            store.put(DETAIL, detail.payload()),
             agent,
         )
         new = NewStep(store.put(STEPNODE, step.payload()), step, merged)

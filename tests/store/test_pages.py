@@ -213,15 +213,16 @@ def test_plain_git_prints_nothing_that_a_terminal_acts_on(uwf: Uwf, hermetic: Pa
     )
 
 
-def test_pages_and_node_files_that_were_written_before_with_such_characters_are_sound(
+def test_a_nodes_file_in_another_layout_with_such_characters_is_sound(
     uwf: Uwf, instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as before:
-        before.setattr("uwf_git.store.pages.harmless", lambda text: text)
-        before.setattr("uwf_git.format.node._ACTED_ON", r"(?!)")
+    with monkeypatch.context() as another:
+        another.setattr("uwf_git.format.node._ACTED_ON", r"(?!)")
         head = instance.threads.head(start_thread(instance, RELAY, f"Do {ACTED_ON} it"))
         stepped(instance, head, "writer", {"text": ACTED_ON})
     repository = instance.store.repository
-    pages = repository.blob(repository.file(repository.root(head.commit), "start/README.md") or head.commit)
-    assert ACTED_ON.encode() in pages
+    path = f"start/nodes/{head.node}.json"
+    assert "\x9b31m\u202e".encode() in repository.blob(
+        repository.file(repository.root(head.commit), path) or head.commit
+    )
     assert uwf("verify", "--all").code == 0

@@ -687,7 +687,9 @@ _TRAITS: dict[Hash, dict[str, Callable[[Any], bool]]] = {
     },
     CODE: {LIMITED: lambda payload: "budget" in payload},
     STARTNODE: {
-        LIMITED: lambda payload: "budget" in payload,
+        LIMITED: lambda payload: (
+            "budget" in payload or "branch" in payload
+        ),  # a branch has those of its thread
         OF_BRANCH: lambda payload: "branch" in payload,
     },
 }
