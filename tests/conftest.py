@@ -19,6 +19,7 @@ from fault_report import pytest_terminal_summary as pytest_terminal_summary
 from hypothesis import HealthCheck, settings
 from model_server import ModelServer, serving
 from programs import interpreter_for, need
+from repeated_work import remember
 from run_report import RunReport, mark_long_tests, time_given
 from warm import KEPT, LOCALE
 from warm import shared as warm_uwf
@@ -35,6 +36,7 @@ EXAMPLES = REPOSITORY / "examples"
 
 # What tests call in this process is called as a command of ours calls it; tests/api has what programs of others do.
 lifetime.own()
+remember()
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("uwf", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -215,7 +217,7 @@ Uwf = Callable[..., Result]
 
 
 @pytest.fixture
-def uwf(hermetic: Path) -> Uwf:
+def uwf(hermetic: Path) -> Iterator[Uwf]:
     """Runs the real `uwf` and expects exit status 0 unless `check` says otherwise (None: any)."""
     warm = warm_uwf()
 
@@ -230,7 +232,7 @@ def uwf(hermetic: Path) -> Uwf:
         data = input.encode("utf-8", "surrogateescape") if isinstance(input, str) else input
         words, environment = list(map(str, args)), {**os.environ, **(env or {})}
         if warm is not None and warm.can(environment):
-            done = warm.run(words, data, environment, Path.cwd() / (cwd or ""), timeout)
+            done = warm.run(words, data, environment, Path.cwd() / (cwd or ""), timeout, again=True)
         else:
             done = subprocess.run(
                 [sys.executable, "-m", "uwf_cli.main", *words],
@@ -252,7 +254,9 @@ def uwf(hermetic: Path) -> Uwf:
             )
         return result
 
-    return run
+    yield run
+    if warm is not None:
+        warm.release()
 
 
 Begin = Callable[..., "subprocess.Popen[str]"]

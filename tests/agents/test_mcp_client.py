@@ -27,7 +27,14 @@ from uwf_git.sandbox.path import Mount
 from uwf_git.sandbox.results import Outputs
 from uwf_git.sandbox.workspace import Workspace
 
-imported_late("mcp", "pip install '.[mcp]'")
+mcp = imported_late("mcp", "pip install '.[mcp]'")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> None:
+    """Loads the library before a test gives a server little time."""
+    assert mcp.ClientSession
+
 
 SERVER = """\
 import os, pathlib, subprocess, sys, time

@@ -1,19 +1,17 @@
-"""The real `uwf` without the start of an interpreter: one process a test worker has imported what the command
-needs, has run some commands for practice, and forks for every call. What it forks runs `uwf_cli.main` as `python -m`
-does, on its own descriptors, in the environment and the folder of the call, to the end of a process; or another module
-that is a program, such as an agent's.
+"""The real `uwf` without the start of an interpreter: a process for each test worker, of warm_process.py, has loaded
+what the command needs and forks. What it forks runs `uwf_cli.main` as `python -m` does, on its own descriptors, in the
+environment and the folder of the call, or another module that is a program, such as an agent's.
 
-Run as a program with the path of a socket, it is that process, until its standard input ends.
+Within a test, a fork that a call left as it had found it takes the next one: most of what a fork costs is the copying
+of what each call touches.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import marshal
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -22,13 +20,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple
 
-# What few commands load, and every fork would copy the memory of.
-_SELDOM = ("mcp", "starlette", "temporalio", "uvicorn")
+_PROGRAM = Path(__file__).with_name("warm_process.py")
 _READ_ONCE = ("PYTHON", "LC_", "LANG")  # an interpreter looks at these when it starts
 
 COMMAND = "uwf_cli.main"
+MESSAGE = 16  # bytes of each number that goes over a connection
+GOES_ON = b"+"  # ends a status whose process takes another call
 
 KEPT = ("PATH", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
 """What tests keep of the environment that they are started in."""
@@ -66,6 +65,13 @@ def run_module(
     return subprocess.CompletedProcess(list(args), done.returncode, *printed)
 
 
+class _Fork(NamedTuple):
+    """A process that was forked, and the connection by which it is told what to do."""
+
+    call: socket.socket
+    pid: int
+
+
 class WarmUwf:
     """The process that forks. `environment` is the one it starts in."""
 
@@ -73,8 +79,9 @@ class WarmUwf:
         self._folder = tempfile.TemporaryDirectory(prefix="uwf-warm-")
         self._path = Path(self._folder.name) / "warm"
         self._environment = _read_once(environment)
+        self._idle: list[_Fork] = []
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(self._path)],
+            [sys.executable, str(_PROGRAM), str(self._path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=dict(environment),
@@ -84,8 +91,14 @@ class WarmUwf:
 
     def close(self) -> None:
         """Ends it."""
+        self.release()
         self._process.communicate()
         self._folder.cleanup()
+
+    def release(self) -> None:
+        """Ends what is kept for further calls."""
+        while self._idle:
+            self._idle.pop().call.close()
 
     def can(self, environment: Mapping[str, str]) -> bool:
         """Whether a call in that environment would find the interpreter that it asks for."""
@@ -99,13 +112,15 @@ class WarmUwf:
         cwd: Path,
         timeout: float,
         module: str = COMMAND,
+        again: bool = False,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Runs a module with arguments, as `subprocess.run` with `capture_output`."""
+        """Runs a module with arguments, as `subprocess.run` with `capture_output`; with `again` in a process that may
+        have run the command before, until `release`."""
         found = {1: b"", 2: b""}
-        order = marshal.dumps((module, list(args), dict(environment), str(cwd)))
-        with contextlib.ExitStack() as stack:
-            call = stack.enter_context(socket.socket(socket.AF_UNIX))
-            call.connect(str(self._path))
+        order = marshal.dumps((module, list(args), dict(environment), str(cwd), again))
+        fork = (self._kept() if again else None) or self._fork()
+        call, goes_on = fork.call, False
+        try:
             stdin, feed = (os.open(os.devnull, os.O_RDONLY), None) if data is None else os.pipe()
             pipes = {1: os.pipe(), 2: os.pipe()}
             theirs = [stdin, pipes[1][1], pipes[2][1]]
@@ -131,17 +146,36 @@ class WarmUwf:
             ]
             for thread in threads:
                 thread.start()
-            pid = int(_received(call, 16))
             call.settimeout(timeout)
             try:
-                code = int(_received(call, 16))
+                answer = _received(call, MESSAGE)
             except TimeoutError:
                 with contextlib.suppress(ProcessLookupError):  # it has ended at this moment
-                    os.kill(pid, 9)
+                    os.kill(fork.pid, 9)
                 raise subprocess.TimeoutExpired(list(args), timeout) from None
+            code, goes_on = int(answer.removesuffix(GOES_ON)), answer.endswith(GOES_ON)
             for thread in threads:
                 thread.join(timeout)
+            call.settimeout(None)
+        finally:
+            if goes_on:
+                self._idle.append(fork)
+            else:
+                call.close()
         return subprocess.CompletedProcess(list(args), code, found[1], found[2])
+
+    def _kept(self) -> _Fork | None:
+        while self._idle:
+            fork = self._idle.pop()
+            if not select.select([fork.call], [], [], 0)[0]:
+                return fork
+            fork.call.close()  # what can be read is how it ended: a test killed it
+        return None
+
+    def _fork(self) -> _Fork:
+        call = socket.socket(socket.AF_UNIX)
+        call.connect(str(self._path))
+        return _Fork(call, int(_received(call, MESSAGE)))
 
     def program(self, folder: Path) -> Path:
         """A program `uwf` in a folder, for shells: a small interpreter that has the fork run on its own descriptors,
@@ -160,13 +194,13 @@ def text(name):
     return name.decode("utf-8", "surrogateescape")
 
 environment = {text(name): text(value) for name, value in posix.environ.items()}
-order = marshal.dumps((MODULE, sys.argv[1:], environment, posix.getcwd()))
+order = marshal.dumps((MODULE, sys.argv[1:], environment, posix.getcwd(), False))
 call = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 call.connect(PATH)
+pid = int(call.recv(16, _socket.MSG_WAITALL))
 streams = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
 call.sendmsg([b"%16d" % len(order)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
 call.sendall(order)
-pid = int(call.recv(16, _socket.MSG_WAITALL))
 for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
     if _signal.getsignal(number) != _signal.SIG_IGN:
         _signal.signal(number, lambda number, _: posix.kill(pid, number))
@@ -190,227 +224,3 @@ def _received(call: socket.socket, size: int) -> bytes:
             raise EOFError("the process that forks has gone")
         data += part
     return data
-
-
-# The process that forks
-
-
-def _serve(path: str) -> tuple[str, list[str]]:
-    """Forks for whoever calls, and tells the id of what it forked, then how that ended. Returns in what was forked,
-    with the module and the arguments of the call."""
-    calls: dict[int, socket.socket] = {}
-    ended, wake = os.pipe()
-    for each in (ended, wake):
-        os.set_blocking(each, False)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        listener.listen(64)
-        signal.set_wakeup_fd(wake)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        os.write(1, b".")
-        while True:
-            ready, _, _ = select.select([listener, ended, 0], [], [])
-            if ended in ready:
-                os.read(ended, 4096)
-                _notify(calls, os.WNOHANG)
-            if 0 in ready:
-                _notify(calls, 0)
-                os._exit(0)
-            if listener not in ready:
-                continue
-            call, _ = listener.accept()
-            child = os.fork()
-            if child == 0:
-                signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                for other in (*calls.values(), listener):
-                    other.close()
-                for each in (ended, wake):
-                    os.close(each)
-                return _begin(call)
-            calls[child] = call
-            _send(call, child)
-
-
-def _notify(calls: dict[int, socket.socket], options: int) -> None:
-    """Tells who called of processes that have ended; of all of them unless the options say not to wait."""
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            pid, status = os.waitpid(-1, options)
-            if pid == 0:
-                return
-            with calls.pop(pid) as call:
-                _send(call, os.waitstatus_to_exitcode(status))
-
-
-def _send(call: socket.socket, number: int) -> None:
-    with contextlib.suppress(OSError):  # whoever killed it doesn't wait
-        call.sendall(b"%16d" % number)
-
-
-def _begin(call: socket.socket) -> tuple[str, list[str]]:
-    """Becomes the process of a call, whose module and arguments it returns."""
-    head, descriptors, _, _ = socket.recv_fds(call, 16, 3)
-    module, args, environment, cwd = marshal.loads(_received(call, int(head)))
-    call.close()
-    for number, descriptor in enumerate(descriptors):
-        os.dup2(descriptor, number)
-        os.close(descriptor)
-    os.chdir(cwd)
-    os.environ.clear()
-    os.environ.update(environment)
-    return module, args
-
-
-def _as_new() -> None:
-    """Puts right what was found out when the process that forks was started."""
-    import random
-    import time
-
-    from uwf_git.git.libgit2 import C, check_error, ffi
-
-    # Whether a stream is a file or a pipe is asked when it is opened.
-    coding = sys.stdin.encoding
-    sys.stdin = open(0, encoding=coding, errors="surrogateescape", closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", encoding=coding, errors="surrogateescape", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", 1, encoding=coding, errors="backslashreplace", closefd=False)  # noqa: SIM115
-    random.seed()
-    time.tzset()
-    home = os.environ.get("HOME", "")
-    xdg = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    # Not by pygit2, all of which a command loads only where it needs that: it takes as long as most commands do.
-    for level, folder in ((C.GIT_CONFIG_LEVEL_GLOBAL, home), (C.GIT_CONFIG_LEVEL_XDG, f"{xdg}/git")):
-        path = ffi.new("char[]", os.fsencode(folder))
-        check_error(C.git_libgit2_opts(C.GIT_OPT_SET_SEARCH_PATH, ffi.cast("int", level), path))
-
-
-def _load() -> None:
-    import importlib
-    import pkgutil
-
-    import uwf_cli
-
-    import uwf_git
-
-    sys.modules.update(dict.fromkeys(_SELDOM))
-    for package in (uwf_git, uwf_cli):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            try:
-                importlib.import_module(module.name)
-            except ModuleNotFoundError as error:
-                if str(error.name).partition(".")[0] not in _SELDOM:
-                    raise
-    for name in _SELDOM:
-        del sys.modules[name]
-    for name in ("httpx", "jsonschema", "liquid", "rich.console", "sqlite3", "ulid", "yaml"):
-        importlib.import_module(name)
-
-
-# What is remembered of these rooms depends on nothing but their arguments.
-_PURE = ("uwf_git.format.", "uwf_git.workflow.", "uwf_cli.page.")
-
-
-def _practise(workflow: str, script: str) -> None:
-    """Runs the commands that tests use most, so that no fork has to compile patterns, grammars and the like, or has its
-    memory copied where the interpreter notes how code is used. Nothing else of it remains: commands forget what
-    they found out about folders, configuration and programs."""
-    import gc
-    import tempfile
-
-    from uwf_git.base import lifetime
-
-    lifetime.own()
-    before, folder, opened = dict(os.environ), Path.cwd(), _descriptors()
-    with tempfile.TemporaryDirectory() as home:
-        os.chdir(home)
-        os.environ.update(HOME=home, UWF_STORAGE_ROOT=f"{home}/root", GIT_CONFIG_NOSYSTEM="1")
-        Path(".gitconfig").write_text("[user]\n\tname = Practice\n\temail = practice@example.invalid\n")
-        Path("pair.yaml").write_text(workflow)
-        Path("script.yaml").write_text(script)
-        for _ in range(3):  # the interpreter specialises what is called several times
-            _run("init")
-            _run("workflow", "put", "pair.yaml")
-            thread = json.loads(_run("thread", "start", "pair", "-p", "Do it", "--format", "json"))["thread"]
-            for command in ("step", "run"):
-                _run("thread", command, thread, "--agent", f"uwf-rehearse --script {home}/script.yaml")
-            for command in ("show", "steps", "read", "attempts"):
-                _run("thread", command, thread)
-                _run("thread", command, thread, "--format", "json")
-            _run("thread", "list")
-            _run("workflow", "show", "pair")
-            _run("thread", "fork", thread, "--at", "1")
-            _run("verify")
-        os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(before)
-    for name, module in list(sys.modules.items()):
-        if name.startswith(("uwf_git.", "uwf_cli.")) and not name.startswith(_PURE):
-            for value in list(vars(module).values()):
-                if callable(forget := getattr(value, "cache_clear", None)):
-                    forget()
-    gc.collect()
-    assert threading.active_count() == 1, "a thread would be missing in each fork"
-    assert _descriptors() == opened, "each fork would have what the practice left open"
-
-
-def _run(*args: str) -> str:
-    """Runs a command in this process, and returns what it prints."""
-    import io
-
-    from uwf_cli import main
-    from uwf_cli.invocation import Invocation
-
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        assert main._invoke(Invocation(), list(args)) == 0, printed.getvalue()
-    return printed.getvalue()
-
-
-def _descriptors() -> set[str]:
-    return {path.name for path in Path("/proc/self/fd").iterdir()}
-
-
-def _end(ended: BaseException | None) -> NoReturn:
-    """As an interpreter does it, but for taking down what was loaded."""
-    import atexit
-    import traceback
-
-    code = 0
-    if isinstance(ended, SystemExit) and (ended.code is None or isinstance(ended.code, int)):
-        code = (ended.code or 0) & 0xFF
-    elif ended is not None:
-        traceback.print_exception(ended)
-        code = 1
-    threading._shutdown()
-    atexit._run_exitfuncs()
-    try:
-        sys.stdout.flush()
-    except (OSError, ValueError):
-        code = 120
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.flush()
-    os._exit(code)
-
-
-if __name__ == "__main__":
-    import gc
-    import runpy
-
-    from cli_samples import PAIR, REJECTS_ONCE
-
-    del sys.path[0]  # the tests' folder
-    limit = sys.getrecursionlimit()
-    _load()
-    _practise(PAIR, REJECTS_ONCE)
-    assert sys.getrecursionlimit() == limit, "the calls would differ from those of a new interpreter"
-    gc.freeze()
-    module, arguments = _serve(sys.argv[1])
-    problem: BaseException | None = None
-    try:
-        _as_new()
-        sys.argv = [module, *arguments]
-        sys.modules.pop(module, None)  # it is run again, as a program
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-    except BaseException as error:
-        problem = error
-    _end(problem)

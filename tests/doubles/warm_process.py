@@ -1,0 +1,368 @@
+"""The process that forks for warm.py, as a program with the path of a socket: it loads what the command needs, runs
+some commands for practice, and forks for whoever connects, until its standard input ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import marshal
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+MESSAGE = 16  # bytes of each number that goes over a connection
+# What few commands load, and every fork would copy the memory of.
+_SELDOM = ("mcp", "starlette", "temporalio", "uvicorn")
+# What is remembered of these rooms depends on nothing but their arguments.
+_PURE = ("uwf_git.format.", "uwf_git.workflow.", "uwf_cli.page.")
+
+
+class _Call(NamedTuple):
+    """What a fork is to do: run a module with arguments; as a command that further calls may follow, on the connection,
+    if `again`."""
+
+    module: str
+    args: list[str]
+    again: bool
+    connection: socket.socket
+
+
+def _serve(path: str) -> _Call:
+    """Forks for whoever calls, and tells the id of what it forked, then how that ended. Returns in what was forked."""
+    calls: dict[int, socket.socket] = {}
+    ended, wake = os.pipe()
+    for each in (ended, wake):
+        os.set_blocking(each, False)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(64)
+        signal.set_wakeup_fd(wake)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        os.write(1, b".")
+        while True:
+            ready, _, _ = select.select([listener, ended, 0], [], [])
+            if ended in ready:
+                os.read(ended, 4096)
+                _notify(calls, os.WNOHANG)
+            if 0 in ready:
+                _notify(calls, 0)
+                os._exit(0)
+            if listener not in ready:
+                continue
+            call, _ = listener.accept()
+            child = os.fork()
+            if child == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for other in (*calls.values(), listener):
+                    other.close()
+                for each in (ended, wake):
+                    os.close(each)
+                return _next(call)
+            calls[child] = call
+            _send(call, child)
+
+
+def _notify(calls: dict[int, socket.socket], options: int) -> None:
+    """Tells who called of processes that have ended; of all of them unless the options say not to wait."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, options)
+            if pid == 0:
+                return
+            with calls.pop(pid) as call:
+                _send(call, os.waitstatus_to_exitcode(status))
+
+
+def _send(call: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):  # whoever killed it doesn't wait
+        call.sendall(b"%15d " % number)
+
+
+def _next(connection: socket.socket) -> _Call:
+    """Takes over the streams, the folder and the environment of a call. Ends this process if there is none."""
+    head, descriptors, _, _ = socket.recv_fds(connection, MESSAGE, 3)
+    if not head:
+        os._exit(0)
+    order = b""
+    while len(order) < int(head):
+        order += connection.recv(int(head) - len(order))
+    module, args, environment, cwd, again = marshal.loads(order)
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    if not again:
+        connection.close()
+    return _Call(module, args, again, connection)
+
+
+def _as_new() -> None:
+    """Puts right what was found out when the process that forks was started."""
+    import random
+    import time
+
+    from uwf_git.git.libgit2 import C, check_error, ffi
+
+    # Whether a stream is a file or a pipe is asked when it is opened.
+    coding = sys.stdin.encoding
+    sys.stdin = open(0, encoding=coding, errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding=coding, errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, encoding=coding, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    random.seed()
+    time.tzset()
+    home = os.environ.get("HOME", "")
+    xdg = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    # Not by pygit2, all of which a command loads only where it needs that: it takes as long as most commands do.
+    for level, folder in ((C.GIT_CONFIG_LEVEL_GLOBAL, home), (C.GIT_CONFIG_LEVEL_XDG, f"{xdg}/git")):
+        path = ffi.new("char[]", os.fsencode(folder))
+        check_error(C.git_libgit2_opts(C.GIT_OPT_SET_SEARCH_PATH, ffi.cast("int", level), path))
+
+
+def _load() -> None:
+    import importlib
+    import pkgutil
+
+    import uwf_cli
+
+    import uwf_git
+
+    sys.modules.update(dict.fromkeys(_SELDOM))
+    for package in (uwf_git, uwf_cli):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            try:
+                importlib.import_module(module.name)
+            except ModuleNotFoundError as error:
+                if str(error.name).partition(".")[0] not in _SELDOM:
+                    raise
+    for name in _SELDOM:
+        del sys.modules[name]
+    for name in ("httpx", "jsonschema", "liquid", "rich.console", "sqlite3", "ulid", "yaml"):
+        importlib.import_module(name)
+
+
+class _Memory:
+    """What the modules of uwf have in mind: nothing of a call, if created before the first."""
+
+    def __init__(self) -> None:
+        modules = {
+            name: module for name, module in sys.modules.items() if name.startswith(("uwf_git", "uwf_cli"))
+        }
+        self._caches = [
+            value
+            for name, module in modules.items()
+            if not name.startswith(_PURE)
+            for value in vars(module).values()
+            if callable(getattr(value, "cache_clear", None))
+        ]
+        named = {
+            id(value): value
+            for module in modules.values()
+            for name, value in vars(module).items()
+            if name.islower() and not name.startswith("__") and type(value) in (dict, list, set)
+        }
+        self._before = [(value, value.copy()) for value in named.values()]
+
+    def forget(self) -> None:
+        """Forget what was found out since."""
+        from uwf_git.git import refs
+
+        for cached in self._caches:
+            cached.cache_clear()
+        for value, before in self._before:
+            if value != before:
+                value.clear()
+                (value.extend if isinstance(value, list) else value.update)(before)
+        if refs._parsed_file >= 0:
+            os.close(refs._parsed_file)
+            refs._parsed, refs._parsed_file = (None, refs._Packed()), -1
+
+
+def _practise(memory: _Memory, workflow: str, script: str) -> None:
+    """Runs the commands that tests use most, so that no fork has to compile patterns, grammars and the like, or has its
+    memory copied where the interpreter notes how code is used. Nothing else of it remains: commands forget what
+    they found out about folders, configuration and programs."""
+    import tempfile
+
+    from uwf_git.base import lifetime
+
+    lifetime.own()
+    before, folder, opened = dict(os.environ), Path.cwd(), _descriptors()
+    with tempfile.TemporaryDirectory() as home:
+        os.chdir(home)
+        os.environ.update(HOME=home, UWF_STORAGE_ROOT=f"{home}/root", GIT_CONFIG_NOSYSTEM="1")
+        Path(".gitconfig").write_text("[user]\n\tname = Practice\n\temail = practice@example.invalid\n")
+        Path("pair.yaml").write_text(workflow)
+        Path("script.yaml").write_text(script)
+        for _ in range(3):  # the interpreter specialises what is called several times
+            _run("init")
+            _run("workflow", "put", "pair.yaml")
+            thread = json.loads(_run("thread", "start", "pair", "-p", "Do it", "--format", "json"))["thread"]
+            for command in ("step", "run"):
+                _run("thread", command, thread, "--agent", f"uwf-rehearse --script {home}/script.yaml")
+            for command in ("show", "steps", "read", "attempts"):
+                _run("thread", command, thread)
+                _run("thread", command, thread, "--format", "json")
+            _run("thread", "list")
+            _run("workflow", "show", "pair")
+            _run("thread", "fork", thread, "--at", "1")
+            _run("verify")
+        os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(before)
+    memory.forget()
+    gc.collect()
+    assert threading.active_count() == 1, "a thread would be missing in each fork"
+    assert _descriptors() == opened, "each fork would have what the practice left open"
+
+
+def _run(*args: str) -> str:
+    """Runs a command in this process, and returns what it prints."""
+    import io
+
+    from uwf_cli import main
+    from uwf_cli.invocation import Invocation
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        assert main._invoke(Invocation(), list(args)) == 0, printed.getvalue()
+    return printed.getvalue()
+
+
+class _Ended(BaseException):
+    """The command has ended, but its process may go on."""
+
+
+def _work(memory: _Memory, call: _Call) -> NoReturn:
+    """Runs the command for call after call, until one leaves anything behind in this process. Raises what that ended
+    with."""
+    import contextvars
+
+    from uwf_cli import main
+
+    from uwf_git.base import lifetime
+
+    def ended(status: int) -> NoReturn:
+        raise _Ended(status)
+
+    _as_new()
+    main._prepare()
+    lifetime.heed_signals = lambda: None
+    lifetime.end = ended
+    ours, before = os.getpid(), _state()
+    while True:
+        sys.argv = [call.module, *call.args]
+        try:
+            contextvars.copy_context().run(main.main)
+        except _Ended as end:
+            status = end.args[0]
+        for thread in threading.enumerate():
+            if not thread.daemon and thread is not threading.current_thread():
+                thread.join()
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            raise SystemExit(status) from None
+        memory.forget()
+        if os.getpid() != ours or (_state() != before and gc.collect() >= 0 and _state() != before):
+            raise SystemExit(status)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nowhere, number)
+        os.close(nowhere)
+        call.connection.sendall(b"%15d+" % status)
+        call = _next(call.connection)
+        _as_new()
+
+
+def _state() -> object:
+    """What a call may leave behind besides what modules have in mind."""
+    import atexit
+    import resource
+
+    from uwf_git.base import lifetime, log
+
+    return (
+        _descriptors(),
+        threading.active_count(),
+        atexit._ncallbacks(),
+        [signal.getsignal(number) for number in signal.valid_signals()],
+        signal.getitimer(signal.ITIMER_REAL),
+        [resource.getrlimit(limit) for limit in _LIMITS],
+        (sys.getrecursionlimit(), sys.path.copy(), sys.gettrace(), sys.getprofile()),
+        (lifetime._is_ours, log.is_on(), _has_children()),
+    )
+
+
+_LIMITS = range(16)  # all that Linux has
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _descriptors() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def _end(ended: BaseException | None) -> NoReturn:
+    """As an interpreter does it, but for taking down what was loaded."""
+    import atexit
+    import traceback
+
+    code = 0
+    if isinstance(ended, SystemExit) and (ended.code is None or isinstance(ended.code, int)):
+        code = (ended.code or 0) & 0xFF
+    elif ended is not None:
+        traceback.print_exception(ended)
+        code = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        code = 120
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    from cli_samples import PAIR, REJECTS_ONCE
+    from repeated_work import remember
+
+    del sys.path[0]  # the tests' folder
+    limit = sys.getrecursionlimit()
+    _load()
+    remember()
+    memory = _Memory()
+    _practise(memory, PAIR, REJECTS_ONCE)
+    assert sys.getrecursionlimit() == limit, "the calls would differ from those of a new interpreter"
+    gc.freeze()
+    call = _serve(sys.argv[1])
+    problem: BaseException | None = None
+    try:
+        if call.again:
+            _work(memory, call)
+        _as_new()
+        sys.argv = [call.module, *call.args]
+        sys.modules.pop(call.module, None)  # it is run again, as a program
+        runpy.run_module(call.module, run_name="__main__", alter_sys=True)
+    except BaseException as error:
+        problem = error
+    _end(problem)
