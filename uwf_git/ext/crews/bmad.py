@@ -143,7 +143,7 @@ class _Reader:
         self._tell_unused(part, data, agents_part, agents)
         members = tuple(self._member(agents_part, path, agent) for path, agent in agents if agents_part)
         findings = self._files.findings()
-        if any(each.severity == "error" for each in findings):
+        if any(finding.severity == "error" for finding in findings):
             raise InvalidPackage(self._package.name, findings)
         name = self._name(data["name"])
         workflows = tuple(graph for graph in self._workflows.values() if graph)
@@ -152,16 +152,19 @@ class _Reader:
         )
 
     def _unsupported(self) -> list[PackageFinding]:
-        found = self._files.findings()
-        return [each for each in found if each.code == "unsupported-version"] or found
+        findings = self._files.findings()
+        return [finding for finding in findings if finding.code == "unsupported-version"] or findings
 
-    def _name(self, said: str) -> str:
-        if not name_problem(said):
-            return said
-        made = (
-            re.sub(r"[-.]{2,}", "-", re.sub(r"[^\w.-]+", "-", said)).strip("-.")[:80].casefold().strip("-.")
+    def _name(self, written: str) -> str:
+        if not name_problem(written):
+            return written
+        cleaned = (
+            re.sub(r"[-.]{2,}", "-", re.sub(r"[^\w.-]+", "-", written))
+            .strip("-.")[:80]
+            .casefold()
+            .strip("-.")
         )
-        return made.removesuffix(".lock") if not name_problem(made.removesuffix(".lock")) else "crew"
+        return cleaned.removesuffix(".lock") if not name_problem(cleaned.removesuffix(".lock")) else "crew"
 
     def _agents(
         self, manifest: Part, entry: Mapping[str, Any]
@@ -195,7 +198,7 @@ class _Reader:
 
     def _declared(self, manifest: Part, data: Mapping[str, Any]) -> None:
         listed: list[tuple[ValuePath, dict[str, Any]]] = data.get("workflows", [])
-        report_twins(manifest, [((*path, "id"), each.get("id", "")) for path, each in listed], "workflow")
+        report_twins(manifest, [((*path, "id"), flow.get("id", "")) for path, flow in listed], "workflow")
         entry = data.get("entry", {})
         main = (
             self._files.named(manifest, ("entry", "workflow"), entry["workflow"])
@@ -203,31 +206,31 @@ class _Reader:
             else None
         )
         graph = self._files.named(manifest, ("entry", "graph"), entry["graph"]) if "graph" in entry else None
-        found: list[tuple[str, str, str, dict[str, Any]]] = []
-        for path, each in listed:
+        flows: list[tuple[str, str, str, dict[str, Any]]] = []
+        for path, flow in listed:
             document = (
-                self._files.named(manifest, (*path, "workflow"), each["workflow"])
-                if "workflow" in each
+                self._files.named(manifest, (*path, "workflow"), flow["workflow"])
+                if "workflow" in flow
                 else None
             )
             its_graph = (
-                self._files.named(manifest, (*path, "graph"), each["graph"]) if "graph" in each else None
+                self._files.named(manifest, (*path, "graph"), flow["graph"]) if "graph" in flow else None
             )
-            if document and its_graph and "id" in each:
-                found.append((each["id"], document, its_graph, each))
-        for _, document, its_graph, _ in found:
+            if document and its_graph and "id" in flow:
+                flows.append((flow["id"], document, its_graph, flow))
+        for _, document, its_graph, _ in flows:
             if document == main and graph and its_graph != graph:
                 message = f"entry.graph is not the graph of that workflow, {one_line(its_graph, 80)}"
                 manifest.findings.error(
                     ("entry", "graph"), "differs", message, "name one graph in both places"
                 )
-        taken = {name for name, *_ in found}
-        if main and graph and main not in (document for _, document, *_ in found):
-            said = {"displayName": data.get("name", ""), "description": data.get("description", "")}
-            found.insert(0, (_id_of(main, "main", taken), main, graph, said))
-        for name, document, its_graph, said in sorted(found, key=lambda each: each[1] != main):
+        taken = {name for name, *_ in flows}
+        if main and graph and main not in (document for _, document, *_ in flows):
+            whole = {"displayName": data.get("name", ""), "description": data.get("description", "")}
+            flows.insert(0, (_id_of(main, "main", taken), main, graph, whole))
+        for name, document, its_graph, listing in sorted(flows, key=lambda flow: flow[1] != main):
             self._ids.setdefault(document, name)
-            self._workflows[name] = self._graphs.read(name, document, its_graph, said)
+            self._workflows[name] = self._graphs.read(name, document, its_graph, listing)
 
     def _workflow_of(self, document: str) -> str | None:
         if document not in self._ids:
@@ -241,16 +244,18 @@ class _Reader:
         return self._ids[document]
 
     def _member(self, part: Part, path: ValuePath, agent: Mapping[str, Any]) -> Member:
-        told, character = agent.get("metadata", {}), agent.get("persona", {})
+        metadata, character = agent.get("metadata", {}), agent.get("persona", {})
         listed = agent.get("prompts", [])
-        report_twins(part, [((*place, "id"), each.get("id", "")) for place, each in listed], "prompt")
-        prompts = {each["id"]: each["content"] for _, each in listed if "id" in each and "content" in each}
+        report_twins(part, [((*place, "id"), prompt.get("id", "")) for place, prompt in listed], "prompt")
+        prompts = {
+            prompt["id"]: prompt["content"] for _, prompt in listed if "id" in prompt and "content" in prompt
+        }
         persona = Persona(
             agent.get("id", ""),
-            told.get("name", ""),
-            told.get("title", ""),
-            told.get("icon", ""),
-            told.get("description", ""),
+            metadata.get("name", ""),
+            metadata.get("title", ""),
+            metadata.get("icon", ""),
+            metadata.get("description", ""),
             character.get("role", ""),
             character.get("identity", ""),
             character.get("communication_style", ""),
@@ -284,8 +289,8 @@ class _Reader:
                 part.findings.warning((*place, "type"), "unknown-trigger", message)
         does = self._does(part, path, item, prompts)
         validate = ""
-        if said := item.get("validate-workflow", ""):
-            validate = self._workflow(part, (*path, "validate-workflow"), said, "ValidationFailed") or ""
+        if required := item.get("validate-workflow", ""):
+            validate = self._workflow(part, (*path, "validate-workflow"), required, "ValidationFailed") or ""
         names_something = [
             key for key in ("workflow", "exec", "action", "validate-workflow") if item.get(key)
         ]
@@ -336,35 +341,35 @@ class _Reader:
             )
         return Effect(action=action, data=data)
 
-    def _workflow(self, part: Part, path: ValuePath, said: str, code: str) -> str | None:
-        said = said.strip()
-        if said in self._workflows:
-            return said
-        if self._is_classic(part, path, said):
+    def _workflow(self, part: Part, path: ValuePath, written: str, code: str) -> str | None:
+        written = written.strip()
+        if written in self._workflows:
+            return written
+        if self._is_classic(part, path, written):
             return None
         name = None
-        if said.endswith(".md"):
-            document = self._mounted(part, path, said, PACKAGE, code)
+        if written.endswith(".md"):
+            document = self._mounted(part, path, written, PACKAGE, code)
             if document is None:
                 return None
             if (inside := document.removeprefix(f"{PACKAGE}/")) in self._package.files:
                 name = self._workflow_of(inside)
         if name is None:
-            message = f'{forms.where(path)}: the package has no workflow "{one_line(said, 80)}"'
-            part.findings.error(path, code, message, nearest(said, self._workflows))
+            message = f'{forms.where(path)}: the package has no workflow "{one_line(written, 80)}"'
+            part.findings.error(path, code, message, nearest(written, self._workflows))
         return name
 
-    def _exec(self, part: Part, path: ValuePath, said: str) -> Effect:
-        if self._is_classic(part, path, said):
+    def _exec(self, part: Part, path: ValuePath, written: str) -> Effect:
+        if self._is_classic(part, path, written):
             return Effect()
-        named = self._mounted(part, path, said, PACKAGE, "bad-path")
+        named = self._mounted(part, path, written, PACKAGE, "bad-path")
         if named is None:
             return Effect()
         inside = named.removeprefix(f"{PACKAGE}/")
         if inside == named:
             return Effect(exec=named)
         if inside not in self._package.files:
-            message = f"{forms.where(path)}: the package has no file {one_line(said, 80)}"
+            message = f"{forms.where(path)}: the package has no file {one_line(written, 80)}"
             part.findings.error(
                 path, "missing-file", message, part.findings.nearest(inside, self._package.files)
             )
@@ -372,9 +377,7 @@ class _Reader:
         if posixpath.basename(inside) == "workflow.md" or self._is_workflow(inside):
             name = self._workflow_of(inside)
             if name is None:
-                message = (
-                    f"{forms.where(path)}: {one_line(said, 80)} is a workflow, but has no {_GRAPH} beside it"
-                )
+                message = f"{forms.where(path)}: {one_line(written, 80)} is a workflow, but has no {_GRAPH} beside it"
                 part.findings.error(
                     path, "UnknownWorkflow", message, "a workflow is its document and its graph"
                 )
@@ -390,42 +393,42 @@ class _Reader:
             return False
         return all(key in document.data for key in ("schemaVersion", "workflowType", "currentNodeId"))
 
-    def _is_classic(self, part: Part, path: ValuePath, said: str) -> bool:
-        if not said.strip().casefold().endswith(CLASSIC):
+    def _is_classic(self, part: Part, path: ValuePath, written: str) -> bool:
+        if not written.strip().casefold().endswith(CLASSIC):
             return False
         message = (
-            f"{forms.where(path)}: {one_line(said, 80)} is of the classic form, which is not carried out"
+            f"{forms.where(path)}: {one_line(written, 80)} is of the classic form, which is not carried out"
         )
         hint = "convert it to workflow.md with a graph and steps"
         part.findings.error(path, "NotSupportedClassicWorkflow", message, hint)
         return True
 
-    def _data(self, part: Part, path: ValuePath, said: str) -> str:
-        named = self._mounted(part, path, said, PACKAGE, "bad-path")
+    def _data(self, part: Part, path: ValuePath, written: str) -> str:
+        named = self._mounted(part, path, written, PACKAGE, "bad-path")
         if named is None or named.removeprefix(f"{PACKAGE}/") in self._package.files:
             return named or ""
-        if said.strip().startswith((PACKAGE, "{package-root}")):
-            message = f"{forms.where(path)}: the package has no file {one_line(said, 80)}"
+        if written.strip().startswith((PACKAGE, "{package-root}")):
+            message = f"{forms.where(path)}: the package has no file {one_line(written, 80)}"
             hint = part.findings.nearest(named.removeprefix(f"{PACKAGE}/"), self._package.files)
             part.findings.error(path, "DataLoadFailed", message, hint)
             return ""
-        return mounted(said, PROJECT)
+        return mounted(written, PROJECT)
 
-    def _mounted(self, part: Part, path: ValuePath, said: str, where: str, code: str) -> str | None:
+    def _mounted(self, part: Part, path: ValuePath, written: str, where: str, code: str) -> str | None:
         try:
-            return mounted(said, where)
+            return mounted(written, where)
         except Invalid as error:
             part.findings.error(path, code, f"{forms.where(path)}: {error.message}", error.hint)
             return None
 
 
-def _tools(said: Mapping[str, Any]) -> dict[str, Any]:
-    files, mcp = said.get("fs", {}), said.get("mcp", {})
-    made: dict[str, Any] = {} if files.get("enabled", True) else {"files": False}
-    made |= {key: files[key] for key in ("maxReadBytes", "maxWriteBytes") if key in files}
+def _tools(tools: Mapping[str, Any]) -> dict[str, Any]:
+    files, mcp = tools.get("fs", {}), tools.get("mcp", {})
+    limits: dict[str, Any] = {} if files.get("enabled", True) else {"files": False}
+    limits |= {key: files[key] for key in ("maxReadBytes", "maxWriteBytes") if key in files}
     if not mcp.get("enabled", False):
-        return {**made, "mcp": False}
-    return {**made, "servers": list(mcp["allowedServers"])} if "allowedServers" in mcp else made
+        return {**limits, "mcp": False}
+    return {**limits, "servers": list(mcp["allowedServers"])} if "allowedServers" in mcp else limits
 
 
 def _lines(text: str | None) -> tuple[str, ...] | None:
@@ -436,4 +439,4 @@ def _id_of(document: str, otherwise: str, taken: set[str]) -> str:
     folder = posixpath.basename(posixpath.dirname(document))
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder or otherwise).strip("-.") or "main"
     numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
-    return name if name not in taken else next(each for each in numbered if each not in taken)
+    return name if name not in taken else next(other for other in numbered if other not in taken)

@@ -64,11 +64,13 @@ def _read(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, report: Repor
 
 
 def _workflows(crew: Crew, here: Mapping[Hash, Node]) -> dict[Hash, Node]:
-    found = {each.workflow: here[each.workflow] for each in crew.workflows if each.workflow in here}
-    for node, content in found.items():
+    nodes = {
+        offered.workflow: here[offered.workflow] for offered in crew.workflows if offered.workflow in here
+    }
+    for node, content in nodes.items():
         if not is_kind(content.type, "workflow"):
             raise Bad("wrong-kind", f"node {node}, a workflow of the crew, is none")
-    return found
+    return nodes
 
 
 def _check_package(

@@ -37,7 +37,6 @@ from uwf_git.ext.crews.draft import (
     NodeDraft,
     PackageFinding,
     YamlDraft,
-    named_edge,
 )
 from uwf_git.ext.crews.package import Package
 from uwf_git.format import cbor
@@ -49,8 +48,8 @@ from uwf_git.format.node import hash_of
 from uwf_git.format.personas import Crew, CrewWorkflow
 from uwf_git.format.types import CREW, CREW_DEFINITION, END, OWN, START, workflow_type
 from uwf_git.store import layout
-from uwf_git.workflow.compile import MAX_STEPS, Compiled, finding_for, likely
-from uwf_git.workflow.compile import foresee as warned
+from uwf_git.workflow.compile import Compiled
+from uwf_git.workflow.compile import foresee as rehearsed
 from uwf_git.workflow.source import Source
 
 if TYPE_CHECKING:
@@ -60,11 +59,6 @@ SECONDS, MOST_REHEARSED = 1.0, 60
 STATUS = "workflowStatus"
 """The variable by which a run says that it is complete."""
 
-_SAID_OF_EDGES = {
-    "condition-never-true": "has a condition that was never true",
-    "condition-never-false": "has a condition that was never false",
-    "edge-never-taken": "was never taken",
-}
 _DONE = "steps[$exists(output.summary)]"
 _FOLDED = {
     "currentNodeId": "steps[-1].role",
@@ -110,13 +104,13 @@ def compile_version(text: bytes, files: Mapping[str, bytes]) -> Compiled:
     draft, written = _read(package)
     if workflow == TALK and draft.name == name:
         return _talk(draft, package, text)
-    found = next((each for each in draft.workflows if each.id == workflow), None)
-    if draft.name != name or found is None:
+    match = next((flow for flow in draft.workflows if flow.id == workflow), None)
+    if draft.name != name or match is None:
         raise Invalid(
             f"{CREW_DEFINITION} names {one_line(f'{name}/{workflow}', 80)}, which its package doesn't have",
-            nearest(f"{name}/{workflow}", [f"{draft.name}/{each.id}" for each in draft.workflows]),
+            nearest(f"{name}/{workflow}", [f"{draft.name}/{flow.id}" for flow in draft.workflows]),
         )
-    return _compiled(draft, found, written.get(workflow), package)
+    return _compiled(draft, match, written.get(workflow), package)
 
 
 def _talk(draft: CrewDraft, package: Package, text: bytes) -> Compiled:
@@ -125,62 +119,33 @@ def _talk(draft: CrewDraft, package: Package, text: bytes) -> Compiled:
 
 
 def foresee(package: Package, crew: CompiledCrew, seconds: float = SECONDS) -> tuple[PackageFinding, ...]:
-    """Return a package's warnings, with those of rehearsals of at most `seconds` each, skipping workflows
-    with very many roles."""
-    small = {name for name, each in crew.workflows.items() if len(each.workflow.roles) <= MOST_REHEARSED}
-    draft, written = _read(package) if small else (None, {})
-    found = list(crew.warnings)
-    for workflow in draft.workflows if draft is not None else ():
-        if workflow.id not in small:
-            continue
-        if isinstance(workflow, GraphDraft):
-            found += _rehearsed(workflow, crew.workflows[workflow.id], seconds)
-            continue
-        yaml = written[workflow.id]
-        found += (
-            PackageFinding(workflow.entry, *each[:2], each.code, each.message, each.hint, each.severity)
-            for each in warned(yaml, seconds)
-            if each not in yaml.warnings
-        )
-    return tuple(found)
+    """Return a package's warnings, with those of rehearsals of its own workflows of at most `seconds` each,
+    skipping workflows with very many roles. The graphs of a third party are not rehearsed."""
+    if package.form() != OWN:
+        return crew.warnings
+    from uwf_git.ext.crews.crew_file import placed
 
-
-def _rehearsed(graph: GraphDraft, compiled: Compiled, seconds: float) -> Iterator[PackageFinding]:
-    from uwf_git.workflow.rehearsal import rehearse
-
-    workflow = compiled.workflow
-    lines = {(edge.source, edge.target, edge.label): edge.line for edge in reversed(graph.edges)}
-    for problem in likely(rehearse(workflow, compiled.schemas, MAX_STEPS, seconds)):
-        if problem.code == "dead-end":
-            continue  # nodes without a default are warned of on reading
-        edges = workflow.graph.get(problem.source or "", ())
-        if problem.position is not None:
-            about = [(problem.source, edges[problem.position])]
-        else:
-            about = [
-                (source, edge)
-                for source, leaving in workflow.graph.items()
-                for edge in leaving
-                if (edge.condition == problem.condition if problem.condition else source == problem.source)
-                and not workflow.stops(edge)
-            ]
-        places = (lines.get((source or "", edge.role, edge.label), 0) for source, edge in about)
-        message, hint = finding_for(problem, workflow)
-        # The condition's expression and name are generated.
-        named = next((named_edge(source or "", edge.role, edge.label) for source, edge in about), "")
-        if named and problem.code in _SAID_OF_EDGES:
-            message = f"rehearsed: {named} {_SAID_OF_EDGES[problem.code]}"
-        yield PackageFinding(graph.graph, next(places, 1), 1, problem.code, message, hint, "warning")
+    warnings = list(crew.warnings)
+    draft, sources = _read(package)
+    for workflow in draft.workflows:
+        if len(crew.workflows[workflow.id].workflow.roles) <= MOST_REHEARSED:
+            compiled = sources[workflow.id]
+            warnings += (
+                placed(workflow.entry, finding)
+                for finding in rehearsed(compiled, seconds)
+                if finding not in compiled.warnings
+            )
+    return tuple(warnings)
 
 
 def _named(text: bytes) -> tuple[str, str]:
     try:
-        said = json.loads(text)
-        if not all(isinstance(said[key], str) for key in ("crew", "workflow")):
+        definition = json.loads(text)
+        if not all(isinstance(definition[key], str) for key in ("crew", "workflow")):
             raise TypeError
     except (ValueError, LookupError, TypeError, RecursionError):
         raise Invalid(f"{CREW_DEFINITION} doesn't say a crew and a workflow") from None
-    return said["crew"], said["workflow"]
+    return definition["crew"], definition["workflow"]
 
 
 def _read(package: Package) -> tuple[CrewDraft, Mapping[str, Compiled]]:
@@ -268,7 +233,7 @@ class _Graph:
             "node": {
                 "type": node.type,
                 "file": node.file,
-                **{key: each for key, each in made_of.items() if each},
+                **{key: value for key, value in made_of.items() if value},
             },
         }
 
@@ -291,9 +256,9 @@ class _Graph:
             "summary": {"type": "string", "description": "What was done, in short."}
         }
         if choices:
-            told = "; ".join(f"{label}: {text}" if text else label for label, text in choices)
+            ways = "; ".join(f"{label}: {text}" if text else label for label, text in choices)
             labels = list(dict.fromkeys(label for label, _ in choices))
-            properties["next"] = {"description": f"The way on. {told}", "enum": labels}
+            properties["next"] = {"description": f"The way on. {ways}", "enum": labels}
         properties["artifacts"] = {
             "type": "array",
             "items": {"type": "string"},
@@ -329,8 +294,8 @@ class _Graph:
         return [*edges, *(_edge(edge, None) for edge in choices[-1:])]
 
     def _condition(self, edge: EdgeDraft, expression: str) -> str:
-        told = edge.text or ("" if edge.expression is None else _quoted(edge.expression))
-        meant = (told, expression)
+        description = edge.text or ("" if edge.expression is None else _quoted(edge.expression))
+        meant = (description, expression)
         label = one_line(edge.label) or edge.target
         whole = f"{edge.source}: {label} → {edge.target}"
         numbered = (f"{whole} ({number})" for number in count(2))
@@ -348,8 +313,8 @@ class _Graph:
 
 
 def _edge(edge: EdgeDraft, condition: str | None) -> dict[str, Any]:
-    said = {"label": edge.label, "text": edge.text}
-    return {"role": edge.target, "condition": condition, **{key: text for key, text in said.items() if text}}
+    texts = {"label": edge.label, "text": edge.text}
+    return {"role": edge.target, "condition": condition, **{key: text for key, text in texts.items() if text}}
 
 
 def _quoted(value: Any) -> str:
@@ -357,35 +322,35 @@ def _quoted(value: Any) -> str:
 
 
 def _variables(expressions: Iterable[Any]) -> dict[str, Any]:
-    found: dict[str, list[Any]] = {STATUS: ["active", "complete"]}
+    by_name: dict[str, list[Any]] = {STATUS: ["active", "complete"]}
     for expression in expressions:
         for name, values in _compared(expression):
             if name not in _STATE:
-                found.setdefault(name, []).extend(values)
+                by_name.setdefault(name, []).extend(values)
     return {
         name: {"examples": list({_quoted(value): value for value in values}.values())[:12]}
-        for name, values in sorted(found.items())
+        for name, values in sorted(by_name.items())
     }
 
 
 def _compared(expression: Any) -> Iterator[tuple[str, list[Any]]]:
     if isinstance(expression, list):
-        for each in expression:
-            yield from _compared(each)
+        for part in expression:
+            yield from _compared(part)
     if not isinstance(expression, dict):
         return
-    for operator, given in expression.items():
-        arguments = given if isinstance(given, list) else [given]
+    for operator, operands in expression.items():
+        arguments = operands if isinstance(operands, list) else [operands]
         if operator == "var":
             if arguments and isinstance(arguments[0], str):
                 yield from _named_by(arguments[0], [True, False])
             continue
         if operator in _COMPARED:
-            names = [name for each in arguments if (name := _variable(each)) is not None]
-            others = [each for each in arguments if not isinstance(each, dict)]
+            names = [name for part in arguments if (name := _variable(part)) is not None]
+            others = [part for part in arguments if not isinstance(part, dict)]
             for name in names:
-                yield from _named_by(name, [value for each in others for value in _around(each)])
-            arguments = [each for each in arguments if _variable(each) is None]
+                yield from _named_by(name, [value for part in others for value in _around(part)])
+            arguments = [part for part in arguments if _variable(part) is None]
         yield from _compared(arguments)
 
 

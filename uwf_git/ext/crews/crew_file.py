@@ -110,7 +110,7 @@ def _whole(path: str, error: Invalid | NotFound) -> PackageFinding:
     return PackageFinding(path, 0, 0, "unreadable", error.message, error.hint)
 
 
-def _placed(path: str, found: Finding) -> PackageFinding:
+def placed(path: str, found: Finding) -> PackageFinding:
     return PackageFinding(
         path, found.line, found.column, found.code, found.message, found.hint, found.severity
     )
@@ -130,7 +130,7 @@ class _Reader(Fields):
         self._members: tuple[str, ...] = ()
 
     def findings(self) -> list[PackageFinding]:
-        return [*(_placed(FILE, each) for each in self._findings.sorted()), *self._of_files]
+        return [*(placed(FILE, each) for each in self._findings.sorted()), *self._of_files]
 
     def meant(self, kind: str, key: str, given: Collection[str]) -> str | None:
         for meant, others in _HABITS.get(kind, {}).items():
@@ -278,14 +278,14 @@ class _Reader(Fields):
         try:
             compiled = compile_source(source, recorded=True)  # read again by verify, as it stands
         except InvalidWorkflow as error:
-            self._of_files += [_placed(file, each) for each in error.findings]
+            self._of_files += [placed(file, each) for each in error.findings]
             roles = source.data.get("roles") if isinstance(source.data, dict) else None
             return None, roles if isinstance(roles, dict) else None
         if _asks_more_than_a_crew(compiled.workflow):
             said = "a crew's workflow has no workspace, timeout, retry, fallback or human", "leave them out"
             self._of_files.append(PackageFinding(file, 1, 1, "not-in-a-crew", *said))
             return None, compiled.workflow.roles
-        self._of_files += [_placed(file, each) for each in compiled.warnings]
+        self._of_files += [placed(file, each) for each in compiled.warnings]
         return compiled, compiled.workflow.roles
 
     def _cast(

@@ -27,7 +27,7 @@ class InvalidPackage(Invalid):
     """A package has errors; `findings` include warnings."""
 
     def __init__(self, package: str, findings: Sequence[PackageFinding]) -> None:
-        errors = [each for each in findings if each.severity == "error"]
+        errors = [finding for finding in findings if finding.severity == "error"]
         first = errors[0]
         place = first.path + (f":{first.line}" if first.line else "")
         where = f"{one_line(package)}: {one_line(place)}" if place else one_line(package)
@@ -62,7 +62,6 @@ class EdgeDraft(NamedTuple):
     is_default: bool = False
     text: str = ""
     expression: Any = None
-    line: int = 0
 
 
 def named_edge(source: str, target: str, label: str) -> str:

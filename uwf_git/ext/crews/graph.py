@@ -3,7 +3,6 @@ may repeat them for its reader, and adds other fields."""
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -95,18 +94,18 @@ class Files:
                 self._lost.append(PackageFinding(path, 0, 0, "missing-file", "the package has no such file"))
         return self._parts[path]
 
-    def named(self, part: Part, path: ValuePath, said: str, folder: str = "") -> str | None:
+    def named(self, part: Part, path: ValuePath, written: str, folder: str = "") -> str | None:
         """Return the file named at a place, possibly relative to `folder`; None with a finding if missing."""
         try:
-            named = mounted(said)
-            beside = mounted(posixpath.join(folder, said)) if folder else named
+            named = mounted(written)
+            beside = mounted(posixpath.join(folder, written)) if folder else named
         except Invalid as error:
             part.findings.error(path, "bad-path", f"{forms.where(path)}: {error.message}", error.hint)
             return None
-        for each in (named, beside):
-            if (inside := each.removeprefix(f"{PACKAGE}/")) in self._package.files:
+        for candidate in (named, beside):
+            if (inside := candidate.removeprefix(f"{PACKAGE}/")) in self._package.files:
                 return inside
-        shown = one_line(said, 80)
+        shown = one_line(written, 80)
         hint = part.findings.nearest(named.removeprefix(f"{PACKAGE}/"), self._package.files)
         part.findings.error(
             path, "missing-file", f"{forms.where(path)}: the package has no file {shown}", hint
@@ -126,17 +125,17 @@ class Files:
 
     def findings(self) -> list[PackageFinding]:
         """Return all findings in reading order, preferring errors if there are too many."""
-        found = [*self._lost, *self._found()]
-        found.sort(key=lambda each: each.severity != "error")
-        kept = set(found[:MOST_FINDINGS])
+        findings = [*self._lost, *self._found()]
+        findings.sort(key=lambda finding: finding.severity != "error")
+        kept = set(findings[:MOST_FINDINGS])
         order = {path: place for place, path in enumerate(self._parts)}
-        return sorted(kept, key=lambda each: (order.get(each.path, -1), each.path, each.line, each.column))
+        return sorted(kept, key=lambda finding: (order.get(finding.path, -1), *finding[:3]))
 
     def _found(self) -> Iterator[PackageFinding]:
         for part in filter(None, self._parts.values()):
-            for each in part.findings.sorted():
-                place = (part.path, each.line, each.column)
-                yield PackageFinding(*place, each.code, each.message, each.hint, each.severity)
+            for finding in part.findings.sorted():
+                place = (part.path, finding.line, finding.column)
+                yield PackageFinding(*place, finding.code, finding.message, finding.hint, finding.severity)
 
 
 class Graphs:
@@ -145,9 +144,8 @@ class Graphs:
     def __init__(self, files: Files, agents: Collection[str]) -> None:
         self._files = files
         self._agents = agents
-        self._describe: dict[str, list[tuple[ValuePath, dict[str, Any]]]] = {}
 
-    def read(self, name: str, document: str, path: str, said: Mapping[str, Any]) -> GraphDraft | None:
+    def read(self, name: str, document: str, path: str, entry: Mapping[str, Any]) -> GraphDraft | None:
         """Return a workflow, None if unreadable. `said` is the manifest's entry."""
         start = self._files.part(document)
         state = _STATE(start, (), start.document.data) if start else None
@@ -182,17 +180,16 @@ class Graphs:
                 f'there is no node "{first}"',
                 part.findings.nearest(first, nodes),
             )
-        if not any(each.severity == "error" for each in part.findings.sorted()):
+        if not any(finding.severity == "error" for finding in part.findings.sorted()):
             # If a node or edge is wrong, consequent problems only distract.
             _check_ways(part, listed, first, nodes, edges)
-        self._compare(nodes, edges)
         variables = (state or {}).get("variables", {})
-        title = said.get("displayName") or posixpath.basename(posixpath.dirname(document)) or name
+        title = entry.get("displayName") or posixpath.basename(posixpath.dirname(document)) or name
         return GraphDraft(
             name,
             title,
-            said.get("description", ""),
-            tuple(said.get("tags", ())),
+            entry.get("description", ""),
+            tuple(entry.get("tags", ())),
             document,
             path,
             first,
@@ -216,37 +213,33 @@ class Graphs:
         if "file" in node:
             file = self._files.named(part, (*place, "file"), node["file"], posixpath.dirname(part.path))
         step = self._files.part(file) if file else None
-        said = (_STEP(step, (), step.document.data) or {}) if step else {}
-        if file:
-            self._describe[file] = said.get("transitions", [])
-        if step and said.get("nodeId", name) != name:
+        frontmatter = (_STEP(step, (), step.document.data) or {}) if step else {}
+        if step and frontmatter.get("nodeId", name) != name:
             step.findings.error(
                 ("nodeId",),
                 "other-node",
-                f'it is of node "{one_line(said["nodeId"], 60)}", but node "{name}" names it as its file',
+                f'it is of node "{one_line(frontmatter["nodeId"], 60)}", but node "{name}" names it as its file',
                 f"see {one_line(part.path, 80)}:{part.document.mark(place).line}",
             )
         for key in ("type", "agentId"):
-            if step and said.get(key) and node.get(key) and said[key] != node[key]:
+            if step and frontmatter.get(key) and node.get(key) and frontmatter[key] != node[key]:
                 step.findings.warning((key,), "differs", f"{key} differs from the graph, which counts")
-        agent = node.get("agentId") or said.get("agentId", "")
+        agent = node.get("agentId") or frontmatter.get("agentId", "")
         if agent and self._agents and agent not in self._agents:
             where, at = (part, (*place, "agentId")) if node.get("agentId") else (step or part, ("agentId",))
             message = f'node "{name}": there is no agent "{one_line(agent, 60)}"'
             where.findings.error(at, "UnknownPersona", message, where.findings.nearest(agent, self._agents))
-        if step and not step.body.strip() and kind != "end":
-            step.findings.warning((), "empty-step", "it has no text below its frontmatter")
         return NodeDraft(
             name,
             kind,
             file or node.get("file", ""),
             step.body if step else "",
-            node.get("title") or said.get("title", ""),
+            node.get("title") or frontmatter.get("title", ""),
             node.get("description", ""),
             agent,
-            node.get("inputs") or said.get("inputs", ()),
-            node.get("outputs") or said.get("outputs", ()),
-            said.get("setsVariables", ()),
+            node.get("inputs") or frontmatter.get("inputs", ()),
+            node.get("outputs") or frontmatter.get("outputs", ()),
+            frontmatter.get("setsVariables", ()),
         )
 
     def _edges(
@@ -278,10 +271,6 @@ class Graphs:
                 expression = None
             elif expression is not None:
                 self._check_expression(part, (*place, "conditionExpr"), named, expression)
-                if not isinstance(expression, dict | list):
-                    message = f"{named}: conditionExpr {json.dumps(expression)[:40]} asks for nothing"
-                    hint = "write it in JSONLogic, or leave it out"
-                    part.findings.warning((*place, "conditionExpr"), "constant-condition", message, hint)
             yield EdgeDraft(
                 source,
                 target,
@@ -289,7 +278,6 @@ class Graphs:
                 is_default,
                 edge.get("conditionText", ""),
                 expression,
-                part.document.mark(place).line,
             )
 
     def _check_expression(self, part: Part, place: ValuePath, named: str, expression: Any) -> None:
@@ -298,21 +286,6 @@ class Graphs:
         except jsonlogic.Untranslatable as error:
             message = f"{named}: {error.message}"
             part.findings.error((*place, *error.path), "untranslatable", message, error.hint)
-
-    def _compare(self, nodes: Mapping[str, NodeDraft], edges: tuple[EdgeDraft, ...]) -> None:
-        ways: dict[str, set[tuple[str, str]]] = {}
-        for edge in edges:
-            ways.setdefault(edge.source, set()).add((edge.target, edge.label))
-        for name, node in nodes.items():
-            step = self._files.part(node.file) if node.file in self._files else None
-            told = self._describe.get(node.file)
-            if step is None or not told:
-                continue
-            pairs = {(each.get("to", ""), each.get("label", "")) for _, each in told}
-            if pairs != ways.get(name, set()):
-                step.findings.warning(
-                    ("transitions",), "differs", "transitions differ from the graph, which counts"
-                )
 
 
 def _check_ways(

@@ -157,7 +157,7 @@ def _operation(rule: Any, path: ValuePath, depth: int) -> tuple[str, list[Any], 
     if len(rule) != 1:
         hint = 'an operation has one key, as in {"==": [{"var": "mode"}, "fast"]}'
         raise Untranslatable("", path, f"an object with {len(rule)} keys is not an operation", hint)
-    [(operator, given)] = rule.items()
+    [(operator, operands)] = rule.items()
     below = (*path, operator)
     if operator not in _OPERATORS:
         match = closest(operator, _OPERATORS)
@@ -165,7 +165,7 @@ def _operation(rule: Any, path: ValuePath, depth: int) -> tuple[str, list[Any], 
         raise Untranslatable(
             operator, below, f'operator "{one_line(operator, 40)}" cannot be translated', hint
         )
-    arguments = given if isinstance(given, list) else [given]
+    arguments = operands if isinstance(operands, list) else [operands]
     least, most = _arity(operator)
     if not least <= len(arguments) <= most:
         takes = (

@@ -96,7 +96,7 @@ class Routing(NamedTuple):
             "reason": self.reason,
             "matchedMenuItemIndex": self.matched_menu_item_index,
             "choice": None if self.choice is None else self.choice.value(),
-            "candidates": [each.value() for each in self.candidates],
+            "candidates": [candidate.value() for candidate in self.candidates],
         }
 
 
@@ -108,21 +108,21 @@ def route(
     offered: Sequence[Choice] = (),
 ) -> Routing:
     """Return a text's meaning outside a run. `offered` are the candidates of a ClarifyChoice that it answers."""
-    said = text.strip()
-    wanted = _plain(said)
+    message = text.strip()
+    wanted = _plain(message)
     if not wanted:
-        return Routing(SHOW_MENU, EXACT, "nothing was said", said)
+        return Routing(SHOW_MENU, EXACT, "nothing was said", message)
     menu = _Menu(member.menu, workflows, surface)
     if wanted.isdecimal() and (offered or menu.items):
-        return menu.by_number(wanted, said, offered)
-    found = menu.equal(wanted)
-    if found:
-        return menu.one_of(found, EXACT, "equal to a trigger, cmd, alias, handler or code", said)
+        return menu.by_number(wanted, message, offered)
+    choices = menu.equal(wanted)
+    if choices:
+        return menu.one_of(choices, EXACT, "equal to a trigger, cmd, alias, handler or code", message)
     if len(wanted) >= _MIN_QUERY:
-        found, tier = menu.containing(wanted)
-        if found:
-            return menu.one_of(found, *_FOUND[tier], said)
-    return Routing(CHAT, LOW, "nothing of the menu is called so", said)
+        choices, tier = menu.containing(wanted)
+        if choices:
+            return menu.one_of(choices, *_FOUND[tier], message)
+    return Routing(CHAT, LOW, "nothing of the menu is called so", message)
 
 
 def shown(member: Member, workflows: Iterable[CrewWorkflow], surface: str = TERMINAL) -> list[Choice]:
@@ -138,7 +138,7 @@ def candidates(member: Member, workflows: Iterable[CrewWorkflow]) -> list[Choice
 def document_of(workflows: Iterable[CrewWorkflow], path: str) -> CrewWorkflow | None:
     """Return the workflow that begins with a document."""
     inside = path.removeprefix(f"{PACKAGE}/")
-    return next((each for each in workflows if each.entry and each.entry == inside), None)
+    return next((flow for flow in workflows if flow.entry and flow.entry == inside), None)
 
 
 class _Menu:
@@ -159,11 +159,11 @@ class _Menu:
             self.handlers[place] = [
                 own._replace(
                     handler=which,
-                    label=one_line(each.match),
-                    does=each.does,
-                    kind=self._kind(each.does, item.validate),
+                    label=one_line(handler.match),
+                    does=handler.does,
+                    kind=self._kind(handler.does, item.validate),
                 )
-                for which, each in enumerate(item.handlers)
+                for which, handler in enumerate(item.handlers)
             ]
 
     def _kind(self, does: Effect, validate: str) -> str:
@@ -178,15 +178,15 @@ class _Menu:
             return _BUILT_IN.get(does.action, INSTRUCT)
         return START if validate else INSTRUCT
 
-    def by_number(self, digits: str, said: str, offered: Sequence[Choice]) -> Routing:
+    def by_number(self, digits: str, message: str, offered: Sequence[Choice]) -> Routing:
         among = offered or self.items
         number = int(digits) if len(digits.lstrip("0")) <= _MOST_DIGITS else 0
         if 1 <= number <= len(among):
-            return self.one_of([among[number - 1]], EXACT, f"number {number} of {len(among)}", said)
+            return self.one_of([among[number - 1]], EXACT, f"number {number} of {len(among)}", message)
         what = "what was offered" if offered else "the menu"
         numbers = "the number 1" if len(among) == 1 else f"numbers from 1 to {len(among)}"
-        reason = f"{what} has {numbers}, not {one_line(said, 20)}"
-        return Routing(CLARIFY, LOW, reason, said, None, tuple(among))
+        reason = f"{what} has {numbers}, not {one_line(message, 20)}"
+        return Routing(CLARIFY, LOW, reason, message, None, tuple(among))
 
     def equal(self, wanted: str) -> list[Choice]:
         return [
@@ -206,9 +206,9 @@ class _Menu:
             ]
             return min(places, default=None)
 
-        found: dict[int, list[Choice]] = {}
+        by_tier: dict[int, list[Choice]] = {}
         for item in self.items:
-            tiers = {each: look(self._names(each), 0) for each in self.handlers[item.place]}
+            tiers = {handler: look(self._names(handler), 0) for handler in self.handlers[item.place]}
             by_handler = any(tier is not None for tier in tiers.values())
             places = [
                 look(self._names(item), 0),
@@ -217,18 +217,18 @@ class _Menu:
             tiers = {item: min((place for place in places if place is not None), default=None), **tiers}
             for choice, tier in tiers.items():
                 if tier is not None:
-                    found.setdefault(tier, []).append(choice)
-        best = min(found, default=0)
-        return found.get(best, []), best
+                    by_tier.setdefault(tier, []).append(choice)
+        best = min(by_tier, default=0)
+        return by_tier.get(best, []), best
 
-    def one_of(self, found: Sequence[Choice], confidence: str, reason: str, said: str) -> Routing:
-        leading = [choice for each in found for choice in self._led_to(each)]
+    def one_of(self, matches: Sequence[Choice], confidence: str, reason: str, message: str) -> Routing:
+        leading = [choice for match in matches for choice in self._led_to(match)]
         choices = list(dict.fromkeys(leading))
         first = choices[0]
-        if all((each.place, each.does) == (first.place, first.does) for each in choices):
-            return Routing(first.kind, confidence, reason, said, first)
+        if all((match.place, match.does) == (first.place, first.does) for match in choices):
+            return Routing(first.kind, confidence, reason, message, first)
         reason = f"{counted(len(choices), 'candidate')} fit alike: {reason}"
-        return Routing(CLARIFY, confidence, reason, said, None, tuple(choices))
+        return Routing(CLARIFY, confidence, reason, message, None, tuple(choices))
 
     def _led_to(self, choice: Choice) -> Sequence[Choice]:
         does_something = choice.handler is not None or any(choice.does) or choice.validate

@@ -93,16 +93,16 @@ class Mounts:
         StoreDamaged."""
         materialise(self._repository, self._tree)
         if self._describe is None:
-            told = self._render() if self.has_document else ""
-            if not (self._carries_on and self._is_left(told)):
-                self._write(told)
-            self._describe = told
+            document = self._render() if self.has_document else ""
+            if not (self._carries_on and self._is_left(document)):
+                self._write(document)
+            self._describe = document
         return self.places
 
-    def _is_left(self, told: str) -> bool:
+    def _is_left(self, document: str) -> bool:
         try:
             state = self.places.state.lstat()
-            return stat.S_ISDIR(state.st_mode) and self._begun.read_bytes() == told.encode()
+            return stat.S_ISDIR(state.st_mode) and self._begun.read_bytes() == document.encode()
         except OSError:
             return False
 
@@ -142,8 +142,8 @@ class Mounts:
             except UnicodeDecodeError:
                 raise ToolFailure("binary", f"{STATE}/{DOCUMENT} is UTF-8 text") from None
             except Invalid as error:
-                said = " — ".join(filter(None, (error.message, error.hint)))
-                raise ToolFailure("invalid_arguments", f"{said}; nothing was written") from None
+                message = " — ".join(filter(None, (error.message, error.hint)))
+                raise ToolFailure("invalid_arguments", f"{message}; nothing was written") from None
 
         where = self.prepare()
         package = "the package, read only"
@@ -227,9 +227,9 @@ def collect(instance: Instance) -> None:
     """Remove leftovers of threads that are gone, and idle packages' folders."""
     repository, known = instance.store.repository, instance.threads.ids()
     folder = repository.private / "states"
-    for each in folder.iterdir() if folder.is_dir() else ():
-        if each.stem not in known:
-            _remove(each)
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.stem not in known:
+            _remove(path)
     if not instance.locks.held():
         _remove(_packages(repository))
 
@@ -263,7 +263,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _is_whole(folder: Path, expected: Mapping[str, Oid]) -> bool:
-    found = 0
+    count = 0
     pending: list[tuple[Path, str]] = [(folder, "")]
     folders = {"", *(path[: at.start() + 1] for path in expected for at in re.finditer("/", path))}
     while pending:
@@ -281,10 +281,10 @@ def _is_whole(folder: Path, expected: Mapping[str, Oid]) -> bool:
                     oid = expected.get(prefix + entry.name)
                     if oid is None or not _holds(here / entry.name, oid):
                         return False
-                    found += 1
+                    count += 1
         except OSError:
             return False
-    return found == len(expected)
+    return count == len(expected)
 
 
 def _holds(path: Path, oid: Oid) -> bool:

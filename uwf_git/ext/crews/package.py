@@ -61,10 +61,10 @@ class Package(NamedTuple):
 
     def form(self) -> str:
         """BMAD or OWN, by manifest. Raises InvalidPackage for none or both."""
-        found = [form for form, manifest in MANIFESTS.items() if manifest in self.files]
-        if len(found) == 1:
-            return found[0]
-        if found:
+        forms = [form for form, manifest in MANIFESTS.items() if manifest in self.files]
+        if len(forms) == 1:
+            return forms[0]
+        if forms:
             raise _refused(
                 self.name, "two-manifests", "it has both bmad.json and crew.yaml", "keep one of them"
             )
@@ -124,9 +124,9 @@ def read_archive(data: bytes, name: str) -> Package:
     findings += check_names(name for name in names if not name.endswith("/"))
     folders = {name.rstrip("/") for name in names if name.endswith("/")}
     findings += [
-        each
-        for each in check_names(sorted(folders), alone=False)
-        if each.path not in {f.path for f in findings}
+        finding
+        for finding in check_names(sorted(folders), alone=False)
+        if finding.path not in {f.path for f in findings}
     ]
     _raise(name, findings)
     files: dict[str, bytes] = {}
@@ -165,14 +165,14 @@ def from_files(name: str, files: Mapping[str, bytes], archive: bytes | None = No
 def to_archive(files: Mapping[str, bytes]) -> bytes:
     import zipfile
 
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for path in sorted(files):
             entry = zipfile.ZipInfo(path, (1980, 1, 1, 0, 0, 0))
             entry.create_system = 3
             entry.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(entry, files[path])
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def check_names(names: Iterable[str], *, alone: bool = True) -> list[PackageFinding]:
@@ -264,7 +264,7 @@ def mounted(path: str, where: str = PACKAGE) -> str:
 
 def _read_folder(path: Path) -> Package:
     name = _without_suffix(path.resolve().name or "package")
-    found: dict[str, os.stat_result] = {}
+    entries: dict[str, os.stat_result] = {}
     findings: list[PackageFinding] = []
     for relative, entry in _walk(path, name):
         mode = entry.st_mode
@@ -273,11 +273,11 @@ def _read_folder(path: Path) -> Package:
         elif not stat.S_ISREG(mode):
             findings.append(_finding(relative, "special-file", "it is not a regular file", "remove it"))
         else:
-            found[relative] = entry
-    findings += [*check_names(found), *_too_large({key: entry.st_size for key, entry in found.items()})]
+            entries[relative] = entry
+    findings += [*check_names(entries), *_too_large({key: entry.st_size for key, entry in entries.items()})]
     _raise(name, findings)
     files: dict[str, bytes] = {}
-    for relative in sorted(found):
+    for relative in sorted(entries):
         try:
             files[relative] = _content(path / relative)
         except OSError as error:
@@ -439,8 +439,8 @@ def _finding(path: str, code: str, message: str, hint: str) -> PackageFinding:
 
 
 def _raise(name: str, findings: Iterable[PackageFinding]) -> None:
-    if found := list(dict.fromkeys(findings))[:500]:
-        raise InvalidPackage(name, found)
+    if distinct := list(dict.fromkeys(findings))[:500]:
+        raise InvalidPackage(name, distinct)
 
 
 def _refused(name: str, code: str, message: str, hint: str) -> InvalidPackage:

@@ -108,11 +108,11 @@ class Crews(Packages[Definition]):
         package, compiled = definition
         nodes: dict[Hash, None] = dict.fromkeys(OF_THREADS)
         with self._store.registering():
-            for each in compiled.workflows.values():
-                put_definition(self._store, each.payload, each.schemas)
-                nodes |= dict.fromkeys((*each.schemas, each.hash))
+            for flow in compiled.workflows.values():
+                put_definition(self._store, flow.payload, flow.schemas)
+                nodes |= dict.fromkeys((*flow.schemas, flow.hash))
             self._store.put(CREW, compiled.payload, timestamp=0)
-        workflows = {each.hash: each.workflow for each in compiled.workflows.values()}
+        workflows = {flow.hash: flow.workflow for flow in compiled.workflows.values()}
         files: dict[str, bytes | Oid] = {
             ".gitattributes": layout.GITATTRIBUTES,
             "README.md": harmless(readme(compiled.crew, workflows)).encode("utf-8"),
@@ -164,7 +164,7 @@ class Crews(Packages[Definition]):
 
     def workflows(self, crew: Crew) -> dict[Hash, Workflow]:
         """Return a crew's workflows by hash. Raises NotFound, Invalid."""
-        nodes = dict.fromkeys(each.workflow for each in crew.workflows)
+        nodes = dict.fromkeys(offered.workflow for offered in crew.workflows)
         return {node: parse_workflow(self._store.get(node).payload) for node in nodes}
 
     def package(self, commit: Oid) -> Package:
@@ -183,19 +183,19 @@ class Crews(Packages[Definition]):
     def find(self, address: str) -> ResolvedWorkflow:
         """Return the workflow `<crew>/<id>`, with ~2 in the second version before the newest. Raises NotFound
         and UnknownWorkflow with the nearest name, NotSupportedClassicWorkflow."""
-        name, _, said = address.partition("/")
-        id_, tilde, back = said.rpartition("~")
+        name, _, rest = address.partition("/")
+        id_, tilde, back = rest.rpartition("~")
         is_past = bool(tilde) and back.isdecimal()
         version = self.named(f"{name}~{back}" if is_past else name)
         crew = self.crew(version.hash)
-        return ResolvedWorkflow(version, crew, offered_by(crew, id_ if is_past else said))
+        return ResolvedWorkflow(version, crew, offered_by(crew, id_ if is_past else rest))
 
     def offers(self, beginning: str = "") -> Iterator[Offer]:
         for name in self.names():
             if f"{name}/".startswith(beginning) or beginning.startswith(f"{name}/"):
                 version = self.current(name)
                 crew = self.crew(version.hash)
-                offers = (_offer(version, crew, each) for each in crew.workflows)
+                offers = (_offer(version, crew, offered) for offered in crew.workflows)
                 yield from (offer for offer in offers if offer.address.startswith(beginning))
 
     def offer(self, address: str) -> Offer:
@@ -205,8 +205,8 @@ class Crews(Packages[Definition]):
         return self.workflow_version(Oid(hex=offer.version.commit), offer.workflow)
 
     def speakers(self, name: str) -> Iterator[tuple[str, str]]:
-        for each in self.crew(self.current(name).hash).members:
-            yield each.persona.id, each.persona.name
+        for member in self.crew(self.current(name).hash).members:
+            yield member.persona.id, member.persona.name
 
     # Versions of threads
 
@@ -226,9 +226,9 @@ class Crews(Packages[Definition]):
         read = from_files(name, {path: self._repository.blob(entry.oid) for path, entry in files})
         definition = Definition(read, compile_crew(read))
         for row in self._store.index.commits_of(definition.compiled.hash):
-            made = Oid(raw=row.oid)
-            if row.kind == self.kind and self._repository.has(made):
-                version = self._version(made)
+            commit = Oid(raw=row.oid)
+            if row.kind == self.kind and self._repository.has(commit):
+                version = self._version(commit)
                 if self._folder(version) == package:
                     return version
         return self._version(self.write(definition, []))
@@ -262,7 +262,7 @@ class Crews(Packages[Definition]):
 
 
 def _offer(version: Version, crew: Crew, offered: CrewWorkflow) -> Offer:
-    speakers = tuple(each.persona.id for each in crew.members)
+    speakers = tuple(member.persona.id for member in crew.members)
     return Offer(f"{version.name}/{offered.id}", offered.title, version, offered.workflow, speakers)
 
 
@@ -270,15 +270,15 @@ def crew_message(name: str, version: str, node: Hash) -> str:
     return layout.message(f"crew {name} {version}", {REFS.trailer: node})
 
 
-def offered_by(crew: Crew, said: str) -> CrewWorkflow:
+def offered_by(crew: Crew, name: str) -> CrewWorkflow:
     """Return a crew's workflow by id or document path. Raises UnknownWorkflow with the nearest id,
     NotSupportedClassicWorkflow."""
-    found = next((each for each in crew.workflows if each.id == said), None)
-    found = found or document_of(crew.workflows, said)
-    if found is not None:
-        return found
-    shown = one_line(said, 80)
-    if said.casefold().endswith(CLASSIC):
+    match = next((offered for offered in crew.workflows if offered.id == name), None)
+    match = match or document_of(crew.workflows, name)
+    if match is not None:
+        return match
+    shown = one_line(name, 80)
+    if name.casefold().endswith(CLASSIC):
         raise NotSupportedClassicWorkflow(shown)
-    hint = nearest(said, [each.id for each in crew.workflows]) or f"see: uwf crew show {crew.name}"
+    hint = nearest(name, [offered.id for offered in crew.workflows]) or f"see: uwf crew show {crew.name}"
     raise UnknownWorkflow(f"crew {crew.name!r} has no workflow {shown!r}", hint)

@@ -74,15 +74,15 @@ class Folder:
         except (OSError, ValueError) as error:
             raise Invalid(f"{self._path(name)} {self._reason(name, error)}") from None
         try:
-            found = os.fstat(file)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode):
                 raise Invalid(f"{self._path(name)} is not a plain file")
-            if found.st_size > at_most:
+            if status.st_size > at_most:
                 raise Invalid(
-                    f"{self._path(name)} has {found.st_size:,} bytes, over the limit of {at_most:,}"
+                    f"{self._path(name)} has {status.st_size:,} bytes, over the limit of {at_most:,}"
                 )
-            data = os.read(file, found.st_size)
-            while len(data) < found.st_size and (more := os.read(file, found.st_size - len(data))):
+            data = os.read(file, status.st_size)
+            while len(data) < status.st_size and (more := os.read(file, status.st_size - len(data))):
                 data += more
             return data
         except OSError as error:

@@ -102,15 +102,15 @@ class Intake:
         self._batch.close()
         if self.dry:
             return
-        made = self.repository.create_refs(self.refs)
-        for name in sorted(self.refs.keys() - made):
+        created = self.repository.create_refs(self.refs)
+        for name in sorted(self.refs.keys() - created):
             self.refuse("ref", name, "it was created by another process meanwhile")
         for name, old, new in self.moves:
             try:
                 self.repository.move_ref(name, old, new)
             except HeadMoved as error:
                 self.refuse("ref", name, error.message)
-        for name in made:
+        for name in created:
             if name.startswith(layout.ARCHIVE):
                 self.threads.drop(layout.THREADS + name.removeprefix(layout.ARCHIVE))
         self.refs, self.moves = {}, []
@@ -165,11 +165,11 @@ class Imported(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "workflows": [each._asdict() for each in self.workflows],
-            "threads": [each._asdict() for each in self.threads],
+            "workflows": [item._asdict() for item in self.workflows],
+            "threads": [item._asdict() for item in self.threads],
             "nodes": self.nodes,
             "taken": self.taken,
             "kept": list(self.kept),
             "warnings": [{"thread": thread, "message": text} for thread, text in self.warnings],
-            "untaken": [each._asdict() for each in self.untaken],
+            "untaken": [item._asdict() for item in self.untaken],
         }

@@ -56,13 +56,13 @@ class Originals:
         """Store a node with everything reachable; return why not, or None."""
         pending: list[tuple[Hash, tuple[Hash, ...] | None]] = [(root, None)]
         while pending:
-            node, found = pending.pop()
-            if found is None:
+            node, reached = pending.pop()
+            if reached is None:
                 if not self._is_known(node):
                     self._done[node] = _BEGUN
                     self._done[node] = self._look_at(node, pending)
             else:
-                self._done[node] = self._keep(node, found)
+                self._done[node] = self._keep(node, reached)
         return self._done.get(root)
 
     def _is_here(self, node: Hash) -> bool:
@@ -93,15 +93,15 @@ class Originals:
             content = self._nodes.get(node)
             if problem := self._refuse(content):
                 return problem
-            found: tuple[Hash, ...] = ()
+            reached: tuple[Hash, ...] = ()
             if content.type != node:
                 if problem := self._take_type(content.type):
                     return f"its type {content.type}: {problem}"
-                found = (content.type, *self._store.references(content))
+                reached = (content.type, *self._store.references(content))
         except UwfError as error:
             return error.message
-        pending.append((node, found))
-        pending += [(each, None) for each in found[1:] if not self._is_known(each)]
+        pending.append((node, reached))
+        pending += [(reference, None) for reference in reached[1:] if not self._is_known(reference)]
         return _BEGUN
 
     def _take_type(self, node: Hash) -> str | None:
@@ -113,15 +113,15 @@ class Originals:
         finally:
             self._depth -= 1
 
-    def _keep(self, node: Hash, found: tuple[Hash, ...]) -> str | None:
-        for each in found:
-            if (problem := self._done.get(each)) is not None:
-                return f"it refers to {each}: {problem}"
+    def _keep(self, node: Hash, reached: tuple[Hash, ...]) -> str | None:
+        for reference in reached:
+            if (problem := self._done.get(reference)) is not None:
+                return f"it refers to {reference}: {problem}"
         try:
-            self._store.keep(node, self._nodes.get(node), found[1:])
+            self._store.keep(node, self._nodes.get(node), reached[1:])
         except UwfError as error:
             return error.message
-        self.referred.update(found)
-        self._reached[node] = found
+        self.referred.update(reached)
+        self._reached[node] = reached
         self._taken.add(node)
         return None
