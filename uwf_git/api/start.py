@@ -152,7 +152,7 @@ def _call_people(instance: Instance, threads: Sequence[ThreadId]) -> None:
     """Run the hook of threads whose first role is a person's."""
     if not instance.config.hooks.commands:
         return
-    from uwf_git.engine.announcement import announce
+    from uwf_git.engine.hooks import announce
     from uwf_git.engine.status import outlook, persons_role
 
     for thread in threads:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from uwf_git.base.errors import Invalid, Usage
-from uwf_git.engine.announcement import announce_all
 from uwf_git.engine.approving import Standing, standing_at, take_back
+from uwf_git.engine.hooks import announce_all
 from uwf_git.engine.human_dialogue import giving
 from uwf_git.engine.human_turn import moved_on
 from uwf_git.engine.kit.context import Reply

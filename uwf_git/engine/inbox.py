@@ -231,7 +231,7 @@ def _say(
 
 
 def _describe(instance: Instance, outcome: Outcome) -> Outcome:
-    from uwf_git.engine.announcement import announce_all
+    from uwf_git.engine.hooks import announce_all
 
     announce_all(instance, [outcome])
     return outcome

@@ -1,12 +1,25 @@
-"""A step before it is in its thread."""
+"""A step before it is in its thread: the value, and the rules that hold when it is recorded and when it is verified."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from uwf_git.config.secrets import REDACTED
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import Detail, Step
-from uwf_git.format.types import DETAIL, STEPNODE
+from uwf_git.format.kinds import Detail, Step, Workflow
+from uwf_git.format.types import (
+    DETAIL,
+    END,
+    FORK,
+    FORK_OUTPUT,
+    JOIN,
+    JOIN_OUTPUT,
+    QUESTION,
+    RESULT,
+    STEPNODE,
+    is_kind,
+)
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
 
@@ -25,3 +38,45 @@ class NewStep(NamedTuple):
         with store.registering():
             step = self.step._replace(detail=store.draft(DETAIL, detail.payload()))
             return self._replace(node=store.draft(STEPNODE, step.payload()), step=step)
+
+
+def outputs_of(workflow: Workflow, role: str) -> tuple[Hash, ...]:
+    """Return the types of output that a role's step may have; of `$END` in a code workflow, its result's."""
+    if role == FORK:
+        return (FORK_OUTPUT,)
+    if role == JOIN:
+        return (JOIN_OUTPUT,)
+    return (RESULT,) if role == END else (workflow.roles[role].schema, QUESTION)
+
+
+def detail_problems(
+    detail: Detail, head: Hash, instruction: str | None, type_of: Callable[[Hash], Hash]
+) -> Iterator[str]:
+    """Yield what is wrong with the detail of a step or an attempt that was made on a head, for which the workflow has
+    an `instruction`, if any."""
+    for turn in detail.turns:
+        if not is_kind(type_of(turn), "turn"):
+            yield f"the detail names node {turn} as a turn, which is none"
+    if detail.kept is not None and not is_kind(type_of(detail.kept), "session"):
+        yield f"the detail names node {detail.kept} as a session, which is none"
+    said = detail.instruction
+    if said is not None and not _is_instruction(said, instruction, bool(detail.redactions)):
+        yield "the detail's instruction is not the one of the workflow"
+    if detail.context is not None and detail.context != head:
+        yield f"the detail's context is {detail.context}, the head was {head}"
+
+
+def _is_instruction(text: str, expected: str | None, is_redacted: bool) -> bool:
+    """Return whether a detail's instruction is the workflow's, except for redacted secrets."""
+    if text == expected:
+        return True
+    if expected is None or not is_redacted:
+        return False
+    at = 0
+    pieces = REDACTED.split(text)
+    for number, piece in enumerate(pieces):
+        place = expected.find(piece, at)
+        if place < 0 or (number == 0 and place != 0):
+            return False
+        at = place + len(piece)
+    return expected.endswith(pieces[-1])

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from uwf_git.base.errors import Killed, UwfError
 from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine.announcement import announce
-from uwf_git.engine.ending import end
+from uwf_git.engine.hooks import announce
 from uwf_git.engine.pause import end_step
+from uwf_git.engine.turn.end import end
 from uwf_git.engine.turn.table import TURNS
 from uwf_git.engine.unfinished import record_leftovers
 from uwf_git.format.fan_out import JOINED_WITHOUT, KILLED

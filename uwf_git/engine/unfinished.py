@@ -9,11 +9,11 @@ from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Killed, NotFound, Throttled, UwfError
 from uwf_git.base.text import encodable
 from uwf_git.engine.next_turn import Outlook
-from uwf_git.engine.parts.worktree import failed_code
 from uwf_git.engine.pause import pause_of, refusal
 from uwf_git.engine.performer import AgentResult, reported
 from uwf_git.engine.retrying import note_throttled
 from uwf_git.engine.turn.hooks import Turn, Work
+from uwf_git.engine.turn.worktree import failed_code
 from uwf_git.format.kinds import (
     FAILED,
     KILLED_NOW,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, assert_never
 
 from uwf_git.base.text import one_line
-from uwf_git.engine.step_rules import outputs_of
+from uwf_git.engine.new_step import outputs_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import HUMAN, REHEARSE, Step, Workflow, answer_in, remark_in
 from uwf_git.format.node import Node

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.engine.census import calls_in
-from uwf_git.engine.step_rules import detail_problems
+from uwf_git.engine.new_step import detail_problems
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import (
     CallCounts,

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from uwf_git.base.errors import UwfError
 from uwf_git.engine import calls
-from uwf_git.engine.ending import end
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.turn.agent import AgentRoom
+from uwf_git.engine.turn.end import end
 from uwf_git.engine.turn.hooks import Stop, Work
 from uwf_git.engine.unfinished import record_leftovers
 from uwf_git.format.fan_out import COMPLETED, JOINED_WITHOUT, KILLED

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from uwf_git.engine.parts.policy import Policy
-from uwf_git.engine.parts.spending import Spending
-from uwf_git.engine.parts.worktree import Worktree
 from uwf_git.engine.turn.agent import AgentRoom, Replacement
+from uwf_git.engine.turn.branches import ForkRoom, JoinedCode, JoinRoom
 from uwf_git.engine.turn.call import CallRoom
 from uwf_git.engine.turn.end import EndRoom
-from uwf_git.engine.turn.fork import ForkRoom
 from uwf_git.engine.turn.gate import GateRoom, is_rehearsed
 from uwf_git.engine.turn.hooks import Part, Room, Turn
-from uwf_git.engine.turn.join import JoinedCode, JoinRoom
+from uwf_git.engine.turn.limits import Budget, Policy
 from uwf_git.engine.turn.person import PersonRoom, PersonsAnswer
+from uwf_git.engine.turn.worktree import Worktree
 from uwf_git.workflow.turn import TurnKind
 
 
@@ -26,13 +24,13 @@ class Row(NamedTuple):
     parts: tuple[Part, ...] = ()
 
 
-_OF_ROLES = (Policy(), Spending(), Worktree(), PersonsAnswer(), Replacement())
+_OF_ROLES = (Policy(), Budget(), Worktree(), PersonsAnswer(), Replacement())
 
 TURNS: Mapping[TurnKind, Row] = {
     TurnKind.AGENT: Row(AgentRoom(), _OF_ROLES),
     TurnKind.PERSON: Row(PersonRoom(), _OF_ROLES),
-    TurnKind.GATE: Row(GateRoom(), (Spending(),)),
-    TurnKind.FORK: Row(ForkRoom(), (Spending(),)),
+    TurnKind.GATE: Row(GateRoom(), (Budget(),)),
+    TurnKind.FORK: Row(ForkRoom(), (Budget(),)),
     TurnKind.JOIN: Row(JoinRoom(), (JoinedCode(),)),
     TurnKind.CALL: Row(CallRoom(), _OF_ROLES),
     TurnKind.END: Row(EndRoom()),

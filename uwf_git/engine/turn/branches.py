@@ -1,4 +1,4 @@
-"""A join's turn: the engine puts the outputs and the code of branches together, once enough of them have ended."""
+"""The turns of a fork and of a join, the two steps of a fan-out that the engine makes itself."""
 
 from __future__ import annotations
 
@@ -6,13 +6,39 @@ from collections.abc import Iterator
 
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.turn.hooks import Part, Room, Stop, Work
-from uwf_git.format.fan_out import JOINED_WITHOUT, LEFT
-from uwf_git.format.types import JOIN, USER
+from uwf_git.format.fan_out import JOINED_WITHOUT, LEFT, PARENT_KILLED
+from uwf_git.format.types import FORK, JOIN, USER
 from uwf_git.store.history import Head, Position, ancestry
 from uwf_git.store.instance import Instance
 
 
+class ForkRoom(Room):
+    """The engine begins the branches of a fan-out."""
+
+    def complete(self, work: Work) -> NewStep:
+        from uwf_git.engine.fan_out import fork
+
+        return fork(work.instance, work.at)
+
+    def settle(self, instance: Instance, head: Head) -> Iterator[Stop]:
+        """Begin the branches of a thread at a fork, or end them with a thread that ended there, if no other waits for
+        them. Makes `refs/uwf/threads/<branch>`."""
+        if head.row.role != FORK:
+            return
+        from uwf_git.engine.fan_out import begin_branches, branches_at
+        from uwf_git.engine.forks import parents_of
+
+        if head.archive is None:
+            begin_branches(instance, instance.threads.position(head))
+            return
+        for branch in branches_at(instance, head).open:
+            if branch.head is not None and not parents_of(instance, branch.head):
+                yield Stop(branch.thread, PARENT_KILLED)
+
+
 class JoinRoom(Room):
+    """The engine puts the outputs and the code of branches together, once enough of them have ended."""
+
     def complete(self, work: Work) -> NewStep:
         """Raises Waiting while too few branches have ended."""
         from uwf_git.engine.fan_out import join

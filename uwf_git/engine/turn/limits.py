@@ -1,13 +1,21 @@
-"""The budget as a part of a turn: no step begins once a limit is reached."""
+"""What forbids a turn before anything is asked or paid, as parts of it: the trust policy, and a budget that is used
+up."""
 
 from __future__ import annotations
 
 from uwf_git.engine import budget
 from uwf_git.engine.status import budget_before
 from uwf_git.engine.turn.hooks import Part, Turn
+from uwf_git.trust.ability import raise_if_unable_to_step
 
 
-class Spending(Part):
+class Policy(Part):
+    def decide(self, turn: Turn) -> None:
+        """Raises RequirementUnmet. `recording.record` asks again, for the agent that made the step."""
+        raise_if_unable_to_step(turn.instance, turn.at.history.workflow, turn.role)
+
+
+class Budget(Part):
     def decide(self, turn: Turn) -> None:
         """Raises Waiting for a limit that is reached. `recording.record` settles what the step's detail raises."""
         standing = budget_before(turn.instance, turn.at.head, turn.role, turn.agent)
