@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from uwf_cli.page.markup import table as _html_table
     from uwf_cli.page.markup import tag as tag
     from uwf_cli.page.markup import text as _html_text
-    from uwf_cli.views import Lines as Lines
+    from uwf_cli.views import Listing as Listing
     from uwf_cli.views import Record as Record
     from uwf_cli.views import Table as Table
 
@@ -376,7 +376,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "CommandResult": ("uwf_cli.call:Result", "The value and warnings of a call."),
         "Group": ("uwf_cli.command", "A group of commands."),
         "Invocation": ("uwf_cli.invocation", "One call: its store, its options, its output."),
-        "Lines": ("uwf_cli.views", "A view of a list: a line for each object."),
+        "Listing": ("uwf_cli.views", "A view of a list: a line for each object."),
         "LARGEST_OUTPUT": ("uwf_cli.call_process:LARGEST", "The most that a call in a process may print."),
         "Record": ("uwf_cli.views", "A view of an object: its fields, one below the other."),
         "Table": ("uwf_cli.views", "A view of a list: a row for each object."),

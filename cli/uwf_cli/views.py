@@ -2,10 +2,10 @@
 
 A command emits one value. That is its JSON and YAML; a view says how it reads as text:
 
-    "forgot {name}, which was {hash}"                       a line
-    Lines("{commit:short}  {subject}", empty="no commits")  a line for each object of a list
-    Record("thread", ("next", "uwf thread run {thread}"))   an object's fields, one below the other
-    Table("hash", ("by", "author"), empty="no versions")    a row for each object of a list
+    "forgot {name}, which was {hash}"                         a line
+    Listing("{commit:short}  {subject}", empty="no commits")  a line for each object of a list
+    Record("thread", ("next", "uwf thread run {thread}"))     an object's fields, one below the other
+    Table("hash", ("by", "author"), empty="no versions")      a row for each object of a list
 
 A column or field is a name that is also its key, or a pair of a name and a cell: a key, a template, or a function of
 the object. Values arrive escaped (see `terminal`), and a view of one command alone may be any function of them.
@@ -76,7 +76,7 @@ class Record:
         return terminal.fields(pairs)
 
 
-class Lines:
+class Listing:
     """A line, or several, for each object of a list. `empty` is shown for an empty list."""
 
     def __init__(self, each: View, empty: str = "") -> None:

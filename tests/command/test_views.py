@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from uwf_cli import terminal
-from uwf_cli.views import Lines, Record, Table, render
+from uwf_cli.views import Listing, Record, Table, render
 
 THREAD = {
     "thread": "01M7",
@@ -74,5 +74,5 @@ def test_a_record_leaves_out_fields_without_text_and_takes_fields_that_depend_on
 
 
 def test_lines_are_one_for_each_object() -> None:
-    assert Lines("{thread}")([THREAD, THREAD]) == "01M7\n01M7"
-    assert Lines(lambda row: str(row), empty="nothing")([]) == "nothing"
+    assert Listing("{thread}")([THREAD, THREAD]) == "01M7\n01M7"
+    assert Listing(lambda row: str(row), empty="nothing")([]) == "nothing"

@@ -20,7 +20,7 @@ from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_line
-from uwf_cli.views import Lines, Record, Table
+from uwf_cli.views import Listing, Record, Table
 from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Usage
 from uwf_git.base.log import LEVELS
 from uwf_git.base.text import counted
@@ -208,7 +208,7 @@ def debug(invocation: Invocation, tag: str | None, thread: str | None, level: st
     if tag is None:
         if not records and not folder.is_dir():
             invocation.note("nothing was logged; UWF_LOG=debug writes a log")
-        invocation.emit(records, Lines(as_line))
+        invocation.emit(records, Listing(as_line))
         return
     site = find_site(tag, [Path(each.__file__).parent for each in (uwf_git, uwf_cli) if each.__file__])
     if site is None and not records:

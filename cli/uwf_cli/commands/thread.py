@@ -40,7 +40,7 @@ from uwf_cli.output import dollars
 from uwf_cli.selection import Selection, on_each, threads
 from uwf_cli.starting import StartedThread, begin, require_agent, require_code, startable
 from uwf_cli.stepping import exchanged, run_one
-from uwf_cli.views import Lines, Record, Table
+from uwf_cli.views import Listing, Record, Table
 from uwf_git.api.listing import ACTIVE, Filters
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import counted, one_line
@@ -403,7 +403,7 @@ def restore(invocation: Invocation, ids: tuple[str, ...], every: bool) -> None:
             invocation, Selection(ids, Filters()), do, _restored_text, find=partial(_find_removed, instance)
         )
         return
-    restored = Lines(_restored_text, empty="nothing was removed here")
+    restored = Listing(_restored_text, empty="nothing was removed here")
     invocation.emit([do(each["thread"]) for each in found], restored)
 
 
