@@ -88,10 +88,10 @@ def read_own(package: Package) -> tuple[CrewDraft, dict[str, Compiled]]:
         raise InvalidPackage(package.name, [_whole(FILE, error)]) from None
     reader = _Reader(package, source)
     draft, flows = reader.crew()
-    found = reader.findings()
-    if any(each.severity == "error" for each in found):
-        raise InvalidPackage(package.name, found)
-    return draft._replace(warnings=tuple(found)), flows
+    findings = reader.findings()
+    if any(problem.severity == "error" for problem in findings):
+        raise InvalidPackage(package.name, findings)
+    return draft._replace(warnings=tuple(findings)), flows
 
 
 def _including(files: Mapping[str, bytes], file: str) -> Callable[[str], bytes]:
@@ -110,9 +110,9 @@ def _whole(path: str, error: Invalid | NotFound) -> PackageFinding:
     return PackageFinding(path, 0, 0, "unreadable", error.message, error.hint)
 
 
-def placed(path: str, found: Finding) -> PackageFinding:
+def placed(path: str, finding: Finding) -> PackageFinding:
     return PackageFinding(
-        path, found.line, found.column, found.code, found.message, found.hint, found.severity
+        path, finding.line, finding.column, finding.code, finding.message, finding.hint, finding.severity
     )
 
 
@@ -130,11 +130,11 @@ class _Reader(Fields):
         self._members: tuple[str, ...] = ()
 
     def findings(self) -> list[PackageFinding]:
-        return [*(placed(FILE, each) for each in self._findings.sorted()), *self._of_files]
+        return [*(placed(FILE, finding) for finding in self._findings.sorted()), *self._of_files]
 
-    def meant(self, kind: str, key: str, given: Collection[str]) -> str | None:
+    def meant(self, kind: str, key: str, keys: Collection[str]) -> str | None:
         for meant, others in _HABITS.get(kind, {}).items():
-            if meant not in given and key.casefold() in (other.casefold() for other in others):
+            if meant not in keys and key.casefold() in (other.casefold() for other in others):
                 return meant
         return None
 
@@ -162,18 +162,20 @@ class _Reader(Fields):
         for id_, value in flows.items():
             file = value.get("file") if isinstance(value, dict) else None
             self._known[id_] = file if isinstance(file, str) else ""
-        made = {id_: self._workflow(id_, value, ("workflows", id_)) for id_, value in flows.items()}
+        by_id = {id_: self._workflow(id_, value, ("workflows", id_)) for id_, value in flows.items()}
         members = [self._member(id_, value, ("personas", id_)) for id_, value in people.items()]
         draft = CrewDraft(
             name,
             self._version(top),
             self._maybe(top, (), "description", "the crew"),
             OWN,
-            tuple(each for each in members if each is not None),
-            tuple(each.draft for each in made.values() if each is not None),
+            tuple(item for item in members if item is not None),
+            tuple(item.draft for item in by_id.values() if item is not None),
         )
         compiled = {
-            id_: each.compiled for id_, each in made.items() if each is not None and each.compiled is not None
+            id_: item.compiled
+            for id_, item in by_id.items()
+            if item is not None and item.compiled is not None
         }
         return draft, compiled
 
@@ -215,7 +217,7 @@ class _Reader(Fields):
             return ()
         if isinstance(value, str):
             return (value,) if value.strip() else ()
-        return tuple(each for each in self.texts(data, path, key, what) if isinstance(each, str))
+        return tuple(text for text in self.texts(data, path, key, what) if isinstance(text, str))
 
     # Workflows
 
@@ -226,16 +228,16 @@ class _Reader(Fields):
         if data is None:
             return None
         file = self.text(data, path, "file", what, "name its YAML, which is beside crew.yaml")
-        found = None if file is None else self._path(file, (*path, "file"), what)
-        compiled, roles = self._read(found, (*path, "file"), what)
+        inside = None if file is None else self._path(file, (*path, "file"), what)
+        compiled, roles = self._read(inside, (*path, "file"), what)
         cast = self._cast(data, path, what, roles)
-        said = "" if compiled is None else compiled.workflow.description
+        description = "" if compiled is None else compiled.workflow.description
         draft = YamlDraft(
             id_,
             self._maybe(data, path, "title", what),
-            self._maybe(data, path, "description", what) or said,
+            self._maybe(data, path, "description", what) or description,
             self._list(data, path, "tags", what),
-            found or "",
+            inside or "",
             cast,
         )
         return _Flow(draft, compiled)
@@ -278,14 +280,17 @@ class _Reader(Fields):
         try:
             compiled = compile_source(source, recorded=True)  # read again by verify, as it stands
         except InvalidWorkflow as error:
-            self._of_files += [placed(file, each) for each in error.findings]
+            self._of_files += [placed(file, finding) for finding in error.findings]
             roles = source.data.get("roles") if isinstance(source.data, dict) else None
             return None, roles if isinstance(roles, dict) else None
         if _asks_more_than_a_crew(compiled.workflow):
-            said = "a crew's workflow has no workspace, timeout, retry, fallback or human", "leave them out"
-            self._of_files.append(PackageFinding(file, 1, 1, "not-in-a-crew", *said))
+            problem = (
+                "a crew's workflow has no workspace, timeout, retry, fallback or human",
+                "leave them out",
+            )
+            self._of_files.append(PackageFinding(file, 1, 1, "not-in-a-crew", *problem))
             return None, compiled.workflow.roles
-        self._of_files += [placed(file, each) for each in compiled.warnings]
+        self._of_files += [placed(file, finding) for finding in compiled.warnings]
         return compiled, compiled.workflow.roles
 
     def _cast(
@@ -357,17 +362,17 @@ class _Reader(Fields):
         if value is None:
             return None
         data = self.mapping(value, path, what, (*_NAMES, *_FLAGS, *_COUNTS), "tools")
-        found: dict[str, Any] = {}
+        tools: dict[str, Any] = {}
         for key, item in own_items(data or {}):
             if key in _NAMES:
-                found[key] = list(self._list(data or {}, path, key, what))
+                tools[key] = list(self._list(data or {}, path, key, what))
             elif key in _FLAGS and not isinstance(item, bool):
                 self.wrong_type((*path, key), f"{what}: {key}", "true or false", item)
             elif key in _COUNTS and (type(item) is not int or item < 0):
                 self._findings.error((*path, key), "wrong-type", f"{what}: {key} must be a number of bytes")
             elif key in _FLAGS or key in _COUNTS:
-                found[key] = item
-        return found or None
+                tools[key] = item
+        return tools or None
 
     def _menu(self, value: Any, path: ValuePath, what: str, prompts: Collection[str]) -> tuple[MenuItem, ...]:
         if value is None:
@@ -376,11 +381,11 @@ class _Reader(Fields):
             hint = "write - {trigger: …, description: …, workflow: …}"
             self.wrong_type(path, f"{what}: menu", "a list of items", value, hint)
             return ()
-        made = [
-            self._item(each, (*path, n), f"{what}: item {n + 1}", prompts) for n, each in enumerate(value)
+        items = [
+            self._item(entry, (*path, n), f"{what}: item {n + 1}", prompts) for n, entry in enumerate(value)
         ]
         seen: dict[str, int] = {}
-        for number, item in enumerate(made):
+        for number, item in enumerate(items):
             for word in () if item is None else dict.fromkeys((item.trigger, item.cmd, *item.aliases)):
                 first = seen.setdefault(word.casefold(), number) if word else number
                 if first != number:
@@ -389,7 +394,7 @@ class _Reader(Fields):
                     )
                     hint = "whoever types it is asked which of them is meant"
                     self._findings.warning((*path, number), "same-trigger", message, hint)
-        return tuple(item for item in made if item is not None)
+        return tuple(item for item in items if item is not None)
 
     def _item(self, value: Any, path: ValuePath, what: str, prompts: Collection[str]) -> MenuItem | None:
         data = self.mapping(value, path, what, _ITEM, "item")
@@ -433,19 +438,19 @@ class _Reader(Fields):
         if not isinstance(value, list):
             self.wrong_type(path, f"{what}: handlers", "a list of {match, workflow, exec or action}", value)
             return ()
-        found = []
-        for number, each in enumerate(value):
+        handlers = []
+        for number, entry in enumerate(value):
             place, name = (*path, number), f"{what}: handler {number + 1}"
-            handler = self.mapping(each, place, name, _HANDLER, "item")
+            handler = self.mapping(entry, place, name, _HANDLER, "item")
             if handler is not None:
                 match = self.text(handler, place, "match", name) or ""
-                found.append(Handler(match, self._does(handler, place, name, prompts)))
-        return tuple(found)
+                handlers.append(Handler(match, self._does(handler, place, name, prompts)))
+        return tuple(handlers)
 
     def _does(self, data: dict[str, Any], path: ValuePath, what: str, prompts: Collection[str]) -> Effect:
-        given = {key: self._maybe(data, path, key, what) for key in _DOES}
-        does = Effect(**given)
-        several = [key for key in _DOES[:3] if given[key]]
+        texts = {key: self._maybe(data, path, key, what) for key in _DOES}
+        does = Effect(**texts)
+        several = [key for key in _DOES[:3] if texts[key]]
         if len(several) > 1:
             message = f"{what} has {' and '.join(several)}"
             self._findings.error((*path, several[1]), "two-actions", message, "an item does one thing")
@@ -469,8 +474,8 @@ class _Reader(Fields):
 
     def _script(self, written: str, path: ValuePath, what: str) -> str:
         if not written.lower().endswith(CLASSIC):
-            found = self._path(written, path, what)
-            return f"{PACKAGE}/{found}" if found else ""
+            inside = self._path(written, path, what)
+            return f"{PACKAGE}/{inside}" if inside else ""
         message = f"{what}: {one_line(written, 80)} is not Markdown, and no other script can be carried out"
         hint = "a workflow is named by workflow:, with its id"
         self._findings.error(path, "NotSupportedClassicWorkflow", message, hint)

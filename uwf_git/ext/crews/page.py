@@ -20,14 +20,14 @@ def readme(crew: Crew, workflows: Mapping[Hash, Workflow]) -> str:
     if crew.version:
         parts.append(f"Version {inline(crew.version)}")
     rows = [
-        (_name(each), code(each.persona.id), inline(each.persona.title), _about(each))
-        for each in crew.members
+        (_name(item), code(item.persona.id), inline(item.persona.title), _about(item))
+        for item in crew.members
     ]
     parts.append("## Personas\n\n" + table(("persona", "id", "title", "role"), rows))
-    parts += [f"### {_name(each)}\n\n{_menu(each)}" for each in crew.members if each.menu]
+    parts += [f"### {_name(item)}\n\n{_menu(item)}" for item in crew.members if item.menu]
     if crew.workflows:
         parts.append("## Workflows")
-        parts += [_workflow(crew.name, each, workflows.get(each.workflow)) for each in crew.workflows]
+        parts += [_workflow(crew.name, item, workflows.get(item.workflow)) for item in crew.workflows]
     return "\n\n".join(parts) + "\n"
 
 
@@ -49,7 +49,7 @@ def _menu(member: Member) -> str:
 
 
 def _called(item: MenuItem) -> str:
-    return ", ".join(code(each) for each in dict.fromkeys((item.trigger, item.cmd, *item.aliases)) if each)
+    return ", ".join(code(word) for word in dict.fromkeys((item.trigger, item.cmd, *item.aliases)) if word)
 
 
 def _doings(item: MenuItem) -> Iterable[str]:
@@ -57,8 +57,8 @@ def _doings(item: MenuItem) -> Iterable[str]:
     if item.validate:
         yield f"checks {code(item.validate)} before"
     for handler in item.handlers:
-        for said in _doing(handler.does):
-            yield f"{code(handler.match)}: {said}"
+        for effect in _doing(handler.does):
+            yield f"{code(handler.match)}: {effect}"
     if item.surface:
         yield f"shown {_SURFACES.get(item.surface, inline(item.surface))}"
 

@@ -82,11 +82,13 @@ def node_prompt(
         parts.append(happened(history, role, answer_of, own if remembers else 0, quota))
     last = heard[-1] if heard else None
     if last is not None and last.role == USER:
-        asked = answered(before) is not None
+        is_answer = answered(before) is not None
         text = str(last.output.get("answer", "")) if isinstance(last.output, dict) else str(last.output)
-        said = "" if asked else (instruction or "").strip().removesuffix(text.strip()).strip() or _GOES_ON
-        parts.append(f"# Your instruction now\n\n{instruction_now(heard, said)}")
-        parts.append(user_input(role.name if asked else "", text))
+        continuation = (
+            "" if is_answer else (instruction or "").strip().removesuffix(text.strip()).strip() or _GOES_ON
+        )
+        parts.append(f"# Your instruction now\n\n{instruction_now(heard, continuation)}")
+        parts.append(user_input(role.name if is_answer else "", text))
     else:
         parts.append(f"# Your instruction now\n\n{instruction_now(heard, instruction)}")
     parts += [user_input("", text) for text in remarks]
@@ -104,8 +106,8 @@ def answered(history: History) -> StepContext | None:
     """Return the answer that a node gets now, or None."""
     if len(history.steps) < 2 or history.steps[-1].role != USER:
         return None
-    asked = next((step for step in reversed(history.steps) if step.role != USER), None)
-    return history.steps[-1] if asked is not None and asks_human(asked.output) else None
+    asker = next((step for step in reversed(history.steps) if step.role != USER), None)
+    return history.steps[-1] if asker is not None and asks_human(asker.output) else None
 
 
 def rules(deliverable: str) -> str:
@@ -127,30 +129,30 @@ def policy(history: History, role: Role) -> str:
         lines += _limits(persona.name, persona.tools)
     if not lines:
         return ""
-    said = "\n".join(f"- {line}" for line in lines)
-    return f"# Tool policy\n\nOf the tools that you have:\n\n{said}"
+    limits = "\n".join(f"- {line}" for line in lines)
+    return f"# Tool policy\n\nOf the tools that you have:\n\n{limits}"
 
 
 def _limits(who: str, tools: Mapping[str, Any] | None) -> Iterable[str]:
-    given = tools or {}
-    for key, said in (
+    permissions = tools or {}
+    for key, verb in (
         ("allow", "uses only"),
         ("deny", "doesn't use"),
         ("servers", "uses only the MCP servers"),
     ):
-        if key in given:
-            yield f"{who} {said} {', '.join(map(str, given[key])) or 'none'}."
-    for key, said in (
+        if key in permissions:
+            yield f"{who} {verb} {', '.join(map(str, permissions[key])) or 'none'}."
+    for key, verb in (
         ("files", "reads and writes no files"),
         ("mcp", "uses no MCP servers"),
         ("runCommand", "runs no commands"),
         ("network", "uses no network"),
     ):
-        if given.get(key) is False:
-            yield f"{who} {said}."
-    for key, said in (("maxReadBytes", "reads"), ("maxWriteBytes", "writes")):
-        if key in given:
-            yield f"{who} {said} at most {given[key]} bytes of a file."
+        if permissions.get(key) is False:
+            yield f"{who} {verb}."
+    for key, verb in (("maxReadBytes", "reads"), ("maxWriteBytes", "writes")):
+        if key in permissions:
+            yield f"{who} {verb} at most {permissions[key]} bytes of a file."
 
 
 def speaks(history: History, role: Role) -> str:
@@ -162,11 +164,11 @@ def speaks(history: History, role: Role) -> str:
         return f"# Persona: {persona.name}\n\n{in_words(persona.system_prompt.strip())}"
     title = ", ".join(filter(None, (persona.name, persona.title)))
     parts = [f"You are {title}." + (f" {persona.description}" if persona.description.strip() else "")]
-    told = (("Role", persona.role), ("Identity", persona.identity), ("How you speak", persona.style))
-    parts += [f"{name}: {text.strip()}" for name, text in told if text.strip()]
+    traits = (("Role", persona.role), ("Identity", persona.identity), ("How you speak", persona.style))
+    parts += [f"{name}: {text.strip()}" for name, text in traits if text.strip()]
     for name, texts in (("Your principles", persona.principles), ("You always", persona.actions)):
         if texts:
-            parts.append(f"{name}:\n\n" + "\n".join(f"- {each.strip()}" for each in texts))
+            parts.append(f"{name}:\n\n" + "\n".join(f"- {item.strip()}" for item in texts))
     return in_words(f"# Persona: {persona.name}\n\n" + "\n\n".join(parts))
 
 
@@ -196,7 +198,7 @@ def brief(history: History, role: Role) -> str:
     lines += [f"- Reads: {', '.join(map(_below_project, node.inputs))}"] if node.inputs else []
     lines += [f"- Makes: {', '.join(map(_below_project, node.outputs))}"] if node.outputs else []
     if leads := [_describe(way) for way in ways(history.workflow, role.name)]:
-        lines.append("- Allowed next:\n" + "\n".join(f"  - {each}" for each in leads))
+        lines.append("- Allowed next:\n" + "\n".join(f"  - {item}" for item in leads))
     elif history.workflow.graph.get(role.name):
         lines.append("- Allowed next: none. This node ends the run.")
     parts.append("\n".join(lines))
@@ -206,7 +208,7 @@ def brief(history: History, role: Role) -> str:
             ("What it is for", role.description),
             ("Its text", role.system_prompt),
             ("Goal", role.goal),
-            ("Capabilities", "\n".join(f"- {each}" for each in role.capabilities)),
+            ("Capabilities", "\n".join(f"- {item}" for item in role.capabilities)),
             ("Procedure", role.procedure),
             ("Output", role.output),
         )
@@ -219,8 +221,8 @@ def _describe(way: MatchedEdge) -> str:
     ends = {END: "the end of the run", FAIL: "the end of the run, as failed"}
     target = ends.get(way.target, f"`{way.target}`")
     how = f" on `{way.label}`" if way.label else ""
-    said = f": {in_words(way.when)}" if way.when else ""
-    return f"{target}{how}{said}" + (" (what the run has reached decides that)" if way.tested else "")
+    condition = f": {in_words(way.when)}" if way.when else ""
+    return f"{target}{how}{condition}" + (" (what the run has reached decides that)" if way.tested else "")
 
 
 def brought(history: History) -> str:
@@ -240,11 +242,11 @@ def data_message(data: Mapping[str, Any]) -> str:
 def data_in(message: str) -> dict[str, Any] | None:
     """The inverse of `data_message`; None for other texts."""
     head, _, block = message.partition(":\n\n")
-    found = _DATA.fullmatch(head)
+    match = _DATA.fullmatch(head)
     text = "\n".join(block.split("\n")[1:-1])
-    if found is None or block != fenced(text, found[2]):
+    if match is None or block != fenced(text, match[2]):
         return None
-    return {"path": found[1], "format": found[2], "text": text, "size": int(found[3])}
+    return {"path": match[1], "format": match[2], "text": text, "size": int(match[3])}
 
 
 def data_problem(data: Mapping[str, Any], file: Callable[[str], bytes | None]) -> str | None:
@@ -257,21 +259,21 @@ def data_problem(data: Mapping[str, Any], file: Callable[[str], bytes | None]) -
     if data["format"] not in FORMATS:
         return f"{one_line(data['format'], 40)!r} is none of the formats {', '.join(FORMATS)}"
     kept = REDACTED.split(text)
-    if sum(len(each.encode("utf-8", "replace")) for each in kept) > size:
+    if sum(len(piece.encode("utf-8", "replace")) for piece in kept) > size:
         return f"{path} is said to have {size} bytes, and its beginning has more"
     if mount == PROJECT:
         return None
-    found = file(rest)
-    if found is None:
+    content = file(rest)
+    if content is None:
         return f"there is no {path} in the package"
-    whole = found.decode("utf-8-sig", "replace")
+    whole = content.decode("utf-8-sig", "replace")
     # Which secrets were taken out isn't known, so what is left must be there in its order.
     at = 0
-    for number, each in enumerate(kept):
-        at = whole.find(each, at) if number else (0 if whole.startswith(each) else -1)
+    for number, piece in enumerate(kept):
+        at = whole.find(piece, at) if number else (0 if whole.startswith(piece) else -1)
         if at < 0:
             return f"the text is not that of {path} in the package"
-        at += len(each)
+        at += len(piece)
     return None if len(whole.encode()) == size else f"{path} has not {size} bytes in the package"
 
 
@@ -280,8 +282,8 @@ def progress_text(history: History, role: Role) -> str:
     from uwf_git.format.yaml12 import dump
 
     now = reached(history, role.name).as_json()
-    told = {key: now[key] for key in ("stepsCompleted", "variables", "artifacts") if now[key]}
-    return f"# What the run has reached\n\n{fenced(dump(told).rstrip(), 'yaml')}" if told else ""
+    progress = {key: now[key] for key in ("stepsCompleted", "variables", "artifacts") if now[key]}
+    return f"# What the run has reached\n\n{fenced(dump(progress).rstrip(), 'yaml')}" if progress else ""
 
 
 def user_input(node: str, text: str) -> str:
