@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from uwf_git.config.secrets import REDACTED
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Detail, Step, Workflow
 from uwf_git.format.types import (
@@ -72,6 +71,8 @@ def _is_instruction(text: str, expected: str | None, is_redacted: bool) -> bool:
         return True
     if expected is None or not is_redacted:
         return False
+    from uwf_git.config.secrets import REDACTED  # whose patterns take time to compile
+
     at = 0
     pieces = REDACTED.split(text)
     for number, piece in enumerate(pieces):
