@@ -98,6 +98,10 @@ EXTENDED_FIXTURES = {"browser", "page"}
 """Faults, a Temporal server, long histories, a browser: only `make test-all` has them, and what has the mark itself."""
 
 
+REPRODUCED_FOLDERS = {REPOSITORY / "tests" / name for name in ("fan_out",)}
+"""Their tests leave stores with every kind of record, whose commits are made again."""
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Don't load what `make test` leaves out."""
     return (config.option.markexpr == "not extended" and collection_path in EXTENDED_FOLDERS) or None
@@ -110,6 +114,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent in EXTENDED_FOLDERS or EXTENDED_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.extended)
+        if item.path.parent in REPRODUCED_FOLDERS and item.get_closest_marker("forges") is None:
+            item.fixturenames.append("reproduced")  # type: ignore[attr-defined]
     items.sort(key=time_given, reverse=True)
 
 
@@ -165,6 +171,16 @@ def hermetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     lockfiles_of.cache_clear()
     if sum(1 for _ in Path("/proc/self/fd").iterdir()) > _OPEN:
         gc.collect()
+
+
+@pytest.fixture
+def reproduced(hermetic: Path, tmp_path: Path) -> Iterator[None]:
+    """After the test, every unsigned commit of its stores is made again from the one before, its node and its stamp."""
+    yield
+    from reproduction import reproduction
+
+    for mark in tmp_path.rglob("uwf/format"):
+        assert reproduction(mark.parents[1]).others == ()
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,9 @@ from uwf_git.store.instance import Instance
 Forgery = Callable[[Forge], ThreadId]
 
 
+pytestmark = pytest.mark.forges
+
+
 @pytest.fixture
 def forge(instance: Instance) -> Forge:
     return Forge(instance)

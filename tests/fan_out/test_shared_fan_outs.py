@@ -185,6 +185,7 @@ def test_a_branch_begins_at_the_time_of_its_fork_whoever_begins_it(
     assert {bob.world.head(each).row.time for each in branches} == {ada.world.head(thread).row.time}
 
 
+@pytest.mark.forges
 def test_branches_with_a_time_of_their_own_are_noted_and_no_finding(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

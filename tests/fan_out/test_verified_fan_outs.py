@@ -109,6 +109,7 @@ def test_a_branch_that_was_forked_by_hand_verifies(world: World) -> None:
     verifies(world)
 
 
+@pytest.mark.forges
 def test_branches_that_are_gathered_in_parts_verify_and_parts_of_other_sizes_do_not(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from uwf_git.format.types import FAIL
+
 
 class Outlook(NamedTuple):
     """The next turn at a head: a role, `$END`, `$USER` for a question, `$BUNDLE` for a code workflow, or None
@@ -21,3 +23,8 @@ class Outlook(NamedTuple):
     problem: str | None = None
     hint: str = ""
     failed: bool = False
+
+    @property
+    def shown(self) -> str | None:
+        """What the pages show as next: a role, $END or $FAIL."""
+        return FAIL if self.failed else self.next

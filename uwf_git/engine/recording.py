@@ -8,7 +8,7 @@ from uwf_git.engine import budget
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.status import outlook_of
 from uwf_git.format.ids import fork_id
-from uwf_git.format.types import FAIL, JOIN
+from uwf_git.format.types import JOIN
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import ConcurrentCommit
@@ -25,11 +25,10 @@ def record(instance: Instance, at: Position, new: NewStep, begins: bool = False)
     past = {step.hash for step in at.history.steps}
     context = instance.threads.context(node, at.history.workflow)
     ahead = outlook_of(instance, at.history.after(context))
-    then = FAIL if ahead.failed else ahead.next
     extraction = detail.extraction if detail else ""
     with instance.store.together():  # until one of the two refs leads to the step
         try:
-            head = instance.threads.append(at.head, node, past, new.merged, extraction, then, begins)
+            head = instance.threads.append(at.head, node, past, new.merged, extraction, ahead.shown, begins)
         except ConcurrentCommit as outrun:
             if new.step.role == JOIN and (same := instance.threads.head(thread)).node == node:
                 return at.after(same, context)  # another process joined the same

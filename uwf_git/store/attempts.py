@@ -65,7 +65,7 @@ class Attempts:
         for _ in range(10):
             tip = self._repository.ref(ref)
             number = self.count(tip) + 1
-            commit = self._commit(head, node, attempt, number, tip)
+            commit = self.write_commit(head, node, attempt, number, tip)
             try:
                 self._repository.put_ref(ref, tip, commit)
             except HeadMoved:
@@ -153,7 +153,8 @@ class Attempts:
         """Return the number of attempts up to a commit; None is 0."""
         return len(self._folders(self._repository.commit(tip).tree)) if tip else 0
 
-    def _commit(self, head: Head, node: Hash, attempt: Attempt, number: int, tip: Oid | None) -> Oid:
+    def write_commit(self, head: Head, node: Hash, attempt: Attempt, number: int, tip: Oid | None) -> Oid:
+        """Commit an attempt on a head, after the attempts up to `tip`. Touches no ref."""
         from uwf_git.store.pages import attempt_page
 
         detail = self._store.get(attempt.detail) if attempt.detail else None

@@ -13,6 +13,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged, U
 from uwf_git.engine.status import decide_at
 from uwf_git.format.fan_out import LEFT, parse_join
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import parse_detail, parse_step
+from uwf_git.format.kinds import parse_attempt, parse_detail, parse_step
 from uwf_git.format.types import JOIN, is_kind
 from uwf_git.git.bulk import Bulk
 from uwf_git.git.fsync import ASIDE
@@ -28,6 +29,7 @@ from uwf_git.git.objects import Person, id_of, tag_text
 from uwf_git.git.program import Git
 from uwf_git.git.repository import TAG, Oid, Repository
 from uwf_git.store import layout, ref_kinds
+from uwf_git.store.attempts import Attempts
 from uwf_git.store.definitions import versions_of
 from uwf_git.store.history import Head
 from uwf_git.store.index import CommitRow, Overlay
@@ -222,7 +224,7 @@ class RegeneratedObjects(ObjectSource):
 
     def prepare(self, wanted: Collection[Oid]) -> None:
         if self._made is None:
-            repository = _Imagined(self._store.repository.path)
+            repository = ImaginedRepository(self._store.repository.path)
             index = Overlay(self._store.index)
             store = Store(repository, index)
             for row, threads in self._rows():
@@ -259,6 +261,11 @@ class RegeneratedObjects(ObjectSource):
         for row in seen.values():
             yield row, of_threads.get(row.oid, ())
 
+    @cached_property
+    def _ends(self) -> Mapping[ThreadId, bytes]:
+        """The last commits of the threads."""
+        return {thread: tip for tip, threads in self._threads().items() for thread in threads}
+
     def _threads(self) -> Mapping[bytes, Sequence[ThreadId]]:
         """Return the threads by their last commits."""
         found: dict[bytes, list[ThreadId]] = {}
@@ -276,20 +283,23 @@ class RegeneratedObjects(ObjectSource):
         archives = self._store.index.tips(layout.ARCHIVE)
         return {ref.oid: layout.thread_of(name) for name, ref in archives.items()}
 
-    def _make(self, repository: _Imagined, store: Store, row: CommitRow, threads: Sequence[ThreadId]) -> None:
+    def _make(
+        self, repository: ImaginedRepository, store: Store, row: CommitRow, threads: Sequence[ThreadId]
+    ) -> None:
         repository.now = row.time
         parent = Oid(raw=row.parent) if row.parent else None
         if row.kind in ref_kinds.versioned():
             versions_of(store, row.kind).remake(Oid(raw=row.oid), row.node, [parent] if parent else [])
         elif row.kind == "start" and parent:
             origin = Oid(raw=row.merged) if row.merged else None
-            for project in {"", row.project or ""}:
-                for thread in (None, *threads):  # None if it was imported
-                    Threads(store).begin(parent, row.node, thread, origin=origin, project=project)
+            for thread in (None, *threads):  # None if it was imported or is of an evaluation
+                Threads(store).begin(parent, row.node, thread, origin=origin, project=row.project or "")
         elif row.kind == "step" and row.parent and (before := store.index.commit(row.parent)):
-            _step(store, Head(_NOBODY, Oid(raw=row.parent), before, None), row.node)
+            _step(store, Head(_NOBODY, Oid(raw=row.parent), before, None), row.node, self._ends)
+        elif row.kind == "attempt" and row.parent and (before := store.index.commit(row.parent)):
+            _attempt(store, row.node, Oid(raw=row.parent), before.kind == "attempt")
 
-    def _tags(self, repository: _Imagined) -> None:
+    def _tags(self, repository: ImaginedRepository) -> None:
         names = self._archived()
         for tag in self._store.index.archives().values():
             if thread := names.get(tag.oid):
@@ -300,7 +310,7 @@ class RegeneratedObjects(ObjectSource):
                 )
 
 
-def _step(store: Store, head: Head, node: Hash) -> None:
+def _step(store: Store, head: Head, node: Hash, ends: Mapping[ThreadId, bytes]) -> None:
     threads = Threads(store)
     made = parse_step(store.get(node).payload)
     detail = store.get(made.detail)
@@ -308,32 +318,40 @@ def _step(store: Store, head: Head, node: Hash) -> None:
     known = {step.hash for step in history.steps}
     merge = threads.commit_of(made.detail) if is_kind(detail.type, "step") else None
     extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
-    then = decide_at(history.after(threads.context(node, history.workflow))).next
+    then = decide_at(history.after(threads.context(node, history.workflow))).shown
     merged: Sequence[Oid] = (merge,) if merge else ()
     if made.role == JOIN:
-        merged = threads.gathered(head.node, _tips(store, made.output))
+        merged = threads.gathered(head.node, _tips(store, made.output, ends))
     threads.append(head, node, known, merged, extraction, then)
 
 
-def _tips(store: Store, output: Hash) -> list[Oid]:
+def _attempt(store: Store, node: Hash, before: Oid, is_attempt: bool) -> None:
+    attempts, attempt = Attempts(store), parse_attempt(store.get(node).payload)
+    head = attempts.head_of(before) if is_attempt else before
+    if store.index_commit(head).node != (attempt.prev or attempt.start):
+        head = Threads(store).commit_of(attempt.prev or attempt.start)
+    tip = before if is_attempt else None
+    attempts.write_commit(
+        Head(_NOBODY, head, store.index_commit(head), None), node, attempt, attempts.count(tip) + 1, tip
+    )
+
+
+def _tips(store: Store, output: Hash, ends: Mapping[ThreadId, bytes]) -> list[Oid]:
     """Return the last commits of the branches of a join. Raises NotFound."""
-    found = []
+    tips = []
     for branch in parse_join(store.get(output).payload):
         if branch.status == LEFT:
             continue
-        names = [prefix + branch.thread for prefix in (layout.ARCHIVE, layout.THREADS)]
-        tips = [tip for name in names if (tip := store.index.tips(name).get(name)) is not None and tip.tip]
-        rows = [row for tip in tips if (row := store.index.commit(tip.tip or b"")) is not None]
-        if branch.step is not None:
-            rows += store.index.commits_of(branch.step)
-            rows = [row for row in rows if row.node == branch.step]
-        if not rows:
+        row = store.index.commit(ends.get(branch.thread, b""))
+        if branch.step is not None and (row is None or row.node != branch.step):
+            row = next(iter(store.index.commits_of(branch.step)), None)
+        if row is None:
             raise NotFound(f"branch {branch.thread} is not here", "uwf pull")
-        found.append(Oid(raw=rows[0].oid))
-    return found
+        tips.append(Oid(raw=row.oid))
+    return tips
 
 
-class _Imagined(Repository):
+class ImaginedRepository(Repository):
     """The repository with writes to memory only, and no ref moved. `now` is the time of new commits, in Unix
     seconds."""
 
@@ -341,6 +359,11 @@ class _Imagined(Repository):
         super().__init__(git_dir)
         self.made: dict[Oid, CheckedObject] = {}
         self.now = 0
+        self.by: Person | None = None
+
+    @property
+    def user(self) -> Person:
+        return self.by or super().user
 
     def keep(self, kind: int, data: bytes) -> Oid:
         oid = id_of(kind, data)
@@ -371,7 +394,8 @@ class _Imagined(Repository):
         sign: bool = True,
         committer: Person | None = None,
     ) -> Oid:
-        return super().write_commit(tree, parents, author, message, self.now, False, committer)
+        now = self.now if committer is None else when  # what follows from commits has their time
+        return super().write_commit(tree, parents, author, message, now, False, committer)
 
     def _put(self, name: str, old: Oid | None, new: Oid) -> None:
         return None
