@@ -28,7 +28,7 @@ from uwf_git.base.thread_states import (
 )
 from uwf_git.engine.thread_state import EndedState
 from uwf_git.ext.fleet import queue_states
-from uwf_git.format import fan_out
+from uwf_git.format import endings
 
 ROOTS = (Path(uwf_git.__file__).parent, Path(uwf_cli.__file__).parent)
 TABLE = "base/thread_states.py"
@@ -139,7 +139,7 @@ def test_each_state_is_in_a_tab_of_the_pages() -> None:
 
 def test_an_ended_state_is_one_that_an_archive_tag_can_have() -> None:
     assert set(get_args(EndedState)) == {state for state in ThreadState if state.is_ended}
-    assert {fan_out.COMPLETED, fan_out.FAILED, fan_out.KILLED} < {
+    assert {endings.COMPLETED, endings.FAILED, endings.KILLED} < {
         state.word for state in get_args(EndedState)
     }
 

@@ -24,7 +24,7 @@ from uwf_git.engine.pause import is_paused
 from uwf_git.engine.thread_state import thread_state
 from uwf_git.engine.waits import waiting_for_people
 from uwf_git.ext.traces.trace import export
-from uwf_git.format.fan_out import COMPLETED, FAILED, KILLED, PARENT_KILLED
+from uwf_git.format.endings import COMPLETED, FAILED, KILLED, PARENT_KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.history import ancestry
 from uwf_git.store.instance import Instance

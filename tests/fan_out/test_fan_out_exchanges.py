@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from test_shared_fan_outs import Machine
 
 from uwf_git.base.errors import UwfError
-from uwf_git.format.fan_out import COMPLETED
+from uwf_git.format.endings import COMPLETED
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid

@@ -17,7 +17,7 @@ from uwf_git.api.fan_out import at_once, branches_of
 from uwf_git.base.errors import AgentFailed, NotRunning
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.thread_state import thread_state
-from uwf_git.format.fan_out import COMPLETED
+from uwf_git.format.endings import COMPLETED
 from uwf_git.store.instance import Instance
 
 FILES = ["a", "b", "c"]

@@ -20,7 +20,7 @@ from uwf_git.base.errors import Invalid, NotRunning, UwfError
 from uwf_git.engine import settling
 from uwf_git.engine import step as engine
 from uwf_git.engine.lineage import parent_of_branch
-from uwf_git.format.fan_out import COMPLETED, FAILED, JOINED_WITHOUT
+from uwf_git.format.endings import COMPLETED, FAILED, JOINED_WITHOUT
 from uwf_git.format.ids import Hash, ThreadId, fork_id
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository

@@ -15,7 +15,7 @@ from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine import step as engine
 from uwf_git.engine.fan_out import branches_at
 from uwf_git.engine.inbox import continue_finished, remark
-from uwf_git.format.fan_out import COMPLETED, FAILED, KILLED
+from uwf_git.format.endings import COMPLETED, FAILED, KILLED
 from uwf_git.git.foreign import ForeignRepository
 from uwf_git.git.repository import Repository
 from uwf_git.store import layout

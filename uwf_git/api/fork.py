@@ -7,7 +7,8 @@ from typing import NamedTuple
 from uwf_git.api.start import Version
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import nearest
-from uwf_git.format.fan_out import EDITED, FAILED, KILLED, Branch
+from uwf_git.format.endings import FAILED, KILLED
+from uwf_git.format.fan_out import EDITED, Branch
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
 from uwf_git.format.types import FORK, start_node
 from uwf_git.git.repository import Oid

@@ -26,7 +26,7 @@ from uwf_git.config.resolve import (
 from uwf_git.engine.default_agent import real_workers
 from uwf_git.engine.human_roles import agent_of_person
 from uwf_git.engine.performer import embedded
-from uwf_git.format.fan_out import COMPLETED
+from uwf_git.format.endings import COMPLETED
 from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW
 from uwf_git.format.types import RESUME, START
 from uwf_git.workflow.moderator import reachable

@@ -15,7 +15,7 @@ from uwf_git.engine.outcome import outcome_at
 from uwf_git.engine.retrying import FOREVER as FOREVER
 from uwf_git.engine.retrying import PATIENCE as PATIENCE
 from uwf_git.engine.settling import settle_thread
-from uwf_git.format.fan_out import COMPLETED, FAILED
+from uwf_git.format.endings import COMPLETED, FAILED
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import OF_BRANCH
 from uwf_git.store.instance import Instance

@@ -20,11 +20,9 @@ from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.status import way_before
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
+from uwf_git.format.endings import COMPLETED, FAILED, KILLED
 from uwf_git.format.fan_out import (
-    COMPLETED,
     DEEPEST,
-    FAILED,
-    KILLED,
     LEFT,
     Branch,
     Fork,

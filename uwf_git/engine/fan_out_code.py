@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, UwfError, Waiting, WorkspaceFailed
 from uwf_git.base.text import listed
-from uwf_git.format.fan_out import COMPLETED, JoinedBranch, parse_join
+from uwf_git.format.endings import COMPLETED
+from uwf_git.format.fan_out import JoinedBranch, parse_join
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision, asks_human
 from uwf_git.format.types import USER

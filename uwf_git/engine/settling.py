@@ -12,7 +12,7 @@ from uwf_git.engine.pause import end_step
 from uwf_git.engine.turn.end import end
 from uwf_git.engine.turn.table import TURNS
 from uwf_git.engine.unfinished import record_leftovers
-from uwf_git.format.fan_out import JOINED_WITHOUT, KILLED
+from uwf_git.format.endings import JOINED_WITHOUT, KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance

@@ -39,7 +39,7 @@ from uwf_git.engine.status import Outlook, at_rest, outlook, raise_if_stuck
 from uwf_git.engine.turn.end import end
 from uwf_git.engine.turn.hooks import Hooks, Turn, Vote, Work
 from uwf_git.engine.turn.table import row_of
-from uwf_git.format.fan_out import FAILED, KILLED
+from uwf_git.format.endings import FAILED, KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import END, FORK, USER
 from uwf_git.store.history import Head, Position

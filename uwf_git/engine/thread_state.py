@@ -10,7 +10,7 @@ from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.census import FAILURES
 from uwf_git.engine.pause import is_paused
 from uwf_git.engine.status import at_rest, persons_role, used_up
-from uwf_git.format.fan_out import COMPLETED, FAILED
+from uwf_git.format.endings import COMPLETED, FAILED
 from uwf_git.format.types import FORK
 from uwf_git.store.threads import DamagedThread
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
+from uwf_git.format.endings import COMPLETED
 from uwf_git.format.failure_policy import FAILURE_POLICIES, WAIT, FailurePolicy
 from uwf_git.format.ids import Hash, ThreadId, derived_id, milliseconds_of
 from uwf_git.format.statuses import SUSPEND
@@ -19,11 +20,8 @@ ALL, FIRST = "all", "first"
 ASK, REFUSE = "ask", "fail"
 ON_CONFLICT = ASK, REFUSE
 """The policies for code of branches that conflicts, besides the name of a role that merges it."""
-COMPLETED, FAILED, KILLED, LEFT = "completed", "failed", "killed", "left"
-"""The status of a branch at its join; `left`: it had not ended."""
-JOINED_WITHOUT = "joined without"
-"""The reason for killing a branch that had not ended at the join."""
-PARENT_KILLED = "its parent was killed"
+LEFT = "left"
+"""The status of a branch that had not ended at its join."""
 CALL, EDITED = "$call", "$edited"
 """The `name` in a StartNode of a call of code, and of a run of edited code, which are no branches; see `calls`."""
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import HeadMoved, StoreDamaged, UwfError
 from uwf_git.base.text import one_line
-from uwf_git.format.fan_out import COMPLETED, FAILED, KILLED
+from uwf_git.format.endings import COMPLETED, FAILED, KILLED
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.objects import Commit, Entry, Tag, parse_tag
 from uwf_git.git.repository import BLOB, BLOB_MODE, TAG, Oid, Repository

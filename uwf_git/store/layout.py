@@ -115,7 +115,7 @@ def needs_thread(name: str) -> bool:
 
 def is_of_versions(branch: str) -> bool:
     """Return whether a remote's branch is that of a definition."""
-    return branch.startswith(BRANCHES) and branch.startswith(branches_of_versions())
+    return branch.startswith(BRANCHES) and branch.startswith(version_branches())
 
 
 def shared() -> tuple[str, ...]:
@@ -128,7 +128,7 @@ def of_threads() -> tuple[str, ...]:
     return tuple(kind.prefix for kind in ref_kinds.every() if kind.of_thread)
 
 
-def branches_of_versions() -> tuple[str, ...]:
+def version_branches() -> tuple[str, ...]:
     return tuple(kind.branches for kind in ref_kinds.versioned().values())
 
 

@@ -124,7 +124,7 @@ class Remotes:
         if own:
             put("tagOpt", "--no-tags")
             if not self._here:
-                for branches in layout.branches_of_versions():
+                for branches in layout.version_branches():
                     put("fetch", f"+{branches}*:{layout.tracking(name, branches)}*")
             for pushed in layout.shared():
                 put("push", f"{pushed}*:{pushed}*")

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
-from uwf_git.format.fan_out import COMPLETED, KILLED, branch_id, branch_index
+from uwf_git.format.endings import COMPLETED, KILLED
+from uwf_git.format.fan_out import branch_id, branch_index
 from uwf_git.format.ids import (
     Hash,
     ThreadId,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.engine.forks import branches_of_step, parents_of, waiting_at
-from uwf_git.format.fan_out import COMPLETED, FAILED, JOINED_WITHOUT, KILLED
+from uwf_git.format.endings import COMPLETED, FAILED, JOINED_WITHOUT, KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import FANS_OUT, FORK, JOIN, OF_BRANCH
 from uwf_git.git.repository import Oid

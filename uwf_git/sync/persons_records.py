@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import RequirementUnmet
-from uwf_git.format.fan_out import KILLED
+from uwf_git.format.endings import KILLED
 from uwf_git.format.kinds import HUMAN
 from uwf_git.format.types import USER
 from uwf_git.git.repository import Oid

@@ -42,7 +42,7 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import StoreDamaged
 from uwf_git.engine.pause import carry
-from uwf_git.format.fan_out import COMPLETED, FAILED, KILLED
+from uwf_git.format.endings import COMPLETED, FAILED, KILLED
 from uwf_git.format.ids import ThreadId, fork_id
 from uwf_git.format.types import FORK, JOIN
 from uwf_git.git.repository import Oid, Person

@@ -97,7 +97,7 @@ def list_refs(
 ) -> RemoteListing:
     """List a remote's refs under refs/uwf/ and its published branches; with `branches`, check for other
     branches. `meanwhile` is called while waiting. Raises RemoteFailed, also beyond `uwf.maxRefs`."""
-    published = [f"{branches}*" for branches in layout.branches_of_versions()]
+    published = [f"{branches}*" for branches in layout.version_branches()]
     patterns = ["refs/uwf/*", *(["HEAD", "refs/heads/*"] if branches else published)]
     found: set[str] = set()
     at_most = repository.config.max_refs

@@ -19,7 +19,8 @@ from typing import NamedTuple
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import counted, one_line
 from uwf_git.format.approvals import DIFF
-from uwf_git.format.fan_out import COMPLETED, parse_join
+from uwf_git.format.endings import COMPLETED
+from uwf_git.format.fan_out import parse_join
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
 from uwf_git.format.quick_schema import OBJECT_ID

@@ -11,11 +11,9 @@ from uwf_git.base.text import counted
 from uwf_git.engine.fan_out_budget import SHARED
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
+from uwf_git.format.endings import COMPLETED, FAILED, KILLED
 from uwf_git.format.fan_out import (
     CALL,
-    COMPLETED,
-    FAILED,
-    KILLED,
     LEFT,
     Branch,
     Fork,

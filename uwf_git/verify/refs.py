@@ -16,7 +16,7 @@ from uwf_git.base.extensions import RefKind
 from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import Budget, BudgetExceeded
 from uwf_git.engine.census import FAILURES, of_calls
-from uwf_git.format.fan_out import COMPLETED, FAILED
+from uwf_git.format.endings import COMPLETED, FAILED
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.format.types import USER
 from uwf_git.git.config import MAX_BLOB

@@ -15,13 +15,11 @@ from typing import Any, NamedTuple
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import counted, fenced, listed, one_line
 from uwf_git.format.edges import FanOut, FixedBranch, Transition
+from uwf_git.format.endings import COMPLETED, FAILED, KILLED
 from uwf_git.format.fan_out import (
     ALL,
     ASK,
-    COMPLETED,
-    FAILED,
     FIRST,
-    KILLED,
     MOST_BRANCHES,
     ON_CONFLICT,
     REFUSE,

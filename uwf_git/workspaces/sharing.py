@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import Invalid, RemoteFailed, UwfError
-from uwf_git.format.fan_out import KILLED
+from uwf_git.format.endings import KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.history import links
 from uwf_git.workspaces.notes import Note, Notes

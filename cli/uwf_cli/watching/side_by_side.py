@@ -22,7 +22,7 @@ from uwf_git.base.errors import UwfError
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.thread_states import ThreadState, worst
 from uwf_git.engine.pause import is_paused
-from uwf_git.format.fan_out import JOINED_WITHOUT
+from uwf_git.format.endings import JOINED_WITHOUT
 from uwf_git.sandbox.child import spawn
 
 if TYPE_CHECKING:

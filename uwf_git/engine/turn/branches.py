@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.turn.hooks import Part, Room, Stop, Work
-from uwf_git.format.fan_out import JOINED_WITHOUT, LEFT, PARENT_KILLED
+from uwf_git.format.endings import JOINED_WITHOUT, PARENT_KILLED
+from uwf_git.format.fan_out import LEFT
 from uwf_git.format.types import FORK, JOIN, USER
 from uwf_git.store.history import Head, Position, ancestry
 from uwf_git.store.instance import Instance

@@ -13,7 +13,7 @@ from uwf_git.engine.turn.agent import AgentRoom
 from uwf_git.engine.turn.end import end
 from uwf_git.engine.turn.hooks import Stop, Work
 from uwf_git.engine.unfinished import record_leftovers
-from uwf_git.format.fan_out import COMPLETED, JOINED_WITHOUT, KILLED
+from uwf_git.format.endings import COMPLETED, JOINED_WITHOUT, KILLED
 from uwf_git.format.kinds import ENDED_BY_USER
 from uwf_git.format.types import END
 from uwf_git.store.history import Head, start_of

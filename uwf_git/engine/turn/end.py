@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uwf_git.engine.census import census_of
 from uwf_git.engine.turn.hooks import Room, Work
-from uwf_git.format.fan_out import COMPLETED, FAILED
+from uwf_git.format.endings import COMPLETED, FAILED
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 from uwf_git.workspaces.notes import Notes

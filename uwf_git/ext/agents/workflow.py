@@ -32,7 +32,7 @@ from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.kit.arguments import read_options
 from uwf_git.engine.kit.candidate import with_all_fields
 from uwf_git.engine.kit.extract import ExpectedOutput, failed_with, judge
-from uwf_git.format.fan_out import FAILED, KILLED
+from uwf_git.format.endings import FAILED, KILLED
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.kinds import (
     CONTENT,

@@ -50,7 +50,7 @@ from uwf_git.ext.evaluation.stepping import (
 )
 from uwf_git.ext.evaluation.suite import Suite, Suites
 from uwf_git.format import cbor
-from uwf_git.format.fan_out import KILLED
+from uwf_git.format.endings import KILLED
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id
 from uwf_git.format.kinds import Start, Workflow, parse_start, parse_step
 from uwf_git.format.node import hash_of

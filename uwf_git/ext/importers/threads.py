@@ -11,7 +11,7 @@ from uwf_git.ext.importers.run import Run
 from uwf_git.ext.importers.steps import OldStep, read_start, read_step
 from uwf_git.ext.importers.storage import OldThread
 from uwf_git.ext.importers.workflows import Version, Workflows
-from uwf_git.format.fan_out import COMPLETED, KILLED
+from uwf_git.format.endings import COMPLETED, KILLED
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_step
 from uwf_git.format.types import is_kind, start_node

@@ -8,7 +8,7 @@ from uwf_cli.exchange import find_thread
 
 from uwf_git.base.errors import Invalid, NotFound, UwfError
 from uwf_git.engine.conversation import TALK, in_conversation
-from uwf_git.format.fan_out import KILLED
+from uwf_git.format.endings import KILLED
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation

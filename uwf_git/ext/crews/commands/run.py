@@ -12,7 +12,7 @@ from uwf_cli.stepping import outcome_line, outcome_value
 from uwf_git.base.errors import Invalid, Paused, Usage
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.ext.crews.commands.events import EventPrinter, question_lines
-from uwf_git.format.fan_out import KILLED
+from uwf_git.format.endings import KILLED
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation

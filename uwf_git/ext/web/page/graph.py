@@ -13,7 +13,7 @@ from uwf_cli.page.markup import tag, text
 
 from uwf_git.base.text import counted, harmless, shortened
 from uwf_git.engine.forks import branches_of_step
-from uwf_git.format.fan_out import COMPLETED, FAILED
+from uwf_git.format.endings import COMPLETED, FAILED
 from uwf_git.format.kinds import Workflow
 from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, START, USER
 from uwf_git.store.history import ancestry
