@@ -1,0 +1,120 @@
+"""The store that `format_1.py` wrote when format 1 was declared: every later version reads, lists, verifies, shows,
+steps and shares it. `format-1.bundle` is its refs and objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from branches import Clone
+from commands import git
+from conftest import Uwf
+
+from uwf_git.api.check import check_tree
+from uwf_git.format.builtin import BUILTIN
+from uwf_git.store.instance import Instance
+
+BUNDLE = Path(__file__).with_name("format-1.bundle")
+OF_ONE = ("threads", "workflows", "crews", "baselines")
+WHOLE = ("evals", "attempts", "nodes", "approvals")
+KINDS = {
+    *("approvals", "attempts", "baselines", "crews", "evals", "folded", "forks", "local", "merged", "nodes"),
+    *("paused", "remotes", "removed", "resumed", "threads", "workflows"),
+}
+VERIFIED = {"threads": 27, "steps": 46, "nodes": 292}
+WORKFLOWS = {"asked", "audit", "release", "solo", "solve-issue"}
+STATES = {
+    "01DXF6DT003NNHMK2XZEDQRKKP": ("completed", 5, "2YVKK0VSQT586"),
+    "01DXF6DT00BRMQY1Z8XHAHV1BN": ("completed", 5, "3AED1JJ8W1JHV"),
+    "01JVKW0000ACT0VE0000000000": ("idle", 2, "8P49H2X28S2NZ"),
+    "01JVKW0000BEGVN00000000000": ("idle", 0, "DR3C3VPBPEGEF"),
+    "01JVKW0000ENDED00000000000": ("completed", 4, "3BDDAV74QBVBQ"),
+    "01KDVDRZ60RBHBYQYJWPVXPW55": ("completed", 5, "A8VEAW7TK5TFX"),
+    "01KDVDWMC0M1NZNBGZXT7MJWZF": ("waiting", 1, "22ZKKMH82N5HF"),
+    "01KDVE09J0MC83VTT8B6NMT4BF": ("idle", 4, "AAT1RHWJASC12"),
+    "01KDVE9EH0CDXP3TEN686ZJX82": ("idle", 3, "2ZZWW3CX5Q3YX"),
+    "01KDVEB940TPHPQEZSY393ZXN8": ("failed", 1, "EKTZWV6C7HZEN"),
+    "01KDVEGRX0V44VFC512850SZ5P": ("killed", 0, "8K40N5J73N9CV"),
+    "01KDVEME30ENG8WVMBCAPSAWE1": ("paused", 0, "3A9HP1ZC2YT4Z"),
+    "01KDVEXK208J7EDQ2QTTNTJJ46": ("completed", 2, "39ARC8BESH93Z"),
+    "01KDVF4XE0W8R3F0KJYRGPCQZ8": ("waiting", 1, "98W8457S5GR9B"),
+    "01KDVFC7T0JN40EV58EDZ063VM": ("failed", 2, "5ADP1E5C31J77"),
+    "01KDVFNCS0NECFTVD7WGM681P6": ("completed", 3, "E4P6B0RFY7K77"),
+    "01KDVFS1Z0K8NQBVG4CTKVGAA9": ("completed", 1, "8GSHF5J0FGJMV"),
+    "01KDVFS1Z1ASGWWFYDP8742RJT": ("killed", 0, "53YCW5R2FCA4D"),
+    "01KDVG26Y06JF0HVMV33RDX6VE": ("completed", 2, "CEW5EFX2B449H"),
+    "01KDVG26Y08AD02AKE9QEWNAVT": ("completed", 1, "2D3Z3KEQP87XQ"),
+    "01KDVG7PQ00AJE99CE093S3FFK": ("completed", 1, "8361YDTS7GKHY"),
+    "01KDVG7PQ01BGMRQ85JNJ9GFZ9": ("completed", 1, "83R11PGQ6ZGNS"),
+    "01KDVG7PQ02ANZYMZ4WR478ZTR": ("completed", 1, "8AD73NXEARKXY"),
+    "01KDVGD6G01BMT50VY73F9ZNFZ": ("completed", 4, "BJJE66AKXCVF2"),
+    "01KDVGZGE0SBZYQWM1C2QP2MTX": ("idle", 1, "8JFJT2K56ZA30"),
+    "01KDVH35M02CP2WHFS07MT2WG1": ("idle", 1, "47CQ4SGENMSNE"),
+    "01KDVHCAK0G7F29PW65FP9CH5X": ("idle", 0, "81KPFEARWP8Q2"),
+}
+
+
+@pytest.fixture
+def kept(uwf: Uwf, root: Path) -> Path:
+    """The repository of the store."""
+    uwf("init")
+    store = root / "store.git"
+    git("--git-dir", store, "fetch", "--quiet", BUNDLE, "+refs/uwf/*:refs/uwf/*")
+    return store
+
+
+def refs(store: Path, *kinds: str) -> list[str]:
+    patterns = [f"refs/uwf/{kind}/" for kind in kinds] or ["refs/uwf/"]
+    return git("--git-dir", store, "for-each-ref", "--format=%(refname)", *patterns).split()
+
+
+def test_a_store_of_format_1_has_every_kind_and_nothing_is_wrong_with_it(uwf: Uwf, kept: Path) -> None:
+    assert {name.split("/")[2] for name in refs(kept)} == KINDS
+    verified = uwf("verify").json
+    assert verified["verified"] == VERIFIED and not verified["findings"]
+    assert not [row for row in uwf("doctor", check=None).json if row["status"] == "error"]
+    index = Instance.open().store.index
+    assert not [BUILTIN[node]["title"] for node in BUILTIN if not index.hashes_of_type(node)]
+
+
+def test_a_store_of_format_1_is_listed_and_shown(uwf: Uwf, kept: Path) -> None:
+    threads = uwf("thread", "list", "--all").json
+    assert {row["thread"]: (row["status"], row["steps"], row["head"]) for row in threads} == STATES
+    for thread in STATES:
+        assert uwf("thread", "show", thread).json["head"] == STATES[thread][2]
+        assert len(uwf("thread", "steps", thread).json) == STATES[thread][1]
+        assert uwf("thread", "read", thread, "--format", "text").out
+    assert [row["name"] for row in uwf("crew", "list").json] == ["press"]
+    assert [row["suite"] for row in uwf("eval", "baseline", "list").json] == ["issues"]
+    assert {row["name"] for row in uwf("workflow", "list").json} == WORKFLOWS
+
+
+def test_a_store_of_format_1_is_stepped_and_shared(uwf: Uwf, kept: Path, tmp_path: Path) -> None:
+    idle = next(thread for thread, (status, _, _) in STATES.items() if status == "idle")
+    stepped = uwf("thread", "step", idle, "--agent", "uwf-rehearse").json
+    assert stepped["head"] != STATES[idle][2]
+    uwf("thread", "restore", *[row["thread"] for row in uwf("thread", "restore").json])
+    git("init", "--quiet", "--bare", tmp_path / "another.git")
+    uwf("remote", "add", "another", tmp_path / "another.git")
+    uwf("push", "another")
+    uwf("--root", tmp_path / "other", "clone", tmp_path / "another.git")
+    there = {row["thread"] for row in uwf("--root", tmp_path / "other", "thread", "list", "--all").json}
+    assert there >= STATES.keys()
+    assert not uwf("verify").json["findings"]
+
+
+def test_each_ref_is_verified_with_its_commits_and_by_its_tree_alone(kept: Path, tmp_path: Path) -> None:
+    for number, name in enumerate(refs(kept, *OF_ONE)):
+        counts = []
+        for depth in ((), ("--depth=1",)):
+            clone = Clone(tmp_path / f"{number}-{len(depth)}")
+            clone.folder.mkdir()
+            clone("init", "-q")
+            clone("fetch", "-q", *depth, f"file://{kept}", name)
+            clone("checkout", "-q", "FETCH_HEAD")
+            report = check_tree(clone.folder)
+            assert report.findings == [], (name, depth, report.findings)
+            counts.append(report.to_json()["verified"])
+        assert counts[0]["threads"] == counts[1]["threads"] and counts[0]["steps"] >= counts[1]["steps"], name
+    for name in refs(kept, *WHOLE):
+        assert check_tree(kept, name).findings == [], name
