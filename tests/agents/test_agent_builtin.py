@@ -282,7 +282,7 @@ def test_a_question_to_a_human_ends_the_loop_and_the_thread_waits(
 ) -> None:
     model.play([READ, Say("---\n$status: $SUSPEND\nquestion: Which colour?\n---\n")])
     thread = begin(instance)
-    assert step(instance, thread, "uwf-builtin").status == "waiting"
+    assert step(instance, thread, "uwf-builtin").state.word == "waiting"
     with pytest.raises(Waiting, match="Which colour"):
         step(instance, thread, "uwf-builtin")
 

@@ -22,11 +22,9 @@ from test_shared_fan_outs import Machine
 from uwf_git.base.errors import UwfError
 from uwf_git.format.endings import COMPLETED
 from uwf_git.format.ids import ThreadId
-from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.starts import branch_of
-from uwf_git.sync.exchange import Exchange
 from uwf_git.sync.pull import pull
 from uwf_git.sync.push import plan, push
 
@@ -95,16 +93,14 @@ class Exchanges(RuleBasedStateMachine):
     def pulls(self, who: int, moves: int | None) -> None:
         machine = self.machines[who]
         with killed_after(machine, moves):
-            pulled = pull(Exchange(machine.instance, machine.instance.remotes.get("origin"), machine.git))
+            pulled = pull(machine.exchange)
             assert pulled.refused == (), pulled.refused
 
     @rule(who=WHO, moves=MOVES)
     def pushes(self, who: int, moves: int | None) -> None:
         machine = self.machines[who]
-        remote = machine.instance.remotes.get("origin")
         with killed_after(machine, moves):
-            exchange = Exchange(machine.instance, remote, Git(machine.git.git_dir))
-            report = push(exchange, plan(machine.instance, remote))
+            report = push(machine.exchange, plan(machine.instance, machine.exchange.remote))
             assert all(each.lost for each in report.rejected), report.rejected
 
     def teardown(self) -> None:
