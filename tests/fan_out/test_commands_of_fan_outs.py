@@ -323,8 +323,10 @@ def test_a_removal_says_in_a_line_what_it_leaves(world: World, uwf: Uwf) -> None
 
 
 def test_branches_that_another_thread_has_too_stay_and_a_running_one_prevents_the_removal(
-    world: World, uwf: Uwf
+    uwf: Uwf, world: World
 ) -> None:
+    # `uwf` comes first: to its processes, a store that is older than they are is not that of a step which this process,
+    # with the lock below, would be the engine of.
     thread = world.start()
     branches = world.forked(thread)
     with world.instance.locks.hold(branches[1]):
