@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.format.endings import COMPLETED, KILLED
-from uwf_git.format.fan_out import branch_id, branch_index
+from uwf_git.format.fan_out import CALL, branch_id, branch_index
 from uwf_git.format.ids import (
     Hash,
     ThreadId,
@@ -476,7 +476,8 @@ class Threads(Histories):
             tree, Entry(BLOB_MODE, "README.md", readme), Entry(TREE_MODE, "start", inside)
         )
         text = layout.start_message(row.name or "", prompt, node, thread, project)
-        if origin is not None and start.branch is not None:
+        is_call = start.call is not None and start.call.name == CALL
+        if origin is not None and (start.branch is not None or is_call):
             stamp = stamp or self._stamp_after((origin,))
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
         parents = (version, origin) if origin else (version,)
@@ -502,12 +503,12 @@ class Threads(Histories):
         return [thread for thread in made if thread in created]
 
     def begin_at(self, thread: ThreadId, version: Oid, origin: Oid, node: tuple[Hash, Any]) -> None:
-        """Begin a thread with a given id on a commit of another, by the type and payload of its StartNode. Makes
-        `refs/uwf/threads/<thread>` unless there is such a thread."""
+        """Begin a thread with a given id on a commit of another, by the type and payload of its StartNode, with one
+        commit as `begin_branches`. Makes `refs/uwf/threads/<thread>` unless there is such a thread."""
         if self.exists(thread):
             return
         with self._store.together():
-            start = self._store.put(*node)
+            start = self._store.put(*node, self._repository.commit(origin).time * 1000)
             commit = self.begin(version, start, thread, origin=origin)
             with contextlib.suppress(HeadMoved):  # another process began the same
                 self._repository.create_ref(layout.THREADS + thread, commit)
