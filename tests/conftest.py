@@ -129,6 +129,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     mark_long_tests(session.items)
 
 
+def pytest_sessionfinish() -> None:
+    """End the process that forks, which takes its folder along; the end of a worker runs no exit handlers."""
+    if warm_uwf.cache_info().currsize and (warm := warm_uwf()) is not None:
+        warm.close()
+
+
 _OPEN = 200  # files that a process of tests may have open before those of past tests are closed
 
 
