@@ -303,26 +303,6 @@ def test_an_agents_own_commits_of_any_number_come_to_the_project(instance: Insta
     assert at(project, "fsck", "--no-dangling") == ""
 
 
-def test_a_worktree_that_git_made_for_a_thread_goes_on_with_a_repository_of_its_own(
-    instance: Instance, project: Path
-) -> None:
-    """As earlier versions made them."""
-    thread = begun(instance, project)
-    work(instance, thread, "echo a >a.txt")
-    place, admin = folder(instance, thread), project / ".git/uwf-worktrees" / thread
-    state = {name: (admin / name).read_bytes() for name in ("uwf-state", "uwf-index")}
-    shutil.rmtree(admin)
-    shutil.move(place, place.with_name("aside"))
-    at(project, "worktree", "add", "-q", place, branch(thread))
-    older = project / ".git/worktrees" / thread
-    for name, data in state.items():
-        (older / name).write_bytes(data)
-    (place / "b.txt").write_text("by hand\n")
-    work(instance, thread, "test -e b.txt; echo c >c.txt; git log -1")
-    assert {"a.txt", "b.txt", "c.txt"} <= set(files(project, thread))
-    assert not older.exists() and admin.is_dir() and at(project, "worktree", "list").count("\n") == 0
-
-
 # What steps named
 
 
