@@ -318,7 +318,7 @@ def test_a_branch_that_diverged_is_joined_as_the_machine_had_it_that_joined_firs
     assert len(bob.instance.threads.ids()) == 1 + 3 + 1  # and the other side of the branch
 
 
-@pytest.mark.parametrize("signs", [False, True])
+@pytest.mark.parametrize("signs", [False, pytest.param(True, marks=pytest.mark.forges)])
 def test_a_join_raced_by_ten_machines_is_one_step_and_what_came_after_it_is_kept(
     machines: Machines, monkeypatch: pytest.MonkeyPatch, signs: bool
 ) -> None:
