@@ -115,7 +115,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.parent in EXTENDED_FOLDERS or EXTENDED_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.extended)
         if item.path.parent in REPRODUCED_FOLDERS and item.get_closest_marker("forges") is None:
-            item.fixturenames.append("reproduced")  # type: ignore[attr-defined]
+            item.fixturenames = [*item.fixturenames, "reproduced"]  # type: ignore[attr-defined]
     items.sort(key=time_given, reverse=True)
 
 
