@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Detail, Step, Workflow
@@ -20,7 +20,9 @@ from uwf_git.format.types import (
     is_kind,
 )
 from uwf_git.git.repository import Oid
-from uwf_git.store.instance import Instance
+
+if TYPE_CHECKING:
+    from uwf_git.store.instance import Instance
 
 
 class NewStep(NamedTuple):

@@ -29,10 +29,10 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW
 from uwf_git.git.fsync import share
 from uwf_git.store.history import Head
-from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price
+    from uwf_git.store.instance import Instance
 
 _POLL = 0.1  # seconds between two looks at the calls in flight
 _LOOK_AGAIN = 5.0  # seconds after which limits are read again: a person may have raised one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from typing import TYPE_CHECKING
 
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Killed, NotFound, Throttled, UwfError
@@ -27,8 +28,10 @@ from uwf_git.format.kinds import (
 )
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.history import Head
-from uwf_git.store.instance import Instance
 from uwf_git.store.private import KILL, PAUSE, AgentReport
+
+if TYPE_CHECKING:
+    from uwf_git.store.instance import Instance
 
 _INTERRUPTED = "the step was interrupted"
 
