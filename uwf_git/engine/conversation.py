@@ -48,7 +48,7 @@ REPLY_SCHEMA: dict[str, Any] = {
 REPLY = Hash("7G18DDG7GR5Z2")
 """The schema of a role that talks: whatever its agent answers is a reply."""
 
-DEFINED = Hash("12DY8GMVTWT7X")
+DEFINED = Hash("DE151ZNNA12FB")
 """The node of DEFINITION."""
 DEFINITION = f"""\
 name: {CHAT}
