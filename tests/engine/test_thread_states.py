@@ -41,7 +41,7 @@ SPELLED = {
 
 # Strings that are the word of a state, and mean something else.
 STORED_ENDS = {
-    "format/fan_out.py": {"completed", "failed", "killed"},  # in joins and archive tags, which never change
+    "format/endings.py": {"completed", "failed", "killed"},  # in joins and archive tags, which never change
     "format/types.py": {"completed", "failed", "killed"},
     "ext/evaluation/node_types.py": {"completed", "failed", "waiting"},  # a trial's, in its schema
     "workflow/draft.py": {"completed", "failed"},  # `end` in the source of a workflow
@@ -53,7 +53,7 @@ CODES_OF_ERRORS = {
 NAMES_IN_JSON = {  # of fields and events
     "api/events.py": {"failed", "paused", "waiting"},
     "api/progress.py": {"running"},
-    "api/turns.py": {"failed"},
+    "api/conversation.py": {"failed"},
     "config/agent_cli.py": {"failed"},
     "engine/census.py": {"failed"},
     "engine/state.py": {"paused"},
