@@ -77,39 +77,16 @@ def left_out_line(number: int) -> str:
 
 
 def _listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
-    from uwf_git.engine.budget import Budgets
-    from uwf_git.engine.human_roles import HumanRoles
-    from uwf_git.engine.pause import paused_threads
-    from uwf_git.engine.thread_state import thread_state
-    from uwf_git.format.types import FORK
-    from uwf_git.store.layout import ATTEMPTS
+    from uwf_git.engine.thread_state import ThreadStates
     from uwf_git.store.threads import DamagedThread
 
     heads = instance.threads.all(wanted.ended or wanted.only_ended or not wanted.states.isdisjoint(ENDED))
     if wanted.only_ended:
         heads = [head for head in heads if not isinstance(head, DamagedThread) and head.archive]
     heads = _like(instance, heads, wanted)
-    running, paused = instance.locks.held(), paused_threads(instance)
-    tried = instance.store.index.tip_commits(ATTEMPTS)
-    budgets, people = Budgets(instance), HumanRoles(instance)
-    found: list[ListedThread] = []
-    for head in heads:
-        plain = not isinstance(head, DamagedThread) and not (
-            head.archive
-            or head.thread in running
-            or head.thread in paused
-            or head.row.asks
-            or head.row.role == FORK
-            or ATTEMPTS + head.thread in tried
-            or budgets.sources(head)
-            or people.among(head.row)
-        )
-        state = ThreadState.IDLE
-        if not plain:
-            state = thread_state(instance, head, running, budgets, paused, people)
-        if not wanted.states or state in wanted.states:
-            found.append(ListedThread(head, state))
-    return found
+    states = ThreadStates(instance)
+    found = [ListedThread(head, states.of(head)) for head in heads]
+    return [each for each in found if not wanted.states or each.state in wanted.states]
 
 
 def _like(

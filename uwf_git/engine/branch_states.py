@@ -9,13 +9,10 @@ from typing import Any
 
 from uwf_git.base.text import one_line
 from uwf_git.base.thread_states import ABSENT, ThreadState, words
-from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out import Branches, branches_at
 from uwf_git.engine.forks import fork_at, join_at
-from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.lineage import parent_of_branch
-from uwf_git.engine.pause import paused_threads
-from uwf_git.engine.thread_state import thread_state
+from uwf_git.engine.thread_state import ThreadStates
 from uwf_git.format.types import FORK, JOIN, JOIN_OUTPUT
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
@@ -33,12 +30,8 @@ _LONGEST_ITEM = 80
 
 def branch_states(instance: Instance, branches: Branches) -> list[ThreadState | None]:
     """Return the state of each branch, by index; None for one that is not here."""
-    running, paused = instance.locks.held(), paused_threads(instance)
-    budgets, people = Budgets(instance), HumanRoles(instance)
-    return [
-        None if branch.head is None else thread_state(instance, branch.head, running, budgets, paused, people)
-        for branch in branches.each
-    ]
+    states = ThreadStates(instance)
+    return [None if branch.head is None else states.of(branch.head) for branch in branches.each]
 
 
 def branch_words(instance: Instance, branches: Branches) -> list[str]:

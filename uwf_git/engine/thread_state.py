@@ -6,18 +6,18 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, Literal
 
 from uwf_git.base.thread_states import ThreadState
+from uwf_git.engine.budget import Budgets, BudgetState
 from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.census import FAILURES
-from uwf_git.engine.pause import is_paused
+from uwf_git.engine.human_roles import HumanRoles
+from uwf_git.engine.pause import is_paused, paused_threads
 from uwf_git.engine.status import at_rest, persons_role, used_up
 from uwf_git.format.endings import COMPLETED, FAILED
-from uwf_git.format.types import FORK
+from uwf_git.format.types import CODE, FORK
+from uwf_git.store.layout import ATTEMPTS
 from uwf_git.store.threads import DamagedThread
 
 if TYPE_CHECKING:
-    from uwf_git.engine.budget import Budgets, BudgetState
-    from uwf_git.engine.human_roles import HumanRoles
-    from uwf_git.format.ids import ThreadId
     from uwf_git.store.history import Head
     from uwf_git.store.index import ArchiveRow
     from uwf_git.store.instance import Instance
@@ -25,23 +25,48 @@ if TYPE_CHECKING:
 EndedState = Literal[ThreadState.COMPLETED, ThreadState.WITH_FAILURES, ThreadState.FAILED, ThreadState.KILLED]
 
 
-def thread_state(
-    instance: Instance,
-    head: Head | DamagedThread,
-    running: Container[ThreadId] | None = None,
-    budgets: Budgets | None = None,
-    paused: Container[str] | None = None,
-    people: HumanRoles | None = None,
-) -> ThreadState:
-    """Return a thread's state. A paused thread is running until its step in progress ends. A list gives what it has
-    read once for all threads: those that run and are paused, budgets and people."""
-    if isinstance(head, DamagedThread):
-        return ThreadState.CORRUPT
-    if head.archive is None:
-        is_held = head.thread in running if running is not None else instance.locks.is_held(head.thread)
-        if is_held:
+class ThreadStates:
+    """The states of a store's threads. Use one per look: shared data is read once, and a thread that can only be idle
+    costs no look of its own."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._running, self._paused = instance.locks.held(), paused_threads(instance)
+        self._tried = frozenset(instance.store.repository.ref_names(ATTEMPTS))
+        self._code = frozenset(instance.store.index.hashes_of_type(CODE))
+        self._budgets = Budgets(instance)
+        self.people = HumanRoles(instance)
+
+    def of(self, head: Head | DamagedThread) -> ThreadState:
+        """Return a thread's state. A paused thread is running until its step in progress ends."""
+        if isinstance(head, DamagedThread):
+            return ThreadState.CORRUPT
+        if self._is_idle(head):
+            return ThreadState.IDLE
+        if head.archive is None and head.thread in self._running:
             return ThreadState.RUNNING
-    return resting_state(instance, head, used_up(instance, head, budgets), paused, people)
+        standing = used_up(self._instance, head, self._budgets)
+        return resting_state(self._instance, head, standing, self._paused, self.people)
+
+    def _is_idle(self, head: Head) -> bool:
+        return not (
+            head.archive
+            or head.thread in self._running
+            or head.thread in self._paused
+            or head.row.asks
+            or head.row.role == FORK
+            or head.row.workflow in self._code
+            or ATTEMPTS + head.thread in self._tried
+            or self._budgets.sources(head)
+            or self.people.among(head.row)
+        )
+
+
+def thread_state(instance: Instance, head: Head) -> ThreadState:
+    """Return the state of one thread, as `ThreadStates.of`."""
+    if head.archive is None and instance.locks.is_held(head.thread):
+        return ThreadState.RUNNING
+    return resting_state(instance, head, used_up(instance, head))
 
 
 def ended_state(archive: ArchiveRow) -> EndedState:

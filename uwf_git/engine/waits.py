@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine.budget import Budgets, waiting
+from uwf_git.engine.budget import waiting
 from uwf_git.engine.call_answer import command_of, fields_wanted
 from uwf_git.engine.forks import parents_of
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.kit.form import FormField, options_of
-from uwf_git.engine.pause import paused_threads
 from uwf_git.engine.status import outlook, used_up, wordless
-from uwf_git.engine.thread_state import resting_state
+from uwf_git.engine.thread_state import ThreadStates, resting_state
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.store.history import Head
@@ -86,16 +85,13 @@ class Waits(NamedTuple):
 def waiting_for_people(instance: Instance) -> list[Waits]:
     """Return all waiting threads of the project, oldest first, without running, paused and unreadable ones. A
     sub-workflow's question appears once, with the parent thread."""
-    busy = paused_threads(instance) | set(instance.locks.held())
-    budgets = Budgets(instance)
-    people = HumanRoles(instance)
+    states = ThreadStates(instance)
     found: list[Waits] = []
     for head in instance.threads.meant():
-        if not isinstance(head, Head) or head.thread in busy:
+        if not isinstance(head, Head):
             continue
         try:
-            state = resting_state(instance, head, used_up(instance, head, budgets), (), people)
-            waits = waits_in(instance, head, state, people)
+            waits = waits_in(instance, head, states.of(head), states.people)
         except UwfError:
             continue
         if waits is not None:
