@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from uwf_git.engine.turn.agent import AgentRoom, Replacement
 from uwf_git.engine.turn.branches import ForkRoom, JoinedCode, JoinRoom
@@ -26,15 +26,28 @@ class Row(NamedTuple):
 
 _OF_ROLES = (Policy(), Budget(), Worktree(), PersonsAnswer(), Replacement())
 
-TURNS: Mapping[TurnKind, Row] = {
-    TurnKind.AGENT: Row(AgentRoom(), _OF_ROLES),
-    TurnKind.PERSON: Row(PersonRoom(), _OF_ROLES),
-    TurnKind.GATE: Row(GateRoom(), (Budget(),)),
-    TurnKind.FORK: Row(ForkRoom(), (Budget(),)),
-    TurnKind.JOIN: Row(JoinRoom(), (JoinedCode(),)),
-    TurnKind.CALL: Row(CallRoom(), _OF_ROLES),
-    TurnKind.END: Row(EndRoom()),
-}
+
+def _row(kind: TurnKind) -> Row:
+    match kind:
+        case TurnKind.AGENT:
+            return Row(AgentRoom(), _OF_ROLES)
+        case TurnKind.PERSON:
+            return Row(PersonRoom(), _OF_ROLES)
+        case TurnKind.GATE:
+            return Row(GateRoom(), (Budget(),))
+        case TurnKind.FORK:
+            return Row(ForkRoom(), (Budget(),))
+        case TurnKind.JOIN:
+            return Row(JoinRoom(), (JoinedCode(),))
+        case TurnKind.CALL:
+            return Row(CallRoom(), _OF_ROLES)
+        case TurnKind.END:
+            return Row(EndRoom())
+        case _:
+            assert_never(kind)
+
+
+TURNS: Mapping[TurnKind, Row] = {kind: _row(kind) for kind in TurnKind}
 
 
 def row_of(turn: Turn) -> Row:
