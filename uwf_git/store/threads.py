@@ -37,7 +37,6 @@ from uwf_git.format.types import END, FORK, JOIN, USER, start_node
 from uwf_git.git.objects import Person, Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
-from uwf_git.store.archives import tag_again
 from uwf_git.store.history import Head, Histories, ancestry, forked_at, start_of
 from uwf_git.store.index import ArchiveRow, CommitRow, is_generated, title_after
 from uwf_git.store.nodes import UnionSet
@@ -187,6 +186,8 @@ class Threads(Histories):
         tag = Oid(raw=head.archive.oid)
         folded = self._store.folded(head.thread)
         if not self._repository.has(tag) and folded is not None:
+            from uwf_git.store.archives import tag_again  # which only folded threads need
+
             tag_again(self._repository, folded.ref, head.thread)
         return tag
 
