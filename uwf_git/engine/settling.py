@@ -1,5 +1,5 @@
 """What follows from a head for other threads: branches that begin or end, calls that end. The rooms of turns say it;
-here it is done, also for threads that were killed, removed or fetched."""
+here it is done, also for threads that were killed or fetched."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ from uwf_git.engine.turn.hooks import Hooks, Turn, Vote, Work
 from uwf_git.engine.turn.table import row_of
 from uwf_git.format.endings import FAILED, KILLED
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.types import END, FORK, USER
+from uwf_git.format.types import END, USER
 from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.locks import PROBE_SECONDS
@@ -114,7 +114,7 @@ def step_without_hooks(
         else:
             lock = stack.enter_context(instance.locks.hold(thread, wait=wait))
         at = instance.threads.position(instance.threads.active_head(thread))
-        if joining and at.head.row.role != FORK:
+        if joining and not at.head.waits_for_join:
             raise HeadMoved(f"thread {thread} is joined already")
         if typed is not None and typed.head != at.head.node:
             raise moved_on(thread, at.head.node, typed.head)

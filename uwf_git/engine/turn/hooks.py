@@ -13,6 +13,7 @@ The loop of `engine.step` calls them in this order:
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -129,13 +130,13 @@ class Hooks:
         """Provide what the step needs."""
 
 
-class Room(Hooks):
+class Room(Hooks, ABC):
     """The hooks of one kind of turn."""
 
+    @abstractmethod
     def complete(self, work: Work) -> NewStep | Head | None:
         """Return the step, the head of a thread that has ended instead, or None if the turn goes on, since a quorum
         doesn't agree yet."""
-        raise NotImplementedError
 
     def check(self, work: Work, new: NewStep) -> NewStep:
         """Return the step if it is the thread's next one. Raises AgentFailed, NotFound."""
