@@ -184,15 +184,7 @@ def chosen_threads(
             )
         if to_step:
             return _to_step(invocation, chosen.filters, among)
-        active = (
-            ThreadState.COMPLETED not in among
-        )  # what the command can do needs a thread that has not ended
-        selected = (
-            each
-            for each in listed(instance, chosen.filters)
-            if each.state in among and not (active and each.has_ended)
-        )
-        return [each.thread for each in selected]
+        return [each.thread for each in listed(instance, chosen.filters) if each.state in among]
     found: dict[ThreadId, None] = {}
     for text in chosen.ids:
         try:

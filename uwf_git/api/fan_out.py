@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import AgentFailed, NotRunning, UwfError, Waiting
-from uwf_git.base.thread_states import ThreadState
+from uwf_git.base.errors import AgentFailed, NotRunning, Paused, UwfError, Waiting
 from uwf_git.engine.branch_states import branch_states
 from uwf_git.engine.fan_out import Branches as Branches
 from uwf_git.engine.fan_out import branches_at, pending
@@ -120,27 +119,27 @@ def raise_if_at_rest(instance: Instance, thread: ThreadId, branches: Branches) -
     """Raise AgentFailed for branches whose last step failed, Waiting for those that wait for a person or are paused,
     NoTransition for one that cannot go on. Waiting also if none that is open is here."""
     states = branch_states(instance, branches)
-    threads: dict[str, list[ThreadId]] = defaultdict(list)
+    resting: dict[type[UwfError] | None, list[ThreadId]] = defaultdict(list)
     for branch, state in zip(branches.each, states, strict=True):
         if state is not None and not state.is_ended:
-            threads[state.word].append(branch.thread)
-    if failed := threads[ThreadState.FAILING.word]:
-        error = _error_of(instance, failed[0])
+            resting[state.error].append(branch.thread)
+    if failed := resting[AgentFailed]:
+        why = _error_of(instance, failed[0])
         which = (
             f"branch {failed[0]}" if len(failed) == 1 else f"{len(failed)} branches, the first {failed[0]},"
         )
-        raise AgentFailed(f"{which} of thread {thread} failed{error}", f"try again: uwf thread run {thread}")
-    for state, does, hint in (
-        (ThreadState.ASKING, ("waits for a person", "wait for a person"), "uwf inbox"),
-        (ThreadState.PAUSED, ("is paused", "are paused"), "uwf thread resume {}"),
+        raise AgentFailed(f"{which} of thread {thread} failed{why}", f"try again: uwf thread run {thread}")
+    for error, does, hint in (
+        (Waiting, ("waits for a person", "wait for a person"), "uwf inbox"),
+        (Paused, ("is paused", "are paused"), "uwf thread resume {}"),
     ):
-        if at_rest := threads[state.word]:
+        if at_rest := resting[error]:
             which = f"branch {at_rest[0]} of thread {thread} {does[0]}"
             if len(at_rest) > 1:
                 which = f"{len(at_rest)} branches of thread {thread}, the first {at_rest[0]}, {does[1]}"
             raise Waiting(which, hint.format(at_rest[0]))
     for branch, state in zip(branches.each, states, strict=True):
-        if state is ThreadState.IDLE and branch.head is not None:
+        if state is not None and state.is_ready and branch.head is not None:
             raise_if_stuck(instance, outlook(instance, branch.head), branch.head)
     if branches.open and all(each.head is None for each in branches.open):
         raise pending(thread, branches)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound
 from uwf_git.base.text import counted, iso, nearest
-from uwf_git.base.thread_states import Actor, Group, ThreadState
+from uwf_git.base.thread_states import Actor, Request, ThreadState
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 ALL = frozenset(ThreadState)
 ENDED = frozenset(state for state in ThreadState if state.is_ended)
 ACTIVE = ALL - ENDED - {ThreadState.CORRUPT}
-TO_STEP = frozenset(
-    state
-    for state in ACTIVE
-    if state.actor in (Actor.AGENT, Actor.BRANCHES) and state.group is not Group.FAILED
-)
+TO_STEP = frozenset(state for state in ALL if state.is_ready or state.actor is Actor.BRANCHES)
 """The states of threads that a step, or one of their branches, may take on."""
 
 
@@ -160,7 +156,9 @@ def without_quiet_branches(instance: Instance, found: list[ListedThread]) -> lis
 
     if not instance.store.index.hashes_with(OF_BRANCH):
         return found
-    quiet = [each.head for each in found if isinstance(each.head, Head) and _is_quiet(each)]
+    quiet = [
+        each.head for each in found if isinstance(each.head, Head) and (each.state.is_ready or each.has_ended)
+    ]
     here = {each.thread for each in found}
     calls = {head.thread for head in quiet if is_call(instance.store, head.row.start)}
     branches = [head for head in quiet if instance.threads.fork_of(head) is not None]
@@ -172,10 +170,6 @@ def without_quiet_branches(instance: Instance, found: list[ListedThread]) -> lis
         if (above[head.thread] in here if head.thread in above else head.thread in killed)
     }
     return [each for each in found if each.thread not in left_out]
-
-
-def _is_quiet(each: ListedThread) -> bool:
-    return each.state is ThreadState.IDLE or each.has_ended
 
 
 def why_not_stepped(instance: Instance, each: ListedThread, runs: Container[ThreadId]) -> str:
@@ -201,7 +195,7 @@ def rests(instance: Instance, each: ListedThread) -> bool:
     from uwf_git.engine.status import at_rest
     from uwf_git.store.history import Head
 
-    return each.state is ThreadState.IDLE and isinstance(each.head, Head) and at_rest(instance, each.head)
+    return each.state.is_ready and isinstance(each.head, Head) and at_rest(instance, each.head)
 
 
 def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str, Any]]:
@@ -257,7 +251,7 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
                 **origins.get(head.thread, {}),
                 **_branches(instance, head),
                 **_unjudged(instance, head),
-                **(_approvals(instance, head) if each.state is ThreadState.PERSONS_TURN else {}),
+                **(_approvals(instance, head) if each.state.request is Request.ROLE else {}),
             }
         )
     return items

@@ -14,7 +14,7 @@ from uwf_git.base.errors import (
     WorkflowFailed,
 )
 from uwf_git.base.text import one_line
-from uwf_git.base.thread_states import Group, ThreadState
+from uwf_git.base.thread_states import ThreadState
 from uwf_git.config.secrets import removal_note
 from uwf_git.engine.budget import COST, UNTOLD_HINT, waiting
 from uwf_git.engine.status import NO_QUESTION
@@ -54,7 +54,7 @@ def warnings_of(instance: Instance, outcome: Outcome) -> list[str]:
 def waiting_for(instance: Instance, outcome: Outcome, is_shown: bool) -> Waiting | None:
     """Return what the thread waits for, with the command to continue, or None; Absent if for a person at the
     next role. A question that `is_shown` isn't repeated."""
-    if outcome.state.group is not Group.WAITING or outcome.state is ThreadState.PAUSED:
+    if outcome.state.request is None:
         return None
     thread, question = outcome.thread, outcome.outlook.question
     if question is None and outcome.standing is not None:

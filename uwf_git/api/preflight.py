@@ -30,6 +30,7 @@ from uwf_git.format.endings import COMPLETED
 from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW
 from uwf_git.format.types import RESUME, START
 from uwf_git.workflow.moderator import reachable
+from uwf_git.workflow.turn import Player, asks_agent, turn_of
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig, Config
@@ -184,12 +185,17 @@ def check_roles(config: Config, workflow: Workflow, options: AgentOptions | None
                 f"--agent {role}=…: workflow {workflow.name} has no role {role!r}",
                 nearest(role, workflow.roles) or f"its roles: {', '.join(workflow.roles)}",
             )
-        if workflow.is_persons(role):
-            agent = resolve_agent(config, workflow.name, role, name)
-            if agent_of_person(agent, is_override=True) != agent:
-                raise Usage(
-                    f"--agent {role}={name}: a person plays role {role!r} of {workflow.name}", _NO_PERSON
-                )
+        match turn_of(workflow, role).player:
+            case Player.AGENT:
+                continue
+            case Player.PEOPLE:
+                agent = resolve_agent(config, workflow.name, role, name)
+                if agent_of_person(agent, is_override=True) == agent:
+                    continue
+                player, hint = "a person plays", _NO_PERSON
+            case Player.ENGINE:
+                player, hint = "no agent plays", "leave it out"
+        raise Usage(f"--agent {role}={name}: {player} role {role!r} of {workflow.name}", hint)
 
 
 def require_played(
@@ -198,7 +204,7 @@ def require_played(
     """Raise Usage if --agent plays no role of a workflow, or not the only one that is asked, since no model plays it:
     a comparison would then be one with itself."""
     check_roles(instance.config, workflow, options)
-    roles = [role] if role is not None else [name for name in workflow.roles if not workflow.is_persons(name)]
+    roles = [role] if role is not None else [name for name in workflow.roles if asks_agent(workflow, name)]
     config = instance.config
     for each in roles:
         speaker = workflow.speaks(each, persona) if each in workflow.roles else ""
@@ -264,6 +270,7 @@ def _part(
     folder: Path | None,
 ) -> Part:
     config, speaker = instance.config, workflow.speaks(role, persona)
+    is_persons = turn_of(workflow, role).player is Player.PEOPLE
     own = None
     if workflow.code is not None and overriding(config, workflow.name, role)[0] is None:
         own = role if known_agent(config, role) is not None else None  # a script names agents by their types
@@ -271,13 +278,13 @@ def _part(
     if options is not None:
         named = narrowed(config, workflow.name, role, options, speaker, own)
     if not isinstance(named, str | None):
-        return Part(role, "a person" if workflow.is_persons(role) else named.name, MODEL, is_real=True)
+        return Part(role, "a person" if is_persons else named.name, MODEL, is_real=True)
     try:
         agent = resolve_agent(config, workflow.name, role, named if named is not None else own, speaker)
-        if workflow.is_persons(role):
+        if is_persons:
             agent = agent_of_person(agent, named is not None)
         kept = options is not None and options.everywhere is not None and named is None
-        part = Part(role, agent.alias, _kind(agent), kept and not workflow.is_persons(role))
+        part = Part(role, agent.alias, _kind(agent), kept and not is_persons)
         if part.kind == PERSON:
             return part._replace(agent="a person")
         if part.kind == REHEARSAL:
@@ -394,7 +401,7 @@ def _graph(workflow: Workflow) -> dict[str, set[str]]:
 
 
 def _reached(instance: Instance, workflow: Workflow, at: Position | None) -> list[str]:
-    """Return the roles that a run may reach, the nearest first."""
+    """Return the roles that a run may reach and the engine doesn't play, the nearest first."""
     if workflow.code is not None:
         return list(workflow.roles)
     from uwf_git.engine.status import outlook
@@ -403,4 +410,8 @@ def _reached(instance: Instance, workflow: Workflow, at: Position | None) -> lis
     found = [START if at is None else outlook(instance, *at).next or START]
     for role in found:  # which grows meanwhile
         found += [each for each in sorted(graph.get(role, ())) if each not in found]
-    return [each for each in found if each in workflow.roles]
+    return [
+        role
+        for role in found
+        if role in workflow.roles and turn_of(workflow, role).player is not Player.ENGINE
+    ]

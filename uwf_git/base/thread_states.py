@@ -34,6 +34,16 @@ class Group(Enum):
     DONE = "done"
 
 
+class Request(Enum):
+    """What a thread wants a person to do: to answer a question, its own or that of a call of its code, to play a role
+    or approve, to raise a budget."""
+
+    QUESTION = "question"
+    ROLE = "role"
+    BUDGET = "budget"
+    CALL = "call"
+
+
 AGENT, PROCESS, BRANCHES, PERSON, NOBODY = Actor
 
 
@@ -41,7 +51,8 @@ class StateRow(NamedTuple):
     """A state's properties. `word` is the status in JSON and of `--status`; states that share one differ in why the
     thread rests. `error` is raised by `wait`, and has its exit status; None only for the end that was asked for.
     `colour` is one of the terminal's, `hook` the event of `hooks` that follows. `label` is the word for people and
-    `in_queue` that in a fleet's queue, "" for `word`; `sentence` is what a page says of a change, "" for `meaning`."""
+    `in_queue` that in a fleet's queue, "" for `word`; `sentence` is what a page says of a change, "" for `meaning`.
+    `request` is what the thread asks of a person, None if nothing."""
 
     word: str
     meaning: str
@@ -54,11 +65,12 @@ class StateRow(NamedTuple):
     label: str = ""
     in_queue: str = ""
     sentence: str = ""
+    request: Request | None = None
 
 
-def _waiting(meaning: str, hook: str = "") -> StateRow:
+def _waiting(meaning: str, request: Request, hook: str = "") -> StateRow:
     row = StateRow("waiting", meaning, errors.Waiting, PERSON, Group.WAITING, "yellow", hook)
-    return row._replace(sentence="it waits for you")
+    return row._replace(sentence="it waits for you", request=request)
 
 
 @unique
@@ -71,10 +83,10 @@ class ThreadState(Enum):
         "running", "an agent is working on it", errors.NotRunning, PROCESS, Group.RUNNING, "blue"
     )
     PAUSED = StateRow("paused", "it is paused", errors.Paused, PERSON, Group.WAITING, "cyan", "paused")
-    ASKING = _waiting("its last role asks a question", "waiting")
-    PERSONS_TURN = _waiting("a person plays its next role, or has to approve", "waiting")
-    OVER_BUDGET = _waiting("its budget is used up", "budget")
-    CALL_ASKS = _waiting("a call of its code asks a question")
+    ASKING = _waiting("its last role asks a question", Request.QUESTION, "waiting")
+    PERSONS_TURN = _waiting("a person plays its next role, or has to approve", Request.ROLE, "waiting")
+    OVER_BUDGET = _waiting("its budget is used up", Request.BUDGET, "budget")
+    CALL_ASKS = _waiting("a call of its code asks a question", Request.CALL)
     JOINING = StateRow(
         "joining", "it waits for its branches", errors.NotRunning, BRANCHES, Group.RUNNING, "blue"
     )
@@ -121,6 +133,24 @@ class ThreadState(Enum):
     @property
     def group(self) -> Group:
         return self.value.group
+
+    @property
+    def request(self) -> Request | None:
+        return self.value.request
+
+    @property
+    def error(self) -> type[errors.UwfError] | None:
+        return self.value.error
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the thread's own next step is due, and the last one hasn't failed."""
+        return self.actor is AGENT and self.group is Group.RUNNING
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the thread goes on without a person: it is ready, at work, or its branches are."""
+        return self.group is Group.RUNNING and self.actor is not PERSON
 
     @property
     def hook(self) -> str:

@@ -22,6 +22,7 @@ from uwf_git.format.node import from_blob
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store.location import CEILINGS, ceilings
 from uwf_git.store.private import NO_APPROVALS_VARIABLE, NONCE_VARIABLE
+from uwf_git.workflow.turn import asks_agent
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
@@ -75,7 +76,7 @@ def replacement(
     from uwf_git.config.resolve import resolve_agent
 
     workflow = at.history.workflow
-    if workflow.code is not None or role not in workflow.roles or workflow.is_persons(role):
+    if workflow.code is not None or not asks_agent(workflow, role):
         return None
     with contextlib.suppress(UwfError):  # what can't play the role is not replaced
         own = resolve_agent(instance.config, workflow.name, role, persona=at.history.speaks(role))
@@ -135,7 +136,7 @@ def provider_of(instance: Instance, head: Head, role: str, override: str | Agent
         return ""
     with contextlib.suppress(UwfError):
         workflow = instance.registry.workflow(head.row.workflow)
-        if role not in workflow.roles or workflow.is_persons(role):
+        if not asks_agent(workflow, role):
             return ""
         persona = parse_start(instance.store.get(head.row.start).payload).persona
         config = resolve_agent(instance.config, workflow.name, role, override, workflow.speaks(role, persona))
@@ -367,8 +368,6 @@ def missing_price_at(
     if head.row.workflow is None or head.row.start is None:
         return ""
     workflow = instance.registry.workflow(head.row.workflow)
-    if role not in workflow.roles or workflow.is_persons(role):
-        return ""
     persona = parse_start(instance.store.get(head.row.start).payload).persona
     return next(iter(missing_price_reason(instance, workflow, [role], persona, agent)), "")
 
@@ -386,7 +385,7 @@ def missing_price_reason(
 
     found: dict[str, None] = {}
     for role in roles:
-        if workflow.is_persons(role):
+        if not asks_agent(workflow, role):
             continue
         with contextlib.suppress(UwfError):  # reported to the agent of the role
             speaker = workflow.speaks(role, persona)

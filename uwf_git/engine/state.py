@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from uwf_git.base.text import iso
-from uwf_git.base.thread_states import ThreadState
+from uwf_git.base.thread_states import Request, ThreadState
 from uwf_git.engine.branch_states import branch_value, joined_value, joining_value
 from uwf_git.engine.call_answer import command_of, fields_wanted
 from uwf_git.engine.calls import asking_calls
@@ -71,11 +71,11 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
 
 def _wants(instance: Instance, head: Head, state: ThreadState) -> dict[str, Any]:
     """Return what a thread in this state wants of a person, or the error that it tries again after."""
-    match state:
-        case ThreadState.ASKING | ThreadState.PERSONS_TURN | ThreadState.OVER_BUDGET:
+    match state.request:
+        case Request.QUESTION | Request.ROLE | Request.BUDGET:
             waits = waits_in(instance, head, state)
             return {} if waits is None else waits.in_state(is_call(instance.store, head.row.start))
-        case ThreadState.CALL_ASKS:
+        case Request.CALL:
             questions = [_asked_by_call(instance, call) for call in asking_calls(instance, head)]
             first = questions[0]
             return {
@@ -85,16 +85,11 @@ def _wants(instance: Instance, head: Head, state: ThreadState) -> dict[str, Any]
                 "command": first["command"],
                 "questions": questions,
             }
-        case ThreadState.FAILING:
-            return {"error": instance.attempts.all(head.thread)[-1].error}
-        case ThreadState.IDLE | ThreadState.STUCK | ThreadState.RUNNING | ThreadState.PAUSED:
-            return {}
-        case ThreadState.JOINING | ThreadState.COMPLETED | ThreadState.WITH_FAILURES:
-            return {}
-        case ThreadState.FAILED | ThreadState.KILLED | ThreadState.CORRUPT:
-            return {}
+        case None:
+            is_failing = state is ThreadState.FAILING
+            return {"error": instance.attempts.all(head.thread)[-1].error} if is_failing else {}
         case _:
-            assert_never(state)
+            assert_never(state.request)
 
 
 def _asked_by_call(instance: Instance, call: Head) -> dict[str, Any]:

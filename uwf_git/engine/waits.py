@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from uwf_git.base.errors import UwfError
-from uwf_git.base.thread_states import ThreadState
+from uwf_git.base.thread_states import Request, ThreadState
 from uwf_git.engine.budget import waiting
 from uwf_git.engine.call_answer import command_of, fields_wanted
 from uwf_git.engine.forks import parents_of
@@ -22,17 +22,17 @@ from uwf_git.store.instance import Instance
 if TYPE_CHECKING:
     from uwf_git.engine.approving import Standing
 
-QUESTION, BUDGET, ROLE = "question", "budget", "role"
+BUDGET, ROLE = Request.BUDGET, Request.ROLE
 
 
 class Waits(NamedTuple):
-    """A thread that waits for a person. `kind` is QUESTION, asked by `role`; BUDGET, which blocks `role`; or
+    """A thread that waits for a person. `kind` is a question, asked by `role`; BUDGET, which blocks `role`; or
     ROLE, where a person plays the `role`, with its `fields`, the `assignee` if one is named. `step` is the
     thread's head, `since` in Unix seconds, `command` the command to run, `parent` the thread that waits for it if it is
     a branch."""
 
     thread: ThreadId
-    kind: str
+    kind: Request
     name: str
     workflow: str
     title: str
@@ -69,7 +69,7 @@ class Waits(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """As JSON; `assignee` and `fields` belong to a ROLE, `approvals` to a gate, `parent` to a branch."""
-        value = {**self._asdict(), "options": list(self.options)}
+        value = {**self._asdict(), "kind": self.kind.value, "options": list(self.options)}
         del value["assignee"], value["fields"], value["standing"], value["parent"]
         if self.parent:
             value["parent"] = self.parent
@@ -110,39 +110,46 @@ def waits_in(
     instance: Instance, head: Head, state: ThreadState, people: HumanRoles | None = None
 ) -> Waits | None:
     """As `waits_of`, of a thread in a state. None also for one whose call asks: the call has its own request."""
+    if state.request is None:
+        return None
     row = head.row
     named = row.name or "", row.workflow or "", row.title or ""
-    waits = Waits(head.thread, "", *named, "", "", (), "", head.updated, "", head.node)
-    if state is ThreadState.ASKING:
-        asked, fields = outlook(instance, head), fields_wanted(instance, head)
-        return waits._replace(
-            kind=QUESTION,
-            role=asked.asks or "",
-            question=asked.question or wordless(instance, head),
-            options=asked.options or options_of(fields),
-            reason=asked.reason or "",
-            command=command_of(instance, head),
-            fields=fields,
-        )
-    if state is ThreadState.OVER_BUDGET and (standing := used_up(instance, head)) is not None:
-        return waits._replace(
-            kind=BUDGET,
-            role=outlook(instance, head).next or "",
-            question="May it use more?",
-            reason=standing.reason,
-            command=waiting(head.thread, standing).hint,
-        )
-    if state is ThreadState.PERSONS_TURN and (turn := human_turn(instance, head, people)) is not None:
-        from uwf_git.engine.presented import command_at
+    waits = Waits(head.thread, state.request, *named, "", "", (), "", head.updated, "", head.node)
+    match state.request:
+        case Request.QUESTION:
+            asked, fields = outlook(instance, head), fields_wanted(instance, head)
+            return waits._replace(
+                role=asked.asks or "",
+                question=asked.question or wordless(instance, head),
+                options=asked.options or options_of(fields),
+                reason=asked.reason or "",
+                command=command_of(instance, head),
+                fields=fields,
+            )
+        case Request.BUDGET:
+            if (standing := used_up(instance, head)) is None:
+                return None
+            return waits._replace(
+                role=outlook(instance, head).next or "",
+                question="May it use more?",
+                reason=standing.reason,
+                command=waiting(head.thread, standing).hint,
+            )
+        case Request.ROLE:
+            if (turn := human_turn(instance, head, people)) is None:
+                return None
+            from uwf_git.engine.presented import command_at
 
-        return waits._replace(
-            kind=ROLE,
-            role=turn.role,
-            question=turn.instruction,
-            options=turn.options,
-            assignee=turn.assignee,
-            fields=turn.fields,
-            standing=turn.standing,
-            command=command_at(instance, head, turn),
-        )
-    return None
+            return waits._replace(
+                role=turn.role,
+                question=turn.instruction,
+                options=turn.options,
+                assignee=turn.assignee,
+                fields=turn.fields,
+                standing=turn.standing,
+                command=command_at(instance, head, turn),
+            )
+        case Request.CALL:
+            return None
+        case _:
+            assert_never(state.request)

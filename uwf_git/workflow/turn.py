@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from uwf_git.workflow.moderator import Decision
 
 
+class Player(Enum):
+    """Who plays a role: an agent, which `--agent` may replace, people, or nobody, since the engine makes its step."""
+
+    AGENT = "agent"
+    PEOPLE = "people"
+    ENGINE = "engine"
+
+
 class TurnKind(Enum):
     """Who makes a step. AGENT: a program, in its role. PERSON: a person, in their role or with an answer to a
     question. GATE: a quorum of a role's approvers. FORK, JOIN: the engine, for the branches of a fan-out. CALL: the
@@ -24,6 +32,18 @@ class TurnKind(Enum):
     JOIN = "join"
     CALL = "call"
     END = "end"
+
+    @property
+    def player(self) -> Player:
+        match self:
+            case TurnKind.AGENT | TurnKind.CALL:
+                return Player.AGENT
+            case TurnKind.PERSON | TurnKind.GATE:
+                return Player.PEOPLE
+            case TurnKind.FORK | TurnKind.JOIN | TurnKind.END:
+                return Player.ENGINE
+            case _:
+                assert_never(self)
 
 
 def turn_of(workflow: Workflow, role: str) -> TurnKind:
@@ -47,6 +67,11 @@ def _of_role(workflow: Workflow, role: str) -> TurnKind:
     if definition is not None and definition.approvers:
         return TurnKind.GATE
     return TurnKind.PERSON if workflow.is_persons(role) else TurnKind.AGENT
+
+
+def asks_agent(workflow: Workflow, role: str) -> bool:
+    """Return whether an agent plays a role of a workflow; False for one that the workflow doesn't have."""
+    return role in workflow.roles and turn_of(workflow, role).player is Player.AGENT
 
 
 def turn_called(workflow: Workflow, decision: Decision) -> TurnKind:

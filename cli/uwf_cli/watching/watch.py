@@ -175,7 +175,7 @@ def _failed(value: Mapping[str, Any]) -> str:
 
 
 def _waiting(value: Mapping[str, Any]) -> str:
-    who = f"{who_waits(value)}: " if value["kind"] != BUDGET else ""
+    who = f"{who_waits(value)}: " if value["kind"] != BUDGET.value else ""
     why = f" ({value['reason']})" if value["reason"] else ""
     lines = [f"waiting: {who}{value['question'].strip()}{why}", *numbered(value["options"]), value["command"]]
     return "\n".join(lines).replace("\n", "\n          ")
