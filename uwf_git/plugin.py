@@ -144,6 +144,7 @@ if TYPE_CHECKING:
     from uwf_git.git.signing import ssh_key as ssh_key
     from uwf_git.git.signing import style_of as _signing_style
     from uwf_git.sandbox.child import lines as _read_lines
+    from uwf_git.sandbox.enclosing_step import NO_APPROVALS_VARIABLE as NO_APPROVALS_VARIABLE
     from uwf_git.store.history import Head as Head
     from uwf_git.store.history import History as History
     from uwf_git.store.history import ancestry as ancestry
@@ -155,7 +156,6 @@ if TYPE_CHECKING:
     from uwf_git.store.location import ROOT_VARIABLES as ROOT_VARIABLES
     from uwf_git.store.location import Location as Location
     from uwf_git.store.node_versions import NodeVersions as NodeVersions
-    from uwf_git.store.private import NO_APPROVALS_VARIABLE as NO_APPROVALS_VARIABLE
     from uwf_git.sync.publish import branch_name as branch_name
     from uwf_git.trust.people import identity_of as identity_of
     from uwf_git.trust.policies import current as _current_policy
@@ -271,7 +271,10 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "One step": {
         "require_ready_thread": ("uwf_git.api.preflight", "Raise if a thread's next step lacks an agent."),
         "prompt_of_step": ("uwf_git.engine.past_prompt", "Build the prompt of a past step again."),
-        "NO_APPROVALS_VARIABLE": ("uwf_git.store.private", "Keeps calls from approving for the user."),
+        "NO_APPROVALS_VARIABLE": (
+            "uwf_git.sandbox.enclosing_step",
+            "Keeps calls from approving for the user.",
+        ),
     },
     "Workflows and their files": {
         "FOLDER": ("uwf_git.api.workflows", "The folder of a project's workflows."),

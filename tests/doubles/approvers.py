@@ -13,9 +13,9 @@ from uwf_git.engine.forks import branches_of
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.recording import record
 from uwf_git.engine.status import outlook
-from uwf_git.format.approvals import Approval, Identity, Revocation, parse_approval
+from uwf_git.format.approvals import Approval, Revocation, parse_approval
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import HUMAN, Detail, Step
+from uwf_git.format.kinds import HUMAN, Detail, Identity, Step
 from uwf_git.format.types import APPROVAL, DETAIL, REVOCATION, STEPNODE
 from uwf_git.git.objects import Person
 from uwf_git.git.repository import Oid

@@ -15,7 +15,8 @@ from commands import git
 from conftest import Uwf
 
 from uwf_git.engine import approving
-from uwf_git.format.approvals import Approval, Identity, Part, Shown
+from uwf_git.format.approvals import Approval, Part, Shown
+from uwf_git.format.kinds import Identity
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import locate

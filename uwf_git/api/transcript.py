@@ -14,7 +14,7 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step, persona_value
 from uwf_git.format.types import is_kind
 from uwf_git.store.history import log, shared_steps
-from uwf_git.store.pages import PageStep, approvals_of, attempt_page, child_of, section
+from uwf_git.store.pages import PageStep, approvals_of, attempt_page, section
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head, History
@@ -104,12 +104,11 @@ class Transcript:
     def _section(self, number: int, step: StepContext) -> str:
         store = self._instance.store
         detail = store.get(step.detail)
-        name = child_of(detail, store.get)
+        page = PageStep.of(number, step, detail, store.get)
         reference = code(step.hash)
-        if name and (child := self._instance.threads.ending_with(step.detail)):
+        if page.child and (child := self._instance.threads.ending_with(step.detail)):
             reference += f" · thread {code(child)}"
-        approvals = approvals_of(detail, store.get)
-        return section(PageStep(number, step, detail, name, approvals), 2, reference)
+        return section(page, 2, reference)
 
 
 def approvals_value(instance: Instance, detail: Hash) -> dict[str, Any]:
@@ -205,8 +204,7 @@ def step_page(instance: Instance, node: Hash) -> str:
     number = instance.store.index_commit(instance.threads.commit_of(node)).number
     output, persona = store.get(step.output).payload, instance.threads.speaker(step.start, step.role)
     context = StepContext(node, step.role, output, step.detail, step.agent, persona=persona)
-    told = PageStep(number, context, detail, child_of(detail, store.get), approvals_of(detail, store.get))
-    return section(told, 1)
+    return section(PageStep.of(number, context, detail, store.get), 1)
 
 
 def _detail(store: Store, node: Hash) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from uwf_git.base.text import counted, nearest
 from uwf_git.format.ids import Hash, complete
 from uwf_git.format.kinds import Workflow
 from uwf_git.format.types import CODE, versions
-from uwf_git.store.private import NO_APPROVALS_VARIABLE
+from uwf_git.sandbox.enclosing_step import acts_for_agent
 
 if TYPE_CHECKING:
     from uwf_git.format.findings import Finding as Finding
@@ -429,7 +429,7 @@ def may_start(instance: Instance, found: ResolvedWorkflow, is_named: bool, to_ru
     names it, or a program that acts for one. Raises Untrusted for other code that is `to_run` at once."""
     from uwf_git.engine.trust import is_trusted, require_trusted, trust
 
-    if found.compiled is not None and is_named and not instance.environ.get(NO_APPROVALS_VARIABLE):
+    if found.compiled is not None and is_named and not acts_for_agent(instance.environ):
         trust(instance, found.workflow)
     elif to_run:
         require_trusted(instance, found.workflow)

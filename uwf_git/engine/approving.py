@@ -17,25 +17,24 @@ from uwf_git.engine.kit.format import render_frontmatter
 from uwf_git.engine.new_step import NewStep
 from uwf_git.format.approvals import (
     Approval,
-    Identity,
     Revocation,
     Shown,
-    asked_of,
-    code_before,
     decision_text,
     output_before,
+    request,
     shown,
 )
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import HUMAN, Detail, Role, Step, parse_attempt
+from uwf_git.format.kinds import HUMAN, Detail, Identity, Role, Step, parse_attempt
 from uwf_git.format.node import hash_of
 from uwf_git.format.types import APPROVAL, DETAIL, STEPNODE, USER
 from uwf_git.git.repository import Oid
+from uwf_git.sandbox.enclosing_step import acts_for_agent
 from uwf_git.store.approvals import ApprovalRecord, Approvals, authors_of, now
 from uwf_git.store.history import Head, History, Position
-from uwf_git.store.private import NO_APPROVALS_VARIABLE
 from uwf_git.trust.approvals import COUNTS, Gate, JudgedApproval, Tally, authors_among, must_sign, tally
 from uwf_git.trust.people import People
+from uwf_git.workspaces import changes
 
 if TYPE_CHECKING:
     from uwf_git.engine.next_turn import Outlook
@@ -112,14 +111,12 @@ class Standing(NamedTuple):
 
 def shown_at(instance: Instance, history: History, found: Outlook, with_diff: bool = False) -> Shown:
     """Return what a person is shown at a head. The diff needs the code on this machine."""
-    code = code_before(history.steps, instance.store.get)
+    code = changes.code_before(history.steps, instance.store.get)
     diff = None
     if code is not None and with_diff:
-        from uwf_git.workspaces.changes import raw_diff
-
-        diff = raw_diff(instance, history.thread, code)
-    role = history.workflow.roles.get(found.next or "")
-    asked = asked_of(role, found.instruction) if found.next != USER else ("question", found.question or "")
+        diff = changes.raw_diff(instance, history.thread, code)
+    question = found.question or "" if found.next == USER else None
+    asked = request(history.workflow.roles.get(found.next or ""), found.instruction, question)
     return shown(history.start.prompt, asked, output_before(history.steps), code, diff)
 
 
@@ -223,7 +220,7 @@ def me(instance: Instance) -> Identity:
 def check_approver(instance: Instance, standing: Standing, thread: ThreadId) -> None:
     """Raise RequirementUnmet if whoever uses this machine may not answer."""
     role, by = standing.role, me(instance)
-    if instance.environ.get(NO_APPROVALS_VARIABLE):
+    if acts_for_agent(instance.environ):
         raise RequirementUnmet(
             f"an agent cannot approve, and role {role.name} of thread {thread} has approvers",
             f"a person answers, outside of agents and MCP: uwf thread answer {thread}",

@@ -10,7 +10,6 @@ from uwf_git.base.errors import Invalid
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.kit.form import FormField, fields_of, options_of
 from uwf_git.engine.status import Outlook, outlook, persons_role, used_up
-from uwf_git.format.approvals import asked_of
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.history import Head
 
@@ -63,7 +62,7 @@ def human_turn(
     found = found or outlook(instance, head)
     told = (role.description, role.system_prompt, role.goal, role.procedure, role.output)
     about = "\n\n".join(text.strip() for text in told if text.strip())
-    asked = asked_of(role, found.instruction)[1]
+    asked = role.request(found.instruction)
     fields = fields_of(instance.store.schema(role.schema).payload)
     standing = None
     if role.approvers:

@@ -20,8 +20,8 @@ from uwf_git.format.ids import Hash, ThreadId, is_hash
 from uwf_git.format.kinds import HUMAN, REHEARSE, parse_start
 from uwf_git.format.node import from_blob
 from uwf_git.git.repository import Oid, StoreUnwritable
+from uwf_git.sandbox.enclosing_step import variables_of
 from uwf_git.store.location import CEILINGS, ceilings
-from uwf_git.store.private import NO_APPROVALS_VARIABLE, NONCE_VARIABLE
 from uwf_git.workflow.turn import asks_agent
 
 if TYPE_CHECKING:
@@ -285,8 +285,8 @@ def run_command_of(
 
 def environment(instance: Instance, thread: ThreadId, role: str) -> dict[str, str]:
     place = instance.location.environment()
-    own = {"UWF_THREAD": thread, "UWF_ROLE": role, NONCE_VARIABLE: instance.runs.nonce(thread)}
-    own |= {NO_APPROVALS_VARIABLE: "1", CEILINGS: ceilings(instance.location.root)}
+    own = variables_of(thread, role, instance.runs.nonce(thread))
+    own[CEILINGS] = ceilings(instance.location.root)
     return {**instance.secrets, **os.environ, **place, **own}
 
 

@@ -18,14 +18,13 @@ from uwf_git.engine.human_turn import HumanTurn, command_for, human_turn
 from uwf_git.engine.kit.form import fields_of
 from uwf_git.engine.status import at_rest, outlook
 from uwf_git.engine.summary import summary
-from uwf_git.format.approvals import code_before
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_start, remark_in
 from uwf_git.format.types import USER, role_name
 from uwf_git.store.history import Head, History, PastStep, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.pages import answer_of, report_of
-from uwf_git.workspaces.changes import Changes, absent, changes, projects_with, thread_code
+from uwf_git.workspaces.changes import Changes, absent, changes, code_before, projects_with, thread_code
 from uwf_git.workspaces.project import way_here
 
 if TYPE_CHECKING:

@@ -4,38 +4,23 @@
     digest    the SHA-256 of a line `<name> <sha256>` for each part, in the order of SHOWN_PARTS
 
 The bytes are UTF-8 text for a task, a question and an instruction, the output's JSON as RFC 8785 has it, the
-commit's id for code, and what `git diff-tree` prints for a diff.
+commit's id for code, and what git prints for `workspaces.changes.RAW_DIFF`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import Revision, Role, StepContext, parse_detail, parse_step, split_remarks
-from uwf_git.format.node import Node
+from uwf_git.format.kinds import Identity, Revision, Role, StepContext, split_remarks
 from uwf_git.format.shape import choices, variants
-from uwf_git.format.types import SHOWN_PARTS, is_kind
-
-DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--no-ext-diff", "--no-textconv")
-"""The words of git whose output, with two commits after them, are the bytes of a diff."""
-
+from uwf_git.format.types import SHOWN_PARTS
 
 UNSEEN = "without having seen the code"
 """Said of an approval that `is_unseen`."""
-
-
-class Identity(NamedTuple):
-    """A person, as git's user.name and user.email have it."""
-
-    name: str
-    email: str
-
-    def __str__(self) -> str:
-        return f"{self.name} <{self.email}>"
 
 
 class Part(NamedTuple):
@@ -165,11 +150,11 @@ def shown(
     )
 
 
-def asked_of(role: Role | None, instruction: str | None) -> tuple[str, str]:
-    """Return what a person is asked who plays a role: the edge's prompt, else what the role is."""
-    if role is None or instruction:
-        return "instruction", instruction or ""
-    return "instruction", role.description.strip() or f"Play the role {role.name}."
+def request(role: Role | None, instruction: str | None, question: str | None = None) -> tuple[str, str]:
+    """Return what a person is asked, as `shown` has it: the question if there is one, else to play a role."""
+    if question is not None:
+        return "question", question
+    return "instruction", (role.request(instruction) if role is not None else instruction or "")
 
 
 def _utf8(text: str) -> bytes:
@@ -210,33 +195,6 @@ def _number(value: float) -> str:
         return f"{sign}0.{'0' * -point}{digits}"
     rest = f".{digits[1:]}" if count > 1 else ""
     return f"{sign}{digits[0]}{rest}e{point - 1:+d}"
-
-
-def code_before(steps: Sequence[StepContext], get: Callable[[Hash], Node]) -> Revision | None:
-    """Return the code that steps left: the commit of the newest one with code, and the base of the first. None
-    without any."""
-    newest = next((code for step in reversed(steps) if (code := _code(step.detail, get))), None)
-    if newest is None:
-        return None
-    first = next(code for step in steps if (code := _code(step.detail, get, first=True)))
-    return newest._replace(base=first.base)
-
-
-def _code(detail: Hash, get: Callable[[Hash], Node], first: bool = False) -> Revision | None:
-    content = get(detail)
-    if is_kind(content.type, "detail"):
-        return parse_detail(content.payload).code if "code" in content.payload else None
-    found: Revision | None = None
-    while is_kind(content.type, "step"):  # of a sub-workflow, newest first
-        step = parse_step(content.payload)
-        if (code := _code(step.detail, get, first)) is not None:
-            found = code
-            if not first:
-                return found
-        if step.prev is None:
-            break
-        content = get(step.prev)
-    return found
 
 
 def output_before(steps: Sequence[StepContext]) -> Any:

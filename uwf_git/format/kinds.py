@@ -70,6 +70,16 @@ CAUSES = THROTTLED, FAILED, TIMEOUT
 """Why an attempt failed: a rate limit or used-up quota, a time limit, or anything else."""
 
 
+class Identity(NamedTuple):
+    """A person, as git's user.name and user.email have it."""
+
+    name: str
+    email: str
+
+    def __str__(self) -> str:
+        return f"{self.name} <{self.email}>"
+
+
 class Retry(NamedTuple):
     """How often a role's failed attempt is followed by another: `times` after the first, `backoff` seconds
     later and twice as long each time, if its cause is one of `on`."""
@@ -108,6 +118,10 @@ class Role(NamedTuple):
     quorum: int = 1
     not_author: bool = False
     signed: bool = False
+
+    def request(self, instruction: str | None) -> str:
+        """Return what a person is asked who plays the role: the edge's prompt, else what the role is."""
+        return instruction or self.description.strip() or f"Play the role {self.name}."
 
 
 class Condition(NamedTuple):
@@ -371,6 +385,12 @@ class Detail(NamedTuple):
     kept: Hash | None = None
     approvals: tuple[Hash, ...] = ()
     calls: CallCounts | None = None
+
+    @property
+    def references(self) -> list[Hash]:
+        """The nodes that it refers to."""
+        others = filter(None, (self.context, self.kept))
+        return [*self.turns, *others, *self.nodes, *self.approvals]
 
     def payload(self) -> dict[str, Any]:
         payload: dict[str, Any] = {

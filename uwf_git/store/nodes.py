@@ -397,9 +397,7 @@ def references_by_kind(node: Node) -> list[Hash] | None:
         step = parse_step(node.payload)
         return [each for each in (step.start, step.prev, step.output, step.detail) if each]
     if is_kind(node.type, "detail"):
-        detail = parse_detail(node.payload)
-        others = filter(None, (detail.context, detail.kept))
-        return [*detail.turns, *others, *detail.nodes, *detail.approvals]
+        return parse_detail(node.payload).references
     if is_kind(node.type, "session"):
         return [part for file in parse_session(node.payload).files for part in file.parts]
     if is_kind(node.type, "workflow"):

@@ -62,6 +62,11 @@ class PageStep(NamedTuple):
     child: str = ""
     approvals: tuple[Approval, ...] = ()
 
+    @classmethod
+    def of(cls, number: int, step: StepContext, detail: Node, get: Callable[[Hash], Node]) -> PageStep:
+        """Read what its page needs besides. Raises as `get` does."""
+        return cls(number, step, detail, child_of(detail, get), approvals_of(detail, get))
+
 
 class PageState(NamedTuple):
     """A thread's state after a step: `title` is the prompt's first line, `rehearsed` counts generated steps,

@@ -50,8 +50,6 @@ from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE as NONCE_VARIABLE
 QUESTION_VARIABLE = "UWF_QUESTION"
 """Names the file with a code workflow's question to an agent that runs as a command: `answer.json` beside it is for the
 answer, and no step is made."""
-NO_APPROVALS_VARIABLE = "UWF_NO_APPROVALS"
-"""Set for agents, and by whatever acts for one: nobody approves there."""
 _MINE = 0o600  # streams are readable by their user alone, or by those who share the repository
 _READ = 0o755
 MOST = 256 << 20  # bytes of a file that is read: far more than any of ours has

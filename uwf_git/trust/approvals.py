@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.text import counted, iso, one_line
-from uwf_git.format.approvals import Approval, Identity, Part, Revocation, Shown, decision
+from uwf_git.format.approvals import Approval, Part, Revocation, Shown, decision
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import Role
+from uwf_git.format.kinds import Identity, Role
 from uwf_git.git.repository import Oid
 from uwf_git.store.approvals import ApprovalRecord, ident
 from uwf_git.trust.people import People, identity_of

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import SigningFailed
-from uwf_git.format.approvals import Identity
+from uwf_git.format.kinds import Identity
 from uwf_git.git.objects import is_signed
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.trust.signatures import EXPIRED, GOOD, NONE, UNKNOWN, UNSIGNED, Signature, signatures

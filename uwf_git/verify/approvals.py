@@ -14,10 +14,10 @@ from uwf_git.format.approvals import (
     Approval,
     Revocation,
     Shown,
-    asked_of,
     output_before,
     parse_approval,
     parse_revocation,
+    request,
     shown,
 )
 from uwf_git.format.ids import Hash
@@ -456,9 +456,9 @@ class ApprovalChecks:
         known.past.go_to(head, known.records)
         start = known.start_of(head.row.start or head.row.node)
         if isinstance(decision, Next):
-            asked = asked_of(workflow.roles.get(role), decision.instruction)
+            asked = request(workflow.roles.get(role), decision.instruction)
         else:
-            asked = "question", decision.question or ""
+            asked = request(None, None, decision.question or "")
         return shown(start.prompt, asked, output_before(known.past.steps), self._code(head))
 
     def _code(self, head: Record) -> Revision | None:

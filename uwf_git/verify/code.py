@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import counted, one_line
-from uwf_git.format.approvals import DIFF
 from uwf_git.format.endings import COMPLETED
 from uwf_git.format.fan_out import parse_join
 from uwf_git.format.ids import Hash, ThreadId
@@ -28,7 +27,7 @@ from uwf_git.trust.approvals import STALE
 from uwf_git.verify.approvals import ApprovedDiff
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.verified import Record
-from uwf_git.workspaces.changes import RAW_BYTES, doubted
+from uwf_git.workspaces.changes import RAW_BYTES, RAW_DIFF, doubted
 
 _is_object_id = re.compile(OBJECT_ID).search
 # A partial clone must not fetch. git knows the first since 2.44; without it, the second makes the fetch fail.
@@ -186,7 +185,7 @@ def _diff_digest(place: Path, base: str, commit: str) -> str:
         kinds = project.run("cat-file", "--batch-check=%(objecttype)", stdin=lines, check=False, git=git).out
         if kinds.split() != [b"commit"] * 2:
             return ""
-        found = git.run(*DIFF, base, commit, "--", at_most=RAW_BYTES + 1).out
+        found = git.run(*RAW_DIFF, base, commit, "--", at_most=RAW_BYTES + 1).out
     except (UwfError, OSError):
         return ""
     return sha256(found).hexdigest() if len(found) <= RAW_BYTES else ""

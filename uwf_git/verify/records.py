@@ -224,9 +224,7 @@ class Records:
         record = Record(
             row, commit.tree, step=context, decided=decided, code=code, joined=joined, calls=calls_in(detail)
         )
-        child = pages.child_of(detail, lambda target: self._known.content(here, target))
-        approvals = pages.approvals_of(detail, lambda target: self._known.content(here, target))
-        page = pages.PageStep(number, context, detail, child, approvals)
+        page = pages.PageStep.of(number, context, detail, lambda target: self._known.content(here, target))
         self._known.page(files, name.path, report, lambda: pages.step_page(page))
         self._pages.check(record, before, report)
         return record

@@ -7,26 +7,29 @@ runs no program that a repository or its attributes name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import RemoteFailed
-from uwf_git.format.approvals import DIFF
-from uwf_git.format.kinds import parse_detail
+from uwf_git.format.kinds import parse_detail, parse_step
 from uwf_git.format.types import USER, is_kind
 from uwf_git.workspaces.clones import clones
 from uwf_git.workspaces.notes import Notes
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import Hash, ThreadId
-    from uwf_git.format.kinds import Revision
+    from uwf_git.format.kinds import Revision, StepContext
+    from uwf_git.format.node import Node
     from uwf_git.store.instance import Instance
     from uwf_git.workspaces.project import Project
 
 PATCH_BYTES = 1 << 20
 """Bytes of a patch that are read."""
+
+RAW_DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--no-ext-diff", "--no-textconv")
+"""The words of git whose output, with two commits after them, is a raw diff."""
 
 RAW_BYTES = 64 << 20
 """Bytes of a raw diff that are read."""
@@ -146,7 +149,7 @@ def raw_diff(instance: Instance, thread: ThreadId | None, code: Revision) -> byt
     for project in projects_with(instance, thread, code):
         with suppress(RemoteFailed):  # a shallow or partial clone
             git = project.git(variables=_VARIABLES)
-            found = git.run(*DIFF, code.base, code.commit, "--", at_most=RAW_BYTES + 1).out
+            found = git.run(*RAW_DIFF, code.base, code.commit, "--", at_most=RAW_BYTES + 1).out
             return found if len(found) <= RAW_BYTES else None
     return None
 
@@ -175,6 +178,33 @@ def thread_code(instance: Instance, node: Hash) -> Revision | None:
         if (first := step_code(instance, detail)) is not None:
             return newest._replace(base=first.base)
     return newest
+
+
+def code_before(steps: Sequence[StepContext], get: Callable[[Hash], Node]) -> Revision | None:
+    """Return the code that steps left: the commit of the newest one with code, and the base of the first. None
+    without any."""
+    newest = next((code for step in reversed(steps) if (code := _code(step.detail, get))), None)
+    if newest is None:
+        return None
+    first = next(code for step in steps if (code := _code(step.detail, get, first=True)))
+    return newest._replace(base=first.base)
+
+
+def _code(detail: Hash, get: Callable[[Hash], Node], first: bool = False) -> Revision | None:
+    content = get(detail)
+    if is_kind(content.type, "detail"):
+        return parse_detail(content.payload).code if "code" in content.payload else None
+    found: Revision | None = None
+    while is_kind(content.type, "step"):  # of a sub-workflow, newest first
+        step = parse_step(content.payload)
+        if (code := _code(step.detail, get, first)) is not None:
+            found = code
+            if not first:
+                return found
+        if step.prev is None:
+            break
+        content = get(step.prev)
+    return found
 
 
 def _has(project: Project, *commits: str) -> bool:

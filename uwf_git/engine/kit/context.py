@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.text import one_line
 from uwf_git.format.kinds import Detail, TurnRecord, Usage, split_remarks
+from uwf_git.sandbox.enclosing_step import variables_of
 from uwf_git.sandbox.quota import Quota
 from uwf_git.store.location import CEILINGS, ceilings
-from uwf_git.store.private import NO_APPROVALS_VARIABLE, NONCE_VARIABLE
 
 if TYPE_CHECKING:
     from uwf_git.config.policy import ToolPolicy
@@ -169,8 +169,8 @@ class Context(NamedTuple):
     def variables(self) -> dict[str, str]:
         """Environment variables that identify this step to a command, and prove it."""
         nonce = self.instance.runs.nonce(self.thread)
-        own = {"UWF_THREAD": self.thread, "UWF_ROLE": self.role.name, NONCE_VARIABLE: nonce}
-        return own | {NO_APPROVALS_VARIABLE: "1", CEILINGS: ceilings(self.instance.location.root)}
+        own = variables_of(self.thread, self.role.name, nonce)
+        return own | {CEILINGS: ceilings(self.instance.location.root)}
 
     @property
     def remarks(self) -> tuple[str, ...]:
