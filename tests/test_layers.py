@@ -10,11 +10,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 from conftest import REPOSITORY
 
-from uwf_git import ext
+from uwf_git import ext, plugin
 
 ROOMS = (
     "base",
@@ -39,9 +40,8 @@ FACES = {"uwf_git", "uwf_git.kit", "uwf_git.plugin"}
 REGISTRY = "uwf_git.base.extensions"
 """It reads the list of the extensions that ship, by its name. No other module does."""
 
-REACH_AROUND = {"agents", "builtin", "code", "crews", "evaluation", "fleet", "importers", "web"}
-"""The extensions that import the core or the command besides the faces. The others stand on the faces alone, and this
-list only shrinks."""
+OF_SCRIPTS = "uwf_git.workflow"
+"""The library of code workflows in Python: scripts import it in a sandbox, and what runs them names it."""
 
 PURE = ("format", "workflow")
 IMPURE = {"pygit2", "sqlite3", "httpx", "socket", "subprocess", "urllib", "ssl"}
@@ -157,17 +157,28 @@ def test_no_import_runs_upwards_or_into_an_extension() -> None:
 
 
 def test_extensions_stand_on_the_faces_alone() -> None:
-    reaching = {
-        module: beside
+    around = {
+        f"{module} -> {needed}"
         for module in SOURCES
-        if place(module)[0] == "ext"
-        if (
-            beside := {
-                needed for needed in imports(module) & SOURCES.keys() if place(needed)[0] in ("core", "cli")
-            }
-        )
+        for needed in imports(module) & SOURCES.keys() - {OF_SCRIPTS}
+        if place(module)[0] == "ext" and place(needed)[0] in ("core", "cli")
     }
-    assert {place(module)[1] for module in reaching} == REACH_AROUND, reaching
+    assert not around
+
+
+def test_each_name_of_the_face_is_used_by_an_extension_or_a_recipe() -> None:
+    folders = FOLDERS["uwf_git"] / "ext", REPOSITORY / "examples"
+    used = {name for folder in folders for path in folder.rglob("*.py") for name in _names_of_the_face(path)}
+    recipes = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for names in re.findall(r"^from uwf_git\.plugin import (.+)$", recipes, re.MULTILINE):
+        used |= set(names.split(", "))
+    assert used == set(dir(plugin))
+
+
+def _names_of_the_face(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "uwf_git.plugin":
+            yield from (alias.name for alias in node.names)
 
 
 def test_the_face_for_extensions_loads_its_names_when_they_are_used() -> None:

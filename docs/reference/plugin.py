@@ -1,4 +1,4 @@
-"""Writes plugin.md: the names of `uwf_git.plugin` by section, each with its line and its source.
+"""Writes plugin.md: the names of `uwf_git.plugin` by room, each with its line and its source.
 
 python docs/reference/plugin.py            write it
 python docs/reference/plugin.py --check    exit with 1 if it would change
@@ -6,14 +6,18 @@ python docs/reference/plugin.py --check    exit with 1 if it would change
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
 from collections.abc import Iterator
+from functools import cache
+from itertools import groupby
 from pathlib import Path
-
-from uwf_git.plugin import SECTIONS
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PAGE = Path(__file__).with_name("plugin.md")
+STUB = ROOT / "uwf_git" / "plugin.pyi"
 _INTRODUCTION = """\
 # The face for extensions
 
@@ -23,28 +27,102 @@ when it is used. [The recipes](../../CONTRIBUTING.md#recipes) add a command and 
 [examples/extension](../../examples/extension/README.md) is a whole extension. The names change with the program's
 versions. `make reference` writes this page.
 """
+_ROW = re.compile(r"from (?P<module>\S+) import (?P<attribute>\w+) as _?(?P<name>\w+)")
+_ROOMS = {
+    "base": "Errors, text and the registry",
+    "sandbox": "Processes, limits and sandboxes",
+    "format": "Values of the format",
+    "git": "Git",
+    "workflow": "Workflows and decisions",
+    "config": "Settings",
+    "store": "A store and its threads",
+    "trust": "Trust",
+    "workspaces": "Worktrees",
+    "engine": "Steps",
+    "kit": "Turns of agents",
+    "verify": "Verification",
+    "sync": "Sharing",
+    "api": "Operations",
+    "commands": "Commands",
+    "page": "Pages",
+}
+
+
+class Name(NamedTuple):
+    """A name of the face and its place."""
+
+    name: str
+    module: str
+    attribute: str
+
+    @property
+    def room(self) -> str:
+        top, *rest = self.module.split(".")
+        if top == "uwf_cli":
+            return "page" if rest[:1] == ["page"] else "commands"
+        return "kit" if rest[:2] == ["engine", "kit"] else rest[0]
+
+    @property
+    def source(self) -> Path:
+        module = _path(f"{self.module}.{self.attribute}")
+        path = module or _path(self.module)
+        assert path is not None, self
+        return path
+
+
+def names() -> list[Name]:
+    """Return the names of the stub, by room."""
+    rows = map(_ROW.match, STUB.read_text(encoding="utf-8").splitlines())
+    of_stub = [Name(row["name"], row["module"], row["attribute"]) for row in rows if row]
+    return sorted(of_stub, key=lambda name: (list(_ROOMS).index(name.room), name.name.lower(), name.name))
 
 
 def page() -> str:
     """Return the page as it should be."""
-    return "\n".join((_INTRODUCTION, *map(_section, SECTIONS)))
+    rooms = groupby(names(), lambda name: name.room)
+    return "\n".join((_INTRODUCTION, *(_section(_ROOMS[room], members) for room, members in rooms)))
 
 
-def _section(title: str) -> str:
-    rows = [f"| `{name}` | {line} | {_source(place)} |" for name, (place, line) in SECTIONS[title].items()]
+def _section(title: str, members: Iterator[Name]) -> str:
+    rows = [f"| `{each.name}` | {_line(each)} | {_link(each.source)} |" for each in members]
     return f"## {title}\n\n| Name | | Source |\n|---|---|---|\n" + "\n".join(rows) + "\n"
 
 
-def _source(place: str) -> str:
-    module = place.partition(":")[0]
-    path = next(path for path in _paths(module) if path.exists())
-    return f"[{module.partition('.')[2] or module}](../../{path.relative_to(ROOT).as_posix()})"
+def _link(path: Path) -> str:
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts[1:]).removesuffix(".__init__")
+    return f"[{name}](../../{path.relative_to(ROOT).as_posix()})"
 
 
-def _paths(module: str) -> Iterator[Path]:
+def _line(name: Name) -> str:
+    """Return the first sentence of a name's docstring; that of its class for a constant without one is empty."""
+    docs = _docs(name.source)
+    text = docs.get("" if _path(f"{name.module}.{name.attribute}") else name.attribute, "")
+    sentence = re.split(r"(?<=[.:;])\s", " ".join(text.split()) + " ", maxsplit=1)[0]
+    return sentence.strip().rstrip(":;").replace("|", "\\|")
+
+
+@cache
+def _docs(path: Path) -> dict[str, str]:
+    """Return the docstrings of a module by name, its own as ""."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    docs = {"": ast.get_docstring(ast.Module(body, [])) or ""}
+    for statement, after in zip(body, [*body[1:], None], strict=True):
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+            docs[statement.name] = ast.get_docstring(statement) or ""
+        elif isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            targets = (
+                statement.targets
+                if isinstance(statement, ast.Assign)
+                else [getattr(statement, "target", None)]
+            )
+            docs |= {target.id: str(after.value.value) for target in targets if isinstance(target, ast.Name)}
+    return docs
+
+
+def _path(module: str) -> Path | None:
     top, *rest = module.split(".")
     folder = ROOT.joinpath("cli" if top == "uwf_cli" else "", top, *rest)
-    yield from (folder.with_suffix(".py"), folder / "__init__.py")
+    return next((path for path in (folder.with_suffix(".py"), folder / "__init__.py") if path.exists()), None)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from loop_thread import AGAIN, DONE, TASK, WORKFLOW, detail, start_loop
 
 from uwf_git.base.errors import AgentFailed
 from uwf_git.base.errors import Usage as BadUsage
-from uwf_git.config.agent_cli import Row, parse_row
+from uwf_git.config.agent_cli import AgentRow, parse_row
 from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.engine.progress import Progress, Watch
 from uwf_git.ext.agents.cli.calls import extra_for
@@ -1306,7 +1306,7 @@ ARGS: list[tuple[str, dict[str, Any], str, str]] = [
 ]  # fmt: skip
 
 
-def row_of(name: str) -> Row:
+def row_of(name: str) -> AgentRow:
     row = shipped_row(name)
     assert row is not None
     return row
@@ -1390,7 +1390,7 @@ def test_every_shipped_row_is_whole() -> None:
         )
 
 
-def documented(name: str) -> Row:
+def documented(name: str) -> AgentRow:
     """The row of that name in docs/guides/writing-agents.md."""
     text = (REPOSITORY / "docs" / "guides" / "writing-agents.md").read_text(encoding="utf-8")
     block = re.search(rf"(?ms)^```yaml file={name}.yaml\n(.*?)^```$", text)

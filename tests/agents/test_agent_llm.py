@@ -13,8 +13,9 @@ from one_role import failed, perform, read, start, worked
 
 from uwf_git.base.errors import AgentFailed
 from uwf_git.base.errors import Usage as BadUsage
+from uwf_git.engine.kit.arguments import ModelArguments
 from uwf_git.engine.step import step
-from uwf_git.ext.agents.llm import Options, parse_args
+from uwf_git.ext.agents.llm import parse_args
 from uwf_git.format.kinds import Attempt, Usage
 from uwf_git.store.instance import Instance
 
@@ -201,7 +202,7 @@ def test_without_a_model_or_a_key_it_says_what_to_do(
 
 
 def test_arguments_are_read_strictly() -> None:
-    assert parse_args(["--model=a", "--max-tokens", "5"]) == Options("a", (("max_tokens", 5),))
+    assert parse_args(["--model=a", "--max-tokens", "5"]) == ModelArguments("a", (("max_tokens", 5),))
     for bad in (["--what"], ["--model"], ["--temperature", "hot"], ["stray"]):
         with pytest.raises(BadUsage):
             parse_args(bad)

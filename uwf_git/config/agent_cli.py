@@ -160,7 +160,7 @@ class SessionsAt(NamedTuple):
     each: str = ""
 
 
-class Row(NamedTuple):
+class AgentRow(NamedTuple):
     """An agent program. See the module's docstring."""
 
     name: str
@@ -219,7 +219,7 @@ class RowProblem(NamedTuple):
     missing: bool = False
 
 
-def parse_row(value: Any, name: str = "") -> tuple[Row, list[RowProblem]]:
+def parse_row(value: Any, name: str = "") -> tuple[AgentRow, list[RowProblem]]:
     """Return the row without invalid parts, and its problems, missing ones last."""
     reader = _Reader()
     row = reader.row(value, name)
@@ -232,10 +232,10 @@ class _Reader:
     def __init__(self) -> None:
         self.problems: list[RowProblem] = []
 
-    def row(self, value: Any, name: str) -> Row:
+    def row(self, value: Any, name: str) -> AgentRow:
         data = self._mapping(value, "an agent CLI", tuple(_ROW))
         program = self._text(data.get("program"), "program")
-        row = Row(name or program, program, ())
+        row = AgentRow(name or program, program, ())
         for key, (field, read) in _ROW.items():
             if data.get(key) is not None and key not in ("program", "version"):
                 row = row._replace(**{field: read(self, data[key], key)})
@@ -251,7 +251,7 @@ class _Reader:
         self._placeholders(row)
         return row
 
-    def _placeholders(self, row: Row) -> None:
+    def _placeholders(self, row: AgentRow) -> None:
         for key, words in (("first", row.first), ("resume", row.resume)):
             used = [found for word in words for found in _PLACEHOLDER.findall(word)]
             for each in used:

@@ -70,7 +70,7 @@ from uwf_git.format.document import Document
 from uwf_git.format.schema import ValuePath
 
 if TYPE_CHECKING:
-    from uwf_git.config.agent_cli import Row, RowProblem
+    from uwf_git.config.agent_cli import AgentRow, RowProblem
 
 
 def load_config(root: Path) -> Config:
@@ -279,7 +279,7 @@ class _Reader:
             self._refuse(path if key is None else (*path, key), message, hint)
         return limits
 
-    def _agent_clis(self, value: Any) -> dict[str, Row]:
+    def _agent_clis(self, value: Any) -> dict[str, AgentRow]:
         entries = self._mapping(("agentClis",), value, "agentClis")
         if not entries:
             return {}

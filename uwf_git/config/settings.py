@@ -14,7 +14,7 @@ from uwf_git.config.policy import ToolPolicy
 from uwf_git.sandbox.quota import Quota
 
 if TYPE_CHECKING:
-    from uwf_git.config.agent_cli import Row
+    from uwf_git.config.agent_cli import AgentRow
 
 FILE = "config.yaml"
 
@@ -218,7 +218,7 @@ class Config(NamedTuple):
     path: Path
     tools: ToolPolicy = ToolPolicy()
     budgets: Mapping[str, Mapping[str, float]] = {}
-    agent_clis: Mapping[str, Row] = {}
+    agent_clis: Mapping[str, AgentRow] = {}
     mcp_servers: Mapping[str, McpServer] = {}
     secrets: tuple[str, ...] = ()
     broken_clis: Mapping[str, str] = {}

@@ -7,25 +7,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from uwf_cli import terminal
-from uwf_cli.command import command
-from uwf_cli.completers import complete_agent
-from uwf_cli.invocation import Invocation
-from uwf_cli.views import Table
 
-from uwf_git.base.errors import AgentFailed, Usage
-from uwf_git.format.amounts import parse_duration
+from uwf_git.plugin import (
+    AgentFailed,
+    Invocation,
+    Table,
+    Usage,
+    command,
+    complete_agent,
+    parse_duration,
+    terminal,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.format.ids import ThreadId
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import Instance, ThreadId
 
 
 @command("uwf agent list")
 def list_(invocation: Invocation) -> None:
     """List all known agents with their source, program and installed version."""
-    from uwf_git.config.read import load_config
     from uwf_git.ext.agents.roster import members
+    from uwf_git.plugin import load_config
 
     found = members(load_config(invocation.location.root))
     invocation.emit([{**each._asdict(), "ready": not each.problem} for each in found], _AGENTS)
@@ -58,8 +60,8 @@ _AGENTS = Table(
 )
 def check(invocation: Invocation, name: str, timeout: str | None, cwd: Path | None) -> None:
     """Test an agent: have it answer with one word in a temporary store, and report problems."""
-    from uwf_git.config.read import load_config
     from uwf_git.ext.agents.roster import check as ask
+    from uwf_git.plugin import load_config
 
     seconds = None if timeout is None else parse_duration(timeout)
     if timeout is not None and seconds is None:
@@ -80,7 +82,7 @@ def check(invocation: Invocation, name: str, timeout: str | None, cwd: Path | No
 
 
 def _live(instance: Instance, thread: ThreadId) -> AbstractContextManager[object]:
-    from uwf_cli.watching.lines import of_step
+    from uwf_git.plugin import of_step
 
     return of_step(instance, thread)
 

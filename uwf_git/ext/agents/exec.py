@@ -16,24 +16,41 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import AgentFailed, Invalid, Throttled, Usage
-from uwf_git.base.text import fenced, last_line, nearest, settled, shortened
-from uwf_git.engine.conversation import talks
-from uwf_git.engine.kit.agent import Conversation, require_program
-from uwf_git.engine.kit.arguments import read_options
-from uwf_git.engine.kit.extract import ExpectedOutput, failed_with, judge_printed
-from uwf_git.engine.kit.format import render_frontmatter
-from uwf_git.engine.kit.mentions import STATUS
-from uwf_git.format.builtin import BUILTIN
-from uwf_git.format.shape import Field, Variant, choices, named, types, variants
-from uwf_git.format.types import BUNDLE, QUESTION, RESULT, called
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
+from uwf_git.plugin import (
+    BUILTIN_SCHEMAS,
+    BUNDLE,
+    QUESTION,
+    RESULT,
+    STATUS_KEY,
+    AgentFailed,
+    Conversation,
+    ExpectedOutput,
+    Invalid,
+    SchemaField,
+    SchemaVariant,
+    Throttled,
+    Usage,
+    failed_with,
+    fenced,
+    is_conversation,
+    judge_printed,
+    last_line,
+    nearest,
+    read_options,
+    render_frontmatter,
+    require_program,
+    schema_choices,
+    schema_types,
+    schema_variants,
+    settled_text,
+    shortened,
+    type_name,
+)
+from uwf_git.plugin import schema_name as named
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import Config
-    from uwf_git.engine.kit.candidate import Verdict
-    from uwf_git.engine.step_parts import Changes
-    from uwf_git.sandbox.child import CommandResult
+    from uwf_git.plugin import AnswerVerdict, Config, ProcessResult, StepChanges
 
 _LIMIT_TOLD = 4000  # characters of a command's output in which a used-up quota is looked for
 USAGE = (
@@ -138,17 +155,17 @@ class _Conversation(Conversation):
     def begin(self) -> Reply:
         """Run the role's command. Raises Usage if there is none, AgentFailed if it cannot start, times out,
         or ends in a way the schema cannot express."""
-        from uwf_git.sandbox.child import run_command
+        from uwf_git.plugin import run_process
 
         ctx, options = self.ctx, self._options
         argv = self._argv()
         folders = ctx.mounts.prepare().variables if ctx.mounts is not None else {}
         began = time.monotonic()
 
-        def heard(finished: CommandResult) -> Reply:
+        def heard(finished: ProcessResult) -> Reply:
             return _heard(ctx, argv, finished, time.monotonic() - began)
 
-        finished = run_command(
+        finished = run_process(
             argv,
             stdin=_stdin(ctx, options),
             cwd=ctx.cwd,
@@ -200,12 +217,12 @@ class _Conversation(Conversation):
         if argv := self._options.roles.get(role) or self._options.command:
             return argv
         raise Usage(
-            f"uwf-exec has no command for {called(role)}",
+            f"uwf-exec has no command for {type_name(role)}",
             'in config.yaml, agents.<name>.args: ["--", "make", "test"], or ["--role", "tests=make test"]',
         )
 
 
-def _heard(ctx: Context, argv: Sequence[str], finished: CommandResult, seconds: float) -> Reply:
+def _heard(ctx: Context, argv: Sequence[str], finished: ProcessResult, seconds: float) -> Reply:
     """Return a command's answer before judging: its output, with what may be an answer on standard error; the turn
     has its end."""
     ended = _ended(finished, ctx.options.tail)
@@ -237,7 +254,7 @@ def _adds(ctx: Context, text: str, errors: str, failed: bool) -> bool:
     return answer is None or bool(answer.problems)
 
 
-def _is_cut(ctx: Context, finished: CommandResult) -> bool:
+def _is_cut(ctx: Context, finished: ProcessResult) -> bool:
     """Return whether an answer may be in the lost beginning of the output of a command that succeeded."""
     lost = finished.stdout_size > len(finished.stdout_tail) or finished.stderr_size > len(
         finished.stderr_tail
@@ -248,7 +265,7 @@ def _is_cut(ctx: Context, finished: CommandResult) -> bool:
 def _takes_text(ctx: Context) -> bool:
     """Return whether the output is taken as it is, by a conversation or by code: no field could say that the command
     failed."""
-    return talks(ctx.role) or ctx.schema.payload == BUILTIN[RESULT]
+    return is_conversation(ctx.role) or ctx.schema.payload == BUILTIN_SCHEMAS[RESULT]
 
 
 def _decoded(data: bytes) -> str:
@@ -285,7 +302,7 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
             return Reply(text, turns=(turn,), output=verdict.output, notes=verdict.notes)
         wrong = "; ".join(problem.removeprefix("/") for problem in problems[:_NAMED])
         more = f" (and {len(problems) - _NAMED} more)" if len(problems) > _NAMED else ""
-        message = f"what {name} printed is not an output of {called(ctx.role.name)}: {wrong}{more}"
+        message = f"what {name} printed is not an output of {type_name(ctx.role.name)}: {wrong}{more}"
         hint = _UNCLEAR if verdict.output is None else ""
         raise failed_with(Reply(body + "\n", turns=(turn,)), message, hint)
     # To code, a command that failed has not answered: a script that wants to know runs it itself.
@@ -298,7 +315,7 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
     return Reply(render_frontmatter(output, body), turns=(turn,), output=output)
 
 
-def _disputed(ctx: Context, ended: CommandEnd, name: str, verdict: Verdict) -> str:
+def _disputed(ctx: Context, ended: CommandEnd, name: str, verdict: AnswerVerdict) -> str:
     """Return why the printed answer of a command that failed isn't taken, or "": it was ended by a signal, or says
     yes."""
     if ended.code < 0:
@@ -314,18 +331,18 @@ def _agreed(ctx: Context, output: Any) -> str:
     fields whose names have a verdict in them, and these before others."""
     payload, options = ctx.schema.payload, ctx.options
     ranks: dict[int, dict[str, bool]] = {0: {}, 1: {}, 2: {}}
-    fields = {field.name: field for variant in variants(payload) for field in variant.fields}
-    for name in dict.fromkeys((*STATUS, *fields)):
+    fields = {field.name: field for variant in schema_variants(payload) for field in variant.fields}
+    for name in dict.fromkeys((*STATUS_KEY, *fields)):
         field, value, words = fields.get(name), output.get(name), _word(name).removeprefix("is_")
         listed = [
             choice
-            for variant in variants(payload)
+            for variant in schema_variants(payload)
             if (one := variant.field(name))
-            for choice in choices(payload, one.schema) or ()
+            for choice in schema_choices(payload, one.schema) or ()
         ]
         says = _means(value, listed, options)
         if says is None or not (
-            isinstance(value, bool) or name in STATUS or (listed and field and field.required)
+            isinstance(value, bool) or name in STATUS_KEY or (listed and field and field.required)
         ):
             continue
         negated = words.startswith(("no_", "not_", "without_"))
@@ -333,7 +350,11 @@ def _agreed(ctx: Context, output: Any) -> str:
         if isinstance(value, bool):
             says = says is (complains == negated)
         rank = (
-            0 if name in STATUS or words in _YES else 1 if not complains and _YES & {*words.split("_")} else 2
+            0
+            if name in STATUS_KEY or words in _YES
+            else 1
+            if not complains and _YES & {*words.split("_")}
+            else 2
         )
         ranks[rank][name] = says
     decided = next(filter(None, ranks.values()), {})
@@ -377,7 +398,7 @@ def _stdin(ctx: Context, options: Options) -> bytes | None:
     return json.dumps(context).encode("ascii")
 
 
-def _ended(finished: CommandResult, tail: int) -> CommandEnd:
+def _ended(finished: ProcessResult, tail: int) -> CommandEnd:
     code = finished.returncode
     parts = (
         _text(finished.stdout_tail, finished.stdout_size),
@@ -392,7 +413,7 @@ def _words(code: int) -> str:
 
 
 def _text(data: bytes, size: int) -> str:
-    text = settled(data.decode("utf-8", "replace")).strip("\n")
+    text = settled_text(data.decode("utf-8", "replace")).strip("\n")
     return f"[… the first {size - len(data)} bytes are left out …]\n{text}" if size > len(data) else text
 
 
@@ -402,16 +423,16 @@ def _end_of(text: str, most: int) -> str:
     return f"[… the first {len(text) - most} characters are left out …]\n{text[len(text) - most :]}"
 
 
-def _printed(ctx: Context, text: str, changes: Changes | None, failed: bool) -> Verdict | None:
+def _printed(ctx: Context, text: str, changes: StepChanges | None, failed: bool) -> AnswerVerdict | None:
     if echo := (_stdin(ctx, ctx.options) or b"").decode("utf-8").strip():
         text = text.replace(echo, "")  # the examples of a repeated prompt are no answer
     return judge_printed(text, ExpectedOutput(ctx.role, ctx.schema, ctx.reads), changes, failed)
 
 
 def _fill(
-    ctx: Context, options: Options, ended: CommandEnd, changes: Changes | None
+    ctx: Context, options: Options, ended: CommandEnd, changes: StepChanges | None
 ) -> dict[str, Any] | None:
-    for variant in variants(ctx.schema.payload):
+    for variant in schema_variants(ctx.schema.payload):
         for verdicts in _sayings(ctx.schema.payload, variant, options, ended.ok):
             output = {**verdicts, **_details(variant, ended)}
             wholes = [output] if changes is None else [changes.added_to(output), output]
@@ -420,14 +441,14 @@ def _fill(
     return None
 
 
-def _sayings(root: Any, variant: Variant, options: Options, ok: bool) -> Iterator[dict[str, Any]]:
+def _sayings(root: Any, variant: SchemaVariant, options: Options, ok: bool) -> Iterator[dict[str, Any]]:
     wanted = options.ok if ok else options.fail
     verdicts: dict[str, Any] = {
         field.name: ok
         for field in variant.fields
-        if field.name in _VERDICTS and "boolean" in types(field.schema)
+        if field.name in _VERDICTS and "boolean" in schema_types(field.schema)
     }
-    for name in STATUS:
+    for name in STATUS_KEY:
         if field := variant.field(name):
             for status in _statuses(root, field, wanted, ok):
                 yield {name: status, **verdicts}
@@ -440,8 +461,8 @@ def _sayings(root: Any, variant: Variant, options: Options, ok: bool) -> Iterato
         yield {}  # nothing to say it with, and nothing to complain about
 
 
-def _statuses(root: Any, field: Field, wanted: str | None, ok: bool) -> list[Any]:
-    listed = choices(root, field.schema)
+def _statuses(root: Any, field: SchemaField, wanted: str | None, ok: bool) -> list[Any]:
+    listed = schema_choices(root, field.schema)
     if wanted is not None:
         return [wanted]
     words = _GOOD if ok else _BAD
@@ -451,19 +472,23 @@ def _statuses(root: Any, field: Field, wanted: str | None, ok: bool) -> list[Any
     return [known[word] for word in words if word in known]
 
 
-def _details(variant: Variant, ended: CommandEnd) -> dict[str, Any]:
-    named = [field for name in _REPORTS if (field := variant.field(name)) and "string" in types(field.schema)]
+def _details(variant: SchemaVariant, ended: CommandEnd) -> dict[str, Any]:
+    named = [
+        field
+        for name in _REPORTS
+        if (field := variant.field(name)) and "string" in schema_types(field.schema)
+    ]
     chosen = [field for field in named if field.required] or named[:1]
     details: dict[str, Any] = {field.name: _fitting(ended.report, field) for field in chosen}
     if not named and not variant.closed:
         details["report"] = ended.report
     for name in _CODES:
-        if (field := variant.field(name)) and {"integer", "number"} & set(types(field.schema)):
+        if (field := variant.field(name)) and {"integer", "number"} & set(schema_types(field.schema)):
             details[name] = ended.code
     return details
 
 
-def _fitting(report: str, field: Field) -> str:
+def _fitting(report: str, field: SchemaField) -> str:
     most = field.schema.get("maxLength")
     if isinstance(most, int) and len(report) > most:
         return report[len(report) - most :] if most else ""
@@ -471,16 +496,16 @@ def _fitting(report: str, field: Field) -> str:
 
 
 def _explain_failure(
-    ctx: Context, options: Options, ended: CommandEnd, name: str, changes: Changes | None
+    ctx: Context, options: Options, ended: CommandEnd, name: str, changes: StepChanges | None
 ) -> tuple[str, str]:
     role, payload = ctx.role.name, ctx.schema.payload
     option, wanted = ("--ok", options.ok) if ended.ok else ("--fail", options.fail)
-    fields = [field for one in variants(payload) for key in STATUS if (field := one.field(key))]
-    listed = [choices(payload, field.schema) for field in fields]
+    fields = [field for one in schema_variants(payload) for key in STATUS_KEY if (field := one.field(key))]
+    listed = [schema_choices(payload, field.schema) for field in fields]
     known = list(dict.fromkeys(str(status) for statuses in listed for status in statuses or ()))
     if wanted is not None and None not in listed and known and wanted not in known:
         return f"{option} {wanted!r} is not a {fields[0].name} of role {role}", nearest(wanted, known)
-    message = f"{name} {ended.words}, and the output of {called(role)} cannot be told from that"
+    message = f"{name} {ended.words}, and the output of {type_name(role)} cannot be told from that"
     helpful = [
         status
         for status in known

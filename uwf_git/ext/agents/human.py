@@ -18,21 +18,40 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Absent, AgentFailed, Invalid, RequirementUnmet, Usage, UwfError
-from uwf_git.base.terminal import undisturbed
-from uwf_git.base.text import one_line
-from uwf_git.engine.human_turn import human_turn
-from uwf_git.engine.kit.coerce import coerce
-from uwf_git.engine.kit.extract import ExpectedOutput, judge
-from uwf_git.engine.kit.form import fields_of, read_typed, text_of
-from uwf_git.engine.kit.format import describe, render_frontmatter
-from uwf_git.engine.presented import Presented, command_at, presented, raise_if_unseen, warn_once
-from uwf_git.format.cbor import normalise
-from uwf_git.format.kinds import HUMAN
-from uwf_git.format.schema import Schema
-from uwf_git.format.shape import Field, Variant, choices, types, variants
 from uwf_git.kit import Context, Reply, create_agent
-from uwf_git.sandbox.child import working_in
+from uwf_git.plugin import (
+    HUMAN,
+    Absent,
+    AgentFailed,
+    ExpectedOutput,
+    Invalid,
+    Presented,
+    RequirementUnmet,
+    Schema,
+    SchemaField,
+    SchemaVariant,
+    Usage,
+    UwfError,
+    coerce_value,
+    command_at,
+    describe_schema,
+    fields_of,
+    human_turn_of,
+    judge_answer,
+    normalise_payload,
+    one_line,
+    presented_code,
+    raise_if_unseen,
+    read_typed,
+    render_frontmatter,
+    schema_choices,
+    schema_types,
+    schema_variants,
+    terminal_undisturbed,
+    text_of,
+    warn_once,
+    working_in,
+)
 
 USAGE = "uwf-human [--editor]"
 _NOTE = "#:"
@@ -52,8 +71,8 @@ def parse_args(args: Sequence[str]) -> Options:
 def run(ctx: Context) -> Reply:
     """Ask for the output. Raises Absent without a terminal or if the person leaves, AgentFailed if time runs
     out."""
-    with undisturbed(), Terminal.of_stdin(ctx) as terminal:
-        shown = presented(ctx.instance, ctx.instance.threads.head(ctx.thread), ctx.instruction or "")
+    with terminal_undisturbed(), Terminal.of_stdin(ctx) as terminal:
+        shown = presented_code(ctx.instance, ctx.instance.threads.head(ctx.thread), ctx.instruction or "")
         introduction = _introduction(ctx, shown)
         is_unseen = shown.code is not None and shown.code.is_unseen
         if not ctx.options.editor or is_unseen:
@@ -94,9 +113,9 @@ class Terminal:
         except (OSError, ValueError, AttributeError):
             head = ctx.instance.threads.head(ctx.thread)
             warn_once(ctx.instance, head)
-            turn = human_turn(ctx.instance, head)
+            turn = human_turn_of(ctx.instance, head)
             if turn is not None and turn.standing is not None:
-                from uwf_git.engine.approving import raise_if_unmet
+                from uwf_git.plugin import raise_if_unmet
 
                 raise_if_unmet(turn.standing, ctx.thread)
             # What a step leads to is shown with it.
@@ -145,10 +164,10 @@ class Terminal:
 
 def _way_back(ctx: Context) -> str:
     """Return the command with which the person comes back."""
-    from uwf_git.config.resolve import resolve_agent
+    from uwf_git.plugin import resolve_agent
 
     head = ctx.instance.threads.head(ctx.thread)
-    if (turn := human_turn(ctx.instance, head)) is not None:
+    if (turn := human_turn_of(ctx.instance, head)) is not None:
         return command_at(ctx.instance, head, turn)
     again = f"in a terminal: uwf thread step {ctx.thread}"
     with suppress(UwfError):  # a call of a code workflow
@@ -183,7 +202,7 @@ def _listed(problems: Sequence[Any]) -> str:
 def _questions(ctx: Context, terminal: Terminal) -> tuple[dict[str, Any], str]:
     root = ctx.schema.payload
     output: dict[str, Any] = {}
-    shapes = variants(root)
+    shapes = schema_variants(root)
     if len(shapes) > 1:
         shapes = _narrow(root, terminal, shapes, output)
     for field in shapes[0].fields:
@@ -195,10 +214,12 @@ def _questions(ctx: Context, terminal: Terminal) -> tuple[dict[str, Any], str]:
 
 
 def _narrow(
-    root: Any, terminal: Terminal, shapes: tuple[Variant, ...], output: dict[str, Any]
-) -> tuple[Variant, ...]:
+    root: Any, terminal: Terminal, shapes: tuple[SchemaVariant, ...], output: dict[str, Any]
+) -> tuple[SchemaVariant, ...]:
     for name in dict.fromkeys(["$status", "status", *(field.name for field in shapes[0].fields)]):
-        offers = [choices(root, field.schema) if (field := shape.field(name)) else None for shape in shapes]
+        offers = [
+            schema_choices(root, field.schema) if (field := shape.field(name)) else None for shape in shapes
+        ]
         if all(offers):
             every = list(dict.fromkeys(value for offer in offers for value in offer or ()))
             if len(every) > 1:
@@ -236,9 +257,9 @@ def _choose(terminal: Terminal, name: str, offered: Sequence[Any], optional: boo
         terminal.say("Please choose one of these.\n")
 
 
-def _ask_field(root: Any, terminal: Terminal, field: Field) -> tuple[Any] | None:
+def _ask_field(root: Any, terminal: Terminal, field: SchemaField) -> tuple[Any] | None:
     heading = f"{field.name}: {field.description}\n" if field.description else ""
-    listed = choices(root, field.schema)
+    listed = schema_choices(root, field.schema)
     if listed is not None and len(listed) == 1:
         return (listed[0],)
     if listed is not None:
@@ -246,10 +267,10 @@ def _ask_field(root: Any, terminal: Terminal, field: Field) -> tuple[Any] | None
         chosen = _choose(terminal, field.name, listed, optional=not field.required)
         return None if chosen is None and not field.required else (chosen,)
     schema = Schema({**field.schema, **{key: root[key] for key in ("$defs", "definitions") if key in root}})
-    kind = describe(root, field.schema)
+    kind = describe_schema(root, field.schema)
     need = "" if field.required else ", Enter for none"
     while True:
-        if types(field.schema) == ("array",):
+        if schema_types(field.schema) == ("array",):
             terminal.say(f"{heading}{field.name} ({kind}; one a line, an empty line ends)\n")
             value: Any = [_read(line) for line in _lines(terminal)]
             if not value and not field.required:
@@ -264,7 +285,7 @@ def _ask_field(root: Any, terminal: Terminal, field: Field) -> tuple[Any] | None
                 continue
             value = _read(line)
         try:
-            value = normalise(coerce(value, schema))
+            value = normalise_payload(coerce_value(value, schema))
             problems: Sequence[Any] = schema.problems(value)
         except Invalid as error:
             problems = [error.message]
@@ -318,7 +339,7 @@ def _edit(ctx: Context, terminal: Terminal, introduction: str) -> Reply:
             if not edited.strip() or edited == _without_notes(text):
                 raise Absent(f"the form of role {ctx.role.name!r} was left as it was", _way_back(ctx))
             answer = _without_hints(edited, _form(ctx))
-            verdict = judge(Reply(answer), ExpectedOutput(ctx.role, ctx.schema))
+            verdict = judge_answer(Reply(answer), ExpectedOutput(ctx.role, ctx.schema))
             if not verdict.problems:
                 return Reply(answer, output=verdict.output)
             problems, text = verdict.problems, edited
@@ -330,8 +351,8 @@ def _form(ctx: Context) -> str:
     fields = fields_of(root)
     names = {field.name for field in fields}
     lines = []
-    for field in variants(root)[0].fields:
-        if field.name not in names and (only := choices(root, field.schema)):
+    for field in schema_variants(root)[0].fields:
+        if field.name not in names and (only := schema_choices(root, field.schema)):
             lines.append(f"{_key(field.name)}: {json.dumps(only[0])}")
     for offered in fields:
         values = " or ".join(map(one_line, offered.choices)) or offered.kind
@@ -344,7 +365,7 @@ def _key(name: str) -> str:
 
 
 def _help(ctx: Context, introduction: str) -> str:
-    from uwf_git.engine.kit.format import format_instruction
+    from uwf_git.plugin import format_instruction
 
     text = f"{introduction}\n\n{format_instruction(ctx.schema.payload)}"
     note = f"{_NOTE} Lines that begin with {_NOTE} are left out. Your report goes below the block.\n{_NOTE}\n"

@@ -9,17 +9,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 
-from uwf_git.config.settings import Config
-from uwf_git.engine.kit.agent import Conversation
-from uwf_git.engine.kit.arguments import ModelArguments as Options
-from uwf_git.engine.kit.arguments import read_asking
-from uwf_git.engine.kit.extract import failed_with
 from uwf_git.kit import Agent, Reply
+from uwf_git.plugin import Config, Conversation, ModelArguments, failed_with, read_asking
 
 USAGE = "uwf-llm [--model ALIAS] [--temperature NUMBER] [--max-tokens NUMBER]"
 
 
-def parse_args(args: Sequence[str]) -> Options:
+def parse_args(args: Sequence[str]) -> ModelArguments:
     """Raises Usage."""
     return read_asking("uwf-llm", USAGE, args, ("--model", "--temperature", "--max-tokens"))
 
@@ -48,7 +44,7 @@ class _Conversation(Conversation):
         return self._complete()
 
     def _complete(self) -> Reply:
-        from uwf_git.engine.kit.chat import Chat, model_alias, resolve_endpoint
+        from uwf_git.plugin import Chat, model_alias, resolve_endpoint
 
         ctx, options = self.ctx, self.ctx.options
         model = model_alias("uwf-llm", ctx.config, options.model)
@@ -70,21 +66,21 @@ class _Conversation(Conversation):
 
 
 def _missing_price(config: Config, args: Sequence[str]) -> str:
-    from uwf_git.engine.kit.chat import missing_price
+    from uwf_git.plugin import missing_price
 
     return missing_price("uwf-llm", config, parse_args(args).model)
 
 
 def _asks(config: Config, args: Sequence[str]) -> str:
-    from uwf_git.engine.kit.chat import provider_alias
+    from uwf_git.plugin import provider_alias
 
     return provider_alias("uwf-llm", config, parse_args(args).model)
 
 
 def _ready(config: Config, args: Sequence[str], environ: Mapping[str, str]) -> str:
-    from uwf_git.engine.kit.chat import ready
+    from uwf_git.plugin import ready_chat
 
-    return ready("uwf-llm", config, parse_args(args).model, environ)
+    return ready_chat("uwf-llm", config, parse_args(args).model, environ)
 
 
 agent = Agent(

@@ -22,18 +22,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import AgentFailed, Invalid, LimitExceeded, Usage, UwfError
-from uwf_git.engine.conversation import talks
-from uwf_git.engine.kit.agent import Conversation
-from uwf_git.engine.kit.arguments import read_options
-from uwf_git.format.edges import Transition
-from uwf_git.format.kinds import Role, StepContext, Workflow, asks_human
-from uwf_git.format.schema import Schema
-from uwf_git.format.types import BUNDLE, ENDS, FAIL, FORK, USER, called
 from uwf_git.kit import Agent, Context, Reply
-from uwf_git.store.history import History
-from uwf_git.workflow.moderator import leading_to
-from uwf_git.workflow.sample_outputs import Hints, hints_of, variants
+from uwf_git.plugin import (
+    BUNDLE,
+    ENDS,
+    FAIL,
+    FORK,
+    USER,
+    AgentFailed,
+    Conversation,
+    History,
+    Invalid,
+    LimitExceeded,
+    Role,
+    SampleHints,
+    Schema,
+    StepContext,
+    Transition,
+    Usage,
+    UwfError,
+    Workflow,
+    asks_human,
+    hints_of,
+    is_conversation,
+    leading_to,
+    read_options,
+    sample_variants,
+    type_name,
+)
 
 USAGE = "uwf-rehearse [--script FILE]"
 _REMEMBERED = 24  # last turns of a role, from which it is counted how often each edge was taken
@@ -77,7 +93,7 @@ def _variation(ctx: Context) -> int:
 
 def _said(ctx: Context, output: Any) -> Reply:
     turn = sum(step.role == ctx.role.name for step in ctx.history.steps) + 1
-    fields = "" if talks(ctx.role) else _frontmatter(output)
+    fields = "" if is_conversation(ctx.role) else _frontmatter(output)
     who = "the call" if ctx.role.name == BUNDLE else ctx.role.name
     text = f"{fields}A rehearsed answer of {who}, turn {turn}. No model was asked.\n"
     # The output as it is, too: reading it back out of the text would take longer than the rest of a step.
@@ -165,11 +181,11 @@ def choose_output(history: History, role: Role, schema: Schema, variation: int =
     return best[1]
 
 
-def _made(schema: Schema, turn: int, hints: Hints, history: History, role: str, odd: bool) -> list[Any]:
+def _made(schema: Schema, turn: int, hints: SampleHints, history: History, role: str, odd: bool) -> list[Any]:
     try:
-        return list(variants(schema, turn, hints, history.start_hash, odd))
+        return list(sample_variants(schema, turn, hints, history.start_hash, odd))
     except Invalid as error:
-        raise Invalid(f"{called(role)}: {error.message}", error.hint) from None
+        raise Invalid(f"{type_name(role)}: {error.message}", error.hint) from None
 
 
 def _returning(workflow: Workflow, role: str) -> set[str]:
@@ -199,17 +215,17 @@ def _worn(history: History, role: str) -> Counter[int | None]:
 
 
 def _edge(history: History, before: Sequence[StepContext], role: str, output: Any) -> tuple[int | None, bool]:
-    from uwf_git.workflow.moderator import choose, follow
+    from uwf_git.plugin import choose_role, follow_graph
 
     steps = (*before, StepContext(history.start_hash, role, output, history.start_hash, "uwf-rehearse"))
     try:
-        chosen = choose(history.workflow, history.start, steps)
+        chosen = choose_role(history.workflow, history.start, steps)
     except LimitExceeded:
         raise  # trying the other outputs would take as long each
     except UwfError:
         return None, False
     try:
-        follow(history.workflow, chosen, history.start, steps)
+        follow_graph(history.workflow, chosen, history.start, steps)
     except UwfError:
         return chosen.position, False
     return chosen.position, True
@@ -229,9 +245,9 @@ class Entry(NamedTuple):
 
 def read_script(path: Path) -> tuple[Entry, ...]:
     """Parse a script. Raises NotFound, Invalid with the entry."""
-    from uwf_git.format.yaml12 import read
+    from uwf_git.plugin import read_yaml
 
-    value = read(path).data
+    value = read_yaml(path).data
     if not isinstance(value, list):
         raise Invalid(f"{path} is not a list of replies", "as in: - {role: planner, output: {plan: short}}")
     return tuple(_entry(path, number, item) for number, item in enumerate(value, 1))

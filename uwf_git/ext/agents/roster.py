@@ -14,20 +14,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import __version__
-from uwf_git.base.errors import Usage, UwfError
-from uwf_git.base.extensions import AgentProgram, load
-from uwf_git.base.extras import install_hint
-from uwf_git.config.known_agents import PLUGIN, Plugin, plugins, shipped, shipped_names
-from uwf_git.config.resolve import is_missing, known_agent, resolve_agent
-from uwf_git.config.settings import AgentConfig, Config
-from uwf_git.engine.kit.chat import model_alias
-from uwf_git.engine.performer import embedded
-from uwf_git.format.kinds import REHEARSE
+from uwf_git.plugin import (
+    PLUGIN_AGENT,
+    REHEARSE,
+    AgentConfig,
+    AgentPlugin,
+    AgentProgram,
+    Config,
+    Usage,
+    UwfError,
+    agent_plugins,
+    embedded_agent,
+    install_hint,
+    is_missing,
+    known_agent,
+    load_extension,
+    model_alias,
+    resolve_agent,
+    shipped_agents,
+    shipped_names,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.config.agent_cli import Row
-    from uwf_git.format.ids import ThreadId
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import AgentRow, Instance, ThreadId
 
 ANSWER = "seven"
 _QUESTION = "What is three and four? Write the number as an English word into the field."
@@ -81,44 +90,44 @@ def members(config: Config) -> list[Member]:
         asked.setdefault(name, row)
     for name in shipped_names():
         if name != "uwf-cli":
-            asked.setdefault(name, shipped(name))
+            asked.setdefault(name, shipped_agents(name))
     taken = {*asked, *(name.removeprefix("uwf-") for name in shipped_names())}
-    for name, plugin in sorted(plugins().items()):
-        asked.setdefault(PLUGIN + name if name in taken else name, plugin)
+    for name, plugin in sorted(agent_plugins().items()):
+        asked.setdefault(PLUGIN_AGENT + name if name in taken else name, plugin)
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(lambda each: _member(config, *each), asked.items()))
 
 
 def _member(config: Config, name: str, what: Any) -> Member:
-    from uwf_git.config.agent_cli import Row
+    from uwf_git.plugin import AgentRow
 
     if isinstance(what, AgentConfig):
         return _configured(config, name, what)
-    if isinstance(what, Row):
+    if isinstance(what, AgentRow):
         return _of_own_row(config, name, name)
     if isinstance(what, AgentProgram):
         return _shipped(config, what, ())
-    plugin: Plugin = what
+    plugin: AgentPlugin = what
     by = f"{plugin.package} {plugin.version}".strip() or "a package"
     member = Member(name, by, "", None, None)
     try:
-        embedded(PLUGIN + plugin.name)
+        embedded_agent(PLUGIN_AGENT + plugin.name)
     except UwfError as error:
         return member._replace(problem=error.message, hint=error.hint)
     return member
 
 
 def _configured(config: Config, alias: str, agent: AgentConfig) -> Member:
-    if (program := shipped(agent.command)) is not None:
+    if (program := shipped_agents(agent.command)) is not None:
         if agent.command == "uwf-cli" and agent.args and agent.args[0] in config.agent_clis:
             return _of_own_row(config, alias, agent.args[0])
         return _shipped(config, program, agent.args)._replace(name=alias, by="config.yaml")
     if not agent.command:
         hint = f"uwf config set agents.{alias}.command …"
         return Member(alias, "config.yaml", "", None, None, "it has no command", hint)
-    if agent.command.startswith(PLUGIN):
-        name = agent.command.removeprefix(PLUGIN)
-        missing = "" if name in plugins() else f"no installed package brings an agent {name}"
+    if agent.command.startswith(PLUGIN_AGENT):
+        name = agent.command.removeprefix(PLUGIN_AGENT)
+        missing = "" if name in agent_plugins() else f"no installed package brings an agent {name}"
         return Member(alias, "config.yaml", "", None, None, missing, missing and "install it")
     return _on_path(Member(alias, "config.yaml", "", None, None), agent.command)
 
@@ -152,7 +161,7 @@ def _with_model(config: Config, member: Member) -> Member:
 
 def _with_program(program: AgentProgram, args: Sequence[str], member: Member) -> Member:
     try:
-        command = load(f"{program.module}:parse_args")(args).command
+        command = load_extension(f"{program.module}:parse_args")(args).command
     except UwfError as error:
         return member._replace(problem=error.message, hint=error.hint)
     if not command:
@@ -177,7 +186,7 @@ def _of_own_row(config: Config, name: str, cli: str) -> Member:
     return _of_row(name, row, "config.yaml")
 
 
-def _of_row(name: str, row: Row, by: str) -> Member:
+def _of_row(name: str, row: AgentRow, by: str) -> Member:
     from uwf_git.ext.agents.cli.calls import installed_version, older, require
 
     try:
@@ -203,12 +212,7 @@ def check(
     """Run a one-word step with an agent or command, in `cwd` or an empty folder, within `watched`. `timeout`
     in seconds overrides the agent's; the default is two minutes. Raises Usage, Invalid for an unknown agent.
     """
-    from uwf_git.engine.step import step
-    from uwf_git.git.repository import Oid
-    from uwf_git.store.instance import Instance
-    from uwf_git.store.location import Location, init
-    from uwf_git.workflow.compile import compile_source
-    from uwf_git.workflow.source import parse_source
+    from uwf_git.plugin import Instance, Location, Oid, compile_source, init_store, parse_source, step_thread
 
     agent = resolve_agent(config, "", "", override=name)
     if known_agent(config, name) is None and is_missing(agent):
@@ -223,7 +227,7 @@ def check(
             if (root / file).exists():
                 (scratch / file).symlink_to((root / file).absolute())
         location = Location(scratch, scratch / "store.git")
-        init(location)
+        init_store(location)
         limited = agent._replace(timeout=timeout or agent.timeout or TIMEOUT)
         there = Instance(location, config=config._replace(agents={**config.agents, name: limited}))
         version = there.registry.put(compile_source(parse_source(_WORKFLOW.encode(), "agent-check.yaml")))
@@ -231,7 +235,7 @@ def check(
         began = time.monotonic()
         try:
             with watched(there, thread) if watched else nullcontext():
-                step(there, thread, agent=name, cwd=cwd or work)
+                step_thread(there, thread, agent=name, cwd=cwd or work)
         except UwfError as error:
             took = time.monotonic() - began
             return CheckResult(agent.alias, took, None, None, error.message, _hint(error, took, limited))
@@ -249,7 +253,8 @@ def check(
 
 def _hint(error: UwfError, took: float, agent: AgentConfig) -> str:
     if agent.timeout is not None and took >= agent.timeout:
-        from uwf_git.base.text import duration
+        from uwf_git.plugin import duration_text
 
-        return f"it was given {duration(agent.timeout)}, and may try for longer by itself: give it that with --timeout"
+        limit = duration_text(agent.timeout)
+        return f"it was given {limit}, and may try for longer by itself: give it that with --timeout"
     return "" if "uwf thread" in error.hint or "is kept" in error.hint else error.hint

@@ -15,43 +15,46 @@ from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base import lifetime, log
-from uwf_git.base.errors import (
+from uwf_git.kit import Context, Reply, create_agent
+from uwf_git.plugin import (
+    CONTENT_FIELD,
+    FAILED_ENDING,
+    KILLED_ENDING,
+    SUBWORKFLOW,
+    SUSPEND_STATUS,
+    USER,
     Absent,
     AgentFailed,
+    ExpectedOutput,
+    Hash,
     Invalid,
     Killed,
     NotFound,
+    Oid,
     Paused,
+    StepContext,
+    ThreadId,
     Usage,
     UwfError,
     Waiting,
     WorkspaceFailed,
-)
-from uwf_git.engine.human_turn import human_turn
-from uwf_git.engine.kit.arguments import read_options
-from uwf_git.engine.kit.candidate import with_all_fields
-from uwf_git.engine.kit.extract import ExpectedOutput, failed_with, judge
-from uwf_git.format.endings import FAILED, KILLED
-from uwf_git.format.ids import Hash, ThreadId, is_thread_id
-from uwf_git.format.kinds import (
-    CONTENT,
-    SUBWORKFLOW,
-    StepContext,
     asks_human,
+    failed_with,
+    human_turn_of,
+    is_thread_id,
+    judge_answer,
+    lifetime,
+    log,
+    read_options,
+    share_worktree,
     split_remarks,
     status_of,
     step_fields,
+    with_all_fields,
 )
-from uwf_git.format.statuses import SUSPEND
-from uwf_git.format.types import USER
-from uwf_git.git.repository import Oid
-from uwf_git.kit import Context, Reply, create_agent
-from uwf_git.workspaces.choice import share
 
 if TYPE_CHECKING:
-    from uwf_git.store.history import Head, History
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import Head, History, Instance
 
 NAME = SUBWORKFLOW
 USAGE = "uwf-workflow [--output EXPRESSION] NAME"
@@ -97,7 +100,7 @@ def continue_(ctx: Context, session: str, message: str) -> Reply:
 
 
 def _pass_remarks_on(ctx: Context, child: ThreadId) -> None:
-    from uwf_git.engine.inbox import remark
+    from uwf_git.plugin import remark_on
 
     head = ctx.instance.threads.head(child)
     if not ctx.remarks or head.archive is not None:
@@ -107,7 +110,7 @@ def _pass_remarks_on(ctx: Context, child: ThreadId) -> None:
     for text in ctx.remarks:
         if not any(text.strip() in each for each in known):
             with suppress(Waiting):
-                remark(ctx.instance, child, text)
+                remark_on(ctx.instance, child, text)
 
 
 def _own(ctx: Context, session: str) -> Head | None:
@@ -119,7 +122,7 @@ def _own(ctx: Context, session: str) -> Head | None:
         head = ctx.instance.threads.head(ThreadId(session))
     except NotFound:
         return None
-    lost = head.archive is not None and head.archive.status in (KILLED, FAILED)
+    lost = head.archive is not None and head.archive.status in (KILLED_ENDING, FAILED_ENDING)
     return None if lost or head.row.name != ctx.options.name else head
 
 
@@ -135,7 +138,7 @@ def _start(ctx: Context) -> ThreadId:
     project = instance.threads.projects.label_of(instance.threads.head(ctx.thread))
     child = instance.threads.start(version, workflow, task, persona=persona, project=project)
     instance.folders.remember(child, ctx.cwd)
-    share(instance, ctx.thread, child)
+    share_worktree(instance, ctx.thread, child)
     ctx.in_session(child)
     return child
 
@@ -145,7 +148,7 @@ def _version(ctx: Context) -> tuple[Oid, Hash, str]:
     if "/" not in name:
         version = instance.registry.current(name)
         return Oid(hex=version.commit), version.hash, ""
-    from uwf_git.store.definitions import packages_with
+    from uwf_git.plugin import packages_with
 
     packages = packages_with(instance.store, name)
     offer = packages.offer(name)
@@ -220,7 +223,7 @@ def _answered(ctx: Context) -> ThreadId | None:
     session = ctx.previous.session
     if session is None:
         return None
-    from uwf_git.engine.inbox import answer
+    from uwf_git.plugin import answer_turn as answer
 
     head = _own(ctx, session)
     if head is None:
@@ -236,7 +239,7 @@ def _answered(ctx: Context) -> ThreadId | None:
     elif (
         head.archive is None
         and is_seen
-        and (turn := human_turn(ctx.instance, head)) is not None
+        and (turn := human_turn_of(ctx.instance, head)) is not None
         and turn.standing is None  # what anybody answered here is nobody's approval
     ):
         with suppress(Usage):  # it is asked again
@@ -247,9 +250,9 @@ def _answered(ctx: Context) -> ThreadId | None:
 
 
 def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
-    from uwf_git.api.run import Options, run
-    from uwf_git.engine.budget import raise_if_used_up
-    from uwf_git.engine.thread_spending import account
+    from uwf_git.plugin import RunOptions as Options
+    from uwf_git.plugin import raise_if_used_up, spending_account
+    from uwf_git.plugin import run_thread as run
 
     instance = ctx.instance
 
@@ -259,7 +262,7 @@ def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
             return None
         if ctx.deadline is not None and time.monotonic() > ctx.deadline:
             raise AgentFailed("ran out of time", "raise agents.<name>.timeout")
-        spent = account(instance, head).spent._replace(steps=0)
+        spent = spending_account(instance, head).spent._replace(steps=0)
         raise_if_used_up(instance, instance.threads.head(ctx.thread), spent)
         return Options(hooks=False)
 
@@ -299,30 +302,30 @@ def _charged(ctx: Context, reply: Reply) -> Reply:
 
 def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -> Reply:
     """Return a question on the child's behalf: its own, a budget's raise, or a human's role."""
-    from uwf_git.engine.status import outlook
+    from uwf_git.plugin import thread_outlook
 
     where = f"in thread {child} of workflow {ctx.options.name}"
     head = instance.threads.head(child)
-    asked, turn = outlook(instance, head), human_turn(instance, head)
+    asked, turn = thread_outlook(instance, head), human_turn_of(instance, head)
     output: dict[str, Any]
     if turn is not None and turn.standing is None and sum(each.required for each in turn.fields) == 1:
-        output = {"$status": SUSPEND, "question": turn.instruction}
+        output = {"$status": SUSPEND_STATUS, "question": turn.instruction}
         output |= {"options": list(turn.options)} if turn.options else {}
         reason = f"a person plays {turn.role} {where}"
     elif isinstance(waiting, Absent):
         question = f"{waiting.message}. Play it, then answer: {waiting.hint}"
-        output = {"$status": SUSPEND, "question": question}
+        output = {"$status": SUSPEND_STATUS, "question": question}
         reason = f"a person plays a role {where}"
     elif head.waits_for_join:
         question = f"{waiting.message}. See to it, then answer: {waiting.hint}"
-        output = {"$status": SUSPEND, "question": question}
+        output = {"$status": SUSPEND_STATUS, "question": question}
         reason = f"a branch waits {where}"
     elif asked.question is None:
         question = f"{waiting.message}. Raise it, then answer: {waiting.hint}"
-        output = {"$status": SUSPEND, "question": question}
+        output = {"$status": SUSPEND_STATUS, "question": question}
         reason = f"a budget is used up {where}"
     else:
-        output = {"$status": SUSPEND, "question": asked.question}
+        output = {"$status": SUSPEND_STATUS, "question": asked.question}
         reason = f"{asked.asks} asks {where}"
     if asked.options:
         output["options"] = list(asked.options)
@@ -333,7 +336,7 @@ def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -
 def _ended(ctx: Context, head: Head) -> Reply:
     child = head.thread
     assert head.archive is not None
-    if head.archive.status == KILLED:
+    if head.archive.status == KILLED_ENDING:
         raise _broken(ctx, child, *_KILLED)
     history = ctx.instance.threads.history(head)
     if not history.steps:
@@ -345,8 +348,12 @@ def _ended(ctx: Context, head: Head) -> Reply:
         raise _broken(ctx, child, f"--output: {error.message}", error.hint) from None
     for output in outputs:
         reply = Reply(f"Done by thread {child}.\n", session=child, output=output, detail=history.head)
-        verdict = judge(reply, ExpectedOutput(ctx.role, ctx.schema))
-        if not verdict.problems and head.archive.status == FAILED and status_of(output) != FAILED:
+        verdict = judge_answer(reply, ExpectedOutput(ctx.role, ctx.schema))
+        if (
+            not verdict.problems
+            and head.archive.status == FAILED_ENDING
+            and status_of(output) != FAILED_ENDING
+        ):
             why = f": {head.archive.reason}" if head.archive.reason else ""
             raise _broken(ctx, child, f"has failed{why}", "step again for a new one")
         if not verdict.problems:
@@ -363,14 +370,13 @@ def _ended(ctx: Context, head: Head) -> Reply:
 def _outputs(ctx: Context, history: History) -> list[Any]:
     options: Options = ctx.options
     if options.output is not None:
-        from uwf_git.workflow.expression import evaluate
-        from uwf_git.workflow.moderator import history_value
+        from uwf_git.plugin import evaluate_expression, history_value
 
         fields = step_fields(options.output)
         steps = [step._replace(output=_whole(ctx, step)) for step in history.steps]
-        if CONTENT in fields:
+        if CONTENT_FIELD in fields:
             steps = [step._replace(answer=ctx.instance.threads.answer(step)) for step in steps]
-        return [evaluate(options.output, history_value(history.start, steps, fields))]
+        return [evaluate_expression(options.output, history_value(history.start, steps, fields))]
     last = _whole(ctx, next(step for step in reversed(history.steps) if step.role != USER))
     properties = ctx.schema.payload.get("properties") if isinstance(ctx.schema.payload, dict) else None
     if not isinstance(last, dict) or not isinstance(properties, dict):

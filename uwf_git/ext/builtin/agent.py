@@ -15,17 +15,13 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import Usage
-from uwf_git.engine.conversation import talks
-from uwf_git.engine.kit.agent import Conversation, judged
-from uwf_git.engine.kit.arguments import read_asking
 from uwf_git.kit import Agent, Context, Reply
+from uwf_git.plugin import Conversation, Usage, is_conversation, judged_answer, read_asking
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import Config
-    from uwf_git.engine.kit.chat import Chat, Completion
     from uwf_git.ext.builtin.conversation import Message
     from uwf_git.ext.builtin.loop import Ask, Loop, LoopEnd
+    from uwf_git.plugin import Chat, Completion, Config
 
 USAGE = "uwf-builtin [--model ALIAS] [--turns NUMBER] [--temperature NUMBER] [--max-tokens NUMBER]"
 TURNS, OF_CREW, MOST_TURNS = 30, 50, 1000
@@ -53,7 +49,7 @@ def _turns(ctx: Context, options: Options) -> int:
 
 
 def _must_end(ctx: Context) -> bool:
-    return ctx.history.workflow.crew is not None and not talks(ctx.role)
+    return ctx.history.workflow.crew is not None and not is_conversation(ctx.role)
 
 
 class _Conversation(Conversation):
@@ -69,8 +65,8 @@ class _Conversation(Conversation):
         return self.say(ctx.prompt_for_resumed_session if ctx.previous else ctx.prompt)
 
     def say(self, text: str) -> Reply:
-        from uwf_git.engine.kit.chat import Chat, model_alias, resolve_endpoint
         from uwf_git.ext.builtin.environment import step_tools
+        from uwf_git.plugin import Chat, model_alias, resolve_endpoint
 
         ctx, options = self.ctx, self.ctx.options
         model = model_alias("uwf-builtin", ctx.config, options.model)
@@ -100,9 +96,11 @@ def _begun(ctx: Context, options: Options, said: str, tools: str) -> Loop:
     messages.tell(said)
 
     def missing(text: str) -> Sequence[str]:
-        return judged(ctx, Reply(text)).problems
+        return judged_answer(ctx, Reply(text)).problems
 
-    return Loop(messages, missing, ctx.record, _turns(ctx, options), talks(ctx.role), _must_end(ctx))
+    return Loop(
+        messages, missing, ctx.record, _turns(ctx, options), is_conversation(ctx.role), _must_end(ctx)
+    )
 
 
 def _mark(ctx: Context) -> str:
@@ -110,7 +108,7 @@ def _mark(ctx: Context) -> str:
     files that the model reads. Raises StoreUnwritable."""
     import hmac
 
-    from uwf_git.store.private import read_private, write_private
+    from uwf_git.plugin import read_private, write_private
 
     path, key = ctx.store.repository.private / "mark.key", b""
     with contextlib.suppress(OSError):
@@ -134,7 +132,7 @@ def _asking(ctx: Context, chat: Chat, options: Options, offered: list[dict[str, 
 
 
 def _reply(ended: LoopEnd, session: str, notes: Sequence[str]) -> Reply:
-    from uwf_git.engine.kit.extract import failed_with
+    from uwf_git.plugin import failed_with
 
     reply = Reply(ended.text, session, ended.model, ended.usage, ended.turns, notes=(*ended.notes, *notes))
     if ended.problem:
@@ -147,7 +145,7 @@ def _reply(ended: LoopEnd, session: str, notes: Sequence[str]) -> Reply:
 def _system(ctx: Context, options: Options, tools: str) -> str:
     parts = (
         [_TALK]
-        if talks(ctx.role)
+        if is_conversation(ctx.role)
         else [
             f"You play the role {ctx.role.name} in a workflow, on your own: nobody watches while you work, and a "
             "question is only heard when it is your whole answer, in the form that your task describes.",
@@ -172,21 +170,21 @@ _TALK = (
 
 
 def _missing_price(config: Config, args: Sequence[str]) -> str:
-    from uwf_git.engine.kit.chat import missing_price
+    from uwf_git.plugin import missing_price
 
     return missing_price("uwf-builtin", config, parse_args(args).model)
 
 
 def _asks(config: Config, args: Sequence[str]) -> str:
-    from uwf_git.engine.kit.chat import provider_alias
+    from uwf_git.plugin import provider_alias
 
     return provider_alias("uwf-builtin", config, parse_args(args).model)
 
 
 def _ready(config: Config, args: Sequence[str], environ: Mapping[str, str]) -> str:
-    from uwf_git.engine.kit.chat import ready
+    from uwf_git.plugin import ready_chat
 
-    return ready("uwf-builtin", config, parse_args(args).model, environ)
+    return ready_chat("uwf-builtin", config, parse_args(args).model, environ)
 
 
 agent = Agent(

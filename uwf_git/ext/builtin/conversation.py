@@ -14,12 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Invalid
-from uwf_git.base.text import encodable
-from uwf_git.engine.kit.context import PastRun
-from uwf_git.engine.kit.record import sound
-from uwf_git.format.cbor import normalise
-from uwf_git.format.kinds import EXTRACT, TurnRecord
+from uwf_git.plugin import EXTRACT, Invalid, PastRun, TurnRecord, encodable, normalise_payload, sound_turns
 
 ROOM = 400_000  # characters, about 100,000 tokens
 LEFT_OUT = "[This result was left out to save room. Call the tool again if you need it.]"
@@ -191,7 +186,7 @@ def storable_arguments(text: str) -> Any:
 
 def storable(value: Any) -> Any:
     """Return a storable JSON value. Raises Invalid or RecursionError."""
-    return normalise(sound(value))
+    return normalise_payload(sound_turns(value))
 
 
 def _call_message(call: Call) -> Message:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from uwf_git.config.policy import EXTRACT, ToolPolicy
-from uwf_git.config.resolve import resolve_model
 from uwf_git.ext.builtin.tools.command import COMMAND
 from uwf_git.ext.builtin.tools.extract import extract_tool
 from uwf_git.ext.builtin.tools.fetch import FETCH
@@ -18,18 +16,26 @@ from uwf_git.ext.builtin.tools.files import FILES
 from uwf_git.ext.builtin.tools.patch import PATCH
 from uwf_git.ext.builtin.tools.search import SEARCH
 from uwf_git.ext.builtin.tools.tool import Tool, Toolbox, ToolContext
-from uwf_git.format.types import DEFINITIONS
-from uwf_git.git.repository import PRIVATE as PRIVATE_FOLDER
-from uwf_git.sandbox.bubblewrap import Visible, toolchains
-from uwf_git.sandbox.mounts import OUTPUT, STATE, WORKFLOW
-from uwf_git.sandbox.path import Mount, places
-from uwf_git.sandbox.results import Outputs
-from uwf_git.sandbox.workspace import Limits, Workspace
+from uwf_git.plugin import (
+    DEFINITIONS,
+    EXTRACT_TOOL,
+    OUTPUT_MOUNT,
+    PRIVATE_MODE,
+    STATE_MOUNT,
+    WORKFLOW_MOUNT,
+    Mount,
+    ToolOutputs,
+    ToolPolicy,
+    VisibleFolder,
+    Workspace,
+    WorkspaceLimits,
+    mounted_places,
+    resolve_model,
+    toolchains,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.engine.kit.context import Context
-    from uwf_git.format.ids import ThreadId
-    from uwf_git.store.indexing import Store
+    from uwf_git.plugin import Context, IndexedStore, ThreadId
 
 PRIVATE = (".env", "config.yaml", "store.git")
 """What no tool may touch in the storage root where the root is the project itself."""
@@ -60,30 +66,32 @@ def standard_tools(
     not its own repository, no command runs. `deadline` is on time.monotonic(); `clean` redacts texts before
     cutting; `show` gets commands' output.
     """
-    kept = next((each.path / "output" for each in others if crew and each.name == STATE), None)
-    outputs = Outputs(clean, kept, f"{STATE}/output") if kept is not None else Outputs(clean)
+    kept = next((each.path / "output" for each in others if crew and each.name == STATE_MOUNT), None)
+    outputs = ToolOutputs(clean, kept, f"{STATE_MOUNT}/output") if kept is not None else ToolOutputs(clean)
     try:
         real = project.resolve(strict=True)
         own = _own(real, root, store)
-        mounts = others if kept is not None else (*others, Mount(OUTPUT, outputs.path))
-        limits = Limits(policy.max_read, policy.max_write)
+        mounts = others if kept is not None else (*others, Mount(OUTPUT_MOUNT, outputs.path))
+        limits = WorkspaceLimits(policy.max_read, policy.max_write)
         workspace = Workspace(project, mounts, (*hidden, *_untouched(real, own, root)), limits, crew)
         given = os.environ if environ is None else environ
-        seen = _visible(real, given) if policy.run_command else Visible()
+        seen = _visible(real, given) if policy.run_command else VisibleFolder()
     except BaseException:
         outputs.close()
         raise
-    notes = None if store is None else store / PRIVATE_FOLDER / "commands"
+    notes = None if store is None else store / PRIVATE_MODE / "commands"
     context = ToolContext(
         workspace, policy, outputs, deadline, given, seen, own[0] if own else None, show, notes
     )
     return Toolbox(STANDARD, context)
 
 
-def _visible(project: Path, environ: Mapping[str, str]) -> Visible:
-    from uwf_git.git.worktree import folders_beside
+def _visible(project: Path, environ: Mapping[str, str]) -> VisibleFolder:
+    from uwf_git.plugin import folders_beside
 
-    return Visible(toolchains(project, environ.get("PATH") or os.defpath), tuple(folders_beside(project)))
+    return VisibleFolder(
+        toolchains(project, environ.get("PATH") or os.defpath), tuple(folders_beside(project))
+    )
 
 
 def _own(project: Path, root: Path | None, store: Path | None) -> tuple[Path, ...]:
@@ -92,7 +100,7 @@ def _own(project: Path, root: Path | None, store: Path | None) -> tuple[Path, ..
         for path in (root, store)
         if path is not None
         and not (path == store and path.resolve() == (project / ".git").resolve())
-        and any(place.is_relative_to(project) for place in places(path))
+        and any(place.is_relative_to(project) for place in mounted_places(path))
     )
 
 
@@ -119,7 +127,7 @@ def step_tools(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
             folder = TemporaryDirectory(prefix="uwf-workflow-", ignore_cleanup_errors=True)
             workflow = Path(stack.enter_context(folder))
             write_workflow(ctx.store, ctx.thread, workflow)
-            others = [Mount(WORKFLOW, workflow, told="read only")]
+            others = [Mount(WORKFLOW_MOUNT, workflow, told="read only")]
         toolbox = standard_tools(
             ctx.cwd,
             policy,
@@ -133,7 +141,7 @@ def step_tools(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
             show=ctx.show,
         )
         stack.enter_context(toolbox)
-        if resolve_model(ctx.config, EXTRACT) is not None:
+        if resolve_model(ctx.config, EXTRACT_TOOL) is not None:
             toolbox.add([extract_tool(ctx.extract)])
         notes: Sequence[str] = ()
         if ctx.config.mcp_servers:
@@ -146,10 +154,9 @@ def step_tools(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
         yield toolbox, notes
 
 
-def write_workflow(store: Store, thread: ThreadId, folder: Path) -> None:
+def write_workflow(store: IndexedStore, thread: ThreadId, folder: Path) -> None:
     """Write a workflow's definition and included files into a folder."""
-    from uwf_git.store.threads import Threads
-    from uwf_git.store.versions import walk_tree
+    from uwf_git.plugin import Threads, walk_tree
 
     repository = store.repository
     tree = repository.root(Threads(store).active_head(thread).commit)

@@ -15,13 +15,20 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed, Invalid, Throttled
-from uwf_git.base.text import counted, one_line
-from uwf_git.engine.kit.chat import Completion, ContextTooLong
-from uwf_git.engine.kit.extract import sum_tokens
 from uwf_git.ext.builtin.conversation import Call, Conversation, storable
-from uwf_git.format.kinds import TurnRecord, Usage
+from uwf_git.plugin import (
+    AgentFailed,
+    Completion,
+    ContextTooLong,
+    Invalid,
+    Throttled,
+    TokenUsage,
+    TurnRecord,
+    counted,
+    log,
+    one_line,
+    sum_tokens,
+)
 
 if TYPE_CHECKING:
     from uwf_git.ext.builtin.conversation import Message
@@ -49,7 +56,7 @@ class LoopEnd(NamedTuple):
     text: str
     turns: tuple[TurnRecord, ...]
     model: str | None
-    usage: Usage | None
+    usage: TokenUsage | None
     notes: tuple[str, ...] = ()
     problem: str = ""
     hint: str = ""

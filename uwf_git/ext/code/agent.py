@@ -15,35 +15,55 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed, Invalid, OutOfRounds, UwfError, Waiting
-from uwf_git.base.text import counted, encodable, nearest, one_line
-from uwf_git.config.known_agents import BUNDLES
-from uwf_git.config.settings import Grants
-from uwf_git.engine.kit.agent import Agent, AttemptFailed
-from uwf_git.engine.kit.context import Reply
-from uwf_git.engine.kit.extract import ExpectedOutput, judge, sum_tokens, sum_usage
-from uwf_git.engine.kit.record import Recorder
-from uwf_git.engine.trust import require_trusted
 from uwf_git.ext.code.asking import asking
 from uwf_git.ext.code.calls import Calls, ConversationResult, tokens_of
 from uwf_git.ext.code.live import Live
 from uwf_git.ext.code.script import is_script, tolerance_of
-from uwf_git.format.cbor import normalise
-from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import REHEARSE, CallCounts, Detail, Step, TurnRecord
-from uwf_git.format.statuses import SUSPEND
-from uwf_git.format.types import END, RESULT, STEPNODE, USER
-from uwf_git.git.repository import StoreUnwritable
-from uwf_git.store.starts import is_call
-from uwf_git.workflow.code_workflow import MAX_ROUNDS
-from uwf_git.workflow.common_mistakes import means_end
-from uwf_git.workflow.moderator import DecidedByCode, brief, decide
+from uwf_git.plugin import (
+    BUNDLE_AGENTS,
+    END,
+    MAX_ROUNDS,
+    REHEARSE,
+    RESULT,
+    STEPNODE,
+    SUSPEND_STATUS,
+    USER,
+    Agent,
+    AgentFailed,
+    AttemptFailed,
+    CallCounts,
+    DecidedByCode,
+    Detail,
+    ExpectedOutput,
+    Grants,
+    Hash,
+    Invalid,
+    OutOfRounds,
+    Recorder,
+    Reply,
+    Step,
+    StoreUnwritable,
+    TurnRecord,
+    UwfError,
+    Waiting,
+    brief_decision,
+    counted,
+    decide_turn,
+    encodable,
+    is_call,
+    judge_answer,
+    log,
+    means_end,
+    nearest,
+    normalise_payload,
+    one_line,
+    require_trusted,
+    sum_tokens,
+    sum_usage,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.store.history import History, Position
-    from uwf_git.store.instance import Instance
-    from uwf_git.store.private import EngineOrder
+    from uwf_git.plugin import EngineOrder, History, Instance, ThreadPosition
 
 _LOGGED = 20  # of a script's lines, how many its step keeps
 _NAMED = 20  # of those whom the code asked, how many a note names
@@ -77,9 +97,9 @@ class CodeAgent(Agent):
     """Performs steps by running a workflow's code."""
 
     def __init__(self) -> None:
-        super().__init__(BUNDLES, _converses_not)
+        super().__init__(BUNDLE_AGENTS, _converses_not)
 
-    def admit(self, instance: Instance, at: Position) -> None:
+    def admit(self, instance: Instance, at: ThreadPosition) -> None:
         require_trusted(instance, at.history.workflow)
         if is_call(instance.store, at.head.row.start):
             asking(instance, at.head)
@@ -87,7 +107,7 @@ class CodeAgent(Agent):
     def perform(
         self,
         instance: Instance,
-        at: Position,
+        at: ThreadPosition,
         order: EngineOrder,
         args: Sequence[str],
         recorder: Recorder | None = None,
@@ -146,7 +166,7 @@ class CodeAgent(Agent):
             return node
 
 
-def begin(instance: Instance, at: Position) -> Live:
+def begin(instance: Instance, at: ThreadPosition) -> Live:
     """Start a process with the thread's history. Raises AgentFailed."""
     from uwf_git.ext.code.confinement import confine
     from uwf_git.ext.code.describe import program_of
@@ -201,16 +221,16 @@ def _number(text: str) -> float:
     return number
 
 
-def _budget(instance: Instance, at: Position) -> dict[str, Any]:
+def _budget(instance: Instance, at: ThreadPosition) -> dict[str, Any]:
     """Return the tokens that a thread has spent, and may spend."""
-    from uwf_git.engine.status import standing_of
+    from uwf_git.plugin import standing_of
 
     standing = standing_of(instance, at.head)
     limit = standing.limits.get("maxTokens") if standing is not None else None
     return {"spent": tokens_of(instance, at.head), "total": limit.value if limit is not None else None}
 
 
-def _past(instance: Instance, at: Position) -> list[dict[str, Any]]:
+def _past(instance: Instance, at: ThreadPosition) -> list[dict[str, Any]]:
     answer = instance.threads.answer
     return [
         {"role": step.role, "content": answer(step), "meta": step.output, "timestamp": step.time}
@@ -225,7 +245,7 @@ def _log(live: Live) -> list[str]:
     return [one_line(each, 200) for each in lines[-_LOGGED:] if each.strip()]
 
 
-def _kept(instance: Instance, at: Position) -> Running | None:
+def _kept(instance: Instance, at: ThreadPosition) -> Running | None:
     running = instance.kept.pop(at.head.thread, None) if instance.kept is not None else None
     if not isinstance(running, Running):
         return None
@@ -236,12 +256,12 @@ def _kept(instance: Instance, at: Position) -> Running | None:
     return running
 
 
-def _rounds(at: Position) -> int | None:
-    decision = decide(at.history.workflow, at.history.start, at.history.steps)
+def _rounds(at: ThreadPosition) -> int | None:
+    decision = decide_turn(at.history.workflow, at.history.start, at.history.steps)
     return decision.rounds if isinstance(decision, DecidedByCode) else None
 
 
-def _over(at: Position) -> OutOfRounds:
+def _over(at: ThreadPosition) -> OutOfRounds:
     start, code = at.history.start, at.history.workflow.code
     rounds = start.max_rounds or (code.max_rounds if code else None)
     return OutOfRounds(f"{MAX_ROUNDS}: {counted(rounds or 0, 'round')} {'is' if rounds == 1 else 'are'} done")
@@ -260,10 +280,12 @@ def result_of(value: Any) -> CodeResult:
 def step_of(instance: Instance, history: History, value: Any) -> CodeResult:
     """Return a yield as a role's step. Raises AgentFailed."""
     if not isinstance(value, dict):
-        raise AgentFailed(f"the code yielded {brief(value)}, which is not a {{role, content, meta}}", _HINT)
+        raise AgentFailed(
+            f"the code yielded {brief_decision(value)}, which is not a {{role, content, meta}}", _HINT
+        )
     name, content = value.get("role"), value.get("content", "")
     if not isinstance(name, str):
-        raise AgentFailed(f"the code yielded a role that is not text: {brief(name)}", _HINT)
+        raise AgentFailed(f"the code yielded a role that is not text: {brief_decision(name)}", _HINT)
     if encodable(name) != name:
         raise AgentFailed(
             f"the code yielded a role whose name holds an incomplete character: {one_line(name, 40)}",
@@ -275,14 +297,17 @@ def step_of(instance: Instance, history: History, value: Any) -> CodeResult:
         if name == END or means_end(name):
             hint = "a bundle ends by returning its result"
         elif name == USER:
-            hint = f"a role asks with meta: {{$status: {SUSPEND}, question}}; the answer is a step of {USER} then"
+            meta = f"{{$status: {SUSPEND_STATUS}, question}}"
+            hint = f"a role asks with meta: {meta}; the answer is a step of {USER} then"
         else:
             hint = nearest(name, history.workflow.roles) or _HINT
         raise AgentFailed(
             f"the code yielded a step of {shown!r}, which is not a role of its descriptor", hint
         )
     if not isinstance(content, str):
-        raise AgentFailed(f"role {name}: the content of the yield is not text: {brief(content)}", _HINT)
+        raise AgentFailed(
+            f"role {name}: the content of the yield is not text: {brief_decision(content)}", _HINT
+        )
     if encodable(content) != content:
         raise AgentFailed(
             f"role {name}: the content of the yield holds an incomplete character (a lone surrogate)",
@@ -296,7 +321,9 @@ def step_of(instance: Instance, history: History, value: Any) -> CodeResult:
     if "meta" not in value:
         raise AgentFailed(f"role {name}: the yield has no meta", _HINT)
     meta = _bounded(value["meta"], f"role {name}: the meta of the yield")
-    verdict = judge(Reply(content, output=meta), ExpectedOutput(role, instance.store.schema(role.schema)))
+    verdict = judge_answer(
+        Reply(content, output=meta), ExpectedOutput(role, instance.store.schema(role.schema))
+    )
     if verdict.problems:
         more = f" (and {len(verdict.problems) - 1} more)" if len(verdict.problems) > 1 else ""
         raise AgentFailed(
@@ -312,14 +339,14 @@ def _bounded(value: Any, what: str) -> Any:
             f"{what} has {size} characters, the limit is {MOST_META}", "put large values into files"
         )
     try:
-        return normalise(value)
+        return normalise_payload(value)
     except Invalid as error:
         raise AgentFailed(f"{what} cannot be stored: {error.message}", error.hint) from None
 
 
 def _stored(
     instance: Instance,
-    at: Position,
+    at: ThreadPosition,
     order: EngineOrder,
     made: CodeResult,
     agent: str,
@@ -357,7 +384,7 @@ def _author(made: CodeResult, heard: Sequence[ConversationResult], is_generated:
         is_text = any(text == said.strip() for said in each.texts) if text else is_data
         if is_text and (is_data or not is_generated):
             return each.agent
-    return REHEARSE if is_generated else BUNDLES
+    return REHEARSE if is_generated else BUNDLE_AGENTS
 
 
 def _failed(

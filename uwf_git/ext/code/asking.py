@@ -8,26 +8,37 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.base.errors import Absent, AgentFailed, Busy, Invalid, UwfError
-from uwf_git.config.known_agents import BUNDLES
-from uwf_git.engine import calls
-from uwf_git.engine.call_answer import command_of
-from uwf_git.engine.calls import CallState, Request
-from uwf_git.engine.kit.agent import AttemptFailed
-from uwf_git.engine.kit.record import Recorder
-from uwf_git.engine.step import step_without_hooks
-from uwf_git.format.cbor import normalise
-from uwf_git.format.kinds import Detail, Step, TurnRecord
-from uwf_git.format.types import END, QUESTION, RESULT, STEPNODE
-from uwf_git.workspaces.choice import begin, chosen
-from uwf_git.workspaces.notes import Notes
-from uwf_git.workspaces.options import WORKTREE, WorkspaceOption
+from uwf_git.plugin import (
+    BUNDLE_AGENTS,
+    END,
+    QUESTION,
+    RESULT,
+    STEPNODE,
+    WORKTREE_OPTION,
+    Absent,
+    AgentFailed,
+    AttemptFailed,
+    Busy,
+    CallRequest,
+    CallState,
+    Detail,
+    Invalid,
+    Recorder,
+    Step,
+    TurnRecord,
+    UwfError,
+    WorkspaceOption,
+    WorktreeNotes,
+    begin_worktree,
+    chosen_worktree,
+    command_of,
+    engine_calls,
+    normalise_payload,
+    step_without_hooks,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.format.ids import Hash
-    from uwf_git.store.history import Head, Position
-    from uwf_git.store.instance import Instance
-    from uwf_git.store.private import EngineOrder
+    from uwf_git.plugin import EngineOrder, Hash, Head, Instance, ThreadPosition
 
 Act = Callable[["Head", Recorder, Path], Any]
 Heard = Callable[[], tuple[str, Detail, Sequence[TurnRecord]]]
@@ -57,14 +68,14 @@ class Asking:
     def close(self) -> None:
         """Nothing is kept."""
 
-    def perform(self, instance: Instance, at: Position, order: EngineOrder, cwd: Path) -> Hash:
+    def perform(self, instance: Instance, at: ThreadPosition, order: EngineOrder, cwd: Path) -> Hash:
         """Ask, and draft the step. Raises as `Agent.perform`."""
         head, history = at
         recorder = Recorder(instance, head.thread, order.name)
         recorder.head = head.node
         role, kind = END, RESULT
         try:
-            value = normalise(self._act(head, recorder, cwd))
+            value = normalise_payload(self._act(head, recorder, cwd))
         except Suspended as suspended:
             roles = history.workflow.roles
             role = suspended.role if suspended.role in roles else next(iter(roles))
@@ -80,7 +91,7 @@ class Asking:
         agent, said, turns = self._heard()
         detail = recorder.detail(said, turns, order, head.node)
         output = recorder.put(kind, recorder.redact(value, "output"))
-        by = recorder.redact(agent, "agent") or BUNDLES
+        by = recorder.redact(agent, "agent") or BUNDLE_AGENTS
         made = Step(history.start_hash, history.prev, role, output, detail, by)
         node = recorder.put(STEPNODE, made.payload())
         recorder.settle(order, node, detail)
@@ -91,7 +102,7 @@ def asking(instance: Instance, head: Head) -> Asking:
     """Return the Asking that makes the next step of a call's thread. Raises Invalid in another process."""
     found = (instance.kept or {}).get(head.thread)
     if not isinstance(found, Asking):
-        caller = calls.caller_of(instance, head)
+        caller = engine_calls.caller_of(instance, head)
         raise Invalid(
             f"thread {head.thread} is a call of a code workflow, whose own step asks its agent",
             f"uwf thread step {caller}" if caller is not None else "",
@@ -101,8 +112,8 @@ def asking(instance: Instance, head: Head) -> Asking:
 
 def answer(
     instance: Instance,
-    at: Position,
-    request: Request,
+    at: ThreadPosition,
+    request: CallRequest,
     act: Act,
     heard: Heard,
     cwd: Path,
@@ -111,16 +122,20 @@ def answer(
     """Have a call of the thread at `at` answered in a thread of its own. Return its head, and whether it was asked
     here; not if another process was first. With `is_isolated`, its agent works in a worktree of its own, which begins
     at the files in `cwd` as they are. Raises as `act`, or as `step`."""
-    root = calls.root_of(instance, at.head.commit)
+    root = engine_calls.root_of(instance, at.head.commit)
     while True:
-        state = calls.find(instance, root, request)
+        state = engine_calls.find(instance, root, request)
         if state.is_answered:
             assert state.head is not None
             return state.head, False
         if state.head is None:
-            calls.begin(instance, at, state.thread, request)
-        if is_isolated and not Notes(instance.store.repository.private).has(state.thread):
-            begin(instance, chosen(instance, cwd, WorkspaceOption(WORKTREE, changes=True)), [state.thread])
+            engine_calls.begin(instance, at, state.thread, request)
+        if is_isolated and not WorktreeNotes(instance.store.repository.private).has(state.thread):
+            begin_worktree(
+                instance,
+                chosen_worktree(instance, cwd, WorkspaceOption(WORKTREE_OPTION, changes=True)),
+                [state.thread],
+            )
         made = Asking(act, heard)
         instance.kept = {state.thread: made}
         try:

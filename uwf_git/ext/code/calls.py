@@ -24,37 +24,60 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base import log
-from uwf_git.base.errors import Absent, AgentFailed, Invalid, NotFound, Throttled, UwfError
-from uwf_git.base.lifetime import deferred
-from uwf_git.base.text import counted, encodable, last_line, one_line
-from uwf_git.config.resolve import agent_options, known_agent, narrowed
-from uwf_git.engine.budget import COST, Budgets, prices, use, waiting
-from uwf_git.engine.calls import Request, arrivals, find, root_of
-from uwf_git.engine.kit.extract import sum_usage
-from uwf_git.engine.spending import Totals, spent, together
-from uwf_git.engine.thread_spending import account
-from uwf_git.engine.trust import require_trusted
 from uwf_git.ext.code.asking import answer_of
 from uwf_git.ext.code.conversation import Question
 from uwf_git.ext.code.script import AGENT, is_script
-from uwf_git.format.cbor import normalise
-from uwf_git.format.ids import ThreadId, name_problem
-from uwf_git.format.kinds import REHEARSE, CallCounts, Detail, TurnRecord, parse_detail, parse_turn
-from uwf_git.format.schema import check_schema
-from uwf_git.format.types import BUNDLE
 from uwf_git.kit import Reply
-from uwf_git.sandbox.child import GRACE, spawn
-from uwf_git.sandbox.descendants import Descendants
-from uwf_git.store.private import NONCE_VARIABLE
+from uwf_git.plugin import (
+    BUNDLE,
+    COST_LIMIT,
+    KILL_GRACE,
+    NONCE_VARIABLE,
+    REHEARSE,
+    Absent,
+    AgentFailed,
+    Budgets,
+    CallCounts,
+    CallRequest,
+    Descendants,
+    Detail,
+    Invalid,
+    NotFound,
+    SpendingTotals,
+    ThreadId,
+    Throttled,
+    TurnRecord,
+    UwfError,
+    agent_options,
+    budget_use,
+    call_arrivals,
+    check_schema,
+    counted,
+    encodable,
+    find_call,
+    known_agent,
+    last_line,
+    log,
+    model_prices,
+    name_problem,
+    narrowed_options,
+    normalise_payload,
+    one_line,
+    parse_detail,
+    parse_turn,
+    require_trusted,
+    root_of,
+    signals_deferred,
+    spawn_child,
+    spending_account,
+    spent_together,
+    sum_usage,
+    waiting_budget,
+)
+from uwf_git.plugin import spent_in as spent
 
 if TYPE_CHECKING:
-    from uwf_git.engine.kit.record import Recorder
-    from uwf_git.git.repository import Oid
-    from uwf_git.store.history import Head, Position
-    from uwf_git.store.instance import Instance
-    from uwf_git.store.private import EngineOrder
-    from uwf_git.store.versions import Version
+    from uwf_git.plugin import EngineOrder, Head, Instance, Oid, Recorder, RegisteredVersion, ThreadPosition
 
 AT_ONCE = 8
 """Calls in flight at once, twice as many for a script; the others wait."""
@@ -87,7 +110,7 @@ class Calls:
     def __init__(
         self,
         instance: Instance,
-        at: Position,
+        at: ThreadPosition,
         order: EngineOrder,
         recorder: Recorder,
         cwd: Path,
@@ -235,22 +258,22 @@ class Calls:
     def _who(self, *names: str | None) -> tuple[str | None, str]:
         """Return the agent and the role for an agent type and a model: the first that agentOverrides or agents has,
         else the workflow's or the default agent."""
-        from uwf_git.config.resolve import known_agent, overriding
+        from uwf_git.plugin import known_agent, overriding_options
 
         config = self._instance.config
         for name in filter(None, names):
-            if overriding(config, self._workflow, name)[0] is not None:
+            if overriding_options(config, self._workflow, name)[0] is not None:
                 return None, name
             if known_agent(config, name) is not None:
                 return name, name
         return None, AGENT
 
-    def _registered(self, name: str) -> Version:
+    def _registered(self, name: str) -> RegisteredVersion:
         instance = self._instance
         try:
             return instance.registry.current(name)
         except NotFound as error:
-            from uwf_git.api.workflows import workflow_file
+            from uwf_git.plugin import workflow_file
 
             file = None if name_problem(name) else workflow_file(instance.location.root, name)
             if file is not None:
@@ -277,7 +300,7 @@ class Calls:
         value = {"source": source.decode("utf-8-sig", "replace"), "file": f"{workflow.name}.{suffix}"}
         self._notify(number, {"value": value, "turns": ()})
 
-    def _request(self, given: Mapping[str, Any], is_rehearsed: bool) -> Request:
+    def _request(self, given: Mapping[str, Any], is_rehearsed: bool) -> CallRequest:
         """Return a call's request, with all that its agent is told. Raises AgentFailed if it cannot be stored."""
         content = {key: value for key, value in given.items() if value is not None}
         if "text" in content:
@@ -286,14 +309,14 @@ class Calls:
         if is_rehearsed:
             content["rehearsed"] = True
         try:
-            content = normalise(content)
+            content = normalise_payload(content)
         except Invalid as error:
             raise AgentFailed(
                 f"the code called an agent with what cannot be stored: {error.message}"
             ) from None
         key = json.dumps(content, sort_keys=True)
         count, self._counts[key] = self._counts[key], self._counts[key] + 1
-        return Request(content, count)
+        return CallRequest(content, count)
 
     def _override(self, agent: str | None, role: str) -> str | None:
         """Return what --agent names for a call of a role, for which the code may name an agent."""
@@ -301,11 +324,11 @@ class Calls:
             return None
         config = self._instance.config
         own = agent if agent is not None and known_agent(config, agent) is not None else None
-        named: str | None = narrowed(config, self._workflow, role, self._options, own=own)
+        named: str | None = narrowed_options(config, self._workflow, role, self._options, own=own)
         return named
 
     def _rehearses(self, agent: str | None, role: str) -> bool:
-        from uwf_git.config.resolve import resolve_agent
+        from uwf_git.plugin import resolve_agent
 
         with contextlib.suppress(UwfError):
             override = self._override(agent, role)
@@ -314,9 +337,9 @@ class Calls:
             return found.command == REHEARSE
         return False
 
-    def _find(self, request: Request) -> Head | None:
+    def _find(self, request: CallRequest) -> Head | None:
         """Return the head of the call that has answered a request."""
-        state = find(self._instance, self._root, request)
+        state = find_call(self._instance, self._root, request)
         for thread in state.squatters:
             self._instance.warn(
                 f"thread {thread} has the id of a call and is not what was asked, so it was asked anew; remove it with:"
@@ -354,7 +377,7 @@ class Calls:
         """Return the place of a known answer among those of earlier runs: that in which the last one heard it, else the
         time at which it was given."""
         if self._arrivals is None:
-            self._arrivals = arrivals(self._instance, self._at.commit)
+            self._arrivals = call_arrivals(self._instance, self._at.commit)
         place = self._arrivals.get(head.commit)
         return (0, place, "") if place is not None else (1, self._given_at(head), head.thread)
 
@@ -516,15 +539,15 @@ class Calls:
 
     def _may_ask(self) -> bool:
         asked = [_spent(each.reply) for each in self.heard if not each.is_known]
-        standing = Budgets(self._instance).standing(self._at, together(asked))
+        standing = Budgets(self._instance).standing(self._at, spent_together(asked))
         if standing is None or not self._in_flight:
             if standing is not None and standing.reached is not None:
-                raise waiting(self._thread, standing)
+                raise waiting_budget(self._thread, standing)
             return True
         if standing.reached is not None or not asked:
             return False
-        priced = prices(self._instance) if COST in standing.limits else {}
-        used = [use(each, priced) for each in asked]
+        priced = model_prices(self._instance) if COST_LIMIT in standing.limits else {}
+        used = [budget_use(each, priced) for each in asked]
         return all(
             max(each[key] for each in used) * (len(self._in_flight) + 1) <= limit.value - standing.used[key]
             for key, limit in standing.limits.items()
@@ -584,7 +607,7 @@ class Calls:
 
 def tokens_of(instance: Instance, head: Head) -> int:
     """Return the tokens that a thread has spent."""
-    lines = account(instance, head).spent.lines
+    lines = spending_account(instance, head).spent.lines
     return sum(line.tokens.input + line.tokens.output for line in lines)
 
 
@@ -593,14 +616,14 @@ def _schema_problem(schema: Any) -> str | None:
     if schema is None:
         return None
     try:
-        content = normalise(schema)
+        content = normalise_payload(schema)
     except Invalid as error:
         return error.message
     problem = next(iter(check_schema(content)), None)
     return None if problem is None else one_line(str(problem), 200)
 
 
-def _spent(reply: Reply) -> Totals:
+def _spent(reply: Reply) -> SpendingTotals:
     took = sum(turn.duration_ms or 0 for turn in reply.turns)
     said = Detail("", model=reply.model, usage=reply.usage, cost=reply.cost, duration_ms=took)
     return spent(said, reply.turns, attempt=True)._replace(attempts=0)
@@ -653,10 +676,10 @@ class _Conversation:
         theirs, self._requests = os.pipe()
         argv = [sys.executable, "-P", "-m", "uwf_git.ext.code.conversation", thread, str(theirs)]
         try:
-            with log.open("ab") as errors, deferred():
+            with log.open("ab") as errors, signals_deferred():
                 if self._is_over:
                     raise AgentFailed("the step is over")
-                self._process = spawn(
+                self._process = spawn_child(
                     argv,
                     stdin=subprocess.DEVNULL,
                     stderr=errors.fileno(),
@@ -713,7 +736,7 @@ class _Conversation:
         if patience:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(patience)
-        self._descendants.end(self._process, GRACE)
+        self._descendants.end(self._process, KILL_GRACE)
 
 
 def _write(descriptor: int, data: bytes) -> None:

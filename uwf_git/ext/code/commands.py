@@ -8,22 +8,24 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
-from uwf_cli import terminal
-from uwf_cli.command import command
-from uwf_cli.completers import complete_workflow
-from uwf_cli.definitions import WORKFLOW
-from uwf_cli.invocation import Invocation
-from uwf_cli.views import Record
 
-from uwf_git.api.versions import bundle_of
-from uwf_git.base.errors import Usage
-from uwf_git.base.text import counted
-from uwf_git.config.settings import Grants
-from uwf_git.format.types import JAVASCRIPT
-from uwf_git.git.repository import Oid
+from uwf_git.plugin import (
+    JAVASCRIPT,
+    WORKFLOW_ARGUMENT,
+    Grants,
+    Invocation,
+    Oid,
+    Record,
+    Usage,
+    bundle_of,
+    command,
+    complete_workflow,
+    counted,
+    terminal,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.api.workflows import ResolvedWorkflow
+    from uwf_git.plugin import ResolvedWorkflow
 
 
 @command(
@@ -38,40 +40,40 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
     Shows its source and the permissions that the configuration grants, then asks. Workflows that you
     registered yourself are already trusted.
     """
-    from uwf_git.engine import trust as trusting
     from uwf_git.ext.code.review import otherwise, reviewed
+    from uwf_git.plugin import engine_trust
 
     instance = invocation.instance
     found = _bundle(invocation, workflow)
     commit = Oid(hex=str(found.commit))
-    if already := trusting.is_trusted(instance, found.workflow):
+    if already := engine_trust.is_trusted(instance, found.workflow):
         instance.registry.code(found.workflow, commit)
     else:
         source = reviewed(instance, found.workflow, commit)
         if not (yes or _asked_whether(invocation, found, source)):
             raise Usage(f"{workflow} was not confirmed, and is not trusted", "ask its author")
-        trusting.trust(instance, found.workflow)
+        engine_trust.trust(instance, found.workflow)
         if told := otherwise(instance, found.workflow, source):
             invocation.warn(told)
     value = {**_describe(invocation, found), "changed": not already}
-    invocation.emit(value, Record(*WORKFLOW, ("trusted", lambda _: "yes")))
+    invocation.emit(value, Record(*WORKFLOW_ARGUMENT, ("trusted", lambda _: "yes")))
 
 
 @command("uwf workflow untrust solve-issue")
 @click.argument("workflow", metavar="NAME|HASH", shell_complete=complete_workflow)
 def untrust(invocation: Invocation, workflow: str) -> None:
     """Revoke the trust in a code workflow on this machine. Nothing is deleted."""
-    from uwf_git.engine import trust as trusting
+    from uwf_git.plugin import engine_trust
 
     found = _bundle(invocation, workflow)
-    changed = trusting.untrust(invocation.instance, found.workflow)
+    changed = engine_trust.untrust(invocation.instance, found.workflow)
     value = {**_describe(invocation, found), "changed": changed}
-    invocation.emit(value, Record(*WORKFLOW, ("trusted", lambda _: "no")))
+    invocation.emit(value, Record(*WORKFLOW_ARGUMENT, ("trusted", lambda _: "no")))
 
 
 def _bundle(invocation: Invocation, text: str) -> ResolvedWorkflow:
     """Return a code workflow. Raises Usage for others."""
-    from uwf_cli.resolve import find_workflow
+    from uwf_git.plugin import find_workflow
 
     found = find_workflow(invocation, text)
     if found.workflow.code is None:
@@ -124,7 +126,7 @@ def _asked_whether(invocation: Invocation, found: ResolvedWorkflow, source: str)
         "may ask": "the configured agents, which work outside its sandbox",
         "file": f"{counted(len(lines), 'line')}, {code.size:,} bytes",
     }
-    view = Record(*WORKFLOW, "sha256", "granted", "may ask", "file")
+    view = Record(*WORKFLOW_ARGUMENT, "sha256", "granted", "may ask", "file")
     sys.stderr.write("\n" + view(bundle) + "\n")
     sys.stderr.write("Let it run on this machine? [y/N] ")
     sys.stderr.flush()

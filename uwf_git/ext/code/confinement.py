@@ -16,19 +16,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import AgentFailed
-from uwf_git.base.text import one_line
-from uwf_git.config.settings import Config, Grants
-from uwf_git.sandbox.bubblewrap import (
-    PROCESSES,
-    Lifetime,
+from uwf_git.plugin import (
+    MOST_PROCESSES,
+    AgentFailed,
+    Config,
+    Grants,
+    RepositoriesBefore,
+    SandboxLifetime,
+    ToolFailure,
     clean_environment,
-    enclosure,
     find_sandbox,
+    one_line,
+    sandbox_enclosure,
     toolchains,
 )
-from uwf_git.sandbox.repositories import RepositoriesBefore
-from uwf_git.sandbox.results import ToolFailure
 
 NOTE = "the code ran without a sandbox: it could reach whatever the user can"
 # Bytes of data of one process, without what it maps shared: Node needs more addresses than memory.
@@ -97,8 +98,8 @@ def confine(
             return ConfinedCommand(argv, env, folder, (), NOTE, stack.pop_all())
         taken: list[str] = []
         searched = [_searched(folder, stack, taken) for folder, writable in granted if writable]
-        lifetime = stack.enter_context(Lifetime())
-        argv = [sandbox.program, *lifetime.arguments, *enclosure(grants.network)]
+        lifetime = stack.enter_context(SandboxLifetime())
+        argv = [sandbox.program, *lifetime.arguments, *sandbox_enclosure(grants.network)]
         for place in (_INNER, "/dev/shm"):
             argv += [*_size(sandbox.program), "--tmpfs", place]
         argv += ["--remount-ro", "/dev"]
@@ -163,15 +164,15 @@ def _limited(argv: Sequence[str]) -> list[str]:
         "n": _FILES,
     }
     if shell.endswith("bash"):
-        limits["u"] = PROCESSES
+        limits["u"] = MOST_PROCESSES
     script = "".join(f"ulimit -{name} {value} 2>/dev/null; " for name, value in limits.items())
     return [shell, "-c", f'{script}exec "$@"', shell, *argv]
 
 
 @lru_cache(maxsize=2)
 def _size(sandbox: str) -> tuple[str, ...]:
-    from uwf_git.sandbox.child import run_command
+    from uwf_git.plugin import run_process
 
-    known = run_command([sandbox, "--help"], env={"PATH": os.defpath}, timeout=10.0)
+    known = run_process([sandbox, "--help"], env={"PATH": os.defpath}, timeout=10.0)
     limited = b"--size BYTES" in known.stdout_tail + known.stderr_tail
     return ("--size", str(_TEMPORARY)) if limited else ()

@@ -10,25 +10,37 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.base.errors import Usage
-from uwf_git.base.text import one_line
 from uwf_git.ext.code.descriptor import parse_descriptor
 from uwf_git.ext.code.script import descriptor_of, is_script, script_of
 from uwf_git.ext.code.syntax import Breaches, Places
-from uwf_git.format import cbor
-from uwf_git.format.document import Document, Mark, read_bytes
-from uwf_git.format.findings import Finding, Findings
-from uwf_git.format.ids import name_problem
-from uwf_git.format.kinds import Workflow, parse_workflow
-from uwf_git.format.node import file_id, hash_of
-from uwf_git.format.types import CODE, JAVASCRIPT, PYTHON
-from uwf_git.workflow.code_workflow import MAX_BYTES, language_of, name_of
-from uwf_git.workflow.compile import Compiled, InvalidWorkflow
-from uwf_git.workflow.source import Source
+from uwf_git.plugin import (
+    CODE,
+    JAVASCRIPT,
+    MAX_CODE_BYTES,
+    PYTHON,
+    Compiled,
+    Document,
+    Finding,
+    Findings,
+    InvalidWorkflow,
+    Source,
+    SourceMark,
+    Usage,
+    Workflow,
+    cbor,
+    code_name_of,
+    file_id,
+    hash_of,
+    language_of,
+    name_problem,
+    one_line,
+    parse_workflow,
+    read_bytes,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import Config
     from uwf_git.ext.code import javascript, python
+    from uwf_git.plugin import Config
 
 
 def compile_bundle(path: Path, config: Config, name: str | None = None) -> Compiled:
@@ -36,7 +48,7 @@ def compile_bundle(path: Path, config: Config, name: str | None = None) -> Compi
     Raises NotFound, Usage for a conflicting `name`, InvalidWorkflow."""
     language = language_of(path)
     assert language is not None
-    return _evaluated(read_bytes(path, MAX_BYTES), language, config, str(path), name, name_of(path))
+    return _evaluated(read_bytes(path, MAX_CODE_BYTES), language, config, str(path), name, code_name_of(path))
 
 
 def read_again(workflow: Workflow, text: bytes, config: Config) -> Compiled:
@@ -139,7 +151,7 @@ def _not_utf8(text: bytes) -> list[Finding]:
         text.decode("utf-8")
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
-        breaches.add(Mark(line, 1), "not-utf-8", "not UTF-8", "save the file as UTF-8")
+        breaches.add(SourceMark(line, 1), "not-utf-8", "not UTF-8", "save the file as UTF-8")
     return breaches.sorted()
 
 

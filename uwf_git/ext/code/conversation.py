@@ -34,30 +34,53 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base import errors, lifetime
-from uwf_git.base.errors import AgentFailed, Invalid, Unavailable, UwfError, Waiting
-from uwf_git.base.text import closest, one_line
-from uwf_git.engine.calls import Request
-from uwf_git.engine.kit.agent import Conversation, detail_of, read_output
-from uwf_git.engine.kit.context import PastRun, Resume, SessionState
-from uwf_git.engine.kit.extract import ExtractionFailed, sum_tokens
-from uwf_git.engine.kit.memory import is_full
-from uwf_git.engine.kit.record import Recorder, broken_off
 from uwf_git.ext.code.asking import Act, Heard, Suspended, answer, answer_of
-from uwf_git.format.cbor import normalise
-from uwf_git.format.ids import Hash, ThreadId, parse_thread_id
-from uwf_git.format.kinds import HUMAN, Detail, Role, TurnRecord, Usage, asks_human, parse_step
-from uwf_git.format.node import parse_json
-from uwf_git.format.schema import Schema
-from uwf_git.format.statuses import SUSPEND
-from uwf_git.format.types import BUNDLE, RESULT, USER
 from uwf_git.kit import Agent, Context, Reply
-from uwf_git.store.private import QUESTION_VARIABLE, EngineOrder
+from uwf_git.plugin import (
+    BUNDLE,
+    HUMAN,
+    QUESTION_VARIABLE,
+    RESULT,
+    SUSPEND_STATUS,
+    USER,
+    AgentFailed,
+    CallRequest,
+    Conversation,
+    Detail,
+    EngineOrder,
+    ExtractionFailed,
+    Hash,
+    Invalid,
+    PastRun,
+    Recorder,
+    Resume,
+    Role,
+    Schema,
+    SessionState,
+    ThreadId,
+    TokenUsage,
+    TurnRecord,
+    Unavailable,
+    UwfError,
+    Waiting,
+    asks_human,
+    broken_off,
+    closest_names,
+    detail_of,
+    errors,
+    is_full,
+    lifetime,
+    normalise_payload,
+    one_line,
+    parse_json,
+    parse_step,
+    parse_thread_id,
+    read_output,
+    sum_tokens,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import AgentConfig
-    from uwf_git.store.history import Head, History
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import AgentConfig, Head, History, Instance
 
 
 _RETURNED = "(Your last message is handed to a script, as it is: give the result itself, without a preamble.)"
@@ -107,7 +130,7 @@ class _OfCommand(Conversation):
         return Reply.of(detail, store.turns(detail), output)
 
     def _answered(self) -> Reply:
-        from uwf_git.engine.kit.record import kept_reply
+        from uwf_git.plugin import kept_reply
 
         ctx = self.ctx
         with TemporaryDirectory(prefix="uwf-question-") as folder:
@@ -135,14 +158,13 @@ class _OfCommand(Conversation):
 
     def _run(self, variables: Mapping[str, str]) -> Hash:
         """Run the command; return the hash that it printed, "" of one that was asked. Raises AgentFailed."""
-        from uwf_git.engine.performer import environment, hash_printed
-        from uwf_git.sandbox.child import run_command
+        from uwf_git.plugin import agent_environment, hash_printed, run_process
 
         ctx, config = self.ctx, self._config
-        done = run_command(
+        done = run_process(
             [config.command, *config.args, ctx.thread, ctx.role.name],
             cwd=ctx.cwd,
-            env={**environment(ctx.instance, ctx.thread, ctx.role.name), **variables},
+            env={**agent_environment(ctx.instance, ctx.thread, ctx.role.name), **variables},
             timeout=self._left(),
             on_stderr=_pass_on,
         )
@@ -168,7 +190,7 @@ class _Asked:
         self._reply = Reply("")
         self._replies: list[Reply] = []
         self._turns: list[TurnRecord] = []
-        self._usage: Usage | None = None
+        self._usage: TokenUsage | None = None
         self._how = "native"
 
     def heard(self) -> tuple[Detail, Sequence[TurnRecord]]:
@@ -182,7 +204,7 @@ class _Asked:
 
     def begin(self, asks: Question) -> str:
         """Ask the agent. The code's own words are recorded as a turn, since no history determines them."""
-        from uwf_git.engine.slots import agent_slot
+        from uwf_git.plugin import agent_slot
 
         if self._conversation is None:
             self._reply = Reply(asks.text or "")
@@ -205,8 +227,7 @@ class _Asked:
         schema."""
         if self._conversation is None:
             return self._extracted(schema, prompt)
-        from uwf_git.engine.kit.data import wanted
-        from uwf_git.engine.slots import agent_slot
+        from uwf_git.plugin import agent_slot, wanted_data
 
         last = self._reply
         ctx = self._ctx._replace(role=self._ctx.role._replace(extract_prompt=prompt))
@@ -214,7 +235,7 @@ class _Asked:
         known = Reply(last.text, last.session, output=last.output, turns=tuple(self._turns[-1:]))
         try:
             with agent_slot(ctx.instance, self._command):
-                made = read_output(ctx, known, self._conversation, wanted(schema), self._recorder.heard)
+                made = read_output(ctx, known, self._conversation, wanted_data(schema), self._recorder.heard)
         except ExtractionFailed as failure:
             self._count(failure.replies[1:], failure.turns[1:], failure.usage)
             raise
@@ -231,7 +252,7 @@ class _Asked:
                 self._count((), turns, sum_tokens(turn.usage for turn in turns))
                 self._how = f"model:{turns[-1].arguments['model']}"
 
-    def _count(self, replies: Sequence[Reply], turns: Sequence[TurnRecord], usage: Usage | None) -> None:
+    def _count(self, replies: Sequence[Reply], turns: Sequence[TurnRecord], usage: TokenUsage | None) -> None:
         for turn in turns:
             self._recorder.record(turn)
         costs = [reply.cost for reply in replies if reply.cost is not None]
@@ -244,9 +265,7 @@ class _Asked:
 def _open(
     instance: Instance, thread: ThreadId, asks: Question, call: Head | None, stack: ExitStack
 ) -> tuple[_Asked, str]:
-    from uwf_git.config.settings import AgentConfig
-    from uwf_git.engine.default_agent import refuse_to_make_up
-    from uwf_git.engine.performer import embedded
+    from uwf_git.plugin import AgentConfig, embedded_agent, refuse_to_make_up
 
     at = instance.threads.position(instance.threads.active_head(thread))
     if at.head.node != asks.head:
@@ -257,7 +276,7 @@ def _open(
     else:
         config = _agent_of(instance, at.history, asks)
         refuse_to_make_up(instance, at, asks.plays or role.name, config)
-    performer = embedded(config.command)
+    performer = embedded_agent(config.command)
     args = config.args if performer else ()
     teller = performer or Agent(Path(config.command).name, lambda ctx: _OfCommand(ctx, config))
     name = teller.called(args) if config.command else ""
@@ -276,7 +295,7 @@ def _open(
 
 
 def _agent_of(instance: Instance, history: History, asks: Question) -> AgentConfig:
-    from uwf_git.config.resolve import resolve_agent
+    from uwf_git.plugin import resolve_agent
 
     role = asks.plays or asks.role or BUNDLE
     try:
@@ -301,16 +320,17 @@ def _left(instance: Instance, thread: ThreadId, call: Head, agent: str, ctx: Con
 def _chosen(instance: Instance, asks: Question) -> str | None:
     """Return the user's or the code's agent. Code names agents only; commands come from the configuration.
     Raises AgentFailed for an unknown name."""
-    from uwf_git.config.known_agents import known_names, shipped
-    from uwf_git.config.resolve import hint_to_add, known_agent
+    from uwf_git.plugin import hint_to_add, known_agent, known_names, shipped_agents
 
     name, config = asks.agent, instance.config
     if asks.override is not None or name is None:
         return asks.override
     if known_agent(config, name) is None:
-        known = [each for each in known_names(config.agents, config.agent_clis) if shipped(each) is None]
+        known = [
+            each for each in known_names(config.agents, config.agent_clis) if shipped_agents(each) is None
+        ]
         hint = "agents.default is whoever plays the role"
-        if (meant := closest(name, known)) is not None:
+        if (meant := closest_names(name, known)) is not None:
             hint = f'did you mean "{meant}"?'
         elif name.replace("-", "_").isidentifier():
             hint = f"{hint_to_add(name)}, or let the code ask agents.default"
@@ -322,7 +342,7 @@ def _chosen(instance: Instance, asks: Question) -> str | None:
 
 
 def _role(history: History, asks: Question) -> Role:
-    from uwf_git.engine.kit.prompt import role_of
+    from uwf_git.plugin import role_of
 
     if asks.role is None:
         return Role(BUNDLE, "What the code of the workflow asks.", RESULT)
@@ -331,7 +351,7 @@ def _role(history: History, asks: Question) -> Role:
 
 
 def _describe(asks: Question) -> str:
-    from uwf_git.engine.kit.format import format_instruction
+    from uwf_git.plugin import format_instruction
 
     if asks.plays and asks.schema is None:
         return f"{_RETURNED}\n\n{asks.prompt}"
@@ -361,7 +381,7 @@ class _Calls:
         return (self.name, *(self._asked.heard() if self._asked else nothing))
 
     def begin(self, question: Mapping[str, Any], call: Sequence[Any] | None) -> Any:
-        from uwf_git.store.instance import Instance
+        from uwf_git.plugin import Instance
 
         instance = self._instance = Instance.open()
         asks = Question(**question)
@@ -392,7 +412,7 @@ class _Calls:
         if _agent_of(instance, parent, asks).command == HUMAN:
             self.name = HUMAN
             if said is None:
-                raise Suspended({"$status": SUSPEND, "question": asks.prompt}, asks.plays)
+                raise Suspended({"$status": SUSPEND_STATUS, "question": asks.prompt}, asks.plays)
             return _of_person(asks, said)
         if said is not None:
             question = history.steps[-2].output.get("question", "")
@@ -443,7 +463,7 @@ class _Calls:
         instance = self._instance
         at = instance.threads.position(instance.threads.active_head(self._thread))
         head, was_asked = answer(
-            instance, at, Request(*call), act, heard, self._cwd, asks is not None and bool(asks.isolation)
+            instance, at, CallRequest(*call), act, heard, self._cwd, asks is not None and bool(asks.isolation)
         )
         value, step, _ = answer_of(instance, head)
         self.commit = str(head.commit)
@@ -456,26 +476,26 @@ class _Calls:
 
 def _of_person(asks: Question, said: str) -> Any:
     """Return a person's answer to a script. Raises Suspended, with the problem, if it breaks the schema."""
-    from uwf_git.engine.kit.extract import ExpectedOutput, judge
+    from uwf_git.plugin import ExpectedOutput, judge_answer
 
     if asks.schema is None:
         return said
     schema = Schema(asks.schema)
     with suppress(Invalid):
-        value = normalise(parse_json(said))
+        value = normalise_payload(parse_json(said))
         if schema.is_valid(value):
             return value
-    verdict = judge(Reply(said), ExpectedOutput(Role(BUNDLE, "", RESULT), schema))
+    verdict = judge_answer(Reply(said), ExpectedOutput(Role(BUNDLE, "", RESULT), schema))
     if verdict.problems:
         wrong = f"The last answer did not fit: {verdict.problems[0]}"
-        raise Suspended({"$status": SUSPEND, "question": f"{asks.prompt}\n\n{wrong}"}, asks.plays)
+        raise Suspended({"$status": SUSPEND_STATUS, "question": f"{asks.prompt}\n\n{wrong}"}, asks.plays)
     return verdict.output
 
 
 def _question_in(text: str) -> Any:
     """Return the reserved question that a text is, else None."""
     try:
-        return json.loads(text) if SUSPEND in text else None
+        return json.loads(text) if SUSPEND_STATUS in text else None
     except (ValueError, RecursionError):
         return None
 

@@ -11,13 +11,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound
-from uwf_git.base.text import one_line
-from uwf_git.config.settings import Config, Grants, expanded
 from uwf_git.ext.code.confinement import Program, confine
-from uwf_git.format.types import JAVASCRIPT, PYTHON
-from uwf_git.sandbox.programs import find_program
-from uwf_git.workflow import define
+from uwf_git.plugin import (
+    JAVASCRIPT,
+    PYTHON,
+    Config,
+    Grants,
+    Invalid,
+    NotFound,
+    expanded_path,
+    find_program,
+    one_line,
+    workflow_define,
+)
 
 HARNESSES = {
     JAVASCRIPT: Path(__file__).with_name("harness.mjs"),
@@ -51,7 +57,7 @@ class EvaluationResult(NamedTuple):
 def node_program(config: Config) -> str:
     """Return Node's path. Raises NotFound."""
     named_by_path = "/" in config.node or config.node.startswith("~")
-    program = shutil.which(expanded(config.node)) if named_by_path else find_program(config.node)
+    program = shutil.which(expanded_path(config.node)) if named_by_path else find_program(config.node)
     if program is None:
         named = config.node != "node"
         raise NotFound(
@@ -69,7 +75,7 @@ def program_of(language: str, config: Config) -> Program:
     if language == PYTHON:
         # That of an environment would add installed packages.
         program = str(Path(sys.executable).resolve())
-        files = harness, Path(define.__file__), harness.with_name("script_globals.py")
+        files = harness, Path(workflow_define.__file__), harness.with_name("script_globals.py")
         return Program(program, PYTHON_FLAGS, files)
     options = (*NODE_FLAGS, "--no-addons")
     files = harness, harness.with_name("library.mjs"), harness.with_name("script.mjs")
@@ -80,7 +86,7 @@ def describe(source: bytes, language: str, config: Config) -> EvaluationResult:
     """Evaluate a valid module in the sandbox without permissions. Raises NotFound without Node, Invalid if it
     is too old, AgentFailed without confinement."""
     from uwf_git.ext.code.javascript import modules
-    from uwf_git.sandbox.child import run_command
+    from uwf_git.plugin import run_process
 
     order = {
         "mode": "descriptor",
@@ -89,7 +95,7 @@ def describe(source: bytes, language: str, config: Config) -> EvaluationResult:
     }
     program = program_of(language, config)
     with closing(confine(config, os.environ, program, Grants())) as confined:
-        done = run_command(
+        done = run_process(
             confined.argv,
             stdin=json.dumps(order).encode(),
             cwd=confined.folder,

@@ -12,19 +12,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.base.text import one_line
-from uwf_git.format import cbor
-from uwf_git.format.amounts import parse_budget
-from uwf_git.format.builtin import META
-from uwf_git.format.document import Document
-from uwf_git.format.fields import kind_of
-from uwf_git.format.findings import Findings
-from uwf_git.format.ids import Hash, name_problem
-from uwf_git.format.node import hash_of
-from uwf_git.format.schema import ValuePath
-from uwf_git.format.types import END, MOST_ROUNDS, START
-from uwf_git.workflow.check import check_role_schema
-from uwf_git.workflow.common_mistakes import means_end, means_start
+from uwf_git.plugin import (
+    END,
+    META_SCHEMA,
+    MOST_ROUNDS,
+    START,
+    Document,
+    Findings,
+    Hash,
+    ValuePath,
+    cbor,
+    check_role_schema,
+    hash_of,
+    kind_of,
+    means_end,
+    means_start,
+    name_problem,
+    one_line,
+    parse_budget,
+)
 
 _TOP = ("name", "description", "roles", "graph", "maxRounds", "budget")
 _ROLE = ("description", "schema", "systemPrompt", "extractPrompt")
@@ -105,7 +111,7 @@ class _Reader:
             self._wrong_type((*path, "schema"), f"{what}: schema", "a JSON Schema", schema)
         elif isinstance(schema, dict) and check_role_schema(name, schema, (*path, "schema"), self._findings):
             schema = cbor.normalise(schema)
-            role["outputSchema"] = hash_of(META, schema)
+            role["outputSchema"] = hash_of(META_SCHEMA, schema)
             self._schemas[Hash(role["outputSchema"])] = schema
         return role
 

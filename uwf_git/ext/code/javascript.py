@@ -9,12 +9,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.base.errors import UwfError
-from uwf_git.base.extras import install_hint
-from uwf_git.base.text import nearest, one_line
 from uwf_git.ext.code.syntax import Breaches, Part, Places, check_meta, places_in
-from uwf_git.format.document import Mark
-from uwf_git.format.schema import ValuePath
+from uwf_git.plugin import SourceMark, UwfError, ValuePath, install_hint, nearest, one_line
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -112,9 +108,9 @@ class Module:
             self._check_member(node, breaches)
         self._check_exports(breaches)
 
-    def mark(self, node: Node) -> Mark:
+    def mark(self, node: Node) -> SourceMark:
         row, column = node.start_point
-        return Mark(row + 1, len(self._lines[row][:column].decode("utf-8", "replace")) + 1)
+        return SourceMark(row + 1, len(self._lines[row][:column].decode("utf-8", "replace")) + 1)
 
     def places(self) -> tuple[Places, Places]:
         """Return the positions of the descriptor's literal values and keys."""
@@ -161,7 +157,7 @@ class Module:
             ("run", "export async function* run(input, options) { … }"),
         ):
             if name not in exported:
-                breaches.add(Mark(1, 1), "missing-export", f'exports no "{name}"', example)
+                breaches.add(SourceMark(1, 1), "missing-export", f'exports no "{name}"', example)
         place, value = exported.get("run", (self._root, None))
         value = self._resolved(value)
         if value is None:
@@ -284,7 +280,7 @@ class Script(Module):
                 self.mark(exported[name][0]), "foreign-export", f"a script exports meta alone, not {name}"
             )
         if "meta" not in exported:
-            breaches.add(Mark(1, 1), "missing-export", "does not export its meta", _META_FIRST)
+            breaches.add(SourceMark(1, 1), "missing-export", "does not export its meta", _META_FIRST)
             return
         place, value = exported["meta"]
         first = next((each for each in self._root.named_children if not _is_preamble(each)), None)

@@ -38,12 +38,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed, NotFound, OutOfRounds, Untrusted
-from uwf_git.base.lifetime import deferred
-from uwf_git.base.text import last_line, one_line
-from uwf_git.sandbox.child import GRACE, KEEP, Tail, start
-from uwf_git.sandbox.descendants import Descendants
+from uwf_git.plugin import (
+    KEPT_OUTPUT,
+    KILL_GRACE,
+    AgentFailed,
+    Descendants,
+    NotFound,
+    OutOfRounds,
+    OutputTail,
+    Untrusted,
+    last_line,
+    log,
+    one_line,
+    signals_deferred,
+    start_child,
+)
 
 if TYPE_CHECKING:
     from uwf_git.ext.code.calls import Calls
@@ -84,7 +93,7 @@ class Live:
         self._idle = -1  # answers that a script waits for, unable to do anything without one
         self._timeout = timeout
         self._open: set[int] = set()  # calls without an answer
-        self._tails = {"stdout": Tail(KEEP), "stderr": Tail(KEEP)}
+        self._tails = {"stdout": OutputTail(KEPT_OUTPUT), "stderr": OutputTail(KEPT_OUTPUT)}
         self._to_send = bytearray(_line(begin))
         self._heard = bytearray()
         self._searched = 0
@@ -97,7 +106,7 @@ class Live:
         self._channel, theirs = socket.socketpair()
         self._stack.enter_context(self._channel)
         try:
-            with theirs, deferred():
+            with theirs, signals_deferred():
                 self._start(theirs.fileno())
         except BaseException:
             self.close()
@@ -106,7 +115,7 @@ class Live:
     def _start(self, channel: int) -> None:
         confined = self._confined
         self._descendants.env[CHANNEL] = str(channel)
-        process = self._process = start(
+        process = self._process = start_child(
             confined.argv,
             self._descendants,
             stdin=subprocess.DEVNULL,
@@ -253,7 +262,7 @@ class Live:
         process, self._process = self._process, None
         with self._stack:
             if process is not None:
-                self._descendants.end(process, GRACE)
+                self._descendants.end(process, KILL_GRACE)
 
     def _line(self) -> bytes | None:
         end = self._heard.find(b"\n", self._searched)

@@ -8,10 +8,8 @@ import ast
 import sys
 from collections.abc import Iterator
 
-from uwf_git.base.text import nearest, one_line
 from uwf_git.ext.code.syntax import Breaches, Part, Places, places_in
-from uwf_git.format.document import Mark
-from uwf_git.format.schema import ValuePath
+from uwf_git.plugin import SourceMark, ValuePath, nearest, one_line
 
 LIBRARY = "uwf_git.workflow"
 REFUSED = {
@@ -44,13 +42,13 @@ class Module:
 
     def __init__(self, source: bytes) -> None:
         self._lines = source.split(b"\n")
-        self._error: tuple[Mark, str] | None = None
+        self._error: tuple[SourceMark, str] | None = None
         try:
             self._root = ast.parse(source)
         except SyntaxError as error:
-            self._error = Mark(error.lineno or 1, error.offset or 1), error.msg
+            self._error = SourceMark(error.lineno or 1, error.offset or 1), error.msg
         except (ValueError, RecursionError, MemoryError) as error:
-            self._error = Mark(1, 1), f"it cannot be parsed: {error or 'it is nested too deep'}"
+            self._error = SourceMark(1, 1), f"it cannot be parsed: {error or 'it is nested too deep'}"
         if self._error is not None:
             self._root = ast.Module([], [])
         self._top = dict(self._bound())
@@ -80,9 +78,9 @@ class Module:
                     self._check_builtin(node, name, breaches)
         self._check_exports(breaches)
 
-    def mark(self, node: ast.AST) -> Mark:
+    def mark(self, node: ast.AST) -> SourceMark:
         row, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-        return Mark(row, len(self._lines[row - 1][:column].decode("utf-8", "replace")) + 1)
+        return SourceMark(row, len(self._lines[row - 1][:column].decode("utf-8", "replace")) + 1)
 
     def places(self) -> tuple[Places, Places]:
         """Return the positions of the descriptor's literal values and keys."""
@@ -116,7 +114,7 @@ class Module:
             ("run", "async def run(input, options): … yield …"),
         ):
             if name not in self._top:
-                breaches.add(Mark(1, 1), "missing-export", f'has no "{name}"', example)
+                breaches.add(SourceMark(1, 1), "missing-export", f'has no "{name}"', example)
         run = self._resolved(self._top.get("run"))
         if isinstance(run, Function):
             yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _within(run))

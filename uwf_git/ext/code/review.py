@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import Invalid, UwfError
-from uwf_git.base.text import one_line
-from uwf_git.format.kinds import Workflow
+from uwf_git.plugin import Invalid, UwfError, Workflow, one_line
 
 if TYPE_CHECKING:
-    from uwf_git.git.repository import Oid
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import Instance, Oid
 
 
 def reviewed(instance: Instance, workflow: Workflow, commit: Oid) -> str:
@@ -33,13 +30,13 @@ def reviewed(instance: Instance, workflow: Workflow, commit: Oid) -> str:
 def otherwise(instance: Instance, workflow: Workflow, source: str) -> str:
     """Return how a now trusted workflow's descriptor differs from the registered one, "" if it doesn't."""
     from uwf_git.ext.code.contract import read_again
-    from uwf_git.store.versions import compare
+    from uwf_git.plugin import compare_trees
 
     try:
         anew = read_again(workflow, source.encode(), instance.config).workflow
     except UwfError as error:
         return f"what its code says of itself couldn't be compared with what was registered: {error.message}"
-    changes = [one_line(f"{each.what} {each.name}", 60) for each in compare(workflow, anew)]
+    changes = [one_line(f"{each.what} {each.name}", 60) for each in compare_trees(workflow, anew)]
     if not changes:
         return ""
     return f"its code says of itself something else than was registered: {', '.join(changes[:5])}"

@@ -16,13 +16,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.base.text import one_line
 from uwf_git.ext.code import python
 from uwf_git.ext.code.syntax import Breaches, check_meta, tolerated
-from uwf_git.format.document import Mark
-from uwf_git.format.ids import name_problem
-from uwf_git.format.types import PYTHON
-from uwf_git.workflow.code_workflow import ASKED_BY_SCRIPT, NAMED_BY_SCRIPT
+from uwf_git.plugin import ASKED_BY_SCRIPT, NAMED_BY_SCRIPT, PYTHON, SourceMark, name_problem, one_line
 
 if TYPE_CHECKING:
     from uwf_git.ext.code.javascript import Script as JavaScript
@@ -124,7 +120,10 @@ class PythonScript(python.Module):
         if not isinstance(run, ast.AsyncFunctionDef):
             hint = "async def run(agent, parallel, …): … return"
             breaches.add(
-                self.mark(run) if run is not None else Mark(1, 1), "missing-export", "has no async run", hint
+                self.mark(run) if run is not None else SourceMark(1, 1),
+                "missing-export",
+                "has no async run",
+                hint,
             )
             return
         given = run.args

@@ -7,15 +7,12 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 
-from uwf_git.base.text import one_line
-from uwf_git.format.document import Mark
-from uwf_git.format.findings import Finding
-from uwf_git.format.schema import ValuePath
+from uwf_git.plugin import Finding, SourceMark, ValuePath, one_line
 
 _MAX_BREACHES = 200  # reported breaches
 _MOST_LEVELS = 24  # of a descriptor whose places are looked for
 
-Places = dict[ValuePath, Mark]
+Places = dict[ValuePath, SourceMark]
 Tree = TypeVar("Tree")
 Part = tuple[str | int, Tree | None, Tree | None]
 """A part of a value in a syntax tree: its key or position, what the key is written as, if it is, and its value."""
@@ -29,7 +26,7 @@ class Breaches:
 
     def add(
         self,
-        mark: Mark,
+        mark: SourceMark,
         code: str,
         message: str,
         hint: str = "",
@@ -46,7 +43,7 @@ class Breaches:
 def places_in(
     top: Tree | None,
     resolved: Callable[[Tree | None], Tree | None],
-    mark: Callable[[Tree], Mark],
+    mark: Callable[[Tree], SourceMark],
     parts: Callable[[Tree, ValuePath], Iterable[Part[Tree]]],
 ) -> tuple[Places, Places]:
     """Return the positions of a descriptor's literal values and keys. `resolved` resolves names, `parts`
@@ -69,7 +66,7 @@ def places_in(
     return marks, keys
 
 
-def check_meta(meta: Any, mark: Mark, breaches: Breaches) -> None:
+def check_meta(meta: Any, mark: SourceMark, breaches: Breaches) -> None:
     """Check the `meta` of a workflow script."""
     if not isinstance(meta, dict):
         breaches.add(mark, "bad-meta", "meta is not an object", "{ name, description }")

@@ -8,18 +8,28 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from uwf_git.base.errors import Invalid
-from uwf_git.base.text import nearest, one_line
 from uwf_git.ext.crews.draft import CrewDraft, GraphDraft, InvalidPackage, PackageFinding
 from uwf_git.ext.crews.graph import ID, VERSION, Files, Graphs, report_twins
 from uwf_git.ext.crews.package import CLASSIC, MANIFESTS, Package, mounted
-from uwf_git.format import forms
-from uwf_git.format.forms import Part, object_of, read_frontmatter
-from uwf_git.format.ids import name_problem
-from uwf_git.format.personas import Effect, Handler, Member, MenuItem, Persona
-from uwf_git.format.schema import ValuePath
-from uwf_git.format.types import BMAD
-from uwf_git.sandbox.mounts import PACKAGE, PROJECT
+from uwf_git.plugin import (
+    BMAD,
+    PACKAGE_MOUNT,
+    PROJECT_MOUNT,
+    CrewMember,
+    FormPart,
+    HandlerEffect,
+    Invalid,
+    MenuHandler,
+    MenuItem,
+    Persona,
+    ValuePath,
+    forms,
+    name_problem,
+    nearest,
+    object_of,
+    one_line,
+    read_frontmatter,
+)
 
 _GRAPH = "workflow.graph.json"
 
@@ -167,8 +177,8 @@ class _Reader:
         return cleaned.removesuffix(".lock") if not name_problem(cleaned.removesuffix(".lock")) else "crew"
 
     def _agents(
-        self, manifest: Part, entry: Mapping[str, Any]
-    ) -> tuple[list[tuple[ValuePath, dict[str, Any]]], Part | None]:
+        self, manifest: FormPart, entry: Mapping[str, Any]
+    ) -> tuple[list[tuple[ValuePath, dict[str, Any]]], FormPart | None]:
         if "agents" not in entry:
             return [], None
         path = self._files.named(manifest, ("entry", "agents"), entry["agents"])
@@ -182,9 +192,9 @@ class _Reader:
 
     def _tell_unused(
         self,
-        manifest: Part,
+        manifest: FormPart,
         data: Mapping[str, Any],
-        agents_part: Part | None,
+        agents_part: FormPart | None,
         agents: list[tuple[ValuePath, dict[str, Any]]],
     ) -> None:
         if data.get("integrity", {}).get("sha256"):
@@ -196,7 +206,7 @@ class _Reader:
                 message = f"{forms.where((*place, key))} does nothing here"
                 agents_part.findings.warning((*place, key), "not-used", message)
 
-    def _declared(self, manifest: Part, data: Mapping[str, Any]) -> None:
+    def _declared(self, manifest: FormPart, data: Mapping[str, Any]) -> None:
         listed: list[tuple[ValuePath, dict[str, Any]]] = data.get("workflows", [])
         report_twins(manifest, [((*path, "id"), flow.get("id", "")) for path, flow in listed], "workflow")
         entry = data.get("entry", {})
@@ -243,7 +253,7 @@ class _Reader:
             self._workflows[name] = self._graphs.read(name, document, graph, {})
         return self._ids[document]
 
-    def _member(self, part: Part, path: ValuePath, agent: Mapping[str, Any]) -> Member:
+    def _member(self, part: FormPart, path: ValuePath, agent: Mapping[str, Any]) -> CrewMember:
         metadata, character = agent.get("metadata", {}), agent.get("persona", {})
         listed = agent.get("prompts", [])
         report_twins(part, [((*place, "id"), prompt.get("id", "")) for place, prompt in listed], "prompt")
@@ -265,23 +275,23 @@ class _Reader:
             _tools(agent["tools"]) if "tools" in agent else None,
         )
         menu = tuple(self._item(part, place, item, prompts) for place, item in agent.get("menu", []))
-        return Member(persona, menu, prompts)
+        return CrewMember(persona, menu, prompts)
 
     def _item(
         self,
-        part: Part,
+        part: FormPart,
         path: ValuePath,
         item: Mapping[str, Any],
         prompts: Mapping[str, str],
     ) -> MenuItem:
         aliases: list[str] = []
-        handlers: list[Handler] = []
+        handlers: list[MenuHandler] = []
         for place, trigger in item.get("triggers", []):
             kind, match = trigger.get("type", ""), trigger.get("match", "")
             if kind == "alias":
                 aliases.append(match)
             elif kind == "handler":
-                handlers.append(Handler(match, self._does(part, place, trigger, prompts)))
+                handlers.append(MenuHandler(match, self._does(part, place, trigger, prompts)))
             elif kind:
                 message = (
                     f'{forms.where(place)}: a trigger is "alias" or "handler", so this one counts for nothing'
@@ -316,11 +326,11 @@ class _Reader:
 
     def _does(
         self,
-        part: Part,
+        part: FormPart,
         path: ValuePath,
         item: Mapping[str, Any],
         prompts: Mapping[str, str],
-    ) -> Effect:
+    ) -> HandlerEffect:
         several = [key for key in ("workflow", "exec", "action") if item.get(key)]
         if len(several) > 1:
             message = f"{forms.where(path)} has {' and '.join(several)}: {several[0]} counts"
@@ -328,7 +338,7 @@ class _Reader:
         data = self._data(part, (*path, "data"), item["data"]) if item.get("data") else ""
         if "workflow" in several:
             name = self._workflow(part, (*path, "workflow"), item["workflow"], "UnknownWorkflow")
-            return Effect(workflow=name or "", data=data)
+            return HandlerEffect(workflow=name or "", data=data)
         if "exec" in several:
             return self._exec(part, (*path, "exec"), item["exec"])._replace(data=data)
         action = item.get("action", "")
@@ -339,9 +349,9 @@ class _Reader:
                 f'{forms.where(path)}: there is no prompt "{one_line(action[1:], 60)}"',
                 part.findings.nearest(action[1:], prompts),
             )
-        return Effect(action=action, data=data)
+        return HandlerEffect(action=action, data=data)
 
-    def _workflow(self, part: Part, path: ValuePath, written: str, code: str) -> str | None:
+    def _workflow(self, part: FormPart, path: ValuePath, written: str, code: str) -> str | None:
         written = written.strip()
         if written in self._workflows:
             return written
@@ -349,31 +359,31 @@ class _Reader:
             return None
         name = None
         if written.endswith(".md"):
-            document = self._mounted(part, path, written, PACKAGE, code)
+            document = self._mounted(part, path, written, PACKAGE_MOUNT, code)
             if document is None:
                 return None
-            if (inside := document.removeprefix(f"{PACKAGE}/")) in self._package.files:
+            if (inside := document.removeprefix(f"{PACKAGE_MOUNT}/")) in self._package.files:
                 name = self._workflow_of(inside)
         if name is None:
             message = f'{forms.where(path)}: the package has no workflow "{one_line(written, 80)}"'
             part.findings.error(path, code, message, nearest(written, self._workflows))
         return name
 
-    def _exec(self, part: Part, path: ValuePath, written: str) -> Effect:
+    def _exec(self, part: FormPart, path: ValuePath, written: str) -> HandlerEffect:
         if self._is_classic(part, path, written):
-            return Effect()
-        named = self._mounted(part, path, written, PACKAGE, "bad-path")
+            return HandlerEffect()
+        named = self._mounted(part, path, written, PACKAGE_MOUNT, "bad-path")
         if named is None:
-            return Effect()
-        inside = named.removeprefix(f"{PACKAGE}/")
+            return HandlerEffect()
+        inside = named.removeprefix(f"{PACKAGE_MOUNT}/")
         if inside == named:
-            return Effect(exec=named)
+            return HandlerEffect(exec=named)
         if inside not in self._package.files:
             message = f"{forms.where(path)}: the package has no file {one_line(written, 80)}"
             part.findings.error(
                 path, "missing-file", message, part.findings.nearest(inside, self._package.files)
             )
-            return Effect()
+            return HandlerEffect()
         if posixpath.basename(inside) == "workflow.md" or self._is_workflow(inside):
             name = self._workflow_of(inside)
             if name is None:
@@ -381,8 +391,8 @@ class _Reader:
                 part.findings.error(
                     path, "UnknownWorkflow", message, "a workflow is its document and its graph"
                 )
-            return Effect(workflow=name or "")
-        return Effect(exec=named)
+            return HandlerEffect(workflow=name or "")
+        return HandlerEffect(exec=named)
 
     def _is_workflow(self, path: str) -> bool:
         if path in self._ids:
@@ -393,7 +403,7 @@ class _Reader:
             return False
         return all(key in document.data for key in ("schemaVersion", "workflowType", "currentNodeId"))
 
-    def _is_classic(self, part: Part, path: ValuePath, written: str) -> bool:
+    def _is_classic(self, part: FormPart, path: ValuePath, written: str) -> bool:
         if not written.strip().casefold().endswith(CLASSIC):
             return False
         message = (
@@ -403,18 +413,18 @@ class _Reader:
         part.findings.error(path, "NotSupportedClassicWorkflow", message, hint)
         return True
 
-    def _data(self, part: Part, path: ValuePath, written: str) -> str:
-        named = self._mounted(part, path, written, PACKAGE, "bad-path")
-        if named is None or named.removeprefix(f"{PACKAGE}/") in self._package.files:
+    def _data(self, part: FormPart, path: ValuePath, written: str) -> str:
+        named = self._mounted(part, path, written, PACKAGE_MOUNT, "bad-path")
+        if named is None or named.removeprefix(f"{PACKAGE_MOUNT}/") in self._package.files:
             return named or ""
-        if written.strip().startswith((PACKAGE, "{package-root}")):
+        if written.strip().startswith((PACKAGE_MOUNT, "{package-root}")):
             message = f"{forms.where(path)}: the package has no file {one_line(written, 80)}"
-            hint = part.findings.nearest(named.removeprefix(f"{PACKAGE}/"), self._package.files)
+            hint = part.findings.nearest(named.removeprefix(f"{PACKAGE_MOUNT}/"), self._package.files)
             part.findings.error(path, "DataLoadFailed", message, hint)
             return ""
-        return mounted(written, PROJECT)
+        return mounted(written, PROJECT_MOUNT)
 
-    def _mounted(self, part: Part, path: ValuePath, written: str, where: str, code: str) -> str | None:
+    def _mounted(self, part: FormPart, path: ValuePath, written: str, where: str, code: str) -> str | None:
         try:
             return mounted(written, where)
         except Invalid as error:

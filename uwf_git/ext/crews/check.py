@@ -5,53 +5,72 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from uwf_git.base.errors import UwfError
-from uwf_git.base.text import harmless
-from uwf_git.base.timelimit import TimeExceeded, time_limit
 from uwf_git.ext.crews import REFS
 from uwf_git.ext.crews.compile import compile_crew
 from uwf_git.ext.crews.package import from_files, read_archive
 from uwf_git.ext.crews.page import readme
 from uwf_git.ext.crews.registry import ARCHIVED_PACKAGE, NODES, PACKAGE, crew_message
-from uwf_git.format.builtin import BUILTIN
-from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import Workflow, parse_workflow
-from uwf_git.format.node import Node
-from uwf_git.format.personas import Crew, parse_crew
-from uwf_git.format.types import is_kind, versions
-from uwf_git.git.repository import Oid
-from uwf_git.store import layout
-from uwf_git.verify.definition import SECONDS, check_attributes, read_version
-from uwf_git.verify.findings import Bad, Report
-from uwf_git.verify.nodes import Nodes, check_page, files_below, rows_of
-from uwf_git.verify.objects import CommitObject, Objects
-from uwf_git.verify.verified import Known, Record
-from uwf_git.verify.versions import Version, check_version
+from uwf_git.plugin import (
+    BUILTIN_SCHEMAS,
+    CHECK_SECONDS,
+    BadObject,
+    CheckedNodes,
+    CheckedObjects,
+    CheckedVersion,
+    CheckReport,
+    CommitObject,
+    Crew,
+    Hash,
+    KnownRecords,
+    Node,
+    Oid,
+    TimeExceeded,
+    UwfError,
+    VerifiedRecord,
+    Workflow,
+    check_attributes,
+    check_page,
+    check_version,
+    files_below,
+    harmless,
+    is_kind,
+    layout,
+    node_rows_of,
+    parse_crew,
+    parse_workflow,
+    read_version,
+    time_limit,
+    type_versions,
+)
 
 _STUMBLES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError)
 
 
-def check(known: Known, commit: CommitObject, node: Hash, report: Report) -> Record | None:
+def check(
+    known: KnownRecords, commit: CommitObject, node: Hash, report: CheckReport
+) -> VerifiedRecord | None:
     """Check a commit of the Crew node `node`. Raises Bad."""
 
-    def read(note: Report) -> Version:
+    def read(note: CheckReport) -> CheckedVersion:
         return _read(known.objects, known.nodes, commit.tree, node, note)
 
     return check_version(REFS, known, commit, node, report, read)
 
 
-def _read(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, report: Report) -> Version:
+def _read(
+    objects: CheckedObjects, nodes: CheckedNodes, tree: bytes, name: Hash, report: CheckReport
+) -> CheckedVersion:
     files = files_below(objects, tree, "", report)
-    blobs, here = read_version(nodes, files, NODES, name, "crew", versions("crew"), report)
+    blobs, here = read_version(nodes, files, NODES, name, "crew", type_versions("crew"), report)
     reached = nodes.closure(name, here, lambda _: False, report)
-    for extra in here.keys() - reached - BUILTIN.keys():
+    for extra in here.keys() - reached - BUILTIN_SCHEMAS.keys():
         path = f"{NODES}{layout.node_file(extra)}"
         report("extra-file", f"{path} is not reached by the crew", Oid(raw=blobs[extra]), path)
     try:
         crew = parse_crew(here[name].payload)
         workflows = {node: parse_workflow(each.payload) for node, each in _workflows(crew, here).items()}
     except UwfError as error:
-        raise Bad("breaks-schema", error.message) from None
+        raise BadObject("breaks-schema", error.message) from None
     plain = {".gitattributes", "README.md", ARCHIVED_PACKAGE}
     plain |= {NODES + layout.node_file(node) for node in blobs}
     for path in files:
@@ -60,7 +79,7 @@ def _read(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, report: Repor
     check_attributes(objects, files, report)
     _check_package(objects, files, name, crew.name, report)
     check_page(objects, files, "", report, lambda: _page(crew, workflows), source="the crew says")
-    return Version(crew.name, crew_message(crew.name, crew.version, name), rows_of(here, blobs))
+    return CheckedVersion(crew.name, crew_message(crew.name, crew.version, name), node_rows_of(here, blobs))
 
 
 def _workflows(crew: Crew, here: Mapping[Hash, Node]) -> dict[Hash, Node]:
@@ -69,12 +88,12 @@ def _workflows(crew: Crew, here: Mapping[Hash, Node]) -> dict[Hash, Node]:
     }
     for node, content in nodes.items():
         if not is_kind(content.type, "workflow"):
-            raise Bad("wrong-kind", f"node {node}, a workflow of the crew, is none")
+            raise BadObject("wrong-kind", f"node {node}, a workflow of the crew, is none")
     return nodes
 
 
 def _check_package(
-    objects: Objects, files: Mapping[str, bytes], name: Hash, crew: str, report: Report
+    objects: CheckedObjects, files: Mapping[str, bytes], name: Hash, crew: str, report: CheckReport
 ) -> None:
     content = {
         path.removeprefix(PACKAGE): objects.blob(blob)
@@ -83,7 +102,7 @@ def _check_package(
     }
     archive = objects.blob(files[ARCHIVED_PACKAGE]) if ARCHIVED_PACKAGE in files else None
     try:
-        with time_limit(SECONDS):
+        with time_limit(CHECK_SECONDS):
             package = from_files(crew, content, archive)
             for path in content.keys() - package.files.keys():
                 hidden = f"{PACKAGE}{path}"
@@ -96,7 +115,7 @@ def _check_package(
                 message = f"{ARCHIVED_PACKAGE} holds other files than {PACKAGE}"
                 report("other-source", message, blob, ARCHIVED_PACKAGE)
     except TimeExceeded:
-        report("bad-source", f"the package takes over {SECONDS:g} s to compile")
+        report("bad-source", f"the package takes over {CHECK_SECONDS:g} s to compile")
     except UwfError as error:
         report("bad-source", f"the package does not compile: {error.message}")
     except _STUMBLES as error:
@@ -107,4 +126,4 @@ def _page(crew: Crew, workflows: Mapping[Hash, Workflow]) -> bytes:
     try:
         return harmless(readme(crew, workflows)).encode("utf-8")
     except _STUMBLES as error:
-        raise Bad("wrong-page", f"its page cannot be made: {type(error).__name__}") from None
+        raise BadObject("wrong-page", f"its page cannot be made: {type(error).__name__}") from None

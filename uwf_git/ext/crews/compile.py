@@ -27,9 +27,6 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import Invalid
-from uwf_git.base.text import nearest, one_line
-from uwf_git.engine.conversation import REPLY, REPLY_SCHEMA, TALK, conversation_payload
 from uwf_git.ext.crews.draft import (
     CrewDraft,
     EdgeDraft,
@@ -39,18 +36,34 @@ from uwf_git.ext.crews.draft import (
     YamlDraft,
 )
 from uwf_git.ext.crews.package import Package
-from uwf_git.format import cbor
-from uwf_git.format.builtin import META
-from uwf_git.format.document import Document
-from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import COMPLETE, parse_workflow
-from uwf_git.format.node import hash_of
-from uwf_git.format.personas import Crew, CrewWorkflow
-from uwf_git.format.types import CREW, CREW_DEFINITION, END, OWN, START, workflow_type
-from uwf_git.store import layout
-from uwf_git.workflow.compile import Compiled
-from uwf_git.workflow.compile import foresee as rehearsed
-from uwf_git.workflow.source import Source
+from uwf_git.plugin import (
+    COMPLETE_TURN,
+    CREW,
+    CREW_DEFINITION,
+    END,
+    META_SCHEMA,
+    OWN_TYPES,
+    REPLY_FIELD,
+    REPLY_SCHEMA,
+    START,
+    TALK_WORKFLOW,
+    Compiled,
+    Crew,
+    CrewWorkflow,
+    Document,
+    Hash,
+    Invalid,
+    Source,
+    cbor,
+    conversation_payload,
+    hash_of,
+    layout,
+    nearest,
+    one_line,
+    parse_workflow,
+    workflow_type,
+)
+from uwf_git.plugin import foresee as rehearsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +115,7 @@ def compile_version(text: bytes, files: Mapping[str, bytes]) -> Compiled:
         raise Invalid(f"{CREW_DEFINITION} is not written as it is by uwf", "restore it")
     package = Package(name, files, None)
     draft, written = _read(package)
-    if workflow == TALK and draft.name == name:
+    if workflow == TALK_WORKFLOW and draft.name == name:
         return _talk(draft, package, text)
     match = next((flow for flow in draft.workflows if flow.id == workflow), None)
     if draft.name != name or match is None:
@@ -115,13 +128,13 @@ def compile_version(text: bytes, files: Mapping[str, bytes]) -> Compiled:
 
 def _talk(draft: CrewDraft, package: Package, text: bytes) -> Compiled:
     payload = conversation_payload(draft.name, draft.format, draft.members)
-    return _node(payload, {REPLY: REPLY_SCHEMA}, text, package)
+    return _node(payload, {REPLY_FIELD: REPLY_SCHEMA}, text, package)
 
 
 def foresee(package: Package, crew: CompiledCrew, seconds: float = SECONDS) -> tuple[PackageFinding, ...]:
     """Return a package's warnings, with those of rehearsals of its own workflows of at most `seconds` each,
     skipping workflows with very many roles. The graphs of a third party are not rehearsed."""
-    if package.form() != OWN:
+    if package.form() != OWN_TYPES:
         return crew.warnings
     from uwf_git.ext.crews.crew_file import placed
 
@@ -149,7 +162,7 @@ def _named(text: bytes) -> tuple[str, str]:
 
 
 def _read(package: Package) -> tuple[CrewDraft, Mapping[str, Compiled]]:
-    if package.form() == OWN:
+    if package.form() == OWN_TYPES:
         from uwf_git.ext.crews.crew_file import read_own
 
         return read_own(package)
@@ -201,7 +214,7 @@ class _Graph:
         for edge in graph.edges:
             self._leaving[edge.source].append(edge)
         self._conditions: dict[str, tuple[str, str]] = {
-            COMPLETE: (f"{STATUS} is complete", f'steps[-1].output.variables.{STATUS} = "complete"')
+            COMPLETE_TURN: (f"{STATUS} is complete", f'steps[-1].output.variables.{STATUS} = "complete"')
         }
         self._answers: dict[tuple[tuple[tuple[str, str], ...], tuple[str, ...]], Hash] = {}
         self._variables = _variables(edge.expression for edge in graph.edges)
@@ -247,7 +260,7 @@ class _Graph:
         choices = choices if len(choices) > 1 else ()
         if (choices, sets) not in self._answers:
             schema = cbor.normalise(self._schema(choices, sets))
-            name = self._answers[choices, sets] = hash_of(META, schema)
+            name = self._answers[choices, sets] = hash_of(META_SCHEMA, schema)
             self._schemas[name] = schema
         return self._answers[choices, sets]
 
@@ -284,7 +297,7 @@ class _Graph:
         if node.type == "end":
             return [{"role": END, "condition": None}]
         choices = self._choices(node)
-        edges: list[dict[str, Any]] = [{"role": END, "condition": COMPLETE}]
+        edges: list[dict[str, Any]] = [{"role": END, "condition": COMPLETE_TURN}]
         for edge in self._leaving[node.id]:
             if edge.expression is not None:
                 edges.append(_edge(edge, self._condition(edge, self._expression(edge))))

@@ -6,17 +6,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import NotFound
-from uwf_git.engine.conversation import DEFINED, DEFINITION, REPLY, REPLY_SCHEMA, conversation_payload
-from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.git.repository import Oid
-from uwf_git.store.versions import put_definition
+from uwf_git.plugin import (
+    CHAT_DEFINITION,
+    DEFINED_CHAT,
+    REPLY_FIELD,
+    REPLY_SCHEMA,
+    Hash,
+    NotFound,
+    Oid,
+    ThreadId,
+    conversation_payload,
+    put_definition,
+)
 
 if TYPE_CHECKING:
     from uwf_git.ext.crews.registry import Crews
-    from uwf_git.format.personas import Crew, Persona
-    from uwf_git.store.instance import Instance
-    from uwf_git.store.versions import Version
+    from uwf_git.plugin import Crew, Instance, Persona, RegisteredVersion
 
 
 def begin_conversation(instance: Instance, origin: Oid | None = None) -> ThreadId:
@@ -29,17 +34,17 @@ def begin_conversation(instance: Instance, origin: Oid | None = None) -> ThreadI
 def begin_conversation_with(
     instance: Instance,
     crews: Crews,
-    version: Version,
+    version: RegisteredVersion,
     crew: Crew,
     persona: Persona,
     origin: Oid | None = None,
 ) -> ThreadId:
     """The same with a persona of a crew's version."""
-    from uwf_git.format.cbor import normalise
+    from uwf_git.plugin import normalise_payload
 
-    payload = normalise(conversation_payload(crew.name, crew.format, crew.members))
+    payload = normalise_payload(conversation_payload(crew.name, crew.format, crew.members))
     with instance.store.registering():
-        workflow = put_definition(instance.store, payload, {REPLY: REPLY_SCHEMA})
+        workflow = put_definition(instance.store, payload, {REPLY_FIELD: REPLY_SCHEMA})
     commit = crews.workflow_version(Oid(hex=version.commit), workflow)
     task = f"A conversation with {persona.name}."
     project = "" if origin is not None else instance.threads.projects.label_at(Path.cwd())
@@ -48,12 +53,11 @@ def begin_conversation_with(
 
 def _plain(instance: Instance) -> tuple[Oid, Hash]:
     with suppress(NotFound):  # compiling takes longer than all else before what was said is kept
-        return instance.registry.commit_for(DEFINED), DEFINED
-    from uwf_git.workflow.compile import compile_source
-    from uwf_git.workflow.source import parse_source
+        return instance.registry.commit_for(DEFINED_CHAT), DEFINED_CHAT
+    from uwf_git.plugin import compile_source, parse_source
 
     def include(path: str) -> bytes:
         raise NotFound(f"{path} does not exist")
 
-    compiled = compile_source(parse_source(DEFINITION.encode(), "workflow.yaml", include))
+    compiled = compile_source(parse_source(CHAT_DEFINITION.encode(), "workflow.yaml", include))
     return instance.registry.write(compiled, []), compiled.hash

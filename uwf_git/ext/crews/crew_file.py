@@ -8,23 +8,36 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound
-from uwf_git.base.text import nearest, one_line
 from uwf_git.ext.crews.draft import CrewDraft, InvalidPackage, PackageFinding, YamlDraft
 from uwf_git.ext.crews.package import CLASSIC, MANIFESTS, Package, mounted
-from uwf_git.format.document import InvalidYaml
-from uwf_git.format.fields import Fields, own_items
-from uwf_git.format.findings import Finding, Findings
-from uwf_git.format.ids import name_problem
-from uwf_git.format.kinds import Workflow
-from uwf_git.format.personas import Effect, Handler, Member, MenuItem, Persona
-from uwf_git.format.schema import ValuePath
-from uwf_git.format.types import OWN
-from uwf_git.sandbox.mounts import PACKAGE
-from uwf_git.workflow.compile import Compiled, InvalidWorkflow, compile_source
-from uwf_git.workflow.source import Source, parse_source
+from uwf_git.plugin import (
+    OWN_TYPES,
+    PACKAGE_MOUNT,
+    Compiled,
+    CrewMember,
+    FieldReader,
+    Finding,
+    Findings,
+    HandlerEffect,
+    Invalid,
+    InvalidWorkflow,
+    InvalidYaml,
+    MenuHandler,
+    MenuItem,
+    NotFound,
+    Persona,
+    Source,
+    ValuePath,
+    Workflow,
+    compile_source,
+    name_problem,
+    nearest,
+    one_line,
+    own_items,
+    parse_source,
+)
 
-FILE = MANIFESTS[OWN]
+FILE = MANIFESTS[OWN_TYPES]
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 _VERSION = "1.0.0"
@@ -116,7 +129,7 @@ def placed(path: str, finding: Finding) -> PackageFinding:
     )
 
 
-class _Reader(Fields):
+class _Reader(FieldReader):
     """Reads one crew.yaml."""
 
     def __init__(self, package: Package, source: Source) -> None:
@@ -148,7 +161,7 @@ class _Reader(Fields):
     def crew(self) -> tuple[CrewDraft, dict[str, Compiled]]:
         top = self.mapping(self._data, (), "a crew", _TOP, "crew")
         if top is None:
-            return CrewDraft("", "", "", OWN, (), ()), {}
+            return CrewDraft("", "", "", OWN_TYPES, (), ()), {}
         name = self.text(top, (), "crew", "the crew") or ""
         if name and (problem := name_problem(name)):
             self._findings.error(("crew",), "bad-name", f'crew name "{one_line(name, 60)}" {problem}')
@@ -168,7 +181,7 @@ class _Reader(Fields):
             name,
             self._version(top),
             self._maybe(top, (), "description", "the crew"),
-            OWN,
+            OWN_TYPES,
             tuple(item for item in members if item is not None),
             tuple(item.draft for item in by_id.values() if item is not None),
         )
@@ -248,7 +261,7 @@ class _Reader(Fields):
         except Invalid as error:
             self._findings.error(path, "bad-path", f"{what}: {error.message}", error.hint)
             return None
-        inside = whole.removeprefix(f"{PACKAGE}/")
+        inside = whole.removeprefix(f"{PACKAGE_MOUNT}/")
         if inside == whole:
             self._findings.error(path, "bad-path", f"{what}: {one_line(whole, 80)} is not in the package")
         elif inside in self._package.files:
@@ -327,7 +340,7 @@ class _Reader(Fields):
 
     # Personas
 
-    def _member(self, id_: str, value: Any, path: ValuePath) -> Member | None:
+    def _member(self, id_: str, value: Any, path: ValuePath) -> CrewMember | None:
         what = f'persona "{one_line(id_, 60)}"'
         data = self.mapping(value, path, what, _PERSONA, "persona")
         if data is None:
@@ -348,7 +361,7 @@ class _Reader(Fields):
             hint = "give it a role, an identity, a style or principles; or a systemPrompt"
             self._findings.warning(path, "empty-persona", f"{what} doesn't say who speaks", hint)
         prompts = self._prompts(data.get("prompts"), (*path, "prompts"), f"{what}: prompts")
-        return Member(persona, self._menu(data.get("menu"), (*path, "menu"), what, prompts), prompts)
+        return CrewMember(persona, self._menu(data.get("menu"), (*path, "menu"), what, prompts), prompts)
 
     def _prompts(self, value: Any, path: ValuePath, what: str) -> dict[str, str]:
         if value is None:
@@ -430,7 +443,7 @@ class _Reader(Fields):
 
     def _handlers(
         self, data: dict[str, Any], path: ValuePath, what: str, prompts: Collection[str]
-    ) -> tuple[Handler, ...]:
+    ) -> tuple[MenuHandler, ...]:
         value = data.get("handlers")
         if value is None:
             return ()
@@ -444,12 +457,14 @@ class _Reader(Fields):
             handler = self.mapping(entry, place, name, _HANDLER, "item")
             if handler is not None:
                 match = self.text(handler, place, "match", name) or ""
-                handlers.append(Handler(match, self._does(handler, place, name, prompts)))
+                handlers.append(MenuHandler(match, self._does(handler, place, name, prompts)))
         return tuple(handlers)
 
-    def _does(self, data: dict[str, Any], path: ValuePath, what: str, prompts: Collection[str]) -> Effect:
+    def _does(
+        self, data: dict[str, Any], path: ValuePath, what: str, prompts: Collection[str]
+    ) -> HandlerEffect:
         texts = {key: self._maybe(data, path, key, what) for key in _DOES}
-        does = Effect(**texts)
+        does = HandlerEffect(**texts)
         several = [key for key in _DOES[:3] if texts[key]]
         if len(several) > 1:
             message = f"{what} has {' and '.join(several)}"
@@ -475,7 +490,7 @@ class _Reader(Fields):
     def _script(self, written: str, path: ValuePath, what: str) -> str:
         if not written.lower().endswith(CLASSIC):
             inside = self._path(written, path, what)
-            return f"{PACKAGE}/{inside}" if inside else ""
+            return f"{PACKAGE_MOUNT}/{inside}" if inside else ""
         message = f"{what}: {one_line(written, 80)} is not Markdown, and no other script can be carried out"
         hint = "a workflow is named by workflow:, with its id"
         self._findings.error(path, "NotSupportedClassicWorkflow", message, hint)
@@ -487,7 +502,7 @@ class _Reader(Fields):
         except Invalid as error:
             self._findings.error(path, "bad-path", f"{what}: {error.message}", error.hint)
             return ""
-        if whole.startswith(f"{PACKAGE}/"):
+        if whole.startswith(f"{PACKAGE_MOUNT}/"):
             self._path(written, path, what)
         return whole
 

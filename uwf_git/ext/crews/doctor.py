@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import UwfError
 from uwf_git.ext.crews.registry import Crews
-from uwf_git.verify.checks import ERROR, OK, Check
+from uwf_git.plugin import ERROR, OK, Check, UwfError
 
 if TYPE_CHECKING:
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import Instance
 
 
 def checks(instance: Instance) -> Iterator[Check]:

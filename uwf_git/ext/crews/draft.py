@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Invalid
-from uwf_git.base.text import one_line
-from uwf_git.format.personas import Member
+from uwf_git.plugin import CrewMember, Invalid, one_line
 
 
 class PackageFinding(NamedTuple):
@@ -101,6 +99,6 @@ class CrewDraft(NamedTuple):
     version: str
     description: str
     format: str
-    members: tuple[Member, ...]
+    members: tuple[CrewMember, ...]
     workflows: tuple[GraphDraft | YamlDraft, ...]
     warnings: tuple[PackageFinding, ...] = ()

@@ -15,7 +15,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import (
+from uwf_git.ext.crews.menu import RUN_PROMPT, RUN_SCRIPT, START, TURNS, Choice, Routing, candidates, route
+from uwf_git.ext.crews.package import CLASSIC, mounted
+from uwf_git.ext.crews.prompt import data_in, data_message, data_problem
+from uwf_git.ext.crews.registry import Crews, offered_by
+from uwf_git.plugin import (
+    PACKAGE_MOUNT,
+    PROJECT_MOUNT,
+    Crew,
+    CrewMember,
+    CrewWorkflow,
     DataLoadFailed,
     Invalid,
     NotSupportedClassicWorkflow,
@@ -23,20 +32,13 @@ from uwf_git.base.errors import (
     UnknownWorkflow,
     UwfError,
     ValidationFailed,
+    find_persona,
+    nearest,
+    one_line,
 )
-from uwf_git.base.text import nearest, one_line
-from uwf_git.ext.crews.menu import RUN_PROMPT, RUN_SCRIPT, START, TURNS, Choice, Routing, candidates, route
-from uwf_git.ext.crews.package import CLASSIC, mounted
-from uwf_git.ext.crews.prompt import data_in, data_message, data_problem
-from uwf_git.ext.crews.registry import Crews, offered_by
-from uwf_git.format.personas import Crew, CrewWorkflow, Member, find_persona
-from uwf_git.sandbox.mounts import PACKAGE, PROJECT
 
 if TYPE_CHECKING:
-    from uwf_git.git.repository import Oid
-    from uwf_git.store.history import History
-    from uwf_git.store.instance import Instance
-    from uwf_git.store.versions import Version
+    from uwf_git.plugin import History, Instance, Oid, RegisteredVersion
 
 PREVIEW = 64 << 10
 """Bytes of a file that are given along where no limit is stricter."""
@@ -79,13 +81,13 @@ class Entry:
         self._project = project
         name, _, persona = address.partition("/")
         self.crews = Crews(instance.store)
-        self.version: Version = (
+        self.version: RegisteredVersion = (
             self.crews.current(name) if thread is None else self.crews.behind(name, thread)
         )
         self.crew: Crew = self.crews.crew(self.version.hash)
         members = {each.persona.id: each for each in self.crew.members}
         who = find_persona(name, (each.persona for each in self.crew.members), persona) if persona else None
-        self.member: Member = members[who.id] if who else self.crew.members[0]
+        self.member: CrewMember = members[who.id] if who else self.crew.members[0]
 
     @property
     def outdated(self) -> str:
@@ -190,17 +192,17 @@ class Entry:
 
     @cached_property
     def _package(self) -> Mapping[str, bytes]:
-        from uwf_git.git.repository import Oid
+        from uwf_git.plugin import Oid
 
         return self.crews.package(Oid(hex=self.version.commit)).files
 
     @cached_property
     def _most(self) -> int:
         """Return the maximum size of a data file. Raises DataLoadFailed if none may be read."""
-        from uwf_git.config.policy import parse_policy, tighten
+        from uwf_git.plugin import parse_policy, tighten_policy
 
         persona, _ = parse_policy(self.member.persona.tools, of_persona=True)
-        policy = tighten(self._instance.config.tools, None, persona)
+        policy = tighten_policy(self._instance.config.tools, None, persona)
         if not policy.permits("read_file"):
             raise DataLoadFailed(
                 f"persona {self.member.persona.id!r} may read no files",
@@ -227,13 +229,14 @@ class Entry:
         except Invalid as error:
             raise DataLoadFailed(error.message, error.hint) from None
         mount, _, rest = path.partition("/")
-        if mount == PACKAGE:
+        if mount == PACKAGE_MOUNT:
             if rest not in self._package:
                 raise DataLoadFailed(f"there is no file {path}", nearest(rest, self._package))
             return path, self._package[rest]
-        if mount != PROJECT:
+        if mount != PROJECT_MOUNT:
             raise DataLoadFailed(
-                f"{path} is of a run, and none has begun", f"name a file of {PROJECT} or {PACKAGE}"
+                f"{path} is of a run, and none has begun",
+                f"name a file of {PROJECT_MOUNT} or {PACKAGE_MOUNT}",
             )
         return path, self._of_project(path, rest)
 
@@ -244,7 +247,7 @@ class Entry:
             own = (self._instance.location.root, self._instance.location.git_dir)
             if not real.is_relative_to(base):
                 raise DataLoadFailed(
-                    f"{shown} is a link that leads out of {PROJECT}", "put a copy of the file there"
+                    f"{shown} is a link that leads out of {PROJECT_MOUNT}", "put a copy of the file there"
                 )
             if any(real.is_relative_to(each.resolve()) for each in own):
                 raise DataLoadFailed(f"{shown} is uwf's own", "name another file")
@@ -253,7 +256,7 @@ class Entry:
                     raise DataLoadFailed(f"{shown} is not a regular file", "name a file")
                 data = file.read(LARGEST + 1)
         except FileNotFoundError:
-            raise DataLoadFailed(f"there is no file {shown}", f"{PROJECT} is {self._project}") from None
+            raise DataLoadFailed(f"there is no file {shown}", f"{PROJECT_MOUNT} is {self._project}") from None
         except (OSError, ValueError, RuntimeError) as error:  # a NUL in the path, links in a circle
             reason = getattr(error, "strerror", None) or str(error)
             raise DataLoadFailed(f"{shown} cannot be read: {one_line(reason, 80)}", "check it") from None
@@ -292,12 +295,11 @@ def _check_form(path: str, kind: str, text: str) -> None:
 
             json.loads(text)
         elif kind == "yaml":
-            from uwf_git.format.document import MAX_BYTES
-            from uwf_git.format.yaml12 import load
+            from uwf_git.plugin import MAX_DOCUMENT_BYTES, load_yaml
 
             # Larger files take long to read, and only their beginning is used.
-            if len(text) <= MAX_BYTES:
-                load(text, path)
+            if len(text) <= MAX_DOCUMENT_BYTES:
+                load_yaml(text, path)
         elif kind == "csv":
             _check_table(text)
         elif kind == "xml":

@@ -8,18 +8,21 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from uwf_git.base.errors import Invalid
-from uwf_git.base.text import one_line
 from uwf_git.ext.crews import jsonlogic
 from uwf_git.ext.crews.draft import EdgeDraft, GraphDraft, NodeDraft, PackageFinding, named_edge
 from uwf_git.ext.crews.package import Package, mounted
 from uwf_git.ext.crews.state import FIELDS
-from uwf_git.format import forms
-from uwf_git.format.document import InvalidYaml
-from uwf_git.format.forms import Part, object_of
-from uwf_git.format.ids import name_problem
-from uwf_git.format.schema import ValuePath
-from uwf_git.sandbox.mounts import PACKAGE
+from uwf_git.plugin import (
+    PACKAGE_MOUNT,
+    FormPart,
+    Invalid,
+    InvalidYaml,
+    ValuePath,
+    forms,
+    name_problem,
+    object_of,
+    one_line,
+)
 
 NODE_TYPES = ("step", "decision", "merge", "end")
 MOST_FINDINGS = 500
@@ -79,13 +82,13 @@ class Files:
 
     def __init__(self, package: Package) -> None:
         self._package = package
-        self._parts: dict[str, Part | None] = {}
+        self._parts: dict[str, FormPart | None] = {}
         self._lost: list[PackageFinding] = []
 
     def __contains__(self, path: str) -> bool:
         return path in self._package.files
 
-    def part(self, path: str) -> Part | None:
+    def part(self, path: str) -> FormPart | None:
         """Return a file. Unreadable ones are reported."""
         if path not in self._parts:
             data = self._package.files.get(path)
@@ -94,7 +97,7 @@ class Files:
                 self._lost.append(PackageFinding(path, 0, 0, "missing-file", "the package has no such file"))
         return self._parts[path]
 
-    def named(self, part: Part, path: ValuePath, written: str, folder: str = "") -> str | None:
+    def named(self, part: FormPart, path: ValuePath, written: str, folder: str = "") -> str | None:
         """Return the file named at a place, possibly relative to `folder`; None with a finding if missing."""
         try:
             named = mounted(written)
@@ -103,16 +106,16 @@ class Files:
             part.findings.error(path, "bad-path", f"{forms.where(path)}: {error.message}", error.hint)
             return None
         for candidate in (named, beside):
-            if (inside := candidate.removeprefix(f"{PACKAGE}/")) in self._package.files:
+            if (inside := candidate.removeprefix(f"{PACKAGE_MOUNT}/")) in self._package.files:
                 return inside
         shown = one_line(written, 80)
-        hint = part.findings.nearest(named.removeprefix(f"{PACKAGE}/"), self._package.files)
+        hint = part.findings.nearest(named.removeprefix(f"{PACKAGE_MOUNT}/"), self._package.files)
         part.findings.error(
             path, "missing-file", f"{forms.where(path)}: the package has no file {shown}", hint
         )
         return None
 
-    def _read(self, path: str, data: bytes) -> Part | None:
+    def _read(self, path: str, data: bytes) -> FormPart | None:
         is_json = path.endswith(".json")
         try:
             return forms.json_part(path, data) if is_json else forms.markdown_part(path, data)
@@ -198,7 +201,7 @@ class Graphs:
             variables,
         )
 
-    def _node(self, part: Part, place: ValuePath, node: Mapping[str, Any]) -> NodeDraft:
+    def _node(self, part: FormPart, place: ValuePath, node: Mapping[str, Any]) -> NodeDraft:
         name, kind = node["id"], node.get("type", "step")
         if problem := name_problem(name.replace(":", ".")):
             part.findings.error((*place, "id"), "bad-name", f'node id "{one_line(name)}" {problem}')
@@ -243,7 +246,7 @@ class Graphs:
         )
 
     def _edges(
-        self, part: Part, listed: list[tuple[ValuePath, dict[str, Any]]], nodes: Mapping[str, NodeDraft]
+        self, part: FormPart, listed: list[tuple[ValuePath, dict[str, Any]]], nodes: Mapping[str, NodeDraft]
     ) -> Iterator[EdgeDraft]:
         for place, edge in listed:
             for key in ("from", "to"):
@@ -280,7 +283,7 @@ class Graphs:
                 expression,
             )
 
-    def _check_expression(self, part: Part, place: ValuePath, named: str, expression: Any) -> None:
+    def _check_expression(self, part: FormPart, place: ValuePath, named: str, expression: Any) -> None:
         try:
             jsonlogic.translated(expression)
         except jsonlogic.Untranslatable as error:
@@ -289,7 +292,7 @@ class Graphs:
 
 
 def _check_ways(
-    part: Part,
+    part: FormPart,
     listed: list[tuple[ValuePath, dict[str, Any]]],
     first: str,
     nodes: Mapping[str, NodeDraft],
@@ -325,7 +328,7 @@ def _check_ways(
             part.findings.warning(places[name], "unreachable", f'no way leads to node "{name}"')
 
 
-def report_twins(part: Part, named: list[tuple[ValuePath, str]], what: str) -> None:
+def report_twins(part: FormPart, named: list[tuple[ValuePath, str]], what: str) -> None:
     seen: dict[str, int] = {}
     for path, name in named:
         line = part.document.mark(path).line

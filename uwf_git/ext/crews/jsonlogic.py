@@ -13,9 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from uwf_git.base.errors import Invalid
-from uwf_git.base.text import closest, one_line
-from uwf_git.format.schema import ValuePath
+from uwf_git.plugin import Invalid, ValuePath, closest_names, one_line
 
 STATE_NAMES = ("variables", "currentNodeId", "stepsCompleted", "artifacts")
 """The names that a `var` may have besides those of variables."""
@@ -160,7 +158,7 @@ def _operation(rule: Any, path: ValuePath, depth: int) -> tuple[str, list[Any], 
     [(operator, operands)] = rule.items()
     below = (*path, operator)
     if operator not in _OPERATORS:
-        match = closest(operator, _OPERATORS)
+        match = closest_names(operator, _OPERATORS)
         hint = f'did you mean "{match}"?' if match else f"known: {' '.join(_OPERATORS)}"
         raise Untranslatable(
             operator, below, f'operator "{one_line(operator, 40)}" cannot be translated', hint

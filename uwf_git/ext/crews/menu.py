@@ -19,9 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
-from uwf_git.base.text import counted, one_line
-from uwf_git.format.personas import CrewWorkflow, Effect, Member, MenuItem
-from uwf_git.sandbox.mounts import PACKAGE
+from uwf_git.plugin import PACKAGE_MOUNT, CrewMember, CrewWorkflow, HandlerEffect, MenuItem, counted, one_line
 
 SHOW_MENU, START, RUN_SCRIPT, RUN_PROMPT = "ShowMenu", "StartWorkflow", "RunScript", "RunPrompt"
 INSTRUCT, DISMISS, RESUME, CLARIFY, CHAT = "Instruct", "DismissAgent", "ResumeRun", "ClarifyChoice", "Chat"
@@ -54,7 +52,7 @@ class Choice(NamedTuple):
     place: int
     handler: int | None
     label: str
-    does: Effect
+    does: HandlerEffect
     validate: str
     kind: str
 
@@ -101,7 +99,7 @@ class Routing(NamedTuple):
 
 
 def route(
-    member: Member,
+    member: CrewMember,
     workflows: Iterable[CrewWorkflow],
     text: str,
     surface: str = TERMINAL,
@@ -125,19 +123,19 @@ def route(
     return Routing(CHAT, LOW, "nothing of the menu is called so", message)
 
 
-def shown(member: Member, workflows: Iterable[CrewWorkflow], surface: str = TERMINAL) -> list[Choice]:
+def shown(member: CrewMember, workflows: Iterable[CrewWorkflow], surface: str = TERMINAL) -> list[Choice]:
     """Return the items that a surface shows."""
     return _Menu(member.menu, workflows, surface).items
 
 
-def candidates(member: Member, workflows: Iterable[CrewWorkflow]) -> list[Choice]:
+def candidates(member: CrewMember, workflows: Iterable[CrewWorkflow]) -> list[Choice]:
     """Return all choices at a terminal, with handlers."""
     return list(_Menu(member.menu, workflows, TERMINAL).candidates())
 
 
 def document_of(workflows: Iterable[CrewWorkflow], path: str) -> CrewWorkflow | None:
     """Return the workflow that begins with a document."""
-    inside = path.removeprefix(f"{PACKAGE}/")
+    inside = path.removeprefix(f"{PACKAGE_MOUNT}/")
     return next((flow for flow in workflows if flow.entry and flow.entry == inside), None)
 
 
@@ -166,7 +164,7 @@ class _Menu:
                 for which, handler in enumerate(item.handlers)
             ]
 
-    def _kind(self, does: Effect, validate: str) -> str:
+    def _kind(self, does: HandlerEffect, validate: str) -> str:
         if does.workflow:
             return START
         if does.exec:

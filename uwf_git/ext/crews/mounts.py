@@ -24,20 +24,30 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import Invalid, StoreDamaged
-from uwf_git.config.policy import RUN, WRITING, ToolPolicy
-from uwf_git.git.fsync import ASIDE
-from uwf_git.git.objects import BLOB, id_of
-from uwf_git.git.repository import Oid, Repository, StoreUnwritable
-from uwf_git.sandbox.mounts import DOCUMENT, PACKAGE, PROJECT, STATE, CrewFolders
-from uwf_git.sandbox.path import Mount
-from uwf_git.sandbox.results import ToolFailure
+from uwf_git.plugin import (
+    ASIDE_FOLDER,
+    BLOB,
+    DOCUMENT_MOUNT,
+    PACKAGE_MOUNT,
+    PROJECT_MOUNT,
+    RUN_TOOLS,
+    STATE_MOUNT,
+    WRITING_TOOLS,
+    CrewFolders,
+    Invalid,
+    Mount,
+    Oid,
+    Repository,
+    StoreDamaged,
+    StoreUnwritable,
+    ToolFailure,
+    ToolPolicy,
+    id_of,
+)
 
 if TYPE_CHECKING:
     from uwf_git.ext.crews.state import Changes, RunState
-    from uwf_git.format.kinds import Role
-    from uwf_git.store.history import Head, History
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import Head, History, Instance, Role
 
 MOST_FILES = 10_000
 LARGEST = 1_000_000  # bytes of the document
@@ -131,16 +141,19 @@ class Mounts:
         Raises StoreUnwritable, StoreDamaged."""
 
         def check(names: tuple[str, ...], data: bytes | None) -> None:
-            if names != (DOCUMENT,):
+            if names != (DOCUMENT_MOUNT,):
                 raise ToolFailure(
-                    "read_only", f"in {STATE} only {DOCUMENT} can be written; write to {PROJECT}"
+                    "read_only",
+                    f"in {STATE_MOUNT} only {DOCUMENT_MOUNT} can be written; write to {PROJECT_MOUNT}",
                 )
             if data is None:
-                raise ToolFailure("read_only", f"{STATE}/{DOCUMENT} can be written, but not deleted")
+                raise ToolFailure(
+                    "read_only", f"{STATE_MOUNT}/{DOCUMENT_MOUNT} can be written, but not deleted"
+                )
             try:
                 self.check(data.decode("utf-8"))
             except UnicodeDecodeError:
-                raise ToolFailure("binary", f"{STATE}/{DOCUMENT} is UTF-8 text") from None
+                raise ToolFailure("binary", f"{STATE_MOUNT}/{DOCUMENT_MOUNT} is UTF-8 text") from None
             except Invalid as error:
                 message = " — ".join(filter(None, (error.message, error.hint)))
                 raise ToolFailure("invalid_arguments", f"{message}; nothing was written") from None
@@ -148,15 +161,15 @@ class Mounts:
         where = self.prepare()
         package = "the package, read only"
         if not self.has_document:
-            return [Mount(PACKAGE, where.package, told=package), Mount(STATE, where.state)]
-        access = f"this run: {DOCUMENT} says how far it is, "
+            return [Mount(PACKAGE_MOUNT, where.package, told=package), Mount(STATE_MOUNT, where.state)]
+        access = f"this run: {DOCUMENT_MOUNT} says how far it is, "
         access += (
             "and what you change there counts as a part of your answer" if _writes(policy) else "read only"
         )
-        commands = policy.permits(RUN)
+        commands = policy.permits(RUN_TOOLS)
         return [
-            Mount(PACKAGE, where.package, told=package + ("; $UWF_PKG in commands" * commands)),
-            Mount(STATE, where.state, True, access + ("; $UWF_STATE in commands" * commands), check),
+            Mount(PACKAGE_MOUNT, where.package, told=package + ("; $UWF_PKG in commands" * commands)),
+            Mount(STATE_MOUNT, where.state, True, access + ("; $UWF_STATE in commands" * commands), check),
         ]
 
     def close(self) -> None:
@@ -179,14 +192,14 @@ class Mounts:
             folder.mkdir(parents=True, mode=0o700)
             self._begun.write_bytes(text.encode())
             if text:
-                (folder / DOCUMENT).write_text(text, encoding="utf-8", newline="\n")
+                (folder / DOCUMENT_MOUNT).write_text(text, encoding="utf-8", newline="\n")
         except OSError as error:
             raise _unwritable(folder, error) from None
 
     def _read(self) -> str | None:
-        name = f"{STATE}/{DOCUMENT}"
+        name = f"{STATE_MOUNT}/{DOCUMENT_MOUNT}"
         try:
-            with open(os.open(self.places.state / DOCUMENT, _READ), "rb") as file:
+            with open(os.open(self.places.state / DOCUMENT_MOUNT, _READ), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise Invalid(f"{name} is not a regular file", "write a file there")
                 data = file.read(LARGEST + 1)
@@ -203,7 +216,7 @@ class Mounts:
 
 
 def _writes(policy: ToolPolicy) -> bool:
-    return any(policy.permits(tool) for tool in WRITING)
+    return any(policy.permits(tool) for tool in WRITING_TOOLS)
 
 
 def materialise(repository: Repository, tree: Oid) -> Path:
@@ -246,7 +259,7 @@ def _tree(repository: Repository, head: Head) -> Oid:
 
 
 def _files(repository: Repository, tree: Oid) -> Iterator[tuple[str, Oid]]:
-    from uwf_git.store.versions import walk_tree
+    from uwf_git.plugin import walk_tree
 
     for number, (path, entry) in enumerate(walk_tree(repository, tree)):
         if entry.mode not in _FILE_MODES or not all(map(_is_plain, path.split("/"))):
@@ -296,7 +309,7 @@ def _holds(path: Path, oid: Oid) -> bool:
 
 def _make(repository: Repository, folder: Path, files: Mapping[str, Oid]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    aside, old = (folder.with_name(f"{folder.name}.{os.urandom(4).hex()}{ASIDE}") for _ in range(2))
+    aside, old = (folder.with_name(f"{folder.name}.{os.urandom(4).hex()}{ASIDE_FOLDER}") for _ in range(2))
     aside.mkdir(mode=0o700)
     try:
         for path, oid in files.items():

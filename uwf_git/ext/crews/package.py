@@ -17,19 +17,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound
-from uwf_git.base.text import one_line
 from uwf_git.ext.crews.draft import InvalidPackage, PackageFinding
-from uwf_git.format.document import unreadable
-from uwf_git.format.types import BMAD, OWN
-from uwf_git.git.objects import stands_for_git
-from uwf_git.sandbox.mounts import PACKAGE, PLACEHOLDERS, PROJECT, STATE
+from uwf_git.plugin import (
+    BMAD,
+    MOUNT_PLACEHOLDERS,
+    OWN_TYPES,
+    PACKAGE_MOUNT,
+    PROJECT_MOUNT,
+    STATE_MOUNT,
+    Invalid,
+    NotFound,
+    one_line,
+    stands_for_git,
+    unreadable_document,
+)
 
 if TYPE_CHECKING:
     import zipfile
 
 SUFFIX = ".bmad"
-MANIFESTS = {BMAD: "bmad.json", OWN: "crew.yaml"}
+MANIFESTS = {BMAD: "bmad.json", OWN_TYPES: "crew.yaml"}
 """The file at the top that a package of each form is known by."""
 CLASSIC = (".yaml", ".yml", ".xml")
 """How the names of workflows and scripts of the classic form end."""
@@ -87,7 +94,7 @@ def read_package(path: Path) -> Package:
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"no package {shown}", "check the path") from None
     except (OSError, ValueError) as error:
-        raise unreadable(shown, error) from None
+        raise unreadable_document(shown, error) from None
     if stat.S_ISDIR(mode):
         return _read_folder(path)
     if not stat.S_ISREG(mode):
@@ -98,7 +105,7 @@ def read_package(path: Path) -> Package:
         with path.open("rb") as file:
             data = file.read(MAX_ARCHIVE + 1)
     except OSError as error:
-        raise unreadable(shown, error) from None
+        raise unreadable_document(shown, error) from None
     return read_archive(data, path.name)
 
 
@@ -241,18 +248,18 @@ def path_problem(path: str) -> str | None:
     return None
 
 
-def mounted(path: str, where: str = PACKAGE) -> str:
+def mounted(path: str, where: str = PACKAGE_MOUNT) -> str:
     """Return a path with a mount: `{project-root}/x` and `@project/x` are `@project/x`, and `x` is below
     `where`. Raises Invalid for absolute or escaping paths."""
     text = path.strip()
-    for written, mount in PLACEHOLDERS.items():
+    for written, mount in MOUNT_PLACEHOLDERS.items():
         if text == written or text.startswith(f"{written}/"):
             text = mount + text.removeprefix(written)
             break
     mount, _, rest = text.partition("/")
-    if mount not in (PROJECT, PACKAGE, STATE):
+    if mount not in (PROJECT_MOUNT, PACKAGE_MOUNT, STATE_MOUNT):
         if text.startswith(("@", "{")):
-            known = ", ".join((PROJECT, PACKAGE, STATE))
+            known = ", ".join((PROJECT_MOUNT, PACKAGE_MOUNT, STATE_MOUNT))
             raise Invalid(f"{one_line(path, 80)} begins with no folder that is known", f"known: {known}")
         mount, rest = where, text
     rest = "/".join(part for part in rest.split("/") if part != ".") if not rest.startswith("/") else rest
@@ -309,7 +316,7 @@ def _walk(top: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
                     else:
                         yield relative, info
         except OSError as error:
-            raise unreadable(one_line(str(folder)), error) from None
+            raise unreadable_document(one_line(str(folder)), error) from None
 
 
 def _content(path: Path) -> bytes:

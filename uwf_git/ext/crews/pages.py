@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from uwf_cli.definitions import history_note
-from uwf_cli.page.addresses import Page, PageRequest
-
-from uwf_git.store.instance import Instance
+from uwf_git.plugin import Instance, Page, PageRequest, history_note
 
 
 def crews(instance: Instance, asked: PageRequest) -> Page:

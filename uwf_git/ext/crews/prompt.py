@@ -12,17 +12,29 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.base.text import fenced, one_line, printable
-from uwf_git.config.secrets import REDACTED
 from uwf_git.ext.crews.package import path_problem
 from uwf_git.ext.crews.state import STATE, MatchedEdge, reached, ways
-from uwf_git.format.kinds import PackageNode, Role, StepContext, asks_human, split_remarks
-from uwf_git.format.types import BMAD, END, FAIL, USER
-from uwf_git.sandbox.mounts import PACKAGE, PLACEHOLDERS, PROJECT
+from uwf_git.plugin import (
+    BMAD,
+    END,
+    FAIL,
+    MOUNT_PLACEHOLDERS,
+    PACKAGE_MOUNT,
+    PROJECT_MOUNT,
+    REDACTED,
+    USER,
+    PackageNode,
+    Role,
+    StepContext,
+    asks_human,
+    fenced,
+    one_line,
+    printable,
+    split_remarks,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.engine.step_parts import Recipient
-    from uwf_git.store.history import History
+    from uwf_git.plugin import History, Recipient
 
 STARTS, CONTINUES, RESUMES = "start", "continue", "resume"
 """What a run is asked to do: to begin, to go on, or to go on where it was broken off or had ended."""
@@ -56,8 +68,14 @@ def node_prompt(
     quota: int,
 ) -> str:
     """Return the prompt for a node. Persona and node are repeated if another node has spoken since."""
-    from uwf_git.engine.kit.format import format_instruction
-    from uwf_git.engine.kit.prompt import commands, happened, instruction_now, turns_of, unforged
+    from uwf_git.plugin import (
+        format_instruction,
+        happened_before,
+        instruction_now,
+        prompt_commands,
+        turns_of,
+        unforged_text,
+    )
 
     heard, remarks = split_remarks(history.steps)
     before = history._replace(steps=tuple(heard))  # questions and answers, without remarks
@@ -69,17 +87,17 @@ def node_prompt(
     parts = []
     if not remembers:
         parts = [rules(format_instruction(schema)), folders(recipient.folders), policy(history, role)]
-        parts += [commands(history) if recipient.shell else ""]
+        parts += [prompt_commands(history) if recipient.shell else ""]
     if anew:
         parts.append(speaks(history, role))
     parts.append(directive(before, role, resumes))
     if anew:
         parts.append(brief(history, role))
     if not remembers:
-        parts += [f"# The task\n\n{unforged(history.start.prompt)}", brought(history)]
+        parts += [f"# The task\n\n{unforged_text(history.start.prompt)}", brought(history)]
     if anew and history.steps:
         parts.append(progress_text(history, role))
-        parts.append(happened(history, role, answer_of, own if remembers else 0, quota))
+        parts.append(happened_before(history, role, answer_of, own if remembers else 0, quota))
     last = heard[-1] if heard else None
     if last is not None and last.role == USER:
         is_answer = answered(before) is not None
@@ -254,14 +272,14 @@ def data_problem(data: Mapping[str, Any], file: Callable[[str], bytes | None]) -
     None."""
     path, text, size = data["path"], data["text"], data["size"]
     mount, _, rest = path.partition("/")
-    if mount not in (PROJECT, PACKAGE) or not rest or path_problem(rest) is not None:
-        return f"{one_line(path, 80)!r} is no path of a file below {PROJECT} or {PACKAGE}"
+    if mount not in (PROJECT_MOUNT, PACKAGE_MOUNT) or not rest or path_problem(rest) is not None:
+        return f"{one_line(path, 80)!r} is no path of a file below {PROJECT_MOUNT} or {PACKAGE_MOUNT}"
     if data["format"] not in FORMATS:
         return f"{one_line(data['format'], 40)!r} is none of the formats {', '.join(FORMATS)}"
     kept = REDACTED.split(text)
     if sum(len(piece.encode("utf-8", "replace")) for piece in kept) > size:
         return f"{path} is said to have {size} bytes, and its beginning has more"
-    if mount == PROJECT:
+    if mount == PROJECT_MOUNT:
         return None
     content = file(rest)
     if content is None:
@@ -279,11 +297,11 @@ def data_problem(data: Mapping[str, Any], file: Callable[[str], bytes | None]) -
 
 def progress_text(history: History, role: Role) -> str:
     """Return the run's progress before this node, or ""."""
-    from uwf_git.format.yaml12 import dump
+    from uwf_git.plugin import dump_yaml
 
     now = reached(history, role.name).as_json()
     progress = {key: now[key] for key in ("stepsCompleted", "variables", "artifacts") if now[key]}
-    return f"# What the run has reached\n\n{fenced(dump(progress).rstrip(), 'yaml')}" if progress else ""
+    return f"# What the run has reached\n\n{fenced(dump_yaml(progress).rstrip(), 'yaml')}" if progress else ""
 
 
 def user_input(node: str, text: str) -> str:
@@ -302,6 +320,6 @@ def _below_project(path: str) -> str:
 
 def in_words(text: str) -> str:
     """Replace packages' placeholders by folder names."""
-    for word, name in PLACEHOLDERS.items():
+    for word, name in MOUNT_PLACEHOLDERS.items():
         text = text.replace(word, name)
     return text

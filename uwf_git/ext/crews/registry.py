@@ -16,25 +16,46 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound, NotSupportedClassicWorkflow, StoreDamaged, UnknownWorkflow
-from uwf_git.base.text import harmless, nearest, one_line
 from uwf_git.ext.crews import REFS
 from uwf_git.ext.crews.menu import document_of
 from uwf_git.ext.crews.package import CLASSIC
-from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import Workflow, parse_workflow
-from uwf_git.format.personas import Crew, CrewWorkflow, parse_crew
-from uwf_git.format.types import CREW, CREW_DEFINITION, OF_THREADS, is_kind
-from uwf_git.git.objects import Stamp, id_of
-from uwf_git.git.repository import BLOB, Oid
-from uwf_git.store import layout
-from uwf_git.store.version_files import VersionFiles
-from uwf_git.store.versions import Offer, Packages, Version, put_definition, version_files, walk_tree
+from uwf_git.plugin import (
+    BLOB,
+    CREW,
+    CREW_DEFINITION,
+    OF_THREADS,
+    Crew,
+    CrewWorkflow,
+    DefinitionOffer,
+    Hash,
+    Invalid,
+    NotFound,
+    NotSupportedClassicWorkflow,
+    Oid,
+    PackageSource,
+    RegisteredVersion,
+    Stamp,
+    StoreDamaged,
+    UnknownWorkflow,
+    VersionFiles,
+    Workflow,
+    harmless,
+    id_of,
+    is_kind,
+    layout,
+    nearest,
+    one_line,
+    parse_crew,
+    parse_workflow,
+    put_definition,
+    version_files,
+    walk_tree,
+)
 
 if TYPE_CHECKING:
     from uwf_git.ext.crews.compile import CompiledCrew
     from uwf_git.ext.crews.package import Package
-    from uwf_git.workflow.compile import Compiled
+    from uwf_git.plugin import Compiled
 
 NODES = "crew/"
 PACKAGE = "package/"
@@ -51,12 +72,12 @@ class Definition(NamedTuple):
 class ResolvedWorkflow(NamedTuple):
     """A workflow at an address `<crew>/<id>`, and its crew's version."""
 
-    version: Version
+    version: RegisteredVersion
     crew: Crew
     offered: CrewWorkflow
 
 
-class Crews(Packages[Definition]):
+class Crews(PackageSource[Definition]):
     """The crews of one store."""
 
     refs = REFS
@@ -84,11 +105,11 @@ class Crews(Packages[Definition]):
         known = self.package(commit)
         return (known.files, known.archive) == (dict(definition.package.files), definition.package.archive)
 
-    def are_same(self, one: Version, other: Version) -> bool:
+    def are_same(self, one: RegisteredVersion, other: RegisteredVersion) -> bool:
         # A node says nothing of the documents and the data that a menu only names.
         return one.hash == other.hash and self._folder(one) == self._folder(other)
 
-    def _folder(self, version: Version) -> Oid | None:
+    def _folder(self, version: RegisteredVersion) -> Oid | None:
         root = self._repository.root(Oid(hex=version.commit))
         return self._repository.file(root, PACKAGE.rstrip("/"))
 
@@ -190,7 +211,7 @@ class Crews(Packages[Definition]):
         crew = self.crew(version.hash)
         return ResolvedWorkflow(version, crew, offered_by(crew, id_ if is_past else rest))
 
-    def offers(self, beginning: str = "") -> Iterator[Offer]:
+    def offers(self, beginning: str = "") -> Iterator[DefinitionOffer]:
         for name in self.names():
             if f"{name}/".startswith(beginning) or beginning.startswith(f"{name}/"):
                 version = self.current(name)
@@ -198,10 +219,10 @@ class Crews(Packages[Definition]):
                 offers = (_offer(version, crew, offered) for offered in crew.workflows)
                 yield from (offer for offer in offers if offer.address.startswith(beginning))
 
-    def offer(self, address: str) -> Offer:
+    def offer(self, address: str) -> DefinitionOffer:
         return _offer(*self.find(address))
 
-    def begin(self, offer: Offer) -> Oid:
+    def begin(self, offer: DefinitionOffer) -> Oid:
         return self.workflow_version(Oid(hex=offer.version.commit), offer.workflow)
 
     def speakers(self, name: str) -> Iterator[tuple[str, str]]:
@@ -210,7 +231,7 @@ class Crews(Packages[Definition]):
 
     # Versions of threads
 
-    def behind(self, name: str, thread: Oid) -> Version:
+    def behind(self, name: str, thread: Oid) -> RegisteredVersion:
         """Return the crew's version with a thread's package: the newest, another, or one made from the
         package without a ref. Raises InvalidPackage, StoreDamaged without a package."""
         from uwf_git.ext.crews.compile import compile_crew
@@ -261,9 +282,9 @@ class Crews(Packages[Definition]):
         return made
 
 
-def _offer(version: Version, crew: Crew, offered: CrewWorkflow) -> Offer:
+def _offer(version: RegisteredVersion, crew: Crew, offered: CrewWorkflow) -> DefinitionOffer:
     speakers = tuple(member.persona.id for member in crew.members)
-    return Offer(f"{version.name}/{offered.id}", offered.title, version, offered.workflow, speakers)
+    return DefinitionOffer(f"{version.name}/{offered.id}", offered.title, version, offered.workflow, speakers)
 
 
 def crew_message(name: str, version: str, node: Hash) -> str:

@@ -7,17 +7,25 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import Invalid
-from uwf_git.base.text import iso, one_line
-from uwf_git.format import forms
-from uwf_git.format.findings import Findings
-from uwf_git.format.forms import Part
-from uwf_git.format.kinds import StepContext, Workflow, asks_human, status_of
-from uwf_git.format.schema import ValuePath
-from uwf_git.format.types import END, ENDS, USER
+from uwf_git.plugin import (
+    END,
+    ENDS,
+    USER,
+    Findings,
+    FormPart,
+    Invalid,
+    StepContext,
+    ValuePath,
+    Workflow,
+    asks_human,
+    forms,
+    iso,
+    one_line,
+    status_of,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.store.history import History
+    from uwf_git.plugin import History
 
 STATE = "@state/workflow.md"
 """What agents call the document."""
@@ -150,11 +158,10 @@ def reached(history: History, current: str | None = None) -> RunState:
 
 
 def _next(history: History) -> str:
-    from uwf_git.base.errors import NoTransition
-    from uwf_git.workflow.moderator import AwaitingAnswer, Next, decide
+    from uwf_git.plugin import AwaitingAnswer, Next, NoTransition, decide_turn
 
     try:
-        decision = decide(history.workflow, history.start, history.steps)
+        decision = decide_turn(history.workflow, history.start, history.steps)
     except NoTransition:
         return ""
     if isinstance(decision, AwaitingAnswer):
@@ -202,10 +209,10 @@ def render(history: History, now: RunState, body: str = "") -> str:
     fields: dict[str, Any] = {"schemaVersion": VERSION, "workflowType": kind, "runId": str(history.thread)}
     if history.steps and history.steps[-1].time:
         fields["updatedAt"] = iso(history.steps[-1].time / 1000)
-    from uwf_git.format.yaml12 import dump
+    from uwf_git.plugin import dump_yaml
 
     below = f"\n{body.strip()}\n" if body.strip() else ""
-    return f"---\n{dump(fields | now.as_json())}---\n{below}"
+    return f"---\n{dump_yaml(fields | now.as_json())}---\n{below}"
 
 
 def read_back(text: str, before: RunState, workflow: Workflow) -> Changes:
@@ -227,7 +234,9 @@ def read_back(text: str, before: RunState, workflow: Workflow) -> Changes:
     return Changes(variables, tuple(artifacts), label)
 
 
-def _chosen(part: Part, fields: Mapping[str, Any], before: RunState, leaving: Sequence[MatchedEdge]) -> str:
+def _chosen(
+    part: FormPart, fields: Mapping[str, Any], before: RunState, leaving: Sequence[MatchedEdge]
+) -> str:
     """Return the label of the edge that a document follows, by its current node or a new decision, or ""."""
     here = before.current_node
     decisions = fields.get("decisionLog", [])[len(before.decision_log) :]

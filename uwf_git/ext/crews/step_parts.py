@@ -7,23 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from uwf_git.engine.step_parts import Recipient, StepParts
     from uwf_git.ext.crews.mounts import Mounts
-    from uwf_git.format.kinds import Role, StepContext
-    from uwf_git.store.history import History, Position
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import History, Instance, Recipient, Role, StepContext, StepParts, ThreadPosition
 
 
 class CrewParts:
     """Imports each part on use."""
 
-    def mounts(self, instance: Instance, at: Position, role: Role, project: Path, carries_on: bool) -> Mounts:
+    def mounts(
+        self, instance: Instance, at: ThreadPosition, role: Role, project: Path, carries_on: bool
+    ) -> Mounts:
         """@pkg and @state; a conversation has no document."""
-        from uwf_git.engine.conversation import talks
         from uwf_git.ext.crews.mounts import Mounts
+        from uwf_git.plugin import is_conversation
 
         repository = instance.store.repository
-        return Mounts(repository, at.head, at.history, role, project, not talks(role), carries_on)
+        return Mounts(repository, at.head, at.history, role, project, not is_conversation(role), carries_on)
 
     def prompt(
         self,

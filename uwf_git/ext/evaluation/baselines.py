@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import NotFound
-from uwf_git.base.markdown import code, inline, table
-from uwf_git.base.text import closest, counted, harmless
 from uwf_git.ext.evaluation import BASELINES
 from uwf_git.ext.evaluation.node_types import BASELINE, SCHEMAS
-from uwf_git.format.ids import Hash
-from uwf_git.store.node_versions import NodeVersions
-from uwf_git.store.versions import Version
+from uwf_git.plugin import (
+    Hash,
+    NodeVersions,
+    NotFound,
+    RegisteredVersion,
+    closest_names,
+    counted,
+    harmless,
+    inline_markdown,
+    markdown_code,
+    markdown_table,
+)
 
 
 class Baseline(NamedTuple):
@@ -45,23 +51,23 @@ class Baselines(NodeVersions):
             scores = [run["score"] for run in case["runs"]]
             means.append(sum(scores) / len(scores))
             spread = "" if min(scores) == max(scores) else f"{min(scores):.2f} to {max(scores):.2f}"
-            rows.append((inline(case["name"]), f"{means[-1]:.2f}", spread, str(len(scores))))
+            rows.append((inline_markdown(case["name"]), f"{means[-1]:.2f}", spread, str(len(scores))))
         text = (
-            f"# Baseline of {code(payload['suite'])}\n\n{inline(payload['said'])}: a score of"
+            f"# Baseline of {markdown_code(payload['suite'])}\n\n{inline_markdown(payload['said'])}: a score of"
             f" {sum(means) / len(means):.2f} over {counted(len(means), 'case')}.\n\n"
-            f"{table(('case', 'score', 'spread', 'runs'), rows)}\n"
+            f"{markdown_table(('case', 'score', 'spread', 'runs'), rows)}\n"
         )
         return harmless(text).encode("utf-8")
 
-    def current(self, name: str) -> Version:
+    def current(self, name: str) -> RegisteredVersion:
         """Return a suite's newest baseline. Raises NotFound with how to set one."""
         try:
             return super().current(name)
         except NotFound as error:
-            match = closest(name, self.names())
+            match = closest_names(name, self.names())
             meant = f' · did you mean "{match}"?' if match else ""
             raise NotFound(error.message, f"set one: {self.refs.commands} set {name}{meant}") from None
 
-    def baseline(self, version: Version) -> Baseline:
+    def baseline(self, version: RegisteredVersion) -> Baseline:
         """Return a version's baseline. Raises NotFound, Invalid."""
         return Baseline(self.definition(version))

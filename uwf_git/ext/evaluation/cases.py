@@ -21,25 +21,38 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Invalid, Usage, UwfError
-from uwf_git.base.text import nearest, one_line
 from uwf_git.ext.evaluation.fixtures import of_texts, store_folder
 from uwf_git.ext.evaluation.judges import parse_mapping
 from uwf_git.ext.evaluation.records import UNKNOWN, Case, Judge, identified
 from uwf_git.ext.evaluation.suite import Suite
-from uwf_git.format import yaml12
-from uwf_git.format.amounts import parse_budget
-from uwf_git.format.document import Document, read_bytes
-from uwf_git.format.ids import Hash, name_problem
-from uwf_git.format.kinds import HUMAN, parse_start, title_of
-from uwf_git.format.node import parse_json
-from uwf_git.format.schema import ValuePath
-from uwf_git.format.types import END, FORK, JOIN, USER
-from uwf_git.git.repository import Oid
-from uwf_git.store import layout
-from uwf_git.store.history import Head, ancestry
-from uwf_git.store.index import CommitRow
-from uwf_git.store.instance import Instance
+from uwf_git.plugin import (
+    END,
+    FORK,
+    HUMAN,
+    JOIN,
+    USER,
+    CommitRow,
+    Document,
+    Hash,
+    Head,
+    Instance,
+    Invalid,
+    Oid,
+    Usage,
+    UwfError,
+    ValuePath,
+    ancestry,
+    layout,
+    name_problem,
+    nearest,
+    one_line,
+    parse_budget,
+    parse_json,
+    parse_start,
+    read_bytes,
+    title_of,
+    yaml12,
+)
 
 LINES = (".jsonl", ".ndjson")
 _TOP = ("suite", "workflow", "judges", "limits", "tags", "cases")

@@ -5,14 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from uwf_git.base.errors import UwfError
 from uwf_git.ext.evaluation.cases import CaseDraft
 from uwf_git.ext.evaluation.fixtures import store_folder
-from uwf_git.format.kinds import Revision, parse_step
-from uwf_git.store.instance import Instance
-from uwf_git.workspaces.clones import clones
-from uwf_git.workspaces.project import Project
-from uwf_git.workspaces.step_workspace import code_left
+from uwf_git.plugin import Instance, Project, Revision, UwfError, clones_of, code_left, parse_step
 
 
 def with_code(instance: Instance, draft: CaseDraft) -> CaseDraft:
@@ -22,7 +17,7 @@ def with_code(instance: Instance, draft: CaseDraft) -> CaseDraft:
     if code is None:
         return draft
     name = draft.case.name
-    for project in map(Project, clones(instance)):
+    for project in map(Project, clones_of(instance)):
         if project.commit(code.base):
             with tempfile.TemporaryDirectory() as folder:
                 try:

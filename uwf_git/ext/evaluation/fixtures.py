@@ -23,15 +23,31 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from uwf_git.base.errors import Invalid, StoreDamaged, UwfError
-from uwf_git.base.text import one_line
 from uwf_git.ext.evaluation.suite_check import DEEPEST, LINK, PROGRAM, files_of_fixture, link_problem
-from uwf_git.git.program import CallResult, Git, failure
-from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid, Repository, StoreUnwritable
-from uwf_git.sandbox.path import FILE, opened, opened_below
-from uwf_git.store.instance import Instance
-from uwf_git.verify.findings import Bad
-from uwf_git.verify.objects import COUNT_LIMIT, Objects, name_problem, shown_name
+from uwf_git.plugin import (
+    BLOB_MODE,
+    COUNT_LIMIT,
+    FILE_KIND,
+    TREE_MODE,
+    BadObject,
+    CallResult,
+    CheckedObjects,
+    Entry,
+    Git,
+    Instance,
+    Invalid,
+    Oid,
+    Repository,
+    StoreDamaged,
+    StoreUnwritable,
+    UwfError,
+    entry_name_problem,
+    git_failure,
+    one_line,
+    open_confined,
+    open_confined_below,
+    shown_name,
+)
 
 GONE = "their folder is gone, or something else is in its place"
 MOST_FILES = 20_000
@@ -98,7 +114,7 @@ def _check_path(path: str) -> None:
     for part in path.split("/"):
         name = part.encode("utf-8")
         is_long = len(name) > _LONGEST_NAME or len(path.encode("utf-8")) > _LONGEST_PATH
-        if problem := name_problem(name) or ("is too long" if is_long else None):
+        if problem := entry_name_problem(name) or ("is too long" if is_long else None):
             shown = one_line(path, 80)
             raise Invalid(
                 f"{shown!r} is not a path of a file below a folder: {one_line(part, 40)!r} {problem}",
@@ -149,15 +165,15 @@ def _grown(instance: Instance, files: dict[str, Entry]) -> str:
     repository = instance.store.repository
     tree = repository.grown(None, files)
     try:
-        for _ in files_of_fixture(Objects(repository, repository.config.max_blob), tree.raw, _refuse):
+        for _ in files_of_fixture(CheckedObjects(repository, repository.config.max_blob), tree.raw, _refuse):
             pass
-    except Bad as bad:
+    except BadObject as bad:
         raise Invalid(f"the files cannot be kept: {bad.message}", _OUT_OF_IT) from None
     return str(tree)
 
 
 def _refuse(code: str, message: str, at: object = None, path: str = "", line: int = 0) -> NoReturn:
-    raise Bad(code, message, at)
+    raise BadObject(code, message, at)
 
 
 # Gone through
@@ -169,7 +185,7 @@ def _stored(
     most = instance.store.repository.config.max_blob
     sizes = _listed(folder, leave_out)
     for path in tracked:
-        with contextlib.suppress(OSError), opened_below(folder, path.split("/")[:-1]) as inner:
+        with contextlib.suppress(OSError), open_confined_below(folder, path.split("/")[:-1]) as inner:
             status = os.stat(path.rpartition("/")[2], dir_fd=inner, follow_symlinks=False)
             if _is_file(status):
                 sizes.setdefault(path, status.st_size)
@@ -212,13 +228,13 @@ def _content(folder: Path, path: str, most: int) -> tuple[str, bytes]:
     """Return a file's mode ("" if not a file) and content, read to slightly over `most`. Others may replace
     it by a FIFO or link at any time. Raises OSError."""
     *parts, name = path.split("/")
-    with opened_below(folder, parts) as inner:
+    with open_confined_below(folder, parts) as inner:
         mode = os.stat(name, dir_fd=inner, follow_symlinks=False).st_mode
         if stat.S_ISLNK(mode):
             return _LINK, os.fsencode(os.readlink(name, dir_fd=inner))
         if not stat.S_ISREG(mode):
             return "", b""
-        with open(os.open(name, FILE, dir_fd=inner), "rb") as file:
+        with open(os.open(name, FILE_KIND, dir_fd=inner), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 return "", b""
@@ -248,7 +264,7 @@ def _listed(folder: Path, leave_out: _LeaveOut) -> dict[str, int]:
             while some := list(islice(found, _AT_ONCE)):
                 for path, size, is_file in rules.without_ignored(some):
                     name = path.rstrip("/").rpartition("/")[2]
-                    if problem := name_problem(os.fsencode(name)):
+                    if problem := entry_name_problem(os.fsencode(name)):
                         leave_out(path, f"has a name that {problem}")
                     elif len(os.fsencode(path)) > _LONGEST_PATH or (path[-1] == "/" and depth == DEEPEST):
                         leave_out(path, "is too deep")
@@ -266,7 +282,7 @@ def _listed(folder: Path, leave_out: _LeaveOut) -> dict[str, int]:
 
 def _entries(folder: Path, prefix: str, rules: _Rules, leave_out: _LeaveOut) -> Iterator[_Found]:
     try:
-        with opened_below(folder, prefix.split("/")[:-1]) as inner:
+        with open_confined_below(folder, prefix.split("/")[:-1]) as inner:
             rules.learn(inner, prefix, leave_out)
             with os.scandir(inner) as entries:
                 for entry in entries:
@@ -306,7 +322,7 @@ class _Rules:
         try:
             if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 return
-            with open(os.open(name, FILE, dir_fd=folder), "rb") as file:
+            with open(os.open(name, FILE_KIND, dir_fd=folder), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     return
                 content = file.read(_MOST_RULES + 1)
@@ -335,7 +351,7 @@ class _Rules:
 def _run(git: Git, *args: str, stdin: bytes = b"", fine: tuple[int, ...] = (0,)) -> CallResult:
     done = git.run(*args, stdin=stdin, check=False)
     if done.code not in fine:
-        message = failure(args, done).message
+        message = git_failure(args, done).message
         if "No space left" in message:
             raise StoreUnwritable(message, "check free space")
         raise Invalid(message, "git cannot work with the files of the case")
@@ -382,7 +398,7 @@ def create_folder(repository: Repository, folder: Path, fixture: str | None, wor
 
 
 def _write(repository: Repository, tree: str, folder: Path) -> None:
-    objects = Objects(repository, repository.config.max_blob)
+    objects = CheckedObjects(repository, repository.config.max_blob)
     links: list[tuple[Path, bytes]] = []
     try:
         for path, mode, blob in files_of_fixture(objects, bytes.fromhex(tree), _refuse):
@@ -395,7 +411,7 @@ def _write(repository: Repository, tree: str, folder: Path) -> None:
             descriptor = os.open(place, flags, 0o777 if mode == PROGRAM else 0o666)
             with open(descriptor, "wb") as file:
                 file.write(content)
-    except Bad as bad:
+    except BadObject as bad:
         if bad.code == "damaged":
             raise StoreDamaged(bad.message, "see: uwf verify") from None
         raise Invalid(f"the files of the case are refused: {bad.message}", "see: uwf verify") from None
@@ -422,7 +438,7 @@ def discard(path: Path) -> None:
             path.unlink(missing_ok=True)
             return
         path.chmod(0o700)
-        with opened(path) as folder:
+        with open_confined(path) as folder:
             while _cleared(folder):
                 pass
         path.rmdir()
@@ -435,7 +451,7 @@ def _cleared(top: int) -> bool:
             if _unlinked(name, top):
                 done = True
                 continue
-            with opened(name, top) as folder:
+            with open_confined(name, top) as folder:
                 for each in os.listdir(folder):  # noqa: PTH208
                     with contextlib.suppress(OSError):
                         if not _unlinked(each, folder):

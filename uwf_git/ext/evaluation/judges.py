@@ -11,16 +11,20 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import Usage, UwfError
-from uwf_git.base.text import nearest, one_line
-from uwf_git.config.settings import JudgeSetting, expanded, parse_command
 from uwf_git.ext.evaluation.records import COMMAND, EXACT, HALF, JSONATA, KINDS, SCHEMA, USE, WORKFLOW, Judge
-from uwf_git.format.kinds import parse_workflow
+from uwf_git.plugin import (
+    JudgeSetting,
+    Usage,
+    UwfError,
+    expanded_path,
+    nearest,
+    one_line,
+    parse_command,
+    parse_workflow,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import AgentConfig
-    from uwf_git.format.kinds import Workflow
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import AgentConfig, Instance, Workflow
 
 SECONDS = 600.0
 """For a command that no configuration gives another time."""
@@ -70,7 +74,7 @@ def _value_of(kind: str, value: str, folder: Path) -> Any:
         command, args = parse_command(value)
         return (command, *args)
     if kind == SCHEMA:
-        from uwf_git.format import yaml12
+        from uwf_git.plugin import yaml12
 
         return yaml12.read(folder / value).data
     return value
@@ -115,7 +119,7 @@ def _is_texts(value: Any) -> bool:
 
 
 def _checked(judge: Judge) -> Judge:
-    from uwf_git.workflow.expression import check_expression
+    from uwf_git.plugin import check_expression
 
     expressions = [judge.value] if judge.kind == JSONATA else []
     for expression in (*expressions, *([judge.output] if judge.output else [])):
@@ -125,7 +129,7 @@ def _checked(judge: Judge) -> Judge:
                 "as in jsonata:output.approved",
             )
     if judge.kind == SCHEMA:
-        from uwf_git.format.schema import check_schema
+        from uwf_git.plugin import check_schema
 
         if problems := check_schema(judge.value):
             raise Usage(f"judge {judge.name!r} is not a JSON Schema: {problems[0]}", "correct it")
@@ -156,7 +160,7 @@ def _resolved(instance: Instance, judge: Judge, cwd: Path) -> ResolvedJudge:
             )
         judge, timeout, cwd = _configured(judge, setting), setting.timeout, instance.location.root
     if judge.kind == COMMAND:
-        program = expanded(judge.value[0])
+        program = expanded_path(judge.value[0])
         if "/" in program:
             program = str(cwd / program)
         return ResolvedJudge(judge._replace(value=(program, *judge.value[1:])), timeout)
@@ -187,7 +191,7 @@ def agents_of(
     """Return the agents of a workflow's roles, or of one, as command lines with their models, and for
     workflow agents version and agents. `around` are enclosing workflows. Raises Usage, Invalid if no agent is
     configured."""
-    from uwf_git.config.resolve import agent_options, resolve_agent
+    from uwf_git.plugin import agent_options, resolve_agent
 
     options = None if override is None else agent_options((override,))
     roles = workflow.roles if only is None else [only]
@@ -203,8 +207,7 @@ def agents_of(
 
 
 def _asked(instance: Instance, config: AgentConfig, around: tuple[str, ...]) -> list[str]:
-    from uwf_git.config.resolve import resolve_model
-    from uwf_git.format.kinds import SUBWORKFLOW
+    from uwf_git.plugin import SUBWORKFLOW, resolve_model
 
     try:
         if config.command == SUBWORKFLOW and config.args:
@@ -222,7 +225,7 @@ def _asked(instance: Instance, config: AgentConfig, around: tuple[str, ...]) -> 
 def _inner(instance: Instance, name: str, around: tuple[str, ...]) -> list[str]:
     persona = ""
     if "/" in name:
-        from uwf_git.store.definitions import packages_with
+        from uwf_git.plugin import packages_with
 
         offer = packages_with(instance.store, name).offer(name)
         version, persona = offer.workflow, offer.speakers[0]

@@ -15,12 +15,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import AgentFailed, Invalid, UwfError
-from uwf_git.base.text import fenced, harmless, one_line
-from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine.spending import minus
-from uwf_git.engine.thread_spending import account
-from uwf_git.engine.thread_state import ended_state
 from uwf_git.ext.evaluation.fixtures import GONE, create_folder, discard, is_folder
 from uwf_git.ext.evaluation.judges import ResolvedJudge
 from uwf_git.ext.evaluation.records import (
@@ -48,15 +42,31 @@ from uwf_git.ext.evaluation.stepping import (
     spent_since,
     threads_for,
 )
-from uwf_git.format import cbor
-from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import Role, StepContext, step_fields
-from uwf_git.format.types import RESULT, USER, start_node
-from uwf_git.git.repository import Oid
-from uwf_git.store.instance import Instance
+from uwf_git.plugin import (
+    RESULT,
+    USER,
+    AgentFailed,
+    Hash,
+    Instance,
+    Invalid,
+    Oid,
+    Role,
+    StepContext,
+    ThreadState,
+    UwfError,
+    cbor,
+    ended_state,
+    fenced,
+    harmless,
+    one_line,
+    spending_account,
+    spending_minus,
+    start_node,
+    step_fields,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.store.history import Head, History
+    from uwf_git.plugin import Head, History
 
 JUDGED = "judge-"
 """What the names of the folders begin with in which commands judge; then comes the hash of the trial's key, which its
@@ -88,7 +98,7 @@ class Outcome(NamedTuple):
 
     def value(self, *expressions: str) -> dict[str, Any]:
         """The input of expressions and commands."""
-        from uwf_git.workflow.moderator import history_value
+        from uwf_git.plugin import history_value
 
         fields = step_fields(" ".join(expressions))
         told = self.trial.told
@@ -145,10 +155,10 @@ def scored(
 
 
 def _evaluated(expression: str, over: dict[str, Any]) -> Any:
-    from uwf_git.workflow.expression import evaluate
+    from uwf_git.plugin import evaluate_expression
 
     try:
-        return evaluate(expression, over)
+        return evaluate_expression(expression, over)
     except Invalid as error:
         error.hint = ""  # it is for workflows
         raise
@@ -216,7 +226,7 @@ def _short(value: Any) -> str:
 
 
 def _obeys(judge: Judge, outcome: Outcome) -> Judgement:
-    from uwf_git.format.schema import Schema
+    from uwf_git.plugin import Schema
 
     problems = Schema(judge.value).problems(outcome.output)
     return Judgement(float(not problems), not problems, str(problems[0]) if problems else "")
@@ -226,16 +236,14 @@ def _obeys(judge: Judge, outcome: Outcome) -> Judgement:
 
 
 def _command(instance: Instance, called: ResolvedJudge, outcome: Outcome, folders: Path) -> Judgement:
-    from uwf_git.engine.kit.extract import ExpectedOutput, judge_printed
-    from uwf_git.format.schema import Schema
-    from uwf_git.sandbox.child import run_command
+    from uwf_git.plugin import ExpectedOutput, Schema, judge_printed, run_process
 
     judge = called.judge
     folder = folders / f"{JUDGED}{outcome.trial.key.hash}"
     discard(folder)
     _lay_out(instance, outcome.trial, folder)
     try:
-        done = run_command(
+        done = run_process(
             judge.value,
             stdin=json.dumps(outcome.value(), ensure_ascii=False).encode("utf-8", "replace"),
             cwd=folder,
@@ -322,10 +330,10 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
         if not (is_folder(folder) or threads.has_ended(thread)):
             _lay_out(instance, outcome.trial, folder)
         base = head_at(instance, _first(instance, thread))
-        before = account(instance, threads.head(thread)).spent
+        before = spending_account(instance, threads.head(thread)).spent
         ended = run_out(instance, thread, base, folder, limits)
         head = threads.head(thread)
-        now = minus(account(instance, head).spent, before)
+        now = spending_minus(spending_account(instance, head).spent, before)
         was_over = not (is_new or ended.work) and (head.archive is not None or ended.status == STUCK)
         is_partial = head.archive is not None and ended_state(head.archive) is ThreadState.WITH_FAILURES
         if (is_partial or ended.status != COMPLETED) and not was_over:
@@ -350,7 +358,7 @@ def _judgement(instance: Instance, judge: Judge, head: Head, base: Head) -> Judg
     history = instance.threads.history(head)
     steps = [step for step in history.steps if step.role != USER]
     if judge.output:
-        from uwf_git.workflow.moderator import history_value
+        from uwf_git.plugin import history_value
 
         fields = step_fields(judge.output)
         value = _evaluated(judge.output, history_value(history.start, history.steps, fields))
@@ -361,8 +369,7 @@ def _judgement(instance: Instance, judge: Judge, head: Head, base: Head) -> Judg
 
 
 def _first(instance: Instance, thread: Hash | str) -> Oid:
-    from uwf_git.format.ids import ThreadId
-    from uwf_git.store.history import ancestry
+    from uwf_git.plugin import ThreadId, ancestry
 
     rows = ancestry(instance.store, instance.threads.head(ThreadId(thread)).commit)
     return Oid(raw=next(row.oid for row in rows if row.kind == "start"))

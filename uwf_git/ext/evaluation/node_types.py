@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from uwf_git.format.builtin import (
-    BUDGET,
-    COST,
-    COUNT,
-    FLAG,
-    NULLABLE_REF,
-    POSITIVE,
-    REF,
-    REFS,
-    STRING,
-    STRINGS,
-    USAGE,
-    list_of,
-    map_of,
-    record,
+from uwf_git.plugin import (
+    BUDGET_SCHEMA,
+    COST_SCHEMA,
+    COUNT_SCHEMA,
+    FLAG_SCHEMA,
+    NULLABLE_REF_SCHEMA,
+    POSITIVE_SCHEMA,
+    REF_SCHEMA,
+    REFS_SCHEMA,
+    STRING_SCHEMA,
+    STRINGS_SCHEMA,
+    USAGE_SCHEMA,
+    Hash,
+    list_schema,
+    map_schema,
+    record_schema,
 )
-from uwf_git.format.ids import Hash
 
 SCHEMAS: dict[Hash, dict[str, Any]] = {}
 """The schemas by their hashes."""
@@ -37,145 +37,165 @@ _FOLDER_ID = {
     "maxLength": 40,
     "description": "The id of a git tree, which stands in files/ under it.",
 }
-_BY_ROLE = map_of(STRING)
+_BY_ROLE = map_schema(STRING_SCHEMA)
 _SHARE = {"type": "number", "minimum": 0, "maximum": 1}
 _JUDGE = {
-    "name": STRING,
-    "use?": {**STRING, "description": "The name of a judge in the configuration of whoever runs the case."},
-    "jsonata?": {**STRING, "description": "An expression over what came of the case."},
-    "exact?": {**STRINGS, "description": "Fields that are as expected; none for the whole output."},
+    "name": STRING_SCHEMA,
+    "use?": {
+        **STRING_SCHEMA,
+        "description": "The name of a judge in the configuration of whoever runs the case.",
+    },
+    "jsonata?": {**STRING_SCHEMA, "description": "An expression over what came of the case."},
+    "exact?": {**STRINGS_SCHEMA, "description": "Fields that are as expected; none for the whole output."},
     "schema?": {"description": "A JSON Schema that the output obeys."},
-    "workflow?": {**STRING, "description": "The name of a workflow that judges."},
-    "output?": {**STRING, "description": "What its last output means: an expression over its history."},
+    "workflow?": {**STRING_SCHEMA, "description": "The name of a workflow that judges."},
+    "output?": {
+        **STRING_SCHEMA,
+        "description": "What its last output means: an expression over its history.",
+    },
     "threshold?": {**_SHARE, "description": "The least score that passes; 0.5 where it isn't said."},
 }
-SUITE = _type("6VTWWHRPQQYDV", record("Suite", {"name": STRING}))
+SUITE = _type("6VTWWHRPQQYDV", record_schema("Suite", {"name": STRING_SCHEMA}))
 CASE = _type(
     "5BD7YF89X13DB",
-    record(
+    record_schema(
         "Case",
         {
-            "name": STRING,
-            "prompt?": {**STRING, "description": "The task of a case that is no thread's."},
-            "workflow?": {**REF, "description": "What such a case was written for, where that was said."},
-            "start?": {**REF, "description": "The StartNode of a thread that the case is of."},
-            "step?": {**REF, "description": "The StepNode that it had come to, or that is done again."},
-            "role?": {**STRING, "description": "Whose step is done again; without it all of the thread is."},
+            "name": STRING_SCHEMA,
+            "prompt?": {**STRING_SCHEMA, "description": "The task of a case that is no thread's."},
+            "workflow?": {
+                **REF_SCHEMA,
+                "description": "What such a case was written for, where that was said.",
+            },
+            "start?": {**REF_SCHEMA, "description": "The StartNode of a thread that the case is of."},
+            "step?": {
+                **REF_SCHEMA,
+                "description": "The StepNode that it had come to, or that is done again.",
+            },
+            "role?": {
+                **STRING_SCHEMA,
+                "description": "Whose step is done again; without it all of the thread is.",
+            },
             "fixture?": _FOLDER_ID,
             "expected?": {"description": "What the judges hold the output against."},
-            "judges?": list_of(record("Judge", _JUDGE)),
-            "limits?": BUDGET,
-            "tags?": STRINGS,
-            "replaces?": REFS,
+            "judges?": list_schema(record_schema("Judge", _JUDGE)),
+            "limits?": BUDGET_SCHEMA,
+            "tags?": STRINGS_SCHEMA,
+            "replaces?": REFS_SCHEMA,
         },
     ),
 )
-CASE_REMOVAL = _type("F27S8NB1B30BY", record("CaseRemoval", {"case": REF}))
+CASE_REMOVAL = _type("F27S8NB1B30BY", record_schema("CaseRemoval", {"case": REF_SCHEMA}))
 TRIAL_ENDS = ("completed", "failed", "waiting", "stuck", "limited", "inapplicable")
 """What can become of a trial: only one that is completed is judged."""
-_TOLD = {"usage": USAGE, "cost?": COST, "unpriced": COUNT, "durationMs": COUNT}
+_TOLD = {"usage": USAGE_SCHEMA, "cost?": COST_SCHEMA, "unpriced": COUNT_SCHEMA, "durationMs": COUNT_SCHEMA}
 TRIAL = _type(
     "DY0VM7BMRT4E5",
-    record(
+    record_schema(
         "Trial",
         {
-            "workflow": REF,
+            "workflow": REF_SCHEMA,
             "head": {
-                **REF,
+                **REF_SCHEMA,
                 "description": "The StartNode, or what the role that is done again went on from.",
             },
-            "role?": STRING,
+            "role?": STRING_SCHEMA,
             "fixture?": _FOLDER_ID,
             "agents": {**_BY_ROLE, "description": "The command line of each role's agent."},
-            "label?": {**STRING, "description": "What tells it from others that look the same."},
-            "repeat": POSITIVE,
+            "label?": {**STRING_SCHEMA, "description": "What tells it from others that look the same."},
+            "repeat": POSITIVE_SCHEMA,
             "status": {"enum": list(TRIAL_ENDS)},
-            "last": {**NULLABLE_REF, "description": "The last StepNode of its thread."},
-            "error?": STRING,
+            "last": {**NULLABLE_REF_SCHEMA, "description": "The last StepNode of its thread."},
+            "error?": STRING_SCHEMA,
             "work?": {
                 **_FOLDER_ID,
                 "description": "What the fixture's folder was in the end: a tree in files/.",
             },
-            "steps": COUNT,
-            "attempts": COUNT,
+            "steps": COUNT_SCHEMA,
+            "attempts": COUNT_SCHEMA,
             **_TOLD,
-            "notes?": STRINGS,
+            "notes?": STRINGS_SCHEMA,
         },
     ),
 )
 SCORE = _type(
     "3Y1P8V59PQ6XF",
-    record(
+    record_schema(
         "Score",
         {
-            "trial": REF,
-            "judge": record(
+            "trial": REF_SCHEMA,
+            "judge": record_schema(
                 "Judge",
                 {
                     **{key: value for key, value in _JUDGE.items() if key != "use?"},
-                    "command?": {**STRINGS, "description": "A program and its arguments."},
-                    "version?": {**REF, "description": "The Workflow node of the workflow that judged."},
+                    "command?": {**STRINGS_SCHEMA, "description": "A program and its arguments."},
+                    "version?": {
+                        **REF_SCHEMA,
+                        "description": "The Workflow node of the workflow that judged.",
+                    },
                     "agents?": _BY_ROLE,
                 },
             ),
             "expected?": True,
             "score": _SHARE,
-            "passed": FLAG,
-            "reason?": STRING,
-            "step?": {**REF, "description": "The last StepNode of the thread that judged."},
+            "passed": FLAG_SCHEMA,
+            "reason?": STRING_SCHEMA,
+            "step?": {**REF_SCHEMA, "description": "The last StepNode of the thread that judged."},
             **_TOLD,
         },
     ),
 )
-_RESULT = record(
+_RESULT = record_schema(
     "Result",
     {
-        "case": REF,
-        "trial": REF,
-        "scores": REFS,
-        "errors?": {**STRINGS, "description": "Why judges came to no score."},
+        "case": REF_SCHEMA,
+        "trial": REF_SCHEMA,
+        "scores": REFS_SCHEMA,
+        "errors?": {**STRINGS_SCHEMA, "description": "Why judges came to no score."},
     },
 )
 SUITE_RUN = _type(
     "9D4ST712WQ95H",
-    record(
+    record_schema(
         "SuiteRun",
         {
-            "workflow?": {**REF, "description": "The one that was asked for, where one was."},
-            "agent?": {**STRING, "description": "The one that was asked for, where one was."},
-            "label?": STRING,
-            "cases": {**COUNT, "description": "How many were to be run."},
-            "repeat": POSITIVE,
-            "results": list_of(_RESULT),
-            "stopped?": {**STRING, "description": "Why it stopped before all cases were run."},
+            "workflow?": {**REF_SCHEMA, "description": "The one that was asked for, where one was."},
+            "agent?": {**STRING_SCHEMA, "description": "The one that was asked for, where one was."},
+            "label?": STRING_SCHEMA,
+            "cases": {**COUNT_SCHEMA, "description": "How many were to be run."},
+            "repeat": POSITIVE_SCHEMA,
+            "results": list_schema(_RESULT),
+            "stopped?": {**STRING_SCHEMA, "description": "Why it stopped before all cases were run."},
         },
     ),
 )
 
-_SCORED = record("Scored", {"score": _SHARE, "cost?": COST, "unpriced": COUNT, "durationMs": COUNT})
-_BASELINE_OF_A_CASE = record(
+_SCORED = record_schema(
+    "Scored", {"score": _SHARE, "cost?": COST_SCHEMA, "unpriced": COUNT_SCHEMA, "durationMs": COUNT_SCHEMA}
+)
+_BASELINE_OF_A_CASE = record_schema(
     "Baseline of a case",
     {
-        "case": {**STRING, "description": "The hash of the Case."},
-        "name": STRING,
-        "runs": list_of(_SCORED, minItems=1),
+        "case": {**STRING_SCHEMA, "description": "The hash of the Case."},
+        "name": STRING_SCHEMA,
+        "runs": list_schema(_SCORED, minItems=1),
     },
 )
 BASELINE = _type(
     "9ENYQ67A48NW3",
-    record(
+    record_schema(
         "Baseline",
         {
-            "suite": {**STRING, "description": "The name of a suite."},
-            "said": {**STRING, "description": "What was run, for people."},
-            "run": {**STRING, "description": "The hash of the SuiteRun that it was measured in."},
+            "suite": {**STRING_SCHEMA, "description": "The name of a suite."},
+            "said": {**STRING_SCHEMA, "description": "What was run, for people."},
+            "run": {**STRING_SCHEMA, "description": "The hash of the SuiteRun that it was measured in."},
             "workflow?": {
-                **STRING,
+                **STRING_SCHEMA,
                 "description": "The hash of the Workflow node that all of it was run with.",
             },
-            "agent?": {**STRING, "description": "The one that was asked for, where one was."},
-            "judges?": {**STRINGS, "description": "The names of those that gave the scores."},
-            "cases": list_of(_BASELINE_OF_A_CASE, minItems=1),
+            "agent?": {**STRING_SCHEMA, "description": "The one that was asked for, where one was."},
+            "judges?": {**STRINGS_SCHEMA, "description": "The names of those that gave the scores."},
+            "cases": list_schema(_BASELINE_OF_A_CASE, minItems=1),
         },
     ),
 )

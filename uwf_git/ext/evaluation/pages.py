@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
-from uwf_cli.page.addresses import Page, PageRequest
-from uwf_cli.plot import pairs_drawing
 
-from uwf_git.base.errors import NotFound
-from uwf_git.base.text import duration
 from uwf_git.ext.evaluation.baselines import Baselines
-from uwf_git.store.instance import Instance
+from uwf_git.plugin import Instance, NotFound, Page, PageRequest, duration_text, pairs_drawing
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.sides import Side
@@ -103,7 +99,7 @@ def suite(instance: Instance, asked: PageRequest) -> Page:
             "difference": difference_text(value["score"]) if value["score"] else "",
             "chart": Markup(pairs_drawing(f"{before.said} and {after.said}", pairs_of(value)[:CHARTED])),
             "uncharted": max(0, len(value["cases"]) - CHARTED),
-            "duration": duration,
+            "duration": duration_text,
         }
     return Page("suite.html", f"Suite {name}", values)
 

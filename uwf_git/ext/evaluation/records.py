@@ -7,12 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from uwf_git.base.errors import Invalid
 from uwf_git.ext.evaluation.node_types import CASE, SCORE, SUITE_RUN, TRIAL, TRIAL_ENDS
-from uwf_git.format import cbor
-from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import Usage
-from uwf_git.format.node import hash_of
+from uwf_git.plugin import Hash, Invalid, TokenUsage, cbor, hash_of
 
 USE, JSONATA, EXACT, SCHEMA, COMMAND, WORKFLOW = "use", "jsonata", "exact", "schema", "command", "workflow"
 KINDS = (USE, JSONATA, EXACT, SCHEMA, COMMAND, WORKFLOW)
@@ -113,7 +109,7 @@ class TrialKey(NamedTuple):
 class AgentSpending(NamedTuple):
     """Spending of agents: tokens or None, US dollars or None, tokens without price, seconds."""
 
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     cost: float | None = None
     unpriced: int = 0
     seconds: float = 0.0
@@ -142,7 +138,7 @@ class AgentSpending(NamedTuple):
         usage = [each for each in (self.usage, other.usage) if each is not None]
         costs = [each for each in (self.cost, other.cost) if each is not None]
         return AgentSpending(
-            Usage(*map(sum, zip(*usage, strict=True))) if usage else None,
+            TokenUsage(*map(sum, zip(*usage, strict=True))) if usage else None,
             sum(costs) if costs else None,
             self.unpriced + other.unpriced,
             self.seconds + other.seconds,
@@ -400,7 +396,7 @@ def parse_run(node: Hash, payload: Mapping[str, Any], time: int = 0) -> SuiteRun
 def parse_spending(payload: Mapping[str, Any]) -> AgentSpending:
     usage = payload["usage"]
     return AgentSpending(
-        Usage(**usage) if usage else None,
+        TokenUsage(**usage) if usage else None,
         payload.get("cost"),
         payload["unpriced"],
         payload["durationMs"] / 1000,

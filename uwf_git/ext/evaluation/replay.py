@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from uwf_git.base.errors import Invalid
-from uwf_git.engine.status import decide_at
-from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import Start, StepContext, Workflow, parse_step
-from uwf_git.format.types import (
+from uwf_git.plugin import (
     ANSWER,
     BUNDLE,
     DETAIL,
@@ -25,16 +21,27 @@ from uwf_git.format.types import (
     REMARK,
     STEPNODE,
     USER,
+    CommitRow,
+    Hash,
+    Head,
+    History,
+    Instance,
+    Invalid,
+    Oid,
+    Person,
+    Stamp,
+    StartNode,
+    StepContext,
+    ThreadId,
+    UnionSet,
+    Workflow,
+    ancestry,
+    decide_at,
     is_kind,
+    layout,
+    parse_step,
     start_node,
 )
-from uwf_git.git.objects import Stamp
-from uwf_git.git.repository import Oid, Person
-from uwf_git.store import layout
-from uwf_git.store.history import Head, History, ancestry
-from uwf_git.store.index import CommitRow
-from uwf_git.store.instance import Instance
-from uwf_git.store.nodes import UnionSet
 
 _NOBODY = Person("uwf", "uwf@localhost")
 _NO_THREAD = ThreadId("0" * 26)
@@ -44,7 +51,7 @@ class Inapplicable(Invalid):
     """A version would not reach the step."""
 
 
-def start_of(start: Start, workflow: Hash, definition: Workflow, speaker: str = "") -> tuple[Hash, Any]:
+def start_of(start: StartNode, workflow: Hash, definition: Workflow, speaker: str = "") -> tuple[Hash, Any]:
     """Return type and payload of the StartNode of a thread's prompt for a workflow. `speaker` replaces a
     missing persona. Raises Inapplicable."""
     persona = start.persona if start.persona in definition.personas else speaker

@@ -8,10 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from uwf_git.api.preflight import require_ready
-from uwf_git.base.errors import StoreDamaged, Untrusted, Usage, UwfError
-from uwf_git.base.text import one_line
-from uwf_git.engine import budget
 from uwf_git.ext.evaluation.records import (
     COMPLETED,
     FINAL,
@@ -41,10 +37,21 @@ from uwf_git.ext.evaluation.trials import (
     tidy,
 )
 from uwf_git.ext.evaluation.workers import Task, in_turn, side_by_side
-from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import parse_start
-from uwf_git.git.repository import Oid, StoreUnwritable
-from uwf_git.store.instance import Instance
+from uwf_git.plugin import (
+    Hash,
+    Instance,
+    Oid,
+    StoreDamaged,
+    StoreUnwritable,
+    ThreadId,
+    Untrusted,
+    Usage,
+    UwfError,
+    engine_budget,
+    one_line,
+    parse_start,
+    require_ready,
+)
 
 _BATCH_SECONDS = 2.0
 _BATCH = MOST_COMMITS // 8
@@ -244,10 +251,12 @@ class _Run:
 
     def _over(self) -> str:
         used = {**self._spent.use(self._steps), "maxWallTime": time.monotonic() - self._began}
-        reached = budget.used_up(budget.limits([("run", self._plan.limits)], {}), used)
+        reached = engine_budget.used_up(engine_budget.limits([("run", self._plan.limits)], {}), used)
         if reached is None:
             return ""
-        return f"{reached.key} is used up, {budget.share(reached.key, used[reached.key], reached.value)}"
+        return (
+            f"{reached.key} is used up, {engine_budget.share(reached.key, used[reached.key], reached.value)}"
+        )
 
     def _take(self, task: Task, came: TrialResult) -> None:
         if task.known is None and came.trial.hash not in self._counted:

@@ -6,17 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import NotFound, Usage
-from uwf_git.base.text import counted
 from uwf_git.ext.evaluation.baselines import Baseline
 from uwf_git.ext.evaluation.breakdown import Parts, Passes, by_judge, flaky
 from uwf_git.ext.evaluation.comparison import ScoredRun, by_case
 from uwf_git.ext.evaluation.node_types import SCORE
 from uwf_git.ext.evaluation.records import COMPLETED, ERROR, Result, SuiteRun
 from uwf_git.ext.evaluation.suite import Suite
-from uwf_git.format import cbor
-from uwf_git.format.ids import Hash
-from uwf_git.format.node import hash_of
+from uwf_git.plugin import Hash, NotFound, Usage, cbor, counted, hash_of
 
 SHORTEST = 4
 """Characters of a hash that may stand for it."""

@@ -9,32 +9,40 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.api.run import Options, run
-from uwf_git.base import log
-from uwf_git.base.errors import (
+from uwf_git.ext.evaluation.fixtures import is_folder
+from uwf_git.ext.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WAITING, AgentSpending
+from uwf_git.plugin import (
+    NO_TIME,
     AgentFailed,
+    Hash,
+    Head,
     HeadMoved,
+    Instance,
     Invalid,
     NotFound,
     NoTransition,
     NotRunning,
+    Oid,
+    RunOptions,
+    SpendingTotals,
+    ThreadId,
+    ThreadState,
+    TokenUsage,
     UwfError,
     Waiting,
+    ancestry,
+    counted,
+    derived_id,
+    ended_state,
+    layout,
+    log,
+    money_text,
+    run_thread,
+    spending_account,
+    spending_minus,
+    tokens_of,
 )
-from uwf_git.base.text import counted
-from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine import budget
-from uwf_git.engine.spending import Totals, minus, money, tokens_of
-from uwf_git.engine.thread_spending import account
-from uwf_git.engine.thread_state import ended_state
-from uwf_git.ext.evaluation.fixtures import is_folder
-from uwf_git.ext.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WAITING, AgentSpending
-from uwf_git.format.ids import NO_TIME, Hash, ThreadId, derived_id
-from uwf_git.format.kinds import Usage
-from uwf_git.git.repository import Oid
-from uwf_git.store import layout
-from uwf_git.store.history import Head, ancestry
-from uwf_git.store.instance import Instance
+from uwf_git.plugin import engine_budget as budget
 
 MOST_STEPS = 50
 RETRIES = 2
@@ -101,7 +109,7 @@ def run_out(
     """Step a thread until it ends, asks, fails, reaches a limit, or made `steps`. What precedes `base`
     doesn't count. Raises Busy, Untrusted, Usage."""
     way = _Way(instance, thread, base, folder, limits, agent, steps)
-    for _ in run(instance, thread, way.following, again=way.again):
+    for _ in run_thread(instance, thread, way.following, again=way.again):
         way.worked, way.tries = True, 0
     way.following()  # it may have ended with its last step
     assert way.ended is not None
@@ -127,13 +135,13 @@ class _Way:
         self._folder = folder
         self._limits = limits
         self._steps = steps
-        self._options = Options(agent, folder, hooks=False)
+        self._options = RunOptions(agent, folder, hooks=False)
         self._head = base
         self.ended: ThreadEnd | None = None
         self.worked = False
         self.tries = 0
 
-    def following(self) -> Options | None:
+    def following(self) -> RunOptions | None:
         if self.ended is None and (end := self._end()) is not None:
             self.ended = ThreadEnd(*end, self.worked)
         return self._options if self.ended is None else None
@@ -210,15 +218,15 @@ def _over(instance: Instance, head: Head, base: Head, limits: Limits, made: int)
     return f"{reached.key} is used up, {budget.share(reached.key, used[reached.key], reached.value)}"
 
 
-def spent_since(instance: Instance, head: Head, base: Head) -> Totals:
+def spent_since(instance: Instance, head: Head, base: Head) -> SpendingTotals:
     """Return the spending after a head, failed attempts included."""
-    whole = account(instance, head).spent
-    return minus(whole, account(instance, base).spent) if base.row.number else whole
+    whole = spending_account(instance, head).spent
+    return spending_minus(whole, spending_account(instance, base).spent) if base.row.number else whole
 
 
-def spending_of(instance: Instance, spent: Totals) -> AgentSpending:
+def spending_of(instance: Instance, spent: SpendingTotals) -> AgentSpending:
     """Return spending as recorded, with cost at current prices."""
     tokens = tokens_of(spent)
-    priced = money(spent, budget.prices(instance))
-    usage = Usage(tokens.input, tokens.output, tokens.cached) if tokens is not None else None
+    priced = money_text(spent, budget.prices(instance))
+    usage = TokenUsage(tokens.input, tokens.output, tokens.cached) if tokens is not None else None
     return AgentSpending(usage, priced.cost, priced.unpriced, spent.seconds)

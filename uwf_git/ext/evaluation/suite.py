@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from uwf_git.base.errors import HeadMoved, Invalid, NotFound, Usage
-from uwf_git.base.text import counted, nearest
 from uwf_git.ext.evaluation import SUITES
 from uwf_git.ext.evaluation.node_types import (
     CASE,
@@ -42,11 +40,23 @@ from uwf_git.ext.evaluation.suite_tree import (
     suite_message,
     suite_page,
 )
-from uwf_git.format.builtin import META
-from uwf_git.format.ids import Hash, name_problem
-from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
-from uwf_git.store import layout
-from uwf_git.store.indexing import Store
+from uwf_git.plugin import (
+    BLOB_MODE,
+    META_SCHEMA,
+    TREE_MODE,
+    Entry,
+    Hash,
+    HeadMoved,
+    IndexedStore,
+    Invalid,
+    NotFound,
+    Oid,
+    Usage,
+    counted,
+    layout,
+    name_problem,
+    nearest,
+)
 
 _TRIES = 10
 
@@ -114,7 +124,7 @@ class Additions(NamedTuple):
 class Suites:
     """The suites of one store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: IndexedStore) -> None:
         self._store = store
         self._repository = store.repository
 
@@ -233,7 +243,7 @@ class Suites:
             ".gitattributes": self._repository.write_blob(layout.GITATTRIBUTES),
             "README.md": self._repository.write_blob(suite_page(name)),
         }
-        for each in (META, *OF_SUITES, node):
+        for each in (META_SCHEMA, *OF_SUITES, node):
             blobs[f"suite/{layout.node_file(each)}"] = self._store.blob_of(each)
         return {path: self._entry(oid) for path, oid in blobs.items()}
 

@@ -15,27 +15,31 @@ from uwf_git.ext.evaluation.suite_tree import (
     suite_message,
     suite_page,
 )
-from uwf_git.format.builtin import META
-from uwf_git.format.ids import Hash
-from uwf_git.format.node import Node
-from uwf_git.git.objects import stands_for_modules
-from uwf_git.git.repository import Oid
-from uwf_git.store import layout
-from uwf_git.store.index import commit_row
-from uwf_git.verify.definition import check_attributes, read_all
-from uwf_git.verify.findings import Bad, Report
-from uwf_git.verify.nodes import check_order, files_below
-from uwf_git.verify.objects import (
+from uwf_git.plugin import (
     COUNT_LIMIT,
-    FOLDER,
+    META_SCHEMA,
+    TREE_FOLDER,
+    BadObject,
+    CheckedObjects,
+    CheckedRow,
+    CheckReport,
     CommitObject,
-    Objects,
-    Row,
+    Hash,
+    KnownRecords,
+    Node,
+    Oid,
+    VerifiedRecord,
+    check_attributes,
+    check_order,
+    commit_row,
+    entry_name_problem,
+    files_below,
+    layout,
     mode_problem,
-    name_problem,
+    read_definitions,
     shown_name,
+    stands_for_modules,
 )
-from uwf_git.verify.verified import Known, Record
 
 DEEPEST = 60  # folders within folders of a fixture
 LINK, PROGRAM = b"120000", b"100755"
@@ -60,7 +64,9 @@ class _CommitAdditions(NamedTuple):
     fixtures: dict[str, bytes]
 
 
-def check_suite(known: Known, commit: CommitObject, node: Hash, report: Report) -> Record | None:
+def check_suite(
+    known: KnownRecords, commit: CommitObject, node: Hash, report: CheckReport
+) -> VerifiedRecord | None:
     """Check a commit after its parents; None if one is unreadable. Raises Bad."""
     if not all(known.records.get(parent.raw) for parent in commit.parents):
         return None
@@ -80,7 +86,7 @@ def check_suite(known: Known, commit: CommitObject, node: Hash, report: Report) 
     here = _read(known, added, report)
     content = here.get(node) or known.nodes.get(node)
     if content.type != SUITE:
-        raise Bad("wrong-kind", f"node {node} is not a Suite")
+        raise BadObject("wrong-kind", f"node {node} is not a Suite")
     name = content.payload["name"]
     _check_beginning(known, added, here, node, name, not sides, report)
     if len(sides) == 2 and (added.files or added.fixtures):
@@ -94,10 +100,12 @@ def check_suite(known: Known, commit: CommitObject, node: Hash, report: Report) 
             _check_references(known, commit, here, found, each, kind, others, report)
     known.message(commit, report, suite_message(name, node, counts))
     row = commit_row(commit.oid, "suite", node, commit.parents, commit.time)
-    return Record(row._replace(name=name), commit.tree)
+    return VerifiedRecord(row._replace(name=name), commit.tree)
 
 
-def _added(objects: Objects, tree: bytes, before: Sequence[bytes], report: Report) -> _CommitAdditions:
+def _added(
+    objects: CheckedObjects, tree: bytes, before: Sequence[bytes], report: CheckReport
+) -> _CommitAdditions:
     files: dict[str, bytes] = {}
     fixtures: dict[str, bytes] = {}
     for path, (mode, _, oid) in _new(objects, tree, before, "", report):
@@ -105,7 +113,7 @@ def _added(objects: Objects, tree: bytes, before: Sequence[bytes], report: Repor
             fixtures |= {shown_name(name): raw for _, name, raw in objects.tree(oid)}
         elif path.startswith(FIXTURES):
             fixtures[path.removeprefix(FIXTURES)] = oid
-        elif mode == FOLDER:
+        elif mode == TREE_FOLDER:
             below = files_below(objects, oid, f"{path}/", report)
             files |= {f"{path}/{name}": blob for name, blob in below.items()}
         elif problem := mode_problem(mode):
@@ -121,9 +129,9 @@ def _added(objects: Objects, tree: bytes, before: Sequence[bytes], report: Repor
 
 
 def _new(
-    objects: Objects, tree: bytes, before: Sequence[bytes], where: str, report: Report
-) -> Iterator[tuple[str, Row]]:
-    old: dict[bytes, list[Row]] = {}
+    objects: CheckedObjects, tree: bytes, before: Sequence[bytes], where: str, report: CheckReport
+) -> Iterator[tuple[str, CheckedRow]]:
+    old: dict[bytes, list[CheckedRow]] = {}
     for each in before:
         for row in objects.tree(each):
             old.setdefault(row[1], []).append(row)
@@ -134,13 +142,13 @@ def _new(
         was = old.pop(name, [])
         path = where + shown_name(name)
         if not was:
-            if problem := name_problem(name):
+            if problem := entry_name_problem(name):
                 report("unsafe-name", f"the name {path!r} {problem}", Oid(raw=tree), path)
             else:
                 yield path, row
         elif all(each == row for each in was):
             continue
-        elif mode == FOLDER and all(each[0] == FOLDER for each in was):
+        elif mode == TREE_FOLDER and all(each[0] == TREE_FOLDER for each in was):
             yield from _new(objects, oid, [each[2] for each in was], f"{path}/", report)
         elif row != min(was, key=lambda each: each[2]):
             report("changed-file", f"{path} was changed", Oid(raw=tree), path)
@@ -149,28 +157,28 @@ def _new(
         report("changed-file", f"{path} was removed", Oid(raw=tree), path)
 
 
-def _read(known: Known, added: _CommitAdditions, report: Report) -> dict[Hash, Node]:
+def _read(known: KnownRecords, added: _CommitAdditions, report: CheckReport) -> dict[Hash, Node]:
     blobs: dict[Hash, bytes] = {}
     for path, blob in added.files.items():
         if (node := layout.node_in_path(path)) is not None:
             blobs[node] = blob
-    return read_all(known.nodes, blobs, report)
+    return read_definitions(known.nodes, blobs, report)
 
 
 def _check_beginning(
-    known: Known,
+    known: KnownRecords,
     added: _CommitAdditions,
     here: Mapping[Hash, Node],
     node: Hash,
     name: str,
     is_first: bool,
-    report: Report,
+    report: CheckReport,
 ) -> None:
     top = {".gitattributes", "README.md"}
     if is_first:
         check_attributes(known.objects, added.files, report)
         known.page(added.files, "", report, lambda: suite_page(name))
-        for each in (META, *OF_SUITES, node):
+        for each in (META_SCHEMA, *OF_SUITES, node):
             path = f"suite/{layout.node_file(each)}"
             top.add(path)
             if path not in added.files:
@@ -194,7 +202,7 @@ def _is_page(path: str) -> bool:
 
 
 def _check_place(
-    known: Known, files: Mapping[str, bytes], found: Hash, node: Node, kind: str, report: Report
+    known: KnownRecords, files: Mapping[str, bytes], found: Hash, node: Node, kind: str, report: CheckReport
 ) -> None:
     payload = node.payload
     if kind == "case":
@@ -208,14 +216,14 @@ def _check_place(
 
 
 def _check_references(
-    known: Known,
+    known: KnownRecords,
     commit: CommitObject,
     here: Mapping[Hash, Node],
     found: Hash,
     node: Node,
     kind: str,
-    others: Sequence[Record],
-    report: Report,
+    others: Sequence[VerifiedRecord],
+    report: CheckReport,
 ) -> None:
     """Check references: cases, trials and scores in the suite, steps in the parents' threads, fixtures beside
     it."""
@@ -260,15 +268,22 @@ def _check_references(
             report("missing-file", f"{kind} {found} names files {tree}, which are not in {FIXTURES}")
 
 
-def _has_fixture(objects: Objects, root: bytes, tree: str) -> bool:
+def _has_fixture(objects: CheckedObjects, root: bytes, tree: str) -> bool:
     folder = FIXTURES.rstrip("/").encode()
     rows = next(
-        (objects.tree(oid) for mode, name, oid in objects.tree(root) if (mode, name) == (FOLDER, folder)), []
+        (
+            objects.tree(oid)
+            for mode, name, oid in objects.tree(root)
+            if (mode, name) == (TREE_FOLDER, folder)
+        ),
+        [],
     )
     return any(name == tree.encode() for _, name, _ in rows)
 
 
-def files_of_fixture(objects: Objects, tree: bytes, report: Report) -> Iterator[tuple[str, bytes, bytes]]:
+def files_of_fixture(
+    objects: CheckedObjects, tree: bytes, report: CheckReport
+) -> Iterator[tuple[str, bytes, bytes]]:
     """Yield a fixture's files: paths, modes, ids. Reports and skips invalid names, links and entries. Raises
     Bad, also if too large."""
     where = f"{FIXTURES}{tree.hex()}/"
@@ -279,15 +294,15 @@ def files_of_fixture(objects: Objects, tree: bytes, report: Report) -> Iterator[
         rows = objects.tree(raw)
         count += len(rows) + 1
         if depth > DEEPEST or count > COUNT_LIMIT:
-            raise Bad("tree-limit", f"{where} is too deep or holds too much", Oid(raw=tree))
+            raise BadObject("tree-limit", f"{where} is too deep or holds too much", Oid(raw=tree))
         check_order(rows, raw, where + prefix, report)
         for mode, name, oid in rows:
             shown = where + prefix + shown_name(name)
-            if problem := name_problem(name):
+            if problem := entry_name_problem(name):
                 report("unsafe-name", f"the name {shown!r} {problem}", Oid(raw=raw), shown)
                 continue
             path = prefix + name.decode("utf-8")
-            if mode == FOLDER:
+            if mode == TREE_FOLDER:
                 pending.append((f"{path}/", oid, depth + 1))
             elif mode == LINK and (problem := link_problem(path, objects.blob(oid))):
                 report("unsafe-mode", f"{shown} is {problem}", Oid(raw=raw), shown)

@@ -14,11 +14,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from uwf_git.base.markdown import code, inline, quoted, table
-from uwf_git.base.text import counted, fenced, harmless
 from uwf_git.ext.evaluation import SUITES
-from uwf_git.format.ids import Hash
-from uwf_git.store import layout
+from uwf_git.plugin import (
+    Hash,
+    counted,
+    fenced,
+    harmless,
+    inline_markdown,
+    layout,
+    markdown_code,
+    markdown_table,
+    quoted_markdown,
+)
 
 FIXTURES = "files/"
 """The folder with folders of files, each by the id of its tree."""
@@ -40,7 +47,7 @@ def result_folder(node: Hash) -> str:
 
 def suite_page(name: str) -> bytes:
     """Return a suite's README.md, without its growing contents."""
-    shown = code(name)
+    shown = markdown_code(name)
     said = (
         f"# Suite {shown}\n\nCases by which workflows and agents are judged, and what came of them.\n\n"
         "- `cases/` has a folder for each case.\n"
@@ -55,21 +62,24 @@ def suite_page(name: str) -> bytes:
 def case_page(case: Mapping[str, Any]) -> bytes:
     rows = []
     if role := case.get("role"):
-        rows.append(("the step", code(case["step"])))
-        rows.append(("is done again by", code(role)))
+        rows.append(("the step", markdown_code(case["step"])))
+        rows.append(("is done again by", markdown_code(role)))
     elif "start" in case:
-        rows.append(("the task of", code(case["start"])))
-        rows += [("had come to", code(case["step"]))] if "step" in case else []
+        rows.append(("the task of", markdown_code(case["start"])))
+        rows += [("had come to", markdown_code(case["step"]))] if "step" in case else []
     rows += (
         [("files", f"[{case['fixture'][:10]}](../../files/{case['fixture']})")] if "fixture" in case else []
     )
-    judges = ", ".join(inline(judge["name"]) for judge in case.get("judges", ()))
+    judges = ", ".join(inline_markdown(judge["name"]) for judge in case.get("judges", ()))
     rows += [("judged by", judges)] if judges else []
-    rows += [("tags", ", ".join(map(inline, case["tags"])))] if "tags" in case else []
-    rows += [(inline(key), inline(str(limit))) for key, limit in sorted(case.get("limits", {}).items())]
-    parts = [f"# {inline(case['name'])}"]
-    parts += [quoted(case["prompt"])] if case.get("prompt", "").strip() else []
-    parts += [table(("", ""), rows)] if rows else []
+    rows += [("tags", ", ".join(map(inline_markdown, case["tags"])))] if "tags" in case else []
+    rows += [
+        (inline_markdown(key), inline_markdown(str(limit)))
+        for key, limit in sorted(case.get("limits", {}).items())
+    ]
+    parts = [f"# {inline_markdown(case['name'])}"]
+    parts += [quoted_markdown(case["prompt"])] if case.get("prompt", "").strip() else []
+    parts += [markdown_table(("", ""), rows)] if rows else []
     if "expected" in case:
         said = json.dumps(case["expected"], ensure_ascii=False, indent=2, sort_keys=True)
         parts += ["## Expected", fenced(said, "json")]

@@ -10,13 +10,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.base import log
-from uwf_git.base.errors import Busy, NotFound, StoreDamaged, UwfError
-from uwf_git.base.text import one_line
-from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine.budget import limits as budget_limits
-from uwf_git.engine.settling import settle
-from uwf_git.engine.thread_state import ended_state
 from uwf_git.ext.evaluation.fixtures import create_folder, discard, is_folder, remove_folder, store_final_tree
 from uwf_git.ext.evaluation.judges import ResolvedJudge, agents_of, called
 from uwf_git.ext.evaluation.judging import JUDGED, NoScore, Outcome, scored, why
@@ -49,15 +42,34 @@ from uwf_git.ext.evaluation.stepping import (
     threads_for,
 )
 from uwf_git.ext.evaluation.suite import Suite, Suites
-from uwf_git.format import cbor
-from uwf_git.format.endings import KILLED
-from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id
-from uwf_git.format.kinds import Start, Workflow, parse_start, parse_step
-from uwf_git.format.node import hash_of
-from uwf_git.format.types import USER
-from uwf_git.git.repository import Oid
-from uwf_git.store.history import Head, ancestry
-from uwf_git.store.instance import Instance
+from uwf_git.plugin import (
+    KILLED_ENDING,
+    USER,
+    Busy,
+    Hash,
+    Head,
+    Instance,
+    NotFound,
+    Oid,
+    StartNode,
+    StoreDamaged,
+    ThreadId,
+    ThreadState,
+    UwfError,
+    Workflow,
+    ancestry,
+    budget_limits,
+    cbor,
+    ended_state,
+    hash_of,
+    is_hash,
+    is_thread_id,
+    log,
+    one_line,
+    parse_start,
+    parse_step,
+    settle_thread,
+)
 
 _NO_THREAD = ThreadId("0" * 26)
 _LONGEST_ERROR = 300
@@ -129,7 +141,7 @@ def plan(
         assert step is not None
         head = step.prev or step.start
     else:
-        task = start or Start(version.hash, case.prompt or "")
+        task = start or StartNode(version.hash, case.prompt or "")
         made = start_of(task, version.hash, version.workflow, version.speaker)
         head = hash_of(made[0], cbor.normalise(made[1]))
     persona = start.persona if start else version.speaker
@@ -280,7 +292,7 @@ def _give_up(instance: Instance, head: Head) -> None:
     """End a trial that waits for its branches, and these with it: no run goes on with them."""
     if head.waits_for_join:
         with suppress(UwfError), instance.locks.hold(head.thread):
-            settle(instance, instance.threads.archive(head, KILLED, _GIVEN_UP))
+            settle_thread(instance, instance.threads.archive(head, KILLED_ENDING, _GIVEN_UP))
 
 
 def _begin(instance: Instance, planned: PlannedTrial, thread: ThreadId) -> None:
@@ -354,7 +366,7 @@ def _tried(instance: Instance, planned: PlannedTrial) -> tuple[Trial, tuple[Oid,
     ended = run_out(instance, thread, base, folder, planned.limits, planned.agent, once)
     head = instance.threads.head(thread)
     if once is not None and ended.status == COMPLETED and head.archive is None:
-        head = instance.threads.archive(head, KILLED, "a step that was done again ends here")
+        head = instance.threads.archive(head, KILLED_ENDING, "a step that was done again ends here")
     return _trial(instance, planned, ended, thread, base.row.number), (head.commit,), thread
 
 

@@ -18,9 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from uwf_git.base import errors
-from uwf_git.base.errors import AgentFailed, UwfError
-from uwf_git.base.lifetime import deferred, heed_signals, own
 from uwf_git.ext.evaluation.records import (
     Score,
     Trial,
@@ -33,11 +30,20 @@ from uwf_git.ext.evaluation.records import (
 )
 from uwf_git.ext.evaluation.stepping import Limits
 from uwf_git.ext.evaluation.trials import PlannedTrial, TrialOptions, TrialResult, Version, conduct, plan
-from uwf_git.format.ids import Hash
-from uwf_git.git.repository import Oid, StoreUnwritable
-from uwf_git.sandbox.child import spawn
-from uwf_git.store.instance import Instance
-from uwf_git.trust.ability import guard
+from uwf_git.plugin import (
+    AgentFailed,
+    Hash,
+    Instance,
+    Oid,
+    StoreUnwritable,
+    UwfError,
+    errors,
+    guard_writer,
+    heed_signals,
+    own_processes,
+    signals_deferred,
+    spawn_child,
+)
 
 _PATIENCE = 20.0  # seconds that a process has to end its agent and to keep what that said
 _PIECE = 1 << 16
@@ -144,8 +150,8 @@ class _WorkerPool:
     def _start(self) -> _Worker:
         place = self._instance.location.environment()
         argv = [sys.executable, "-P", "-m", "uwf_git.ext.evaluation.workers"]
-        with deferred():
-            process = spawn(argv, stderr=subprocess.DEVNULL, cwd=None, env={**os.environ, **place})
+        with signals_deferred():
+            process = spawn_child(argv, stderr=subprocess.DEVNULL, cwd=None, env={**os.environ, **place})
             worker = _Worker(process)
             self._workers.append(worker)
         self._selector.register(worker.out, selectors.EVENT_READ, worker)
@@ -272,10 +278,10 @@ def _listen(tasks: queue.Queue[bytes | None], busy: threading.Event) -> None:
 
 def main(_argv: Sequence[str] = ()) -> None:
     """Run tasks until the input ends."""
-    own()
+    own_processes()
     heed_signals()
     instance = Instance.open()
-    guard(instance)
+    guard_writer(instance)
     tasks: queue.Queue[bytes | None] = queue.Queue()
     busy = threading.Event()
     out = os.dup(1)

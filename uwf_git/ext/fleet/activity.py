@@ -14,7 +14,6 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from uwf_git.base.errors import Invalid, RemoteFailed, Throttled
 from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.client import Queue
 from uwf_git.ext.fleet.exchange import Exchange
@@ -22,6 +21,7 @@ from uwf_git.ext.fleet.limits import Backoff, Gate, queue_of
 from uwf_git.ext.fleet.messages import ThreadEntry
 from uwf_git.ext.fleet.process_pool import ProcessPool
 from uwf_git.ext.fleet.retry_policy import DONE, UNKEPT, UNWANTED, Fault, fault_of, parse_fault, way_on
+from uwf_git.plugin import Invalid, RemoteFailed, Throttled
 
 _SIGNS = 4  # of life within the time after which a step is given to another
 _HEARTBEAT_INTERVAL = 2.0  # seconds between two of them: by one it is heard that a step is to be broken off

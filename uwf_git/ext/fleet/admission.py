@@ -11,13 +11,22 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from uwf_git.engine.budget import COST, OPTIONS, Limit, limits, prices, share, use, used_up
-from uwf_git.engine.spending import money
-from uwf_git.engine.thread_spending import account
 from uwf_git.ext.fleet.messages import STEPS, USED_UP, ThreadEntry
-from uwf_git.format.amounts import LIMITS
-from uwf_git.format.ids import ThreadId
-from uwf_git.store.instance import Instance
+from uwf_git.plugin import (
+    AMOUNT_LIMITS,
+    BUDGET_OPTIONS,
+    COST_LIMIT,
+    BudgetLimit,
+    Instance,
+    ThreadId,
+    budget_share,
+    budget_use,
+    is_budget_used_up,
+    model_prices,
+    money_text,
+    spending_account,
+)
+from uwf_git.plugin import budget_limits as limits
 
 UNPRICED = "unpriced"
 """Beside the keys of LIMITS in what was used: the tokens that the money doesn't cover."""
@@ -34,23 +43,23 @@ class FleetLimits(NamedTuple):
 
 def used_by(instance: Instance, thread: ThreadId) -> dict[str, float]:
     """Return a thread's whole spending by LIMITS and UNPRICED."""
-    priced = prices(instance)
-    spent = account(instance, instance.threads.head(thread)).spent
-    return {**use(spent, priced), UNPRICED: money(spent, priced).unpriced}
+    priced = model_prices(instance)
+    spent = spending_account(instance, instance.threads.head(thread)).spent
+    return {**budget_use(spent, priced), UNPRICED: money_text(spent, priced).unpriced}
 
 
 class FleetSpending(NamedTuple):
     """A fleet's spending, its limits, and the limit reached, if any."""
 
     used: Mapping[str, float]
-    held: Mapping[str, Limit]
-    reached: Limit | None = None
+    held: Mapping[str, BudgetLimit]
+    reached: BudgetLimit | None = None
 
     def told(self) -> str:
         """The use of each limit as text, "" without limits."""
         unpriced = int(self.used.get(UNPRICED, 0))
         return ", ".join(
-            share(key, self.used[key], limit.value, unpriced if key == COST else 0)
+            budget_share(key, self.used[key], limit.value, unpriced if key == COST_LIMIT else 0)
             for key, limit in self.held.items()
         )
 
@@ -59,13 +68,13 @@ class FleetSpending(NamedTuple):
         if self.reached is None:
             return ""
         key, unpriced = self.reached.key, int(self.used.get(UNPRICED, 0))
-        if key == COST and self.used[key] < self.reached.value:
+        if key == COST_LIMIT and self.used[key] < self.reached.value:
             return f"cannot enforce its budget: {unpriced:,} tokens have no known price"
-        return f"its budget is used up, {share(key, self.used[key], self.reached.value)}"
+        return f"its budget is used up, {budget_share(key, self.used[key], self.reached.value)}"
 
     def hint(self) -> str:
         assert self.reached is not None
-        return f"repeat it with what else they may use: {OPTIONS[self.reached.key]} {self.reached.value:.6g}"
+        return f"repeat it with what else they may use: {BUDGET_OPTIONS[self.reached.key]} {self.reached.value:.6g}"
 
 
 class Admission:
@@ -149,10 +158,10 @@ class Admission:
         self._used[thread] = used
 
     def used(self) -> FleetSpending:
-        keys = (*LIMITS, UNPRICED)
+        keys = (*AMOUNT_LIMITS, UNPRICED)
         total = {key: sum(each.get(key, 0) for each in self._used.values()) for key in keys}
         held = limits([("fleet", self.allowance.limits)], {})
-        reached = used_up(held, total)
+        reached = is_budget_used_up(held, total)
         if reached is None and self.allowance.stops_unpriced and total[UNPRICED]:
-            reached = held.get(COST)
+            reached = held.get(COST_LIMIT)
         return FleetSpending(total, held, reached)

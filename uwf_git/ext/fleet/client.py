@@ -14,9 +14,6 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from uwf_git.base.errors import RemoteFailed, UwfError
-from uwf_git.base.extras import install_hint
-from uwf_git.base.thread_states import ThreadState, parse
 from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.endpoint import Endpoint, is_broken_off, unreachable
 from uwf_git.ext.fleet.messages import ThreadEntry
@@ -24,6 +21,8 @@ from uwf_git.ext.fleet.process_pool import Tell
 from uwf_git.ext.fleet.queue_states import QueueState, RowState, is_over, rests
 from uwf_git.ext.fleet.queue_states import parse as parse_state
 from uwf_git.ext.fleet.retry_policy import Fault, fault_of, parse_fault
+from uwf_git.plugin import RemoteFailed, ThreadState, UwfError, install_hint
+from uwf_git.plugin import parse_state as parse
 
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription

@@ -6,14 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.base.errors import UwfError
+from uwf_git.plugin import UwfError
 
 if TYPE_CHECKING:
-    from uwf_git.api.dispatch import StepOptions
-    from uwf_git.config.resolve import AgentOptions
     from uwf_git.ext.fleet.messages import ThreadEntry
-    from uwf_git.format.ids import ThreadId
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import AgentOptions, Instance, StepOptions, ThreadId
 
 
 def dispatch(
@@ -58,15 +55,15 @@ def begins(
     counts: bool = False,
 ) -> list[ThreadEntry]:
     """Return threads for the queue. `agent` overrides the configuration; `counts`: their spending is counted."""
-    from uwf_git.engine.status import outlook
     from uwf_git.ext.fleet.admission import used_by
     from uwf_git.ext.fleet.limits import next_queue
     from uwf_git.ext.fleet.messages import QUEUE, ThreadEntry
+    from uwf_git.plugin import thread_outlook
 
     def begin(thread: ThreadId) -> ThreadEntry:
         head, queue = instance.threads.head(thread), QUEUE
         with suppress(UwfError):  # the step will say why it can't be read
-            queue = next_queue(instance, head, outlook(instance, head).next, agent)
+            queue = next_queue(instance, head, thread_outlook(instance, head).next, agent)
         used = used_by(instance, thread) if counts else None
         return ThreadEntry(thread, head.node, queue, heartbeat, tries, used=used)
 

@@ -13,11 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base import log
-from uwf_git.base.errors import Busy, failure_of
-from uwf_git.git.fsync import make_folders, share
-from uwf_git.git.repository import StoreUnwritable
-from uwf_git.store.private import read_private, write_private
+from uwf_git.plugin import (
+    Busy,
+    StoreUnwritable,
+    failure_of,
+    log,
+    make_folders,
+    read_private,
+    share_folder,
+    write_private,
+)
 
 NAMESPACE = "default"
 _FILE, _LOCK = "place.json", "place.lock"
@@ -88,7 +93,7 @@ def fleet_membership(private: Path, alone: bool) -> Iterator[Path]:
     try:
         make_folders(folder)
         descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-        share(folder / _LOCK)
+        share_folder(folder / _LOCK)
     except OSError as error:
         raise StoreUnwritable(f"cannot write {folder}: {error}", "check the folder") from None
     try:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from uwf_git.base.errors import Declined, RemoteFailed
 from uwf_git.ext.fleet.process_pool import ProcessPool, Tell
 from uwf_git.ext.fleet.retry_policy import (
     DONE,
@@ -22,6 +21,7 @@ from uwf_git.ext.fleet.retry_policy import (
     pause_before,
     way_on,
 )
+from uwf_git.plugin import Declined, RemoteFailed
 
 GATHER, SHARE = "gather", "share"
 _TRIES = 5  # of an exchange that fails for the moment, before the step is given back

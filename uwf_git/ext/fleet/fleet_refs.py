@@ -16,17 +16,21 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any, NamedTuple
 
-from uwf_git.base import log
-from uwf_git.base.errors import RemoteFailed, UwfError
-from uwf_git.base.text import one_line
 from uwf_git.ext.fleet import MARKS
 from uwf_git.ext.fleet.endpoint import Endpoint
-from uwf_git.format.node import parse_json
-from uwf_git.git.program import Git
-from uwf_git.git.repository import Oid, Repository
-from uwf_git.store.remotes import Remote
-from uwf_git.sync.tracking import listed_lines
-from uwf_git.sync.transfer import transfer
+from uwf_git.plugin import (
+    Git,
+    Oid,
+    Remote,
+    RemoteFailed,
+    Repository,
+    UwfError,
+    listed_lines,
+    log,
+    one_line,
+    parse_json,
+    transfer_refs,
+)
 
 COUNTS = 24 * 60 * 60.0
 """Seconds for which a mark counts."""
@@ -67,7 +71,7 @@ def mark(repository: Repository, git: Git, remote: Remote, place: Endpoint, iden
     }
     blob = repository.write_blob(json.dumps(value).encode())
     try:
-        transfer(git, remote, ["--force", f"{blob}:{own}"])
+        transfer_refs(git, remote, ["--force", f"{blob}:{own}"])
     except UwfError as error:
         log.info("WED1VCFR", "leaves no mark on {remote}: {why}", remote=remote.name, why=error.message)
     others = [name for name in listed if name != own and _NAME.fullmatch(name)]
@@ -97,7 +101,7 @@ def own_identity(repository: Repository) -> str:
 
 def unmark(git: Git, remote: Remote, identity: str) -> None:
     """Delete a finished fleet's mark. Raises RemoteFailed."""
-    transfer(git, remote, [f":{MARKS.prefix}{identity}"])
+    transfer_refs(git, remote, [f":{MARKS.prefix}{identity}"])
 
 
 def _read(repository: Repository, ref: str, oid: str) -> Mark | None:

@@ -23,19 +23,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from uwf_git.base.errors import Throttled
-from uwf_git.config.settings import Config, Rates
-from uwf_git.engine.performer import provider_of
 from uwf_git.ext.fleet.endpoint import folder_of
 from uwf_git.ext.fleet.messages import QUEUE
 from uwf_git.ext.fleet.retry_policy import LONGEST_ASKED, UNWRITABLE, Fault
-from uwf_git.git.fsync import share
-from uwf_git.store.history import Head
-from uwf_git.store.instance import Instance
-from uwf_git.store.private import read_private, write_private
+from uwf_git.plugin import (
+    Config,
+    Head,
+    Instance,
+    Rates,
+    Throttled,
+    provider_of,
+    read_private,
+    share_folder,
+    write_private,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.config.resolve import AgentOptions
+    from uwf_git.plugin import AgentOptions
 
 PATIENCE = 2.0
 """Seconds for which an agent of a fleet waits itself where a provider wants to be asked later: then its step ends, so
@@ -130,12 +134,12 @@ class Gate:
 
     def _slot(self, most: int) -> int | None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        share(self._folder)
+        share_folder(self._folder)
         for number in range(most):
             path = self._folder / f"{self._name}.{number}"
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                share(path)
+                share_folder(path)
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(descriptor)

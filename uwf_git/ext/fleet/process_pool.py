@@ -12,15 +12,14 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.base import log
 from uwf_git.ext.fleet.retry_policy import lost
-from uwf_git.sandbox.child import Pipes, lines, spawn
+from uwf_git.plugin import Pipes, log, read_lines, spawn_child
 
 if TYPE_CHECKING:
     import subprocess
 
     from uwf_git.ext.fleet.step_process import WorkerOptions
-    from uwf_git.store.location import Location
+    from uwf_git.plugin import Location
 
 PATIENCE = 20.0  # seconds that a hand has to end its agent and to keep what that said
 _GRACE = 5.0
@@ -37,7 +36,7 @@ class _StepProcess:
 
     async def connect(self) -> None:
         await self._pipes.connect()
-        self._lines: AsyncIterator[bytes] = lines(self._pipes.read)
+        self._lines: AsyncIterator[bytes] = read_lines(self._pipes.read)
 
     async def ask(self, request: Mapping[str, Any], tell: Tell) -> tuple[Mapping[str, Any] | None, bool]:
         self._pipes.write(json.dumps(request).encode() + b"\n")
@@ -120,7 +119,7 @@ class ProcessPool:
 
     async def _start(self) -> _StepProcess:
         argv = [sys.executable, "-P", "-m", "uwf_git.ext.fleet.step_process", self._argument]
-        hand = _StepProcess(spawn(argv, cwd=None, env=self._env))
+        hand = _StepProcess(spawn_child(argv, cwd=None, env=self._env))
         self._all.add(hand)
         await hand.connect()
         return hand

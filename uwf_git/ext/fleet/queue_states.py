@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import assert_never
 
-from uwf_git.base.thread_states import Actor, Group, ThreadState
+from uwf_git.plugin import StateActor, StateGroup, ThreadState
 
 
 class QueueState(Enum):
@@ -68,7 +68,7 @@ def rests(state: RowState) -> bool:
         case QueueState.BLOCKED | QueueState.HELD | QueueState.GAVE_UP | QueueState.CANCELLED:
             return True
         case ThreadState():
-            waits = state.group is Group.WAITING or state.actor is Actor.BRANCHES
+            waits = state.group is StateGroup.WAITING or state.actor is StateActor.BRANCHES
             return waits or state.is_ended
         case _:
             assert_never(state)

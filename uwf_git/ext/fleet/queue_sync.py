@@ -6,17 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Mapping
 
-from uwf_git.api.fan_out import waits_for_branches
-from uwf_git.base.errors import UwfError
-from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine.forks import parents_of
 from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.client import Queue, connect, require
 from uwf_git.ext.fleet.endpoint import Endpoint, find
 from uwf_git.ext.fleet.queue_states import RowState, rests
 from uwf_git.ext.fleet.step_process import standing
-from uwf_git.format.ids import ThreadId
-from uwf_git.store.instance import Instance
+from uwf_git.plugin import Instance, ThreadId, ThreadState, UwfError, parents_of, waits_for_branches
 
 
 def outdated(instance: Instance, states: Mapping[str, RowState]) -> list[str]:

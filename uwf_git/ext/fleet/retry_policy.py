@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Declined, Rewritten, UwfError
+from uwf_git.plugin import Declined, Rewritten, UwfError
 
 DONE = "done"
 """Somebody else did the step: the thread is looked at, and goes on from there."""

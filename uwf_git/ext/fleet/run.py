@@ -12,12 +12,6 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from uwf_git.api.fan_out import waits_for_branches
-from uwf_git.base import log
-from uwf_git.base.errors import RemoteFailed, UwfError
-from uwf_git.base.thread_states import Group, ThreadState
-from uwf_git.engine.forks import parents_of
-from uwf_git.engine.thread_state import ended_state, thread_state
 from uwf_git.ext.fleet import endpoint, messages
 from uwf_git.ext.fleet.admission import Admission, FleetLimits
 from uwf_git.ext.fleet.client import Queue, Row, connect
@@ -29,14 +23,27 @@ from uwf_git.ext.fleet.queue_sync import outdated
 from uwf_git.ext.fleet.retry_policy import LATER, parse_fault, way_on
 from uwf_git.ext.fleet.server import Server
 from uwf_git.ext.fleet.worker import WorkerSettings
-from uwf_git.format.ids import ThreadId, is_thread_id
-from uwf_git.sandbox.child import Pipes, lines, spawn
+from uwf_git.plugin import (
+    Pipes,
+    RemoteFailed,
+    StateGroup,
+    ThreadId,
+    ThreadState,
+    UwfError,
+    ended_state,
+    is_thread_id,
+    log,
+    parents_of,
+    read_lines,
+    spawn_child,
+    thread_state,
+    waits_for_branches,
+)
 
 if TYPE_CHECKING:
     import subprocess
 
-    from uwf_git.store.history import Head
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import Head, Instance
 
 _T = TypeVar("_T")
 
@@ -56,7 +63,7 @@ class _Worker:
 
     def __init__(self, env: Mapping[str, str], duty: WorkerSettings, tell: Tell) -> None:
         argv = [sys.executable, "-P", "-m", "uwf_git.ext.fleet.worker", duty.argument()]
-        self.process: subprocess.Popen[bytes] = spawn(argv, cwd=None, env=env)
+        self.process: subprocess.Popen[bytes] = spawn_child(argv, cwd=None, env=env)
         self.begun = time.monotonic()
         self.works = False
         self.error: UwfError | None = None
@@ -65,7 +72,7 @@ class _Worker:
 
     async def listen(self) -> None:
         await self._pipes.connect()
-        async for line in lines(self._pipes.read):
+        async for line in read_lines(self._pipes.read):
             value = json.loads(line)
             if "error" in value:
                 self.error = RemoteFailed(value["error"]["message"], value["error"]["hint"])
@@ -220,7 +227,7 @@ class Fleet:
                 continue
             there = rows.get(each.thread) or await queue.row(each.thread)
             if there is None:  # it isn't its turn, or it cannot go on
-                if thread_state(self._instance, each.head).group is not Group.WAITING:
+                if thread_state(self._instance, each.head).group is not StateGroup.WAITING:
                     return False
             elif not there.open:
                 if isinstance(there.state, ThreadState):

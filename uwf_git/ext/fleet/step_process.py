@@ -19,39 +19,44 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.api.fan_out import branches_of
-from uwf_git.base import lifetime, log
-from uwf_git.base.errors import (
-    Busy,
-    HeadMoved,
-    Invalid,
-    NotFound,
-    RemoteFailed,
-    UwfError,
-    Waiting,
-    failure_of,
-)
-from uwf_git.base.thread_states import Group, ThreadState
-from uwf_git.engine.branch_states import branch_states
-from uwf_git.engine.status import outlook
-from uwf_git.engine.thread_state import ended_state, thread_state
 from uwf_git.ext.fleet.admission import used_by
 from uwf_git.ext.fleet.limits import impatient, next_queue
 from uwf_git.ext.fleet.messages import ThreadReport, parse_step
 from uwf_git.ext.fleet.retry_policy import UNKEPT, Fault
-from uwf_git.format.ids import ThreadId, parse_thread_id
-from uwf_git.sandbox.programs import avoid
-from uwf_git.store.instance import Instance, begin_log, redactor_at, wanted_log
-from uwf_git.store.location import locate
-from uwf_git.trust.ability import guard
-from uwf_git.workspaces.choice import assign
-from uwf_git.workspaces.options import parse_option
-from uwf_git.workspaces.sharing import push_code
+from uwf_git.plugin import (
+    Busy,
+    HeadMoved,
+    Instance,
+    Invalid,
+    NotFound,
+    RemoteFailed,
+    StateGroup,
+    ThreadId,
+    ThreadState,
+    UwfError,
+    Waiting,
+    assign_worktree,
+    avoid_programs,
+    begin_log,
+    branch_states,
+    branches_of,
+    ended_state,
+    failure_of,
+    guard_writer,
+    lifetime,
+    locate_store,
+    log,
+    parse_thread_id,
+    parse_workspace_option,
+    push_code,
+    redactor_at,
+    thread_outlook,
+    thread_state,
+    wanted_log,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.config.resolve import AgentOptions
-    from uwf_git.config.secrets import Redactor
-    from uwf_git.store.history import Head
+    from uwf_git.plugin import AgentOptions, Head, Redactor
 
 LARGEST = 120 << 20  # bytes of memory with which it is replaced by another after a step
 _ANSWER, _BRANCHES = "an answer", "its branches"
@@ -70,7 +75,7 @@ class WorkerOptions(NamedTuple):
 
     @property
     def agent(self) -> AgentOptions | None:
-        from uwf_git.config.resolve import agent_options
+        from uwf_git.plugin import agent_options
 
         return agent_options(self.agents)
 
@@ -90,9 +95,9 @@ class StepRunner:
     def __init__(self, orders: WorkerOptions, tell: Callable[[Mapping[str, Any]], None]) -> None:
         self._orders = orders
         if orders.cwd:
-            avoid(Path(orders.cwd))  # don't run programs from the agents' folder
+            avoid_programs(Path(orders.cwd))  # don't run programs from the agents' folder
         self._notify = tell
-        self._location = locate(None, os.environ, Path.cwd())
+        self._location = locate_store(None, os.environ, Path.cwd())
         self._seen: object = None
         self._opened: Instance | None = None
 
@@ -102,7 +107,7 @@ class StepRunner:
         seen = [signature(root / name) for name in ("config.yaml", ".env")]
         if self._opened is None or seen != self._seen:
             opened = Instance(self._location)
-            guard(opened)
+            guard_writer(opened)
             opened.warn = lambda text: self._notify({"warning": text})
             try:
                 opened.config = impatient(opened.config)
@@ -136,26 +141,30 @@ class StepRunner:
             return {"fault": _BROKEN_OFF.as_json()}
 
     def _exchange(self, do: str, threads: list[ThreadId]) -> dict[str, Any]:
-        from uwf_git.git.program import PATIENCE, Git
-        from uwf_git.store import layout
-        from uwf_git.sync import tracking
-        from uwf_git.sync.exchange import Exchange
-        from uwf_git.sync.pull import gather
-        from uwf_git.sync.shared_step import problem_with, share_all
+        from uwf_git.plugin import (
+            GIT_PATIENCE,
+            Exchange,
+            Git,
+            gather_refs,
+            layout,
+            problem_with,
+            remote_tracking,
+            share_all,
+        )
 
         instance = self.instance
         assert self._orders.remote is not None
         remote, repository = instance.remotes.get(self._orders.remote), instance.store.repository
-        git = Git(repository.path, bounds=repository.config.bounds, patience=PATIENCE)
+        git = Git(repository.path, bounds=repository.config.bounds, patience=GIT_PATIENCE)
         exchange = Exchange(instance, remote, git)
         if do == "share":
             problems = share_all(exchange, threads)
-            gone = tracking.marked(instance, remote, [layout.THREADS + thread for thread in threads])
+            gone = remote_tracking.marked(instance, remote, [layout.THREADS + thread for thread in threads])
             problems |= {
                 thread: _gone(problems[thread]) for thread in threads if layout.THREADS + thread in gone
             }
         else:
-            pulled = gather(exchange, threads)
+            pulled = gather_refs(exchange, threads)
             problems = {thread: _gone(problem_with(instance, remote, thread, pulled)) for thread in threads}
         return {
             thread: None if problem is None else self._describe(self._fault(problem), thread).as_json()
@@ -212,7 +221,7 @@ class StepRunner:
         return redactor_at(self._location)
 
     def _step(self, thread: ThreadId, head: str) -> ThreadReport:
-        from uwf_git.api.run import Options, step
+        from uwf_git.plugin import RunOptions, step_once
 
         instance = self.instance
         found = instance.threads.head(thread)
@@ -226,9 +235,9 @@ class StepRunner:
         self._gather_branches(found)
         cwd = Path(self._orders.cwd) if self._orders.cwd else None
         if self._orders.workspace is not None:
-            option = parse_option(self._orders.workspace, self._orders.workspace_remote)
-            assign(instance, thread, option, Path.cwd())
-        outcome = step(instance, thread, Options(self._orders.agent, cwd, patience=0.0))
+            option = parse_workspace_option(self._orders.workspace, self._orders.workspace_remote)
+            assign_worktree(instance, thread, option, Path.cwd())
+        outcome = step_once(instance, thread, RunOptions(self._orders.agent, cwd, patience=0.0))
         self._notify({"step": outcome.as_json(), "told": outcome.told()})
         self._share_code(thread)
         why = outcome.standing.reason if outcome.standing else ""
@@ -257,13 +266,13 @@ class StepRunner:
 
 def standing(instance: Instance, thread: ThreadId, agent: AgentOptions | None = None) -> ThreadReport:
     """Return a thread's state. `agent` overrides the configuration. Raises what reading it raises."""
-    from uwf_git.engine.status import budget_reached
+    from uwf_git.plugin import budget_reached
 
     head = instance.threads.head(thread)
     state = thread_state(instance, head)
     if head.archive is not None:
         return ThreadReport(thread, head.node, state, done=True, why=_failures(head))
-    following = outlook(instance, head)
+    following = thread_outlook(instance, head)
     why = budget_reached(instance, head) if state is ThreadState.OVER_BUDGET else _why(state)
     queue = next_queue(instance, head, following.next, agent)
     problem = _problem(following.problem, thread)
@@ -273,7 +282,7 @@ def standing(instance: Instance, thread: ThreadId, agent: AgentOptions | None = 
 def _why(state: ThreadState) -> str:
     if state is ThreadState.JOINING:
         return _BRANCHES
-    return _ANSWER if state.group is Group.WAITING and state is not ThreadState.PAUSED else ""
+    return _ANSWER if state.group is StateGroup.WAITING and state is not ThreadState.PAUSED else ""
 
 
 def branches_to_queue(
@@ -295,7 +304,7 @@ def branches_to_queue(
         branch.head for branch, state in states if branch.head is not None and state is ThreadState.FAILING
     ][:most]
     return [
-        (head.thread, head.node, next_queue(instance, head, outlook(instance, head).next, agent))
+        (head.thread, head.node, next_queue(instance, head, thread_outlook(instance, head).next, agent))
         for head in (*able, *failed)
     ]
 
@@ -406,7 +415,7 @@ def main() -> None:
         desk = _RequestLoop(sys.stdin.buffer, sink)
         hand = StepRunner(WorkerOptions(**json.loads(sys.argv[1])), desk.write)
         if level := wanted_log(os.environ):
-            begin_log(locate(None, os.environ, Path.cwd()), level)
+            begin_log(locate_store(None, os.environ, Path.cwd()), level)
         desk.serve(hand.answer)
     except KeyboardInterrupt:
         pass

@@ -19,10 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import __version__
-from uwf_git.base import lifetime, log
-from uwf_git.base.errors import Invalid, failure_of
-from uwf_git.config.read import load_config
-from uwf_git.config.settings import FILE, Rates
 from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.client import connect, refusal_reason, watch
 from uwf_git.ext.fleet.endpoint import Endpoint
@@ -30,9 +26,20 @@ from uwf_git.ext.fleet.exchange import Exchange
 from uwf_git.ext.fleet.limits import Backoff, Gate, provider_at, queues
 from uwf_git.ext.fleet.process_pool import ProcessPool, Tell
 from uwf_git.ext.fleet.step_process import WorkerOptions, signature
-from uwf_git.git.repository import PRIVATE
-from uwf_git.store.instance import begin_log, wanted_log
-from uwf_git.store.location import Location, locate
+from uwf_git.plugin import (
+    CONFIG_FILE,
+    PRIVATE_MODE,
+    Invalid,
+    Location,
+    Rates,
+    begin_log,
+    failure_of,
+    lifetime,
+    load_config,
+    locate_store,
+    log,
+    wanted_log,
+)
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -109,7 +116,7 @@ class _Serving:
         self._seen: object = ()
 
     def begin(self) -> None:
-        seen = signature(self._location.root / FILE)
+        seen = signature(self._location.root / CONFIG_FILE)
         if seen == self._seen:
             return
         self._seen = seen
@@ -121,7 +128,7 @@ class _Serving:
             raise
         for queue, limits in wanted.items():
             if queue not in self._gates:
-                self._gates[queue] = Gate(self._location.git_dir / PRIVATE, provider_at(queue), limits)
+                self._gates[queue] = Gate(self._location.git_dir / PRIVATE_MODE, provider_at(queue), limits)
                 self._hands.allow(self._duty.jobs)
                 worker = _worker(self._client, self._duty, self._steps, queue, limits, self._exchange)
                 self._running[worker] = asyncio.ensure_future(worker.run())
@@ -184,7 +191,7 @@ def main() -> None:
             sink.flush()
 
     try:
-        location = locate(None, os.environ, Path.cwd())
+        location = locate_store(None, os.environ, Path.cwd())
         if level := wanted_log(os.environ):
             begin_log(location, level)
         asyncio.run(_until_gone(location, parse_duty(sys.argv[1]), tell))

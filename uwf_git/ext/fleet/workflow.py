@@ -16,8 +16,6 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.exceptions import TimeoutError as TimedOut
 
-from uwf_git.base.errors import HeadMoved, Invalid, Paused
-from uwf_git.base.thread_states import ThreadState
 from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.messages import STEPS, ThreadEntry, ThreadReport
 from uwf_git.ext.fleet.queue_states import QueueState, RowState, rests, word_of
@@ -33,6 +31,7 @@ from uwf_git.ext.fleet.retry_policy import (
     pause_before,
     way_on,
 )
+from uwf_git.plugin import HeadMoved, Invalid, Paused, ThreadState
 
 _MAX_BACKOFF = timedelta(
     days=30

@@ -11,18 +11,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.api.compilers import compiler
-from uwf_git.base.errors import Invalid, UwfError
 from uwf_git.ext.importers.folder import Folder, Source
 from uwf_git.ext.importers.intake import ImportedWorkflow, Intake
 from uwf_git.ext.importers.json_cas import LATEST
 from uwf_git.ext.importers.storage import document
 from uwf_git.ext.importers.workflows import Workflows
-from uwf_git.format.ids import is_hash, name_problem
-from uwf_git.format.node import file_id
-from uwf_git.format.types import JAVASCRIPT
-from uwf_git.workflow.code_workflow import MAX_BYTES
-from uwf_git.workflow.compile import Compiled
+from uwf_git.plugin import (
+    JAVASCRIPT,
+    MAX_CODE_BYTES,
+    Compiled,
+    Invalid,
+    UwfError,
+    compiler_of,
+    file_id,
+    is_hash,
+    name_problem,
+)
 
 _CODE, _DESCRIPTOR = ".esm.js", ".yaml"
 
@@ -95,12 +99,12 @@ def take_bundles(intake: Intake, bundles: OldBundles) -> list[ImportedWorkflow]:
 
 
 def _compiled(bundles: OldBundles, name: str, bundle: str) -> Compiled:
-    from uwf_git.format import yaml12
+    from uwf_git.plugin import yaml12
 
     if bundles.folder is None:
         raise Invalid("there is no folder bundles/")
-    text = bundles.folder.read(bundle + _CODE, MAX_BYTES)
+    text = bundles.folder.read(bundle + _CODE, MAX_CODE_BYTES)
     if (actual := file_id(text)) != bundle:
         raise Invalid(f"bundle {bundle} is damaged: its hash is {actual}")
-    descriptor = yaml12.load(bundles.folder.read(bundle + _DESCRIPTOR, MAX_BYTES), bundle + _DESCRIPTOR)
-    return compiler(JAVASCRIPT).compile_described(text, bundle + _CODE, descriptor, name)
+    descriptor = yaml12.load(bundles.folder.read(bundle + _DESCRIPTOR, MAX_CODE_BYTES), bundle + _DESCRIPTOR)
+    return compiler_of(JAVASCRIPT).compile_described(text, bundle + _CODE, descriptor, name)

@@ -8,16 +8,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
-from uwf_cli.command import command
-from uwf_cli.exchange import Meter
-from uwf_cli.invocation import Invocation
-from uwf_cli.views import Table
 
-from uwf_git.base.text import counted
+from uwf_git.plugin import Invocation, ProgressMeter, Table, command, counted
 
 if TYPE_CHECKING:
-    from uwf_git.store.instance import Instance
-    from uwf_git.store.location import Location
+    from uwf_git.plugin import Instance, Location
 
 
 @command(
@@ -37,7 +32,7 @@ def import_(invocation: Invocation, folder: Path, dry_run: bool) -> None:
     from uwf_git.ext.importers.importing import opened as opened_root
     from uwf_git.ext.importers.importing import take
 
-    meter = Meter()
+    meter = ProgressMeter()
     with ExitStack() as resources:
         # Before creating a store, which is only done if something can be imported.
         source = resources.enter_context(opened_root(folder))
@@ -51,12 +46,11 @@ def import_(invocation: Invocation, folder: Path, dry_run: bool) -> None:
 
 
 def _temporary_store(location: Location, resources: ExitStack) -> Instance:
-    from uwf_git.store.instance import Instance
-    from uwf_git.store.location import init
+    from uwf_git.plugin import Instance, init_store
 
     folder = Path(resources.enter_context(TemporaryDirectory()))
     temporary = location._replace(git_dir=folder / "store.git", here=False)
-    init(temporary)
+    init_store(temporary)
     return Instance(temporary)
 
 

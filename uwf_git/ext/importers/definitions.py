@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from uwf_git.base.errors import Invalid
-from uwf_git.format import yaml12
-from uwf_git.format.ids import Hash, is_hash, name_problem
-from uwf_git.workflow.compile import Compiled, compile_source
-from uwf_git.workflow.source import parse_source
+from uwf_git.plugin import (
+    Compiled,
+    Hash,
+    Invalid,
+    compile_source,
+    is_hash,
+    name_problem,
+    parse_source,
+    yaml12,
+)
 
 _SCHEMAS = ("outputSchema", "frontmatter", "meta")
 _GOAL_FORM = ("goal", "capabilities", "procedure", "output")

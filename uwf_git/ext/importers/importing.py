@@ -15,7 +15,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import Invalid
 from uwf_git.ext.importers import definitions
 from uwf_git.ext.importers.bundles import OldBundles, take_bundles
 from uwf_git.ext.importers.folder import Folder, SkippedItem
@@ -24,11 +23,7 @@ from uwf_git.ext.importers.json_cas import OldNodes
 from uwf_git.ext.importers.storage import OldStorage
 from uwf_git.ext.importers.threads import Threads
 from uwf_git.ext.importers.workflows import of_nodes, take_registered
-from uwf_git.format.builtin import META
-from uwf_git.format.ids import Hash
-from uwf_git.store import layout
-from uwf_git.store.indexing import keeping
-from uwf_git.store.instance import Instance
+from uwf_git.plugin import META_SCHEMA, Hash, Instance, Invalid, kept_indexed, layout
 
 LIST_SCHEMA = {
     "title": "Imported nodes",
@@ -136,7 +131,7 @@ def _take_the_rest(intake: Intake, tell: Tell) -> None:
 
 
 def _list(intake: Intake, nodes: list[Hash]) -> None:
-    type_ = intake.store.put(META, LIST_SCHEMA, 0)
+    type_ = intake.store.put(META_SCHEMA, LIST_SCHEMA, 0)
     when = max(intake.nodes.get(node).timestamp for node in nodes)
     _pin(intake, intake.store.put(type_, nodes, when), when)
 
@@ -144,5 +139,5 @@ def _list(intake: Intake, nodes: list[Hash]) -> None:
 def _pin(intake: Intake, node: Hash, when: int) -> None:
     ref = layout.PINS + node
     if intake.repository.ref(ref) is None:
-        intake.refs[ref] = keeping(intake.store, node, stamp(when))
+        intake.refs[ref] = kept_indexed(intake.store, node, stamp(when))
     intake.rest()

@@ -7,24 +7,31 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import HeadMoved, Invalid, NotFound
 from uwf_git.ext.importers.folder import SkippedItem
 from uwf_git.ext.importers.json_cas import OldNodes
 from uwf_git.ext.importers.originals import Originals
-from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.node import Node
-from uwf_git.git.bulk import FULL, Bulk
-from uwf_git.git.objects import Person, Stamp
-from uwf_git.git.program import Git
-from uwf_git.git.repository import Oid
-from uwf_git.store import layout
-from uwf_git.store.index import Overlay
-from uwf_git.store.indexing import Store
-from uwf_git.store.instance import Instance
-from uwf_git.store.threads import Threads
-from uwf_git.store.versions import Registry
+from uwf_git.plugin import (
+    BULK_FULL,
+    BulkWriter,
+    CommitPerson,
+    DefinitionRegistry,
+    Git,
+    Hash,
+    HeadMoved,
+    IndexedStore,
+    IndexOverlay,
+    Instance,
+    Invalid,
+    Node,
+    NotFound,
+    Oid,
+    Stamp,
+    ThreadId,
+    Threads,
+    layout,
+)
 
-IMPORTER = Person("uwf", "uwf@localhost")
+IMPORTER = CommitPerson("uwf", "uwf@localhost")
 NEW, GROWN, HERE = "new", "grown", "here"
 
 
@@ -47,21 +54,21 @@ class Intake:
         self._resources = ExitStack()
         self._batch = ExitStack()
         if dry:
-            overlay = Overlay(instance.store.index)
+            overlay = IndexOverlay(instance.store.index)
             self._resources.callback(overlay.close)
-            self.store = Store(self.repository, overlay)
+            self.store = IndexedStore(self.repository, overlay)
         else:
             self.store = instance.store
         _forget_loose(self.store, nodes)
         self.threads = Threads(self.store)
-        self.registry = Registry(self.store)
+        self.registry = DefinitionRegistry(self.store)
         self.originals = Originals(self.store, nodes, self._secret_in)
         self.refs: dict[str, Oid] = {}
         self.moves: list[tuple[str, Oid, Oid]] = []
         self.extras: set[str] = set()
         self.untaken: list[SkippedItem] = []
         self.warnings: list[tuple[ThreadId, str]] = []
-        self._bulk: Bulk
+        self._bulk: BulkWriter
 
     def __enter__(self) -> Intake:
         self._bulk = self._resources.enter_context(self.repository.in_bulk(keep=not self.dry))
@@ -92,7 +99,7 @@ class Intake:
         return "it holds a secret, and cannot be changed" if count else None
 
     def rest(self) -> None:
-        if len(self._bulk) >= FULL and not self.dry:
+        if len(self._bulk) >= BULK_FULL and not self.dry:
             self._flush()
             self._batch.enter_context(self.store.registering())
 
@@ -117,7 +124,7 @@ class Intake:
         self.store.sync()
 
 
-def _forget_loose(store: Store, nodes: OldNodes) -> None:
+def _forget_loose(store: IndexedStore, nodes: OldNodes) -> None:
     rows = ((node, store.index.node(node)) for node in nodes)
     known = {row[1]: node for node, row in rows if row is not None}
     if not known:

@@ -6,11 +6,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
-from uwf_git.base.errors import Invalid, NotFound, UwfError
 from uwf_git.ext.importers.folder import Folder
-from uwf_git.format import cbor
-from uwf_git.format.ids import Hash, is_hash
-from uwf_git.format.node import Node, node_hash
+from uwf_git.plugin import Hash, Invalid, Node, NotFound, UwfError, cbor, is_hash, node_hash
 
 LATEST = 2**53  # Unix milliseconds
 _LARGEST = 16 << 20  # bytes of a node's file

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from uwf_git.base.errors import UwfError
 from uwf_git.ext.importers.json_cas import OldNodes
-from uwf_git.format.builtin import BUILTIN, META
-from uwf_git.format.ids import Hash
-from uwf_git.format.node import Node
-from uwf_git.store.nodes import NodeStore
+from uwf_git.plugin import BUILTIN_SCHEMAS, META_SCHEMA, Hash, Node, NodeStore, UwfError
 
 _BEGUN = "it refers to itself"
 _TYPES_OF_TYPES = 3  # the type of a node, of a schema, and of the meta-schema
@@ -66,7 +62,7 @@ class Originals:
         return self._done.get(root)
 
     def _is_here(self, node: Hash) -> bool:
-        return node in self._done or node in BUILTIN or self._store.index.node(node) is not None
+        return node in self._done or node in BUILTIN_SCHEMAS or self._store.index.node(node) is not None
 
     def _is_known(self, node: Hash) -> bool:
         if not self._is_here(node):
@@ -80,8 +76,8 @@ class Originals:
             return None
         try:
             content = self._nodes.get(node)
-            if node in BUILTIN:
-                same = (content.type, content.payload) == (META, BUILTIN[node])
+            if node in BUILTIN_SCHEMAS:
+                same = (content.type, content.payload) == (META_SCHEMA, BUILTIN_SCHEMAS[node])
                 return None if same else "another content has that hash here"
             self._store.keep(node, content)
         except UwfError as error:

@@ -6,17 +6,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from uwf_git.base.errors import Invalid, UwfError
 from uwf_git.ext.importers.intake import Intake, stamp
 from uwf_git.ext.importers.steps import DetailContents, OldStep, read_detail
 from uwf_git.ext.importers.workflows import Version
-from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import Detail, Step, StepContext
-from uwf_git.format.types import DETAIL, END, STEPNODE, TURN
-from uwf_git.git.repository import Oid
-from uwf_git.store import layout
-from uwf_git.store.history import Head
-from uwf_git.workflow.moderator import Decision, Next, Replay, WorkflowEnded, decide
+from uwf_git.plugin import (
+    DETAIL,
+    END,
+    STEPNODE,
+    TURN,
+    Decision,
+    Detail,
+    Hash,
+    Head,
+    Invalid,
+    Next,
+    Oid,
+    Replay,
+    Step,
+    StepContext,
+    UwfError,
+    WorkflowEnded,
+    decide_turn,
+    layout,
+)
 
 EXTRACTION = "imported"
 
@@ -56,7 +68,7 @@ class Run:
             return
         try:
             workflow = self.version.compiled.workflow
-            self.decision = decide(workflow, self._start, self._steps, self._replay)
+            self.decision = decide_turn(workflow, self._start, self._steps, self._replay)
         except UwfError as error:
             self._lost = True
             self.strayed = self.strayed or f"after step {len(self._steps)}: {error.message}"

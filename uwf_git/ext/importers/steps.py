@@ -6,10 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Invalid, UwfError
-from uwf_git.format.ids import Hash, is_hash
-from uwf_git.format.kinds import Step, TurnRecord, Usage
-from uwf_git.format.node import Node, parse_json
+from uwf_git.plugin import Hash, Invalid, Node, Step, TokenUsage, TurnRecord, UwfError, is_hash, parse_json
 
 _STEP = frozenset(Step._fields)
 _START = frozenset({"workflow", "prompt"})
@@ -38,7 +35,7 @@ class DetailContents(NamedTuple):
     turns: tuple[TurnRecord, ...] = ()
     session: str | None = None
     model: str | None = None
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     duration: int = 0
     cost: float | None = None
 
@@ -128,12 +125,12 @@ def _calls(value: Any) -> Iterator[tuple[str, Any]]:
             yield name, arguments
 
 
-def _usage(value: Any) -> Usage | None:
+def _usage(value: Any) -> TokenUsage | None:
     read, written = _of(value, "inputTokens", "input"), _of(value, "outputTokens", "output")
     if read is None and written is None:
         return None
     cached = _count(_of(value, "cacheReadInputTokens", "cached"))
-    return Usage(_count(read), _count(written), cached)
+    return TokenUsage(_count(read), _count(written), cached)
 
 
 def _of(value: Any, *keys: str) -> Any:

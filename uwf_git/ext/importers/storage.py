@@ -11,12 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Invalid, UwfError
 from uwf_git.ext.importers.folder import Folder, Source
 from uwf_git.ext.importers.json_cas import LATEST
-from uwf_git.format.document import MAX_BYTES
-from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
-from uwf_git.format.node import parse_json
+from uwf_git.plugin import (
+    MAX_DOCUMENT_BYTES,
+    Hash,
+    Invalid,
+    ThreadId,
+    UwfError,
+    is_hash,
+    is_thread_id,
+    name_problem,
+    parse_json,
+)
 
 _LARGEST_HISTORY = 64 << 20  # bytes
 
@@ -93,12 +100,12 @@ class OldStorage(Source):
 
 def document(folder: Folder, name: str) -> Mapping[str, Any]:
     """Parse a YAML mapping, empty if missing. Raises Invalid."""
-    from uwf_git.format import yaml12
+    from uwf_git.plugin import yaml12
 
     if not folder.has(name):
         return {}
     # Tolerant: a numeric key belongs to another program and may appear beside ours.
-    value = yaml12.load(folder.read(name, MAX_BYTES), name, tolerant=True).data
+    value = yaml12.load(folder.read(name, MAX_DOCUMENT_BYTES), name, tolerant=True).data
     if value is not None and not isinstance(value, dict):
         raise Invalid("it is not a mapping")
     return value or {}

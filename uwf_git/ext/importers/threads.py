@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound, UwfError
 from uwf_git.ext.importers.intake import GROWN, HERE, IMPORTER, NEW, ImportedThread, Intake, stamp
 from uwf_git.ext.importers.run import Run
 from uwf_git.ext.importers.steps import OldStep, read_start, read_step
 from uwf_git.ext.importers.storage import OldThread
 from uwf_git.ext.importers.workflows import Version, Workflows
-from uwf_git.format.endings import COMPLETED, KILLED
-from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import parse_step
-from uwf_git.format.types import is_kind, start_node
-from uwf_git.git.objects import tag_text
-from uwf_git.store import layout
-from uwf_git.store.history import Head
-from uwf_git.workflow.moderator import WorkflowEnded
+from uwf_git.plugin import (
+    COMPLETED_ENDING,
+    KILLED_ENDING,
+    Hash,
+    Head,
+    Invalid,
+    NotFound,
+    ThreadId,
+    UwfError,
+    WorkflowEnded,
+    is_kind,
+    layout,
+    parse_step,
+    start_node,
+    tag_text,
+)
 
 _BOTH = "to have both, import into a root of its own (uwf --root DIR import …), and pull from its store"
 
@@ -80,7 +87,7 @@ class Threads:
         status = archived.status if archived is not None else None
         state = NEW if here is None else GROWN if added else HERE
         if archived is None and not went_on and old.has_ended:
-            status = COMPLETED if isinstance(run.decision, WorkflowEnded) else KILLED
+            status = COMPLETED_ENDING if isinstance(run.decision, WorkflowEnded) else KILLED_ENDING
             self._end(old, run, status)
             state = GROWN if state == HERE else state
         name = run.version.compiled.workflow.name

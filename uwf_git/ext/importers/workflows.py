@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Invalid, UwfError
 from uwf_git.ext.importers import definitions
 from uwf_git.ext.importers.intake import GROWN, HERE, NEW, ImportedWorkflow, Intake, stamp
-from uwf_git.format.ids import Hash
-from uwf_git.git.repository import Oid
-from uwf_git.store import layout
-from uwf_git.workflow.compile import Compiled
+from uwf_git.plugin import Compiled, Hash, Invalid, Oid, UwfError, layout
 
 
 class Version(NamedTuple):

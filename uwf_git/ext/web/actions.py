@@ -18,35 +18,42 @@ from tempfile import TemporaryFile
 from typing import IO, Any, NamedTuple
 from urllib.parse import parse_qsl
 
-from uwf_cli.call import Call, Failed, calling
-from uwf_cli.failures import reported
-from uwf_cli.invocation import itself
-from uwf_cli.page import addresses
-from uwf_cli.page.addresses import Page, PageRequest
-
-from uwf_git.api import control
-from uwf_git.api.workflows import file_names
-from uwf_git.base.errors import (
+from uwf_git.plugin import (
+    BUDGET_OPTIONS,
+    Budgets,
     Busy,
+    Call,
+    CommandFailed,
     CompletedWithFailures,
+    FormField,
+    Head,
     HeadMoved,
+    HumanTurn,
+    Instance,
+    Location,
     NotFound,
     NotRunning,
+    Page,
+    PageRequest,
+    StateActor,
+    ThreadId,
+    ThreadState,
     Usage,
     UwfError,
     Waiting,
+    calling,
+    control,
+    failures_reported,
+    file_names,
+    human_turn_of,
+    itself,
+    name_problem,
+    parse_budget_option,
+    parse_workflow,
+    spawn_child,
+    thread_outlook,
 )
-from uwf_git.base.thread_states import Actor, ThreadState
-from uwf_git.engine.budget import OPTIONS, Budgets, parse_option
-from uwf_git.engine.human_turn import HumanTurn, human_turn
-from uwf_git.engine.kit.form import FormField
-from uwf_git.engine.status import outlook
-from uwf_git.format.ids import ThreadId, name_problem
-from uwf_git.format.kinds import parse_workflow
-from uwf_git.sandbox.child import spawn
-from uwf_git.store.history import Head
-from uwf_git.store.instance import Instance
-from uwf_git.store.location import Location
+from uwf_git.plugin import page_addresses as addresses
 
 LONGEST = 1000  # characters of an argument
 PATIENCE = 60.0  # seconds that a page waits for an action
@@ -142,13 +149,13 @@ def parse_form(body: bytes) -> Form:
 
 def _answer(at: ActionTarget, form: Form) -> ActionRequest:
     thread, step = at.thread, at.head.node
-    if (turn := human_turn(at.instance, at.head)) is not None:
+    if (turn := human_turn_of(at.instance, at.head)) is not None:
         return _play(at, turn, form)
     if not at.head.row.asks:
         raise ActionFailed(
             f"thread {thread} is not waiting for an answer", f"see: uwf thread show {thread}", 409
         )
-    options = outlook(at.instance, at.head).options
+    options = thread_outlook(at.instance, at.head).options
     number = form.number("option")
     if number is not None and not 0 < number <= len(options):
         raise Usage(f"thread {thread} has no option {number}", "read the question again")
@@ -187,12 +194,12 @@ def _play(at: ActionTarget, turn: HumanTurn, form: Form) -> ActionRequest:
 
 
 def _fork(at: ActionTarget, form: Form) -> ActionRequest:
-    from uwf_git.api.fork import fork
+    from uwf_git.plugin import fork_thread
 
     number = form.number("at")
     after = [] if number is None else [f"--at={number}"]
     argv = ("thread", "fork", *after, "--", at.thread)
-    return ActionRequest(argv, do=lambda call: fork(call.instance, at.thread, number))
+    return ActionRequest(argv, do=lambda call: fork_thread(call.instance, at.thread, number))
 
 
 def _pause(at: ActionTarget, form: Form) -> ActionRequest:
@@ -226,12 +233,12 @@ def _said(option: str, reason: str) -> list[str]:
 
 
 def _limits(form: Form, sign: str = "") -> dict[str, str]:
-    given = [(key, form.option(key)) for key in OPTIONS]
+    given = [(key, form.option(key)) for key in BUDGET_OPTIONS]
     return {key: f"{sign if text[0].isdigit() else ''}{text}" for key, text in given if text}
 
 
 def _as_options(limits: Mapping[str, str]) -> list[str]:
-    return [f"{OPTIONS[key]}={text}" for key, text in limits.items()]
+    return [f"{BUDGET_OPTIONS[key]}={text}" for key, text in limits.items()]
 
 
 def _budget(at: ActionTarget, form: Form) -> ActionRequest:
@@ -289,7 +296,7 @@ class PossibleActions(NamedTuple):
 
 def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActions:
     """Return the actions for a thread in this state. Raises what reading it raises."""
-    following = outlook(instance, head)
+    following = thread_outlook(instance, head)
     ended = head.archive is not None
     names = {"fork"}
     goes_on = ended and (head.row.asks or _resumable(instance, head))
@@ -297,15 +304,15 @@ def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActi
         names |= {"kill", "pause" if state is not ThreadState.PAUSED else "resume"}
     elif goes_on:
         names.add("resume")
-    turn = human_turn(instance, head, found=following)
+    turn = human_turn_of(instance, head, found=following)
     if (head.row.asks or turn is not None) and not ended:
         names.add("answer")
-    if state.actor is Actor.AGENT and not head.row.asks and turn is None:
+    if state.actor is StateActor.AGENT and not head.row.asks and turn is None:
         names |= {"step", "run"}
-    elif state.actor is Actor.BRANCHES:
+    elif state.actor is StateActor.BRANCHES:
         names.add("run")
     standing = None if ended else Budgets(instance).standing(head)
-    limits = {key: _words(key) for key in OPTIONS if standing is not None and key in standing.limits}
+    limits = {key: _words(key) for key in BUDGET_OPTIONS if standing is not None and key in standing.limits}
     if limits:
         names.add("budget")
     fields = {"answer": "TEXT", "sure": "yes", **({"message": "TEXT"} if goes_on else {})}
@@ -313,7 +320,7 @@ def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActi
     at = ActionTarget(instance, head)
     commands = {each.name: each.order(at, form).shown for each in ACTIONS if each.name in names}
     if turn is not None:
-        from uwf_git.engine.presented import command_at
+        from uwf_git.plugin import command_at
 
         commands["answer"] = command_at(instance, head, turn)
     return PossibleActions(
@@ -337,7 +344,7 @@ def _resumable(instance: Instance, head: Head) -> bool:
 
 
 def _words(key: str) -> str:
-    return OPTIONS[key].removeprefix("--max-")
+    return BUDGET_OPTIONS[key].removeprefix("--max-")
 
 
 # Starting
@@ -355,7 +362,7 @@ def start_page(instance: Instance, asked: PageRequest) -> Page:
             "workflows": known,
             "files": [name for name in workflows(instance) if name not in known],
             "chosen": chosen,
-            "limits": {key: _words(key) for key in OPTIONS},
+            "limits": {key: _words(key) for key in BUDGET_OPTIONS},
             "command_line": f"uwf thread start {workflow} -p TEXT",
         },
     )
@@ -373,12 +380,10 @@ def start(instance: Instance, form: Form) -> ActionRequest:
     persona, limits = form.option("persona"), _limits(form)
 
     def do(call: Call) -> ThreadId:
-        from uwf_cli.starting import begin
+        from uwf_git.plugin import ThreadStart, begin_thread
 
-        from uwf_git.api.start import Start
-
-        budget = {key: parse_option(key, text) for key, text in limits.items()}
-        return begin(call, workflow, Start(prompt, budget), persona=persona or None).thread
+        budget = {key: parse_budget_option(key, text) for key, text in limits.items()}
+        return begin_thread(call, workflow, ThreadStart(prompt, budget), persona=persona or None).thread
 
     speaker = [f"--as={persona}"] if persona else []
     return ActionRequest(
@@ -387,7 +392,7 @@ def start(instance: Instance, form: Form) -> ActionRequest:
 
 
 def registered(instance: Instance) -> list[str]:
-    from uwf_git.store.definitions import addresses
+    from uwf_git.plugin import definition_addresses as addresses
 
     return [*instance.registry.names(), *addresses(instance.store)]
 
@@ -543,7 +548,7 @@ class Actions:
             )
         try:
             return addresses.thread(doing.result())
-        except Failed as error:
+        except CommandFailed as error:
             raise _not_done(error.message, error.hint, error.status, order) from None
 
     async def _run(self, order: ActionRequest, work: _Work) -> None:
@@ -552,7 +557,7 @@ class Actions:
         async with self._processes:
             err = TemporaryFile()  # noqa: SIM115 it is closed when the process has ended
             try:
-                child = spawn(
+                child = spawn_child(
                     itself("json", *order.argv),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -596,7 +601,7 @@ def _failure(code: int, err: IO[bytes], order: ActionRequest) -> ActionFailed | 
         return None
     err.seek(0, os.SEEK_END)
     err.seek(max(0, err.tell() - _PRINTED))
-    error = reported(err.read().decode("utf-8", "replace"))
+    error = failures_reported(err.read().decode("utf-8", "replace"))
     if error is None:
         return ActionFailed(
             f"the command ended with status {code}: {order.shown}", "run it in a terminal", 500

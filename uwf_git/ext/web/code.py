@@ -10,20 +10,23 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
-from uwf_cli import changed_files, terminal
-from uwf_cli.page.markup import tag, text
 
-from uwf_git.base.text import cut
-from uwf_git.engine.presented import JudgedCode
-from uwf_git.format.kinds import parse_step
-from uwf_git.format.types import USER
-from uwf_git.workspaces.changes import ChangedFile, Changes, step_code
+from uwf_git.plugin import (
+    USER,
+    ChangedFile,
+    CodeChanges,
+    JudgedCode,
+    changed_files,
+    cut_text,
+    html_text,
+    parse_step,
+    step_code,
+    tag,
+    terminal,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.format.ids import Hash, ThreadId
-    from uwf_git.format.kinds import Revision
-    from uwf_git.store.index import CommitRow
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import CommitRow, Hash, Instance, Revision, ThreadId
 
 FILES = 500
 """How many files a page lists."""
@@ -47,7 +50,7 @@ class CodeView:
         self.revision = code.revision
 
     @property
-    def _changes(self) -> Changes:
+    def _changes(self) -> CodeChanges:
         return self._code.changes
 
     @property
@@ -66,7 +69,7 @@ class CodeView:
     def since(self) -> Markup:
         """The patch of changes by hand, "" without any."""
         since = self._code.since
-        return _difference(cut(since.patch, _SINCE)) if since is not None else Markup("")
+        return _difference(cut_text(since.patch, _SINCE)) if since is not None else Markup("")
 
     @property
     def is_unseen(self) -> bool:
@@ -124,7 +127,7 @@ def _difference(patch: str) -> Markup:
 
 
 def _line(line: str) -> str:
-    shown = text(terminal.escape_code(line))
+    shown = html_text(terminal.escape_code(line))
     if line.startswith(("+++ ", "--- ")) or line[:1] not in ("+", "-"):
         return shown
     return tag("ins" if line[0] == "+" else "del", shown)

@@ -7,15 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from uwf_cli import terminal
-from uwf_cli.command import command
-from uwf_cli.completers import complete_thread
-from uwf_cli.exchange import Meter, adopt_news, find_thread
-from uwf_cli.invocation import Invocation
 
-from uwf_git.base.errors import Usage, UwfError
-from uwf_git.base.extras import install_hint
-from uwf_git.base.text import counted
+from uwf_git.plugin import (
+    Invocation,
+    ProgressMeter,
+    Usage,
+    UwfError,
+    adopt_news,
+    command,
+    complete_thread,
+    counted,
+    find_thread,
+    install_hint,
+    terminal,
+)
 
 if TYPE_CHECKING:
     from uwf_git.ext.web.server import Served
@@ -84,14 +89,13 @@ def web(
             raise Usage("--export serves nothing", "give it alone, or with an ID")
         _export(invocation, folder, thread)
         return
-    from uwf_cli.page import addresses
-
     from uwf_git.ext.web.server import LOOPBACK, serve
     from uwf_git.ext.web.site import Site
+    from uwf_git.plugin import page_addresses
 
     _ = invocation.instance  # that there is a store is said here, and not on each page
     adopt_news(invocation)
-    path = addresses.thread(find_thread(invocation, thread)) if thread else "/"
+    path = page_addresses.thread(find_thread(invocation, thread)) if thread else "/"
     site = Site(invocation.location, write or run, run, invocation.place)
 
     def tell(served: Served) -> None:
@@ -110,7 +114,7 @@ def _export(invocation: Invocation, folder: Path, thread: str | None) -> None:
     from uwf_git.ext.web.site import Site
 
     adopt_news(invocation)
-    found, meter = find_thread(invocation, thread) if thread else None, Meter()
+    found, meter = find_thread(invocation, thread) if thread else None, ProgressMeter()
     try:
         site = Site(invocation.location, place=invocation.place)
         done = export(site, folder, found, lambda made, of: meter.step("Writing pages", made, of))

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_cli.page.addresses import Page, PageRequest
-
-from uwf_git.engine.budget import prices
-from uwf_git.engine.spending import Totals, money
-from uwf_git.engine.summary import summary_of
-from uwf_git.engine.thread_spending import account, spent_on
-from uwf_git.engine.thread_state import thread_state
-from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import StepContext, Workflow, title_of
-from uwf_git.store.history import Head, History, shared_steps
-from uwf_git.store.instance import Instance
+from uwf_git.plugin import (
+    Hash,
+    Head,
+    History,
+    Instance,
+    Page,
+    PageRequest,
+    SpendingTotals,
+    StepContext,
+    Workflow,
+    model_prices,
+    money_text,
+    shared_steps,
+    spending_account,
+    spent_on,
+    summary_of,
+    thread_state,
+    title_of,
+)
 
 SHOWN = 50
 OFFERED = 30
@@ -85,7 +93,7 @@ def _others(instance: Instance, head: Head | None) -> list[dict[str, str]]:
 
 
 def _side(instance: Instance, head: Head, history: History) -> dict[str, Any]:
-    spent = account(instance, head).spent
+    spent = spending_account(instance, head).spent
     return {
         "thread": head.thread,
         "title": title_of(history.start.prompt),
@@ -100,8 +108,8 @@ def _side(instance: Instance, head: Head, history: History) -> dict[str, Any]:
     }
 
 
-def _cost(instance: Instance, spent: Totals) -> dict[str, Any]:
-    paid = money(spent, prices(instance))
+def _cost(instance: Instance, spent: SpendingTotals) -> dict[str, Any]:
+    paid = money_text(spent, model_prices(instance))
     return {"cost": paid.cost, "unpriced": paid.unpriced}
 
 
@@ -128,7 +136,7 @@ def _step(
     workflow: Workflow,
     step: StepContext,
     other: StepContext | None,
-    spent: Mapping[Hash, Totals],
+    spent: Mapping[Hash, SpendingTotals],
 ) -> dict[str, Any]:
     used = spent[step.hash]
     fields = _fields(step.output, None if other is None else other.output, other is not None)

@@ -20,37 +20,36 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from uwf_git.base.errors import NotFound, UwfError
-from uwf_git.base.text import one_line
-from uwf_git.engine.progress import Freshness
-from uwf_git.engine.summary import summary
-from uwf_git.engine.watching import (
-    Event,
+from uwf_git.ext.web.page.step import brief, turn
+from uwf_git.ext.web.step import LARGEST_IN_A_LINE, weight
+from uwf_git.plugin import (
+    PRIVATE_REFS,
+    Freshness,
     LinesPrinted,
+    NotFound,
     StepBegan,
     StepMade,
+    StoreLocks,
     TurnAdded,
     TurnFeed,
     TurnPosition,
+    UwfError,
+    WatchEvent,
     WordsAdded,
     WordsDropped,
     WorkStopped,
+    one_line,
+    parse_attempt,
     parse_place,
+    parse_step,
+    role_name,
+    summarise_thread,
 )
-from uwf_git.ext.web.page.step import brief, turn
-from uwf_git.ext.web.step import LARGEST_IN_A_LINE, weight
-from uwf_git.format.kinds import parse_attempt, parse_step
-from uwf_git.format.types import role_name
-from uwf_git.git.refs import PRIVATE
-from uwf_git.store.locks import Locks
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from uwf_git.format.ids import Hash
-    from uwf_git.store.instance import Instance
-    from uwf_git.store.location import Location
-    from uwf_git.store.private import EngineOrder
+    from uwf_git.plugin import EngineOrder, Hash, Instance, Location
 
 MOST = 32
 """How many streams there are at once."""
@@ -65,7 +64,7 @@ class Tags:
     """Tags of a store's pages at a moment."""
 
     def __init__(self, location: Location, known: Mapping[str, Any]) -> None:
-        private = location.git_dir / PRIVATE
+        private = location.git_dir / PRIVATE_REFS
         also = (
             private / "runs",
             private / "budgets",
@@ -73,7 +72,7 @@ class Tags:
             location.root / "config.yaml",
         )
         self._refs = Freshness(location.git_dir, also=also)
-        self._locks = Locks(private)
+        self._locks = StoreLocks(private)
         self._known = sorted(known.items())
 
     def of(self, address: str) -> str:
@@ -122,7 +121,7 @@ class Streams:
         return end
 
 
-async def _begin(news: TurnFeed) -> list[Event]:
+async def _begin(news: TurnFeed) -> list[WatchEvent]:
     """Return the first events; a rest only if idle, since a run rests briefly between steps."""
     while not (found := news.news()) and not news.works:
         await asyncio.sleep(_TICK)
@@ -135,7 +134,7 @@ class _Stream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, end: Callable[[], None], instance: Instance, news: TurnFeed, begun: list[Event]
+        self, end: Callable[[], None], instance: Instance, news: TurnFeed, begun: list[WatchEvent]
     ) -> None:
         super().__init__(headers={"cache-control": "no-store"})
         del self.headers["content-length"]
@@ -181,14 +180,14 @@ class _Stream(Response):
             except UwfError:  # it was removed, or can't be read: its page says so
                 events = [WorkStopped()]
 
-    def _written(self, events: Iterable[Event]) -> Iterator[bytes]:
+    def _written(self, events: Iterable[WatchEvent]) -> Iterator[bytes]:
         for event in events:
             place, kind, value = self._describe(event)
             if kind:
                 named = f"id: {place}\n" if place else ""
                 yield f"{named}event: {kind}\ndata: {json.dumps(value)}\n\n".encode()
 
-    def _describe(self, event: Event) -> tuple[TurnPosition | None, str, dict[str, Any]]:
+    def _describe(self, event: WatchEvent) -> tuple[TurnPosition | None, str, dict[str, Any]]:
         match event:
             case StepBegan(made, order, _):
                 return None, "began", _order(made, order)
@@ -220,7 +219,7 @@ class _Stream(Response):
             if weight(instance, output) > LARGEST_IN_A_LINE:
                 return "", False
             found = instance.store.get(output)
-            came = summary(instance, found.type, found.payload)
+            came = summarise_thread(instance, found.type, found.payload)
             return one_line(came.text, _WORDS), came.decides
         except UwfError:
             return "", False

@@ -15,18 +15,25 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from starlette.routing import compile_path
-from uwf_cli.page import style
-from uwf_cli.page.addresses import Page, PageRequest
 
-from uwf_git.base.errors import Invalid
-from uwf_git.engine.lineage import parents
 from uwf_git.ext.web import render, stats
 from uwf_git.ext.web.site import PAGES, Maker, Site, failed, sections
-from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.store.history import Head, History, PastStep
-from uwf_git.store.indexing import Store
-from uwf_git.store.instance import Instance
-from uwf_git.store.threads import DamagedThread, Threads
+from uwf_git.plugin import (
+    DamagedThread,
+    Hash,
+    Head,
+    History,
+    IndexedStore,
+    Instance,
+    Invalid,
+    Page,
+    PageRequest,
+    PastStep,
+    ThreadId,
+    Threads,
+    page_style,
+    parent_threads,
+)
 
 MARKER = "uwf-pages.txt"
 _BEGINS = (
@@ -109,7 +116,7 @@ def _write(folder: Path, name: str, data: bytes) -> int:
 class _Unmoved(Threads):
     """Threads as first read, so that all pages agree."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: IndexedStore) -> None:
         super().__init__(store)
         self._all: dict[bool, list[Head | DamagedThread]] = {}
         self._heads: dict[ThreadId, Head] = {}
@@ -164,7 +171,7 @@ class _Pages:
 
     def write(self, tell: Callable[[int, int], None]) -> dict[str, int]:
         for name in _LOADED:
-            file = style.FILE if name == "base.css" else render.FOLDER / "static" / name
+            file = page_style.FILE if name == "base.css" else render.FOLDER / "static" / name
             self._put(f"static/{name}", file.read_bytes())
         for address in _LISTS:
             self._file(address)
@@ -234,7 +241,7 @@ class _Pages:
 
 def _with_children(instance: Instance, thread: ThreadId) -> frozenset[ThreadId]:
     heads = [each for each in instance.threads.all(archived=True) if isinstance(each, Head)]
-    above = parents(instance, heads)
+    above = parent_threads(instance, heads)
     found = {thread}
     while more := {child for child, parent in above.items() if parent in found} - found:
         found |= more

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from uwf_cli.exchange import find_head
-from uwf_cli.files import write_whole
-from uwf_cli.invocation import Invocation
-
 from uwf_git.ext.web.page.thread import page
+from uwf_git.plugin import Invocation, find_head, write_whole
 
 
 def export(invocation: Invocation, thread: str, file: Path, force: bool) -> None:

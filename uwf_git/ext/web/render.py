@@ -11,18 +11,30 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
-from uwf_cli import terminal
-from uwf_cli.output import ago, as_json, branches_text, dollars, iso
-from uwf_cli.page import addresses, markup
-from uwf_cli.page.addresses import Page
-from uwf_cli.watching.lines import lasted
 
-from uwf_git.base import extensions
-from uwf_git.base.text import counted, one_line, shortened
-from uwf_git.base.thread_states import ABSENT, Group, ThreadState, colour_of
 from uwf_git.ext.web.page.graph import node_label
 from uwf_git.ext.web.page.step import name_of
-from uwf_git.format.types import role_name
+from uwf_git.plugin import (
+    ABSENT_STATE,
+    Page,
+    StateGroup,
+    ThreadState,
+    as_json,
+    branches_text,
+    colour_of,
+    counted,
+    duration_line,
+    extensions,
+    in_dollars,
+    iso_of_milliseconds,
+    markup,
+    one_line,
+    page_addresses,
+    role_name,
+    shortened,
+    terminal,
+    time_ago,
+)
 
 FOLDER = Path(__file__).parent
 Link = Callable[[str], str]
@@ -35,7 +47,9 @@ def html(page: Page, link: Link, site: Mapping[str, Any]) -> str:
     and the `version`."""
     template = _environment(bool(site["live"])).get_template(page.template)
     with markup.room_for_markdown(RENDERED):
-        return template.render(page.values, title=page.title, link=link, site=site, to=addresses, page=page)
+        return template.render(
+            page.values, title=page.title, link=link, site=site, to=page_addresses, page=page
+        )
 
 
 @cache
@@ -58,9 +72,9 @@ def _environment(live: bool) -> Environment:
         "code": terminal.escape_code,
         "colour": colour_of,
         "counted": counted,
-        "dollars": dollars,
+        "dollars": in_dollars,
         "json": as_json,
-        "lasted": lasted,
+        "lasted": duration_line,
         "line": one_line,
         "node": node_label,
         "person": name_of,
@@ -69,7 +83,7 @@ def _environment(live: bool) -> Environment:
         "short": shortened,
         "when": _when if live else _exactly,
     }
-    made.globals |= {"ABSENT": ABSENT, "Group": Group, "ThreadState": ThreadState}
+    made.globals |= {"ABSENT": ABSENT_STATE, "Group": StateGroup, "ThreadState": ThreadState}
     return made
 
 
@@ -84,14 +98,14 @@ def _when(moment: float | str | None) -> Markup:
     if (seconds := _seconds(moment)) is None:
         return Markup("")
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
-        iso(seconds), _exact(seconds), ago(seconds)
+        iso_of_milliseconds(seconds), _exact(seconds), time_ago(seconds)
     )
 
 
 def _exactly(moment: float | str | None) -> Markup:
     if (seconds := _seconds(moment)) is None:
         return Markup("")
-    return Markup('<time datetime="{}">{}</time>').format(iso(seconds), _exact(seconds))
+    return Markup('<time datetime="{}">{}</time>').format(iso_of_milliseconds(seconds), _exact(seconds))
 
 
 def _seconds(moment: float | str | None) -> float | None:

@@ -8,14 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from uwf_cli.call import Failed, Result
-from uwf_cli.call_process import TooLarge, call_in_process
-from uwf_cli.page.addresses import STATUS, Page, PageRequest
 
-from uwf_git.base.errors import UwfError
-from uwf_git.format.ids import ThreadId
-from uwf_git.store.instance import Instance
-from uwf_git.store.location import Location
+from uwf_git.plugin import (
+    STATUS_FIELD,
+    CommandFailed,
+    CommandResult,
+    Instance,
+    Location,
+    OutputTooLarge,
+    Page,
+    PageRequest,
+    ThreadId,
+    UwfError,
+    call_in_process,
+)
 
 SECONDS = 5.0
 HITS = 200
@@ -37,8 +43,8 @@ async def page(location: Location, asked: PageRequest, place: Path | None) -> Pa
     try:
         async with _AT_ONCE:
             found, unread = await _found(location, [*words, "--limit", str(HITS + 1), "--", pattern])
-    except Failed as error:
-        return Page("search.html", title, {**values, "wrong": error}, STATUS.get(error.status, 500))
+    except CommandFailed as error:
+        return Page("search.html", title, {**values, "wrong": error}, STATUS_FIELD.get(error.status, 500))
     hits = [_hit(each, pattern, asked) for each in found[:HITS]]
     values |= {"threads": _by_thread(location, hits), "lines": len(hits)}
     values |= {"more": len(found) > HITS, "unread": unread}
@@ -73,17 +79,17 @@ def _words(asked: PageRequest) -> list[str]:
     return words + [f"--{name}={asked.one(name)}" for name in _FILTERS if asked.one(name)]
 
 
-async def _found(location: Location, words: list[str]) -> Result:
+async def _found(location: Location, words: list[str]) -> CommandResult:
     try:
         with anyio.fail_after(SECONDS):
             return await call_in_process(location, tuple(words), most=_MAX_OUTPUT)
-    except TooLarge:
-        raise Failed(
+    except OutputTooLarge:
+        raise CommandFailed(
             "usage", "more was found than a page can show", "search for more of the text", 2
         ) from None
     except TimeoutError:
         hint = "narrow it down, or search with uwf grep"
-        raise Failed("usage", f"the search took more than {SECONDS:.0f} seconds", hint, 2) from None
+        raise CommandFailed("usage", f"the search took more than {SECONDS:.0f} seconds", hint, 2) from None
 
 
 def _hit(found: dict[str, Any], pattern: str, asked: PageRequest) -> dict[str, Any]:

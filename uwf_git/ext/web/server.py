@@ -19,11 +19,10 @@ from typing import Any, NamedTuple, cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uwf_cli import terminal
 
-from uwf_git.base.errors import Usage, UwfError
 from uwf_git.ext.web.access import TOKEN, Access
 from uwf_git.ext.web.site import Site, application
+from uwf_git.plugin import Usage, UwfError, terminal
 
 LOOPBACK = "127.0.0.1"
 PORT = 8470  # unless another is requested; if taken, any free port

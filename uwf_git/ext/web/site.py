@@ -18,14 +18,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from uwf_cli import terminal
-from uwf_cli.failures import describe
-from uwf_cli.page import addresses, markup, style
-from uwf_cli.page.addresses import Page, PageRequest
 
 from uwf_git import __version__
-from uwf_git.base import extensions
-from uwf_git.base.errors import NotFound, Usage
 from uwf_git.ext.web import (
     actions,
     comparison,
@@ -39,11 +33,23 @@ from uwf_git.ext.web import (
     workflow,
 )
 from uwf_git.ext.web.actions import Action, ActionFailed, Actions, Form, parse_form
-from uwf_git.store.history import Head
-from uwf_git.store.instance import Instance
-from uwf_git.store.location import Location
-from uwf_git.store.projects import repository_at
-from uwf_git.trust.ability import guard
+from uwf_git.plugin import (
+    Head,
+    Instance,
+    Location,
+    NotFound,
+    Page,
+    PageRequest,
+    Usage,
+    describe_failure,
+    extensions,
+    guard_writer,
+    markup,
+    page_addresses,
+    page_style,
+    repository_at,
+    terminal,
+)
 
 Maker = Callable[[Instance, PageRequest], Page]
 
@@ -94,7 +100,7 @@ class Site(NamedTuple):
     @contextmanager
     def opened(self) -> Iterator[Instance]:
         instance = Instance(self.location)
-        guard(instance)
+        guard_writer(instance)
         if self.place is not None:
             instance.threads.projects.here = repository_at(self.place)
         try:
@@ -128,7 +134,7 @@ def application(site: Site) -> Starlette:
     routes.append(Route("/thread/{id}/events", events.Streams(site.opened).answer))
     if doing is not None:
         routes += _changes(site, doing)
-    routes.append(Route("/static/base.css", _file(style.FILE)))
+    routes.append(Route("/static/base.css", _file(page_style.FILE)))
     routes.append(Mount("/static", StaticFiles(directory=render.FOLDER / "static")))
     respond = Starlette(routes=routes, exception_handlers={404: _missing(site)})
     respond.add_middleware(GZipMiddleware, minimum_size=1000)
@@ -203,7 +209,7 @@ def _does(site: Site, do: Callable[[Request, Form], Awaitable[str]]) -> Callable
             form = parse_form(await request.body())
             address = await do(request, form)
         except Exception as error:
-            back = addresses.thread(request.path_params["thread"]) if request.path_params else ""
+            back = page_addresses.thread(request.path_params["thread"]) if request.path_params else ""
             typed = [form.text(name) for name in _TYPED if name in form.fields]
             page = failed(error, "Not done", back, typed)
             return _response(site, respond(site, lambda *_: page, PageRequest({})))
@@ -232,10 +238,12 @@ def sections(instance: Instance) -> list[tuple[str, str]]:
 
 def failed(error: Exception, title: str, back: str = "", typed: Sequence[str] = ()) -> Page:
     """Return an error page with a link `back` and what was `typed`."""
-    failure = describe(error)
+    failure = describe_failure(error)
     if failure.code == "internal":
         sys.stderr.write(f"uwf: {terminal.escape(failure.message)}\n")
-    status = error.status if isinstance(error, ActionFailed) else addresses.STATUS.get(failure.status, 500)
+    status = (
+        error.status if isinstance(error, ActionFailed) else page_addresses.STATUS.get(failure.status, 500)
+    )
     return Page("failure.html", title, {"failure": failure, "back": back, "typed": typed}, status)
 
 

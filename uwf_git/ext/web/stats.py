@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from markupsafe import Markup
-from uwf_cli.commands.spending import bars_of, labels
-from uwf_cli.page import addresses
-from uwf_cli.page.addresses import STATUS, Page, PageRequest
-from uwf_cli.plot import bars_drawing
-from uwf_cli.resolve import moment
 
-from uwf_git.api.spending import sums
-from uwf_git.base.errors import Usage
-from uwf_git.base.text import duration
-from uwf_git.store.instance import Instance
+from uwf_git.plugin import (
+    STATUS_FIELD,
+    Instance,
+    Page,
+    PageRequest,
+    Usage,
+    bar_labels,
+    bars_drawing,
+    duration_text,
+    page_addresses,
+    parse_moment,
+    spending_bars,
+    spending_sums,
+)
 
 WAYS = ("workflow", "agent", "role", "model", "day")
 SHOWN = 200  # groups; of days that is over half a year
@@ -31,14 +36,14 @@ def spending(instance: Instance, asked: PageRequest) -> Page:
     since, until = asked.one("since", SPAN), asked.one("until")
     wrong: Usage | None = None
     try:
-        span = moment(since, "since"), moment(until or None, "until", 86_400)
+        span = parse_moment(since, "since"), parse_moment(until or None, "until", 86_400)
     except Usage as error:
         span, wrong = (0.0, 0.0), error
     threads = [instance.threads.find(each) for each in asked.all("thread")]
-    value = sums(instance, by, span, threads)
+    value = spending_sums(instance, by, span, threads)
     groups: list[dict[str, Any]] = value["groups"]
     shown = groups[-SHOWN:] if by == "day" else groups[:SHOWN]
-    what, bars = bars_of(shown, value["total"], by)
+    what, bars = spending_bars(shown, value["total"], by)
     return Page(
         "stats.html",
         f"Spending by {by}",
@@ -51,19 +56,19 @@ def spending(instance: Instance, asked: PageRequest) -> Page:
             "ever": EVER,
             "groups": [
                 {**each, "label": label, "link": _link(by, each[by])}
-                for label, each in zip(labels(shown, by), shown, strict=True)
+                for label, each in zip(bar_labels(shown, by), shown, strict=True)
             ],
             "hidden": len(groups) - len(shown),
             "total": value["total"],
             "damaged": value["damaged"],
             "measured": what,
             "chart": Markup(bars_drawing(f"{what} by {by}", bars)),
-            "duration": duration,
+            "duration": duration_text,
             "wrong": wrong,
         },
-        STATUS[wrong.exit_status] if wrong else 200,
+        STATUS_FIELD[wrong.exit_status] if wrong else 200,
     )
 
 
 def _link(by: str, name: str | None) -> str:
-    return addresses.workflow(name) if by == "workflow" and name else ""
+    return page_addresses.workflow(name) if by == "workflow" and name else ""

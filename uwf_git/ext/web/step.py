@@ -11,43 +11,47 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from markupsafe import Markup
-from uwf_cli.page import markup
-from uwf_cli.page.addresses import Page, PageRequest
 
-from uwf_git.base.errors import NotFound, UwfError
-from uwf_git.base.text import cut
-from uwf_git.engine import budget
-from uwf_git.engine.past_prompt import prompt_of_step
-from uwf_git.engine.presented import LastOutput, Verdict, presented_at
-from uwf_git.engine.spending import spent
-from uwf_git.engine.summary import summary
-from uwf_git.engine.watching import current_turns
 from uwf_git.ext.web.code import CodeView, code_of_step
 from uwf_git.ext.web.page.step import amounts, brief, how_found, name_of, plain, turn
-from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import (
+from uwf_git.plugin import (
+    FORK,
+    JOIN,
     REHEARSE,
+    USER,
     Attempt,
+    CodeVerdict,
     Detail,
-    credited,
+    Hash,
+    Head,
+    LastOutput,
+    NotFound,
+    Oid,
+    Page,
+    PageRequest,
+    UwfError,
+    ancestry,
+    approvals_of,
+    credited_to,
+    current_turns,
+    cut_text,
+    engine_budget,
+    is_kind,
+    markup,
     parse_attempt,
     parse_detail,
     parse_step,
+    presented_at,
+    prompt_of_step,
     remark_in,
+    report_of,
+    role_name,
+    spent_in,
+    summarise_thread,
 )
-from uwf_git.format.types import FORK, JOIN, USER, is_kind, role_name
-from uwf_git.git.repository import Oid
-from uwf_git.store.history import Head, ancestry
-from uwf_git.store.pages import approvals_of, report_of
 
 if TYPE_CHECKING:
-    from uwf_git.engine.spending import Totals
-    from uwf_git.format.ids import ThreadId
-    from uwf_git.format.kinds import TurnRecord
-    from uwf_git.format.node import Node
-    from uwf_git.format.personas import Persona
-    from uwf_git.store.index import CommitRow
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import CommitRow, Instance, Node, Persona, SpendingTotals, ThreadId, TurnRecord
 
 T = TypeVar("T")
 
@@ -136,14 +140,14 @@ def step_page(instance: Instance, asked: PageRequest) -> Page:
     answered, role = step.role == USER, role_name(step.role)
     remarked = output is not None and remark_in(step.role, output.payload) is not None
     made = _HistoryView(instance, asked, detail)
-    came = summary(instance, output.type, output.payload) if output is not None else None
+    came = summarise_thread(instance, output.type, output.payload) if output is not None else None
     by_child = content is not None and is_kind(content.type, "step")
     too_large = Part(Markup(""), f"it has {size(instance, step.output)}, too much to show here")
     values = {
         **_common(instance, head, row, step.agent, persona),
         "number": row.number,
         "role": f"{'remark' if remarked else 'answer'} of {name_of(commit.author)}" if answered else role,
-        "by": name_of(commit.author) if answered else credited(brief(step.agent, 100), persona),
+        "by": name_of(commit.author) if answered else credited_to(brief(step.agent, 100), persona),
         "verdict": came.text if came is not None and came.decides else "",
         "made_up": step.agent == REHEARSE,
         "output": too_large if output is None else made.value("output", output.payload),
@@ -219,7 +223,7 @@ def _common(
         "thread": head.thread,
         "task": head.row.title or head.thread,
         "last": head.row.number,
-        "by": credited(brief(agent, 100), persona),
+        "by": credited_to(brief(agent, 100), persona),
         "node": row.node,
         "time": row.time,
         "commit": row.oid.hex(),
@@ -231,7 +235,7 @@ class ShownView(NamedTuple):
     """What stands above the choices of a person: the verdicts before, the last output with the text besides, and the
     code, or a line on changes that are not shown."""
 
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[CodeVerdict, ...] = ()
     last: LastOutput | None = None
     output: Part | None = None
     report: Part | None = None
@@ -265,13 +269,13 @@ class _HistoryView:
     def values(self) -> Mapping[str, Any]:
         detail = self._detail or Detail("")
         skipped = min(self._asked.number("turns"), len(detail.turns))
-        prices = _or_none(lambda: budget.prices(self._instance)) or {}
+        prices = _or_none(lambda: engine_budget.prices(self._instance)) or {}
         return {
             "model": brief(detail.model or "", 100),
             "session": brief(detail.session or "", 200),
             "usage": detail.usage,
             "took": amounts(spent_by(self._instance, self._detail), prices) if self._detail else (),
-            "notes": [cut(each, _NOTE) for each in (*how_found(detail), *detail.notes)][:_NOTES],
+            "notes": [cut_text(each, _NOTE) for each in (*how_found(detail), *detail.notes)][:_NOTES],
             "turns": [
                 Markup(turn(self._once(each))) if each else None
                 for each in _read_turns(self._instance, detail.turns[skipped : skipped + TURNS])
@@ -347,11 +351,11 @@ def _with_texts_of(content: Any, longest: int) -> Any:
     return [_with_texts_of(each, longest) for each in content] if isinstance(content, list) else content
 
 
-def spent_by(instance: Instance, detail: Detail, failed: bool = False) -> Totals:
+def spent_by(instance: Instance, detail: Detail, failed: bool = False) -> SpendingTotals:
     """Return a run's spending by its detail; turns are read only if needed, and no more than are shown."""
     by_model = detail.extraction.startswith("model:") or not (detail.model or detail.cost)
     told = detail.turns[:TURNS] if detail.usage is None or by_model else ()
-    return spent(detail, filter(None, _read_turns(instance, told)), failed)
+    return spent_in(detail, filter(None, _read_turns(instance, told)), failed)
 
 
 def live_turns(instance: Instance, thread: ThreadId) -> tuple[list[Markup], int]:

@@ -11,23 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from markupsafe import Markup
-from uwf_cli.page import addresses
-from uwf_cli.page.addresses import Page, PageRequest
 
-from uwf_git.api.progress import step_value
-from uwf_git.base.errors import UwfError
-from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine import budget
-from uwf_git.engine.census import census_text
-from uwf_git.engine.fan_out import branches_at
-from uwf_git.engine.human_turn import HumanTurn, human_turn
-from uwf_git.engine.lineage import RelatedThread, kin
-from uwf_git.engine.progress import Watch
-from uwf_git.engine.state import state as state_value
-from uwf_git.engine.status import outlook, used_up
-from uwf_git.engine.summary import summary
-from uwf_git.engine.thread_spending import account, spent_on
-from uwf_git.engine.thread_state import thread_state
 from uwf_git.ext.web import step as steps
 from uwf_git.ext.web.actions import possible
 from uwf_git.ext.web.code import CodeView, code_of_thread
@@ -43,28 +27,56 @@ from uwf_git.ext.web.page.graph import (
     way_of,
 )
 from uwf_git.ext.web.page.step import amounts, brief, name_of
-from uwf_git.format.kinds import (
+from uwf_git.plugin import (
+    BUNDLE,
+    END,
     HUMAN,
     REHEARSE,
+    USER,
+    HumanTurn,
+    Oid,
+    Page,
+    PageRequest,
+    RelatedThread,
     StepContext,
-    credited,
+    ThreadState,
+    UwfError,
+    Watch,
+    ancestry,
+    branches_at,
+    census_text,
+    credited_to,
+    engine_budget,
+    human_turn_of,
+    layout,
+    page_addresses,
     parse_attempt,
     parse_start,
     parse_step,
+    related_threads,
+    role_name,
+    spending_account,
+    spent_on,
+    step_value,
+    summarise_thread,
+    thread_outlook,
+    thread_state,
+    thread_state_value,
+    used_up_budget,
 )
-from uwf_git.format.types import BUNDLE, END, USER, role_name
-from uwf_git.git.repository import Oid
-from uwf_git.store import layout
-from uwf_git.store.history import ancestry
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import Price
-    from uwf_git.engine.spending import Totals
-    from uwf_git.format.ids import Hash, ThreadId
-    from uwf_git.format.kinds import Start, Workflow
-    from uwf_git.store.history import Head
-    from uwf_git.store.index import CommitRow
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import (
+        CommitRow,
+        Hash,
+        Head,
+        Instance,
+        Price,
+        SpendingTotals,
+        StartNode,
+        ThreadId,
+        Workflow,
+    )
 
 SHOWN = 50
 """How many steps a page shows at once."""
@@ -131,7 +143,7 @@ class _Thread:
         self._start = self._or(self._read_start, None)
         self._workflow = self._or(self._read_workflow, None)
         self._ran: list[BranchWays] = self._or(lambda: branch_ways(instance, self._rows), [])
-        self._prices: Mapping[str, Price] = self._or(lambda: budget.prices(instance), {})
+        self._prices: Mapping[str, Price] = self._or(lambda: engine_budget.prices(instance), {})
 
     def _or(self, make: Callable[[], T], otherwise: U) -> T | U:
         try:
@@ -151,7 +163,7 @@ class _Thread:
             self._problems[error.message] = None
         return reversed(found)
 
-    def _read_start(self) -> Start | None:
+    def _read_start(self) -> StartNode | None:
         node = self._head.row.start
         if node is None or steps.weight(self._instance, node) > steps.LARGEST_IN_A_LINE:
             return None
@@ -168,7 +180,7 @@ class _Thread:
         around: Mapping[str, Any] = self._or(self._kin, {"parent": None, "tree": None, "left_out": 0})
         state = self._or(lambda: thread_state(instance, head), ThreadState.CORRUPT)
         unread = {"status": ThreadState.CORRUPT.word, "next": None}
-        at: Mapping[str, Any] = self._or(lambda: state_value(instance, head), unread)
+        at: Mapping[str, Any] = self._or(lambda: thread_state_value(instance, head), unread)
         status = at["status"]
         if status == ThreadState.CORRUPT.word:
             state = ThreadState.CORRUPT
@@ -201,7 +213,7 @@ class _Thread:
             "census": census_text(at["census"]) if "census" in at else "",
             "budget": self._or(self._budget, []),
             "raise": self._or(lambda: _how_to_raise(instance, head), ""),
-            "stuck": self._or(lambda: outlook(instance, head).hint, "") if at.get("problem") else "",
+            "stuck": self._or(lambda: thread_outlook(instance, head).hint, "") if at.get("problem") else "",
             "refused": None,
             "may": self._or(lambda: possible(instance, head, state), None),
             "on": instance.threads.way_on(head) if head.archive else "",
@@ -244,16 +256,18 @@ class _Thread:
                 left -= steps.weight_of_run(self._instance, past.step.detail)
                 if left < 0:
                     return ["more than is summed up here: uwf stats " + head.thread]
-        return amounts(account(self._instance, self._head).spent, self._prices)
+        return amounts(spending_account(self._instance, self._head).spent, self._prices)
 
     def _budget(self) -> list[tuple[str, str, float, float]]:
-        standing = budget.Budgets(self._instance).standing(self._head)
+        standing = engine_budget.Budgets(self._instance).standing(self._head)
         if standing is None:
             return []
         return [
             (
                 _LIMITS[key],
-                budget.share(key, standing.used[key], limit.value, standing.unpriced, standing.unmetered),
+                engine_budget.share(
+                    key, standing.used[key], limit.value, standing.unpriced, standing.unmetered
+                ),
                 min(standing.used[key], limit.value),
                 limit.value,
             )
@@ -263,7 +277,7 @@ class _Thread:
     def _turn(self, state: ThreadState) -> HumanTurn | None:
         if state is not ThreadState.PERSONS_TURN:
             return None
-        return self._or(lambda: human_turn(self._instance, self._head), None)
+        return self._or(lambda: human_turn_of(self._instance, self._head), None)
 
     def _judged(self, at: Mapping[str, Any]) -> steps.ShownView:
         if at.get("question") is None:
@@ -295,7 +309,7 @@ class _Thread:
         return f"{branches.fork.size - len(branches.open)} of {branches.fork.size} done"
 
     def _kin(self) -> Mapping[str, Any]:
-        parent, tree, left = kin(self._instance, self._head, self._rows)
+        parent, tree, left = related_threads(self._instance, self._head, self._rows)
         self._children = {
             each.head.commit.raw: each.head.thread
             for at in _each(tree)
@@ -333,7 +347,7 @@ class _Thread:
         last = {row.role: row.number for row in self._rows if row.kind == "step"}
 
         def address(role: str) -> str | None:
-            return addresses.step(self._head.thread, last[role]) if role in last else None
+            return page_addresses.step(self._head.thread, last[role]) if role in last else None
 
         workflow = self._workflow
         return described(workflow, taken, now, address, turn, ran=self._ran) if workflow is not None else None
@@ -379,7 +393,7 @@ class _Thread:
             )
         else:
             output = instance.store.get(step.output)
-            came = summary(instance, output.type, output.payload)
+            came = summarise_thread(instance, output.type, output.payload)
             plain = plain._replace(verdict=came.text, rules=came.decides)
         if role == USER or agent == HUMAN:
             commit = instance.store.repository.commit(Oid(raw=row.oid))
@@ -395,13 +409,13 @@ class _Thread:
             made = StepContext(row.node, role, None, step.detail, agent)
             spent = spent_on(instance, [made])[row.node]
         return plain._replace(
-            by=brief(credited(agent, persona), 60),
+            by=brief(credited_to(agent, persona), 60),
             took=tuple(amounts(spent, self._prices)),
             made_up=agent == REHEARSE,
             child=child,
         )
 
-    def _spent_on(self, detail: Hash, failed: bool = False) -> Totals | None:
+    def _spent_on(self, detail: Hash, failed: bool = False) -> SpendingTotals | None:
         if steps.weight(self._instance, detail) > steps.LARGEST_IN_A_LINE:
             return None
         found = self._instance.store.detail(detail)
@@ -453,5 +467,5 @@ def _without_remarks(rows: Iterable[CommitRow]) -> Iterator[tuple[str, bool]]:
 
 
 def _how_to_raise(instance: Instance, head: Head) -> str:
-    standing = used_up(instance, head)
-    return budget.waiting(head.thread, standing).hint if standing is not None else ""
+    standing = used_up_budget(instance, head)
+    return engine_budget.waiting(head.thread, standing).hint if standing is not None else ""

@@ -5,19 +5,33 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from uwf_cli.page.addresses import STATUS, Page, PageRequest
-from uwf_cli.resolve import moment
-
-from uwf_git.api.listing import Filters, ListedThread, listed, nested, thread_items, without_quiet_branches
-from uwf_git.base.errors import NotFound, Usage, UwfError
-from uwf_git.base.thread_states import WORDS, Group, ThreadState, states_of
-from uwf_git.engine.waits import BUDGET, waits_in
 from uwf_git.ext.web.actions import registered, workflows
-from uwf_git.store.history import Head
-from uwf_git.store.instance import Instance
+from uwf_git.plugin import (
+    BUDGET_WAIT,
+    STATE_WORDS,
+    STATUS_FIELD,
+    Head,
+    Instance,
+    ListedThread,
+    NotFound,
+    Page,
+    PageRequest,
+    StateGroup,
+    ThreadFilters,
+    ThreadState,
+    Usage,
+    UwfError,
+    list_threads,
+    nest_threads,
+    parse_moment,
+    states_of,
+    thread_items,
+    waits_in,
+    without_quiet_branches,
+)
 
 ALL = "all"
-TABS = (*(group.value for group in Group), ALL)
+TABS = (*(group.value for group in StateGroup), ALL)
 
 SHOWN = 50
 
@@ -28,7 +42,7 @@ def page(instance: Instance, asked: PageRequest) -> Page:
     wrong: Usage | NotFound | None = None
     try:
         wanted = _filters(asked)
-        selected = listed(instance, wanted)
+        selected = list_threads(instance, wanted)
         if not wanted.states and wanted.search is None:
             selected = without_quiet_branches(instance, selected)
     except (Usage, NotFound) as error:
@@ -55,7 +69,7 @@ def page(instance: Instance, asked: PageRequest) -> Page:
         {
             "tab": tab,
             "tabs": numbers,
-            "threads": nested(shown),
+            "threads": nest_threads(shown),
             "asked": asked,
             "first": first,
             "more": max(0, len(chosen) - first - SHOWN),
@@ -66,7 +80,7 @@ def page(instance: Instance, asked: PageRequest) -> Page:
             "wrong": wrong,
             "filtered": any(asked.one(name) for name in ("workflow", "author", "since", "search", "status")),
         },
-        STATUS[wrong.exit_status] if wrong else 200,
+        STATUS_FIELD[wrong.exit_status] if wrong else 200,
     )
 
 
@@ -83,18 +97,18 @@ def _wanted(instance: Instance, each: ListedThread) -> str:
         return ""
     if waits is None:
         return ""
-    return waits.reason if waits.kind == BUDGET else waits.question
+    return waits.reason if waits.kind == BUDGET_WAIT else waits.question
 
 
-def _filters(asked: PageRequest) -> Filters:
+def _filters(asked: PageRequest) -> ThreadFilters:
     statuses = asked.all("status")
-    if unknown := [word for word in statuses if word not in WORDS]:
-        raise Usage(f"no status {unknown[0]!r}", "it is one of " + ", ".join(WORDS))
-    return Filters(
+    if unknown := [word for word in statuses if word not in STATE_WORDS]:
+        raise Usage(f"no status {unknown[0]!r}", "it is one of " + ", ".join(STATE_WORDS))
+    return ThreadFilters(
         frozenset(state for word in statuses for state in states_of(word)),
         workflow=asked.one("workflow") or None,
         author=asked.one("author") or None,
-        since=moment(asked.one("since") or None, "since"),
+        since=parse_moment(asked.one("since") or None, "since"),
         search=asked.one("search") or None,
         ended=True,
     )

@@ -8,24 +8,39 @@ from contextlib import suppress
 from typing import Any
 
 from markupsafe import Markup
-from uwf_cli.definitions import history_note
-from uwf_cli.page.addresses import Page, PageRequest
 
-from uwf_git.api.listing import Filters, ListedThread, listed, without_quiet_branches
-from uwf_git.api.versions import bundle_of, past, registered, unified
-from uwf_git.api.workflows import ResolvedWorkflow, stored_workflow
-from uwf_git.base.errors import LimitExceeded, NotFound, Usage, UwfError
-from uwf_git.base.text import duration, nearest
-from uwf_git.base.timelimit import BudgetExceeded
-from uwf_git.engine.budget import OPTIONS
 from uwf_git.ext.web.page.graph import described, drawing, node_label
-from uwf_git.format.kinds import Workflow
-from uwf_git.git.repository import Oid
-from uwf_git.store.history import Head
-from uwf_git.store.instance import Instance
-from uwf_git.store.versions import compare
-from uwf_git.workflow.diagram import Drawing
-from uwf_git.workflow.rehearsal import Report, rehearse
+from uwf_git.plugin import (
+    BUDGET_OPTIONS,
+    DiagramDrawing,
+    Head,
+    Instance,
+    LimitExceeded,
+    ListedThread,
+    NotFound,
+    Oid,
+    Page,
+    PageRequest,
+    Rehearsal,
+    ResolvedWorkflow,
+    ThreadFilters,
+    TimeBudgetExceeded,
+    Usage,
+    UwfError,
+    Workflow,
+    bundle_of,
+    compare_trees,
+    duration_text,
+    history_note,
+    list_threads,
+    nearest,
+    past_versions,
+    registered_versions,
+    rehearse,
+    stored_workflow,
+    unified_diff,
+    without_quiet_branches,
+)
 
 LINES = 2000  # of a difference, and of a bundle's code
 SECONDS = 2.0  # of a rehearsal
@@ -38,7 +53,7 @@ def index(instance: Instance, asked: PageRequest) -> Page:
     used = _used(instance, only)
     found = [
         {**used.pop(each["name"], _UNUSED), **each}
-        for each in registered(instance)
+        for each in registered_versions(instance)
         if not only or each["name"] in used
     ]
     others = [{"name": name, **each} for name, each in sorted(used.items())]
@@ -50,7 +65,7 @@ _UNUSED: Mapping[str, Any] = {"threads": 0, "states": {}, "last": None, "hash": 
 
 def _used(instance: Instance, only: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
     found: dict[str, list[ListedThread]] = {}
-    for each in listed(instance, Filters(ended=True)):
+    for each in list_threads(instance, ThreadFilters(ended=True)):
         if isinstance(each.head, Head) and each.head.row.name and (not only or each.thread in only):
             found.setdefault(each.head.row.name, []).append(each)
     # The list, to which the number links, shows them so.
@@ -106,12 +121,12 @@ def page(instance: Instance, asked: PageRequest) -> Page:
     )
 
 
-def _rehearsed(instance: Instance, found: ResolvedWorkflow) -> Report:
+def _rehearsed(instance: Instance, found: ResolvedWorkflow) -> Rehearsal:
     """Return a rehearsal's report within the time for slow decisions. Raises LimitExceeded."""
     try:
         with instance.judging.budget.spend():
             return rehearse(found.workflow, found.schemas, seconds=SECONDS)
-    except BudgetExceeded:
+    except TimeBudgetExceeded:
         limit = f"slow conditions have taken {instance.judging.budget.seconds:g} s"
         hint = f"uwf workflow rehearse {found.hash}"
         raise LimitExceeded(f"workflow {found.workflow.name} was not rehearsed, as {limit}", hint) from None
@@ -121,7 +136,7 @@ def _versions(instance: Instance, found: ResolvedWorkflow) -> list[dict[str, Any
     """Return the versions of the workflow's name; none if unregistered, or another workflow has it."""
     if found.workflow.crew is None:
         with suppress(NotFound):
-            versions = past(instance, found.workflow.name)
+            versions = past_versions(instance, found.workflow.name)
             if any(each["hash"] == found.hash for each in versions):
                 return versions
     return []
@@ -136,11 +151,11 @@ def _difference(
         return None
     sides = [_side(instance, before or _before(versions, after)), _side(instance, after or found.hash)]
     old, new = (instance.registry.files(Oid(hex=str(side.commit))) for side in sides)
-    lines = list(unified(old, new, [f"{side.workflow.name} {side.hash}" for side in sides]))
+    lines = list(unified_diff(old, new, [f"{side.workflow.name} {side.hash}" for side in sides]))
     return {
         "from": sides[0].hash,
         "to": sides[1].hash,
-        "changes": compare(sides[0].workflow, sides[1].workflow),
+        "changes": compare_trees(sides[0].workflow, sides[1].workflow),
         "lines": [
             (line.rstrip("\n"), "" if line.startswith(("+++", "---")) else _TAKEN.get(line[:1], ""))
             for line in lines[:LINES]
@@ -164,7 +179,7 @@ def _before(versions: Sequence[Mapping[str, Any]], after: str) -> str:
     return hashes[places[0] + 1]
 
 
-def _transitions(workflow: Workflow, report: Report | None) -> list[dict[str, Any]]:
+def _transitions(workflow: Workflow, report: Rehearsal | None) -> list[dict[str, Any]]:
     taken = Counter[tuple[str, str, str | None, str | None]]()
     for use in report.edges if report else ():
         taken[use.source, use.target, use.status, use.condition] += use.taken
@@ -178,7 +193,7 @@ def _transitions(workflow: Workflow, report: Report | None) -> list[dict[str, An
             "prompt": edge.prompt,
             "taken": taken[arrow.source, edge.leads_to, edge.status, edge.condition],
         }
-        for arrow in Drawing(workflow).arrows
+        for arrow in DiagramDrawing(workflow).arrows
         if (edge := arrow.edge) is not None
     ]
 
@@ -186,7 +201,7 @@ def _transitions(workflow: Workflow, report: Report | None) -> list[dict[str, An
 def _roles(found: ResolvedWorkflow) -> list[dict[str, Any]]:
     workflow = found.workflow
     roles = []
-    for name in Drawing(workflow).names:
+    for name in DiagramDrawing(workflow).names:
         if (role := workflow.roles.get(name)) is None:
             continue
         schema = found.schemas[role.schema]
@@ -245,13 +260,13 @@ def _budget(workflow: Workflow) -> list[tuple[str, str]]:
     given = workflow.budget or {}
     return [
         (key, f"${given[key]:g}" if key == "maxCost" else _amount(key, given[key]))
-        for key in OPTIONS
+        for key in BUDGET_OPTIONS
         if key in given
     ]
 
 
 def _amount(key: str, value: float) -> str:
-    return duration(value) if key == "maxWallTime" else f"{value:,.0f}"
+    return duration_text(value) if key == "maxWallTime" else f"{value:,.0f}"
 
 
 def _code(instance: Instance, found: ResolvedWorkflow) -> dict[str, Any]:

@@ -23,18 +23,25 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from uwf_git.base.errors import AgentFailed, Throttled, Unavailable, Usage
-from uwf_git.base.extras import install_hint
-from uwf_git.base.text import one_line
-from uwf_git.engine.kit.agent import Conversation, judged, require_program
-from uwf_git.engine.kit.arguments import read_options
-from uwf_git.engine.kit.context import SILENCE
-from uwf_git.engine.kit.extract import failed_with
 from uwf_git.kit import Agent, Context, Reply
+from uwf_git.plugin import (
+    SILENCE_LIMIT,
+    AgentFailed,
+    Conversation,
+    Throttled,
+    Unavailable,
+    Usage,
+    failed_with,
+    install_hint,
+    judged_answer,
+    one_line,
+    read_options,
+    require_program,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import Config
     from uwf_git.ext.agents.acp.session import PromptResult, Session, Settings
+    from uwf_git.plugin import Config
 
 USAGE = "uwf-acp [--mode MODE] [--model MODEL] [--auth METHOD] [--no-files] [--] COMMAND [ARG…]"
 
@@ -144,7 +151,7 @@ def until_later(began: float, now: float, minute: float) -> float:
 
 
 def _last_begun(ctx: Context, session: str) -> float | None:
-    from uwf_git.store.attempts import Attempts
+    from uwf_git.plugin import Attempts
 
     found = []
     tried = [(each.detail, each.time) for each in Attempts(ctx.store).all(ctx.thread)]
@@ -189,7 +196,7 @@ def _settings(ctx: Context) -> Settings:
         pass_fds=ctx.instance.locks.descriptors(ctx.thread),
         quota=ctx.quota,
         alias=ctx.alias,
-        silence=ctx.silence(SILENCE),
+        silence=ctx.silence(SILENCE_LIMIT),
     )
 
 
@@ -216,7 +223,7 @@ def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Rep
             f"{name} did not finish: {why}",
             f"see what it said: uwf thread attempts {ctx.thread}",
         )
-    if said.failure and judged(ctx, reply).problems:
+    if said.failure and judged_answer(ctx, reply).problems:
         failed = failed_with(reply, f"{name} failed: {_describe(said.failure)}", "try it by hand")
         failed.throttled = Throttled.told(name, failed.message)
         raise failed
@@ -257,7 +264,7 @@ def _with_text(ctx: Context, reply: Reply) -> Reply:
         elif isinstance(turn.result, dict) and turn.result.get("status") in ("completed", "failed"):
             texts.clear()  # a remark before a call is no answer; calls that never ended stand at the end
     for text in reversed(texts):
-        if not judged(ctx, Reply(text)).problems:
+        if not judged_answer(ctx, Reply(text)).problems:
             return reply._replace(text=text)
     return reply._replace(text=texts[-1] if texts else "")
 

@@ -14,10 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.base.text import cut
 from uwf_git.ext.agents.acp.frames import TooMuch
 from uwf_git.ext.agents.acp.permissions import kind_of
-from uwf_git.format.kinds import TurnRecord, Usage
+from uwf_git.plugin import TokenUsage, TurnRecord, cut_text
 
 MOST = 8 * 1024 * 1024  # characters of all messages of one prompt
 CALLS = 10_000  # turns of one prompt
@@ -93,7 +92,7 @@ class Conversation:
         self._settle()
         self._add(turn)
 
-    def finish(self, usage: Usage | None = None, model: str | None = None) -> None:
+    def finish(self, usage: TokenUsage | None = None, model: str | None = None) -> None:
         """Record open turns. `usage`, of the whole prompt, goes to its last message."""
         self._settle(usage, model)
         for call in list(self._calls):
@@ -125,7 +124,7 @@ class Conversation:
             raise TooMuch(f"said more than {MOST // 1024 // 1024} million characters in one turn")
         self._pieces.append(text)
 
-    def _settle(self, usage: Usage | None = None, model: str | None = None) -> None:
+    def _settle(self, usage: TokenUsage | None = None, model: str | None = None) -> None:
         if self._ended is not None:
             self._end_call(self._ended)
         text, what = "".join(self._pieces), self._open
@@ -134,7 +133,7 @@ class Conversation:
         if what == _MESSAGE and text.strip():
             self._add(TurnRecord("assistant", text, usage=usage, duration_ms=took, model=model))
         elif what == _THOUGHT and text.strip():
-            self._add(TurnRecord("tool", cut(text, _KEPT_THOUGHT), tool="thought", duration_ms=took))
+            self._add(TurnRecord("tool", cut_text(text, _KEPT_THOUGHT), tool="thought", duration_ms=took))
 
     def _call(self, update: Mapping[str, Any]) -> None:
         call = update.get("toolCallId")
@@ -154,7 +153,7 @@ class Conversation:
         _take_terminal(update.get("_meta"), known)
         self._ended = call if known.get("status") in _ENDED else None
         if known.get("status") == "completed" and call not in self._refused and self._is_forbidden(known):
-            what = cut(_line(known.get("title")), 200)
+            what = cut_text(_line(known.get("title")), 200)
             raise TooMuch(f"did what the tool policy forbids: {kind_of(known)}: {what}")
 
     def _is_forbidden(self, known: Mapping[str, Any]) -> bool:
@@ -191,7 +190,7 @@ class Conversation:
         self._add(
             TurnRecord(
                 "tool",
-                cut(_line(known.get("title")), 500),
+                cut_text(_line(known.get("title")), 500),
                 tool=_line(known.get("kind")) or "other",
                 arguments=bounded(known.get("rawInput")),
                 result=result,
@@ -202,7 +201,7 @@ class Conversation:
         )
 
 
-def usage_of(answer: Mapping[str, Any]) -> Usage | None:
+def usage_of(answer: Mapping[str, Any]) -> TokenUsage | None:
     """Return the tokens in a prompt's answer, or None."""
     usage = answer.get("usage")
     if not isinstance(usage, Mapping):
@@ -215,15 +214,15 @@ def usage_of(answer: Mapping[str, Any]) -> Usage | None:
     beside = 0 if included else read + written
     if total == plain + beside + out + thought:
         out += thought
-    return Usage(plain + beside, out, read)
+    return TokenUsage(plain + beside, out, read)
 
 
-def _quota(meta: Any) -> Usage | None:
+def _quota(meta: Any) -> TokenUsage | None:
     quota = meta.get("quota") if isinstance(meta, Mapping) else None
     tokens = quota.get("token_count") if isinstance(quota, Mapping) else None
     if not isinstance(tokens, Mapping):
         return None
-    return Usage(_count(tokens.get("input_tokens")), _count(tokens.get("output_tokens")))
+    return TokenUsage(_count(tokens.get("input_tokens")), _count(tokens.get("output_tokens")))
 
 
 def bounded(value: Any) -> Any:
@@ -231,9 +230,9 @@ def bounded(value: Any) -> Any:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
-        return cut(repr(value)[: 2 * _KEPT_TEXT], _KEPT_TEXT)
+        return cut_text(repr(value)[: 2 * _KEPT_TEXT], _KEPT_TEXT)
     if len(text) > _KEPT_TEXT or not _sound(value, _DEEPEST):
-        return cut(text, _KEPT_TEXT)
+        return cut_text(text, _KEPT_TEXT)
     return value
 
 
@@ -264,11 +263,11 @@ def _contents(content: Any) -> tuple[str, list[dict[str, Any]]]:
             continue
         if item.get("type") == "diff":
             sides = {"old": item.get("oldText"), "new": item.get("newText")}
-            kept = {side: cut(text, _KEPT_TEXT) for side, text in sides.items() if isinstance(text, str)}
+            kept = {side: cut_text(text, _KEPT_TEXT) for side, text in sides.items() if isinstance(text, str)}
             diffs.append({"path": _line(item.get("path")), **kept})
         else:
             texts.append(_text(item.get("content")))
-    return cut("\n".join(filter(None, texts)), _KEPT_TEXT), diffs[:_KEPT_ENTRIES]
+    return cut_text("\n".join(filter(None, texts)), _KEPT_TEXT), diffs[:_KEPT_ENTRIES]
 
 
 def _take_terminal(meta: Any, known: dict[str, Any]) -> None:
@@ -292,7 +291,7 @@ def _paths(locations: Any) -> list[str]:
 
 def _entries(entries: Any) -> list[dict[str, Any]]:
     return [
-        {"content": cut(_line(entry.get("content")), 500), "status": _line(entry.get("status"))}
+        {"content": cut_text(_line(entry.get("content")), 500), "status": _line(entry.get("status"))}
         for entry in (entries if isinstance(entries, list) else ())
         if isinstance(entry, Mapping)
     ][:_KEPT_ENTRIES]

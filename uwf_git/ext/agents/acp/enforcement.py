@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import AgentFailed
+from uwf_git.plugin import AgentFailed
 
 _WRITES = frozenset(("edit", "delete", "move"))
 _RUNS = frozenset(("execute",))

@@ -11,8 +11,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from uwf_git.base.text import one_line
-from uwf_git.sandbox.child import LineTooLong, lines
+from uwf_git.plugin import LineTooLong, one_line, read_lines
 
 LONGEST = 32 * 1024 * 1024  # bytes of a frame
 NOISE = 200  # lines that are no frame
@@ -33,7 +32,7 @@ class Frames:
     def __init__(
         self, read: Callable[[], Awaitable[bytes]], write: Callable[[bytes], None], notified: Notified
     ) -> None:
-        self._lines = lines(read, LONGEST)
+        self._lines = read_lines(read, LONGEST)
         self._write = write
         self._notified = notified
         self._noisy = 0

@@ -27,10 +27,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from uwf_git.base.terminal import undisturbed
-from uwf_git.base.text import printable, shortened
-from uwf_git.config.policy import FETCH, RUN, ToolPolicy
-from uwf_git.sandbox.mounts import DOCUMENT, CrewFolders
+from uwf_git.plugin import (
+    DOCUMENT_MOUNT,
+    FETCH_TOOLS,
+    RUN_TOOLS,
+    CrewFolders,
+    ToolPolicy,
+    printable,
+    shortened,
+    terminal_undisturbed,
+)
 
 By = Literal["policy", "terminal", "nobody"]
 
@@ -41,8 +47,8 @@ _TOOLS: Mapping[str, tuple[str, ...]] = {
     "delete": ("write_file",),
     "move": ("write_file",),
     "search": ("grep",),
-    "execute": (RUN,),
-    "fetch": (FETCH,),
+    "execute": (RUN_TOOLS,),
+    "fetch": (FETCH_TOOLS,),
 }
 # Requests of these kinds are about files, whether or not they can be found in the input.
 _OF_FILES = frozenset(("read", "edit", "delete", "move"))
@@ -159,7 +165,7 @@ def terminal() -> int | None:
 async def ask(request: Request, name: str, descriptor: int) -> Decision:
     """Ask at the terminal: a number, y or n. Ctrl-D refuses."""
     offered = _once(request)
-    with undisturbed():
+    with terminal_undisturbed():
         _say(descriptor, f"\n{_question(request, name)}\n")
         while offered:
             _say(descriptor, "Which? ")
@@ -181,7 +187,7 @@ def _is_of_run(request: Request, places: CrewFolders) -> bool:
         return all(
             any(_inside(path, each) for each in (places.package, places.state)) for path in request.paths
         )
-    document = os.path.realpath(places.state / DOCUMENT)
+    document = os.path.realpath(places.state / DOCUMENT_MOUNT)
     return request.kind == "edit" and all(os.path.realpath(path) == document for path in request.paths)
 
 
@@ -189,7 +195,7 @@ def _refused(kind: str, policy: ToolPolicy) -> bool:
     if kind == "switch_mode":  # to one in which it wouldn't ask any more
         return _refused("edit", policy) or _refused("execute", policy)
     tools = _TOOLS.get(kind, ())
-    if RUN in tools:
+    if RUN_TOOLS in tools:
         # That run_command isn't switched on is said of our own agent; that it is switched off counts here.
         policy = policy._replace(run_command=policy.run_command is not False)
     return not all(policy.permits(tool) for tool in tools)

@@ -10,14 +10,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from uwf_git.config.policy import ToolPolicy
 from uwf_git.ext.agents.acp import permissions
 from uwf_git.ext.agents.acp.conversation import Conversation
-from uwf_git.format.kinds import TurnRecord
-from uwf_git.sandbox.mounts import PROJECT, CrewFolders
-from uwf_git.sandbox.path import Mount
-from uwf_git.sandbox.results import ToolFailure, shown
-from uwf_git.sandbox.workspace import Change, Limits, Workspace
+from uwf_git.plugin import (
+    PROJECT_MOUNT,
+    CrewFolders,
+    FileChange,
+    Mount,
+    ToolFailure,
+    ToolPolicy,
+    TurnRecord,
+    Workspace,
+    WorkspaceLimits,
+    shown_result,
+)
 
 LARGEST = 10 * 1024 * 1024  # bytes of a file
 INVALID, UNKNOWN, INTERNAL, MISSING = -32602, -32601, -32603, -32002
@@ -31,8 +37,13 @@ class Files:
         self, folder: Path, policy: ToolPolicy, hidden: Sequence[Path] = (), others: Sequence[Mount] = ()
     ) -> None:
         self._folder = folder
-        self._workspace = Workspace(folder, others, hidden, Limits(policy.max_read, policy.max_write))
-        roots = [(folder, PROJECT), *((each.path, each.name) for each in (*others, *self._workspace.mounts))]
+        self._workspace = Workspace(
+            folder, others, hidden, WorkspaceLimits(policy.max_read, policy.max_write)
+        )
+        roots = [
+            (folder, PROJECT_MOUNT),
+            *((each.path, each.name) for each in (*others, *self._workspace.mounts)),
+        ]
         self._roots = sorted(((f"{path}".rstrip("/") + "/", name) for path, name in roots), reverse=True)
         self.readable = policy.permits("read_file")
         self.writable = policy.permits("write_file")
@@ -66,17 +77,17 @@ class Files:
             raise ToolFailure("invalid_arguments", "content is a text")
         data = text.encode("utf-8", "replace")
         if len(data) > LARGEST:
-            raise ToolFailure("too_large", f"{shown(str(path))} would hold more than {LARGEST} bytes")
-        self._workspace.change([Change(self._inside(path), data)])
+            raise ToolFailure("too_large", f"{shown_result(str(path))} would hold more than {LARGEST} bytes")
+        self._workspace.change([FileChange(self._inside(path), data)])
 
     def _inside(self, path: Any) -> str:
         if not isinstance(path, str) or not path.startswith("/"):
-            raise ToolFailure("invalid_arguments", f"{shown(str(path))} is not an absolute path")
+            raise ToolFailure("invalid_arguments", f"{shown_result(str(path))} is not an absolute path")
         # Of folders within each other the inner one comes first.
         for prefix, name in self._roots:
             if path.startswith(prefix):
                 return f"{name}/{path[len(prefix) :]}"
-        raise ToolFailure("outside_workspace", f"{shown(path)} is outside of {self._folder}")
+        raise ToolFailure("outside_workspace", f"{shown_result(path)} is outside of {self._folder}")
 
 
 class Refusal(Exception):

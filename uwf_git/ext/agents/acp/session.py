@@ -10,24 +10,30 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed, Unavailable
-from uwf_git.base.extras import install_hint
-from uwf_git.base.text import duration
-from uwf_git.config.policy import ToolPolicy
-from uwf_git.engine.kit.context import last_seen
 from uwf_git.ext.agents.acp import enforcement
 from uwf_git.ext.agents.acp.conversation import Conversation, usage_of
 from uwf_git.ext.agents.acp.enforcement import ConfigChoice, choice_of
 from uwf_git.ext.agents.acp.frames import Frames, complaint, ending, reason, way
 from uwf_git.ext.agents.acp.permissions import forbidden
 from uwf_git.ext.agents.acp.requests import Files, Refusal, Requests
-from uwf_git.format.kinds import TurnRecord, Usage
-from uwf_git.sandbox.child import Pipes, start
-from uwf_git.sandbox.descendants import Descendants
-from uwf_git.sandbox.mounts import CrewFolders
-from uwf_git.sandbox.path import Mount
-from uwf_git.sandbox.quota import Exceeded, Quota
+from uwf_git.plugin import (
+    AgentFailed,
+    CrewFolders,
+    Descendants,
+    Mount,
+    Pipes,
+    Quota,
+    QuotaExceeded,
+    TokenUsage,
+    ToolPolicy,
+    TurnRecord,
+    Unavailable,
+    duration_text,
+    install_hint,
+    last_seen,
+    log,
+    start_child,
+)
 
 if TYPE_CHECKING:
     from acp.connection import Connection
@@ -76,7 +82,7 @@ class PromptResult(NamedTuple):
 
     turns: tuple[TurnRecord, ...]
     stop: str
-    usage: Usage | None
+    usage: TokenUsage | None
     cost: float | None
     model: str | None
     notes: tuple[str, ...]
@@ -107,18 +113,18 @@ class Session:
         self._capabilities: Mapping[str, Any] = {}
         self._model: str | None = None
         self._paid: float | None = 0.0
-        self._counted = Usage(0, 0, 0)
+        self._counted = TokenUsage(0, 0, 0)
         self._agent = ""  # its own name
         self._forbidden = enforcement.WATCHED & forbidden(settings.policy)
         self._remarks: list[str] = []
         self._closed = False
         self._connection: Connection | None = None
-        self._exceeded: Exceeded | None = None
+        self._exceeded: QuotaExceeded | None = None
         self._descendants = Descendants(
             enforcement.environment(settings.env, self._forbidden), settings.quota
         )
         self._descendants.guard()
-        self._process = start(
+        self._process = start_child(
             settings.argv, self._descendants, cwd=settings.folder, pass_fds=settings.pass_fds
         )
         self._pipes = Pipes(self._process)
@@ -464,7 +470,9 @@ class Session:
         try:
             self._heard = began = time.monotonic()
             if (why := await self._patience_lost(request, deadline)) is not None:
-                took, silent = (duration(round(time.monotonic() - since)) for since in (began, self._heard))
+                took, silent = (
+                    duration_text(round(time.monotonic() - since)) for since in (began, self._heard)
+                )
                 await self._cancel(request)
                 self._conversation.finish()
                 how = "ran out of time" if why == "timeout" else "was ended, for it said nothing"
@@ -485,16 +493,16 @@ class Session:
         said = self._said(str(answer.get("stopReason")), usage)
         return said._replace(failure=self._conversation.aside) if in_words else said
 
-    def _said(self, stop: str, usage: Usage | None) -> PromptResult:
+    def _said(self, stop: str, usage: TokenUsage | None) -> PromptResult:
         turns, notes = tuple(self._conversation.turns), (*self._remarks, *self._requests.notes)
         self._remarks = []
         return PromptResult(turns, stop, usage, self._spent(), self._model, notes)
 
-    def _used(self, usage: Usage | None) -> Usage | None:
+    def _used(self, usage: TokenUsage | None) -> TokenUsage | None:
         if usage is None or self._agent not in _ADDS_UP:
             return usage
         before, self._counted = self._counted, usage
-        return Usage(*(max(0, now - then) for now, then in zip(usage, before, strict=True)))
+        return TokenUsage(*(max(0, now - then) for now, then in zip(usage, before, strict=True)))
 
     def _spent(self) -> float | None:
         cost = self._conversation.cost

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from uwf_git.engine.kit.memory import is_full
+from uwf_git.plugin import is_full
 
 _QUOTA = re.compile(
     r"quota|billing|credit balance|insufficient (?:credit|fund|balance)|payment required|usage limit reached",

@@ -16,23 +16,27 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base import log
-from uwf_git.base.errors import Invalid, Throttled, Usage
-from uwf_git.config.agent_cli import Row
-from uwf_git.config.known_agents import ANY_ROW
-from uwf_git.engine.kit.agent import Conversation
-from uwf_git.engine.kit.context import SILENCE, KeptSession, SessionState
-from uwf_git.engine.kit.memory import carry_on
 from uwf_git.ext.agents.cli.rows import TABLE, shipped_row
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
+from uwf_git.plugin import (
+    ANY_ROW,
+    SILENCE_LIMIT,
+    AgentRow,
+    Conversation,
+    Invalid,
+    KeptSession,
+    SessionState,
+    Throttled,
+    Usage,
+    carry_on,
+    log,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import Config
     from uwf_git.ext.agents.cli.run import Run
     from uwf_git.ext.agents.cli.sessions import ProgramSessions
-    from uwf_git.format.ids import Hash
     from uwf_git.kit import Usage as Tokens
-    from uwf_git.sandbox.child import CommandResult
+    from uwf_git.plugin import Config, Hash, ProcessResult
 
 _LOG = 32 * 1024 * 1024  # bytes of a row's second call
 _LOG_TIMEOUT = 60.0  # seconds
@@ -77,7 +81,7 @@ def agent_called(command: str) -> Agent:
     )
 
 
-def _ready(row: Row, environ: Mapping[str, str]) -> str:
+def _ready(row: AgentRow, environ: Mapping[str, str]) -> str:
     from uwf_git.ext.agents.cli.calls import missing_login, require
 
     require(row, environ)
@@ -90,9 +94,9 @@ def _missing_price(config: Config, args: Sequence[str]) -> str:
     return "" if row is None else _missing_price_by(row, config, options.args)
 
 
-def _missing_price_by(row: Row, config: Config, args: Sequence[str]) -> str:
-    from uwf_git.engine.spending import price_of
+def _missing_price_by(row: AgentRow, config: Config, args: Sequence[str]) -> str:
     from uwf_git.ext.agents.cli.calls import model_in
+    from uwf_git.plugin import price_of
 
     says = any(place.cost for place in row.usage)
     if says and row.model:
@@ -120,12 +124,12 @@ def _parse_name(args: Sequence[str]) -> Options:
     return Options(args[0], tuple(args[1:]))
 
 
-def _row(ctx: Context) -> Row:
+def _row(ctx: Context) -> AgentRow:
     return _row_called(ctx.config, ctx.options.name)
 
 
-def _row_called(config: Config, name: str) -> Row:
-    from uwf_git.base.text import nearest, one_line
+def _row_called(config: Config, name: str) -> AgentRow:
+    from uwf_git.plugin import nearest, one_line
 
     if name in config.broken_clis:
         raise Invalid(
@@ -139,7 +143,7 @@ def _row_called(config: Config, name: str) -> Row:
     return row
 
 
-def _has_shell(ctx: Context, row: Row) -> bool:
+def _has_shell(ctx: Context, row: AgentRow) -> bool:
     return row.tools and not ctx.policy.forbids_commands
 
 
@@ -149,9 +153,9 @@ class _Conversation(Conversation):
 
     retells = True
 
-    def __init__(self, ctx: Context, name: str, row: Row) -> None:
+    def __init__(self, ctx: Context, name: str, row: AgentRow) -> None:
         from uwf_git.ext.agents.cli.calls import environment, extra_for
-        from uwf_git.store.location import Location
+        from uwf_git.plugin import Location
 
         super().__init__(ctx)
         self._name = name
@@ -242,7 +246,7 @@ class _Conversation(Conversation):
         return self._checked(run, whole(run.reply()))
 
     def _checked(self, run: Run, reply: Reply) -> Reply:
-        from uwf_git.engine.kit.extract import failed_with
+        from uwf_git.plugin import failed_with
 
         failure = run.failure(self._env)
         if failure is not None:
@@ -272,7 +276,7 @@ class _Conversation(Conversation):
 
         from uwf_git.ext.agents.cli.calls import arguments, require
         from uwf_git.ext.agents.cli.run import FatalOutput, Run
-        from uwf_git.sandbox.child import run_command
+        from uwf_git.plugin import run_process
 
         ctx, row = self.ctx, self._row
         require(row, self._env)
@@ -284,7 +288,7 @@ class _Conversation(Conversation):
             ctx.in_session(new)
         finished = None
 
-        def ended(finished: CommandResult) -> None:
+        def ended(finished: ProcessResult) -> None:
             run.end(finished, self._env)
             if run.answered:
                 ctx.keep(whole(run.reply()))
@@ -299,13 +303,13 @@ class _Conversation(Conversation):
             values = {"session": session or "", "new": new, "prompt": said, "cwd": str(ctx.cwd)}
             argv = [row.program, *arguments(words, self._args, values)]
             try:
-                finished = run_command(
+                finished = run_process(
                     argv,
                     stdin=data if row.prompt == "stdin" else None,
                     cwd=ctx.cwd,
                     env=self._env,
                     timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - time.monotonic()),
-                    silence=ctx.silence(SILENCE if row.output == "lines" else None),
+                    silence=ctx.silence(SILENCE_LIMIT if row.output == "lines" else None),
                     pass_fds=ctx.instance.locks.descriptors(ctx.thread),
                     on_stdout=run.feed,
                     on_stderr=run.feed_stderr,
@@ -329,16 +333,16 @@ class _Conversation(Conversation):
 
     def _read_log(self, run: Run, words: Sequence[str]) -> None:
         from uwf_git.ext.agents.cli.calls import arguments
-        from uwf_git.sandbox.child import run_command
+        from uwf_git.plugin import run_process
 
         values = {"session": run.session or "", "cwd": str(self.ctx.cwd)}
         argv = [self._row.program, *arguments(words, (), values)]
-        done = run_command(argv, cwd=self.ctx.cwd, env=self._env, timeout=_LOG_TIMEOUT, keep=_LOG)
+        done = run_process(argv, cwd=self.ctx.cwd, env=self._env, timeout=_LOG_TIMEOUT, keep=_LOG)
         run.take_log(done.stdout_tail)
 
 
 def _together(reply: Reply, note: str, wasted: Reply | None) -> Reply:
-    from uwf_git.engine.kit.extract import sum_usage
+    from uwf_git.plugin import sum_usage
 
     if note:
         reply = reply._replace(notes=(note, *reply.notes))

@@ -13,10 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import AgentFailed, Unavailable
-from uwf_git.config.agent_cli import Row
-from uwf_git.config.policy import FETCH, WRITING, ToolPolicy
 from uwf_git.ext.agents.cli.rows import NESTED
+from uwf_git.plugin import FETCH_TOOLS, WRITING_TOOLS, AgentFailed, AgentRow, ToolPolicy, Unavailable
 
 _LOG = 32 * 1024 * 1024  # bytes at the end of each file of its own in which model and usage are looked for
 _FOLDER = re.compile(r"\{(package|state)\}")
@@ -43,9 +41,9 @@ class Extra(NamedTuple):
 def conditions(policy: ToolPolicy, crew: bool = False) -> set[str]:
     """Return the option conditions that hold under a policy, in a `crew`'s step or elsewhere. Tools that a
     program cannot distinguish are forbidden together."""
-    readonly = not all(policy.permits(tool) for tool in WRITING)
+    readonly = not all(policy.permits(tool) for tool in WRITING_TOOLS)
     norun = policy.forbids_commands
-    nofetch = not policy.permits(FETCH)
+    nofetch = not policy.permits(FETCH_TOOLS)
     holding = {
         "always": True,
         "readonly": readonly,
@@ -63,7 +61,7 @@ def conditions(policy: ToolPolicy, crew: bool = False) -> set[str]:
 
 
 def extra_for(
-    row: Row, policy: ToolPolicy, args: Sequence[str], folders: Mapping[str, str] | None = None
+    row: AgentRow, policy: ToolPolicy, args: Sequence[str], folders: Mapping[str, str] | None = None
 ) -> Extra:
     """Return the options for a policy and the user's arguments. Raises AgentFailed if something forbidden
     cannot be prevented or is allowed by an argument."""
@@ -111,7 +109,7 @@ def arguments(words: Sequence[str], extra: Sequence[str], values: Mapping[str, s
     return made
 
 
-def environment(row: Row, base: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
+def environment(row: AgentRow, base: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
     """Return the program's environment, without variables of an enclosing session. The user's settings
     override the row's; JSON objects in `extra` are merged."""
     env = {name: text for name, text in base.items() if name not in NESTED and name not in row.unset}
@@ -122,7 +120,7 @@ def environment(row: Row, base: Mapping[str, str], extra: Mapping[str, str]) -> 
     return env
 
 
-def require(row: Row, env: Mapping[str, str]) -> str:
+def require(row: AgentRow, env: Mapping[str, str]) -> str:
     """Return the program's path. Raises Unavailable."""
     found = shutil.which(row.program, path=env.get("PATH"))
     if found is None:
@@ -131,7 +129,7 @@ def require(row: Row, env: Mapping[str, str]) -> str:
     return found
 
 
-def missing_login(row: Row, env: Mapping[str, str]) -> str:
+def missing_login(row: AgentRow, env: Mapping[str, str]) -> str:
     """Return how to log in if nothing is there of what a login leaves, "" if something is, or that is not known. On
     macOS logins are in the keychain."""
     if not row.signed_in or sys.platform == "darwin" or any(_is_there(each, env) for each in row.signed_in):
@@ -155,14 +153,14 @@ def _is_there(login: str, env: Mapping[str, str]) -> bool:
         return False
 
 
-def installed_version(row: Row, env: Mapping[str, str]) -> str | None:
+def installed_version(row: AgentRow, env: Mapping[str, str]) -> str | None:
     """Return the program's version, None if not printed."""
-    from uwf_git.sandbox.child import run_command
+    from uwf_git.plugin import run_process
 
     if not row.version:
         return None
     try:
-        done = run_command([row.program, *row.version], env=env, timeout=_VERSION_TIMEOUT)
+        done = run_process([row.program, *row.version], env=env, timeout=_VERSION_TIMEOUT)
     except AgentFailed:
         return None
     said = done.stdout_tail.decode("utf-8", "replace") or done.stderr_tail.decode("utf-8", "replace")
@@ -174,7 +172,7 @@ def older(version: str, least: str) -> bool:
     return _parts(version) < _parts(least)
 
 
-def session_log(row: Row, session: str, env: Mapping[str, str]) -> Iterator[bytes]:
+def session_log(row: AgentRow, session: str, env: Mapping[str, str]) -> Iterator[bytes]:
     """Yield the lines of the program's session log, if the id is a safe file name."""
     import glob
 

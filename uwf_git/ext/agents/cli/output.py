@@ -15,10 +15,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from uwf_git.base.text import cut, one_line, printable, shortened
-from uwf_git.config.agent_cli import EVERY, KEYS, Find, Path, Row, SecondCall, Select, Tests, TurnAt, UsageAt
 from uwf_git.ext.agents.cli.lenient_json import parse, sentence, whole
-from uwf_git.format.kinds import TurnRecord, Usage
+from uwf_git.plugin import (
+    AGENT_CLI_KEYS,
+    EVERY_SELECTOR,
+    AgentRow,
+    FieldPath,
+    FindField,
+    SecondCall,
+    SelectRule,
+    SelectTests,
+    TokenUsage,
+    TurnAt,
+    TurnRecord,
+    UsageAt,
+    cut_text,
+    one_line,
+    printable,
+    shortened,
+)
 
 _MAX_OUTPUT = 32 * 1024 * 1024  # bytes of a line, or of the whole output if it is one value
 _SHOWN = 400  # characters of the output in an error
@@ -33,7 +48,7 @@ _TROUBLES = 20  # the last problems on the way
 class SessionUsage(NamedTuple):
     """Tokens and US dollars, None if unknown, possibly of the whole session."""
 
-    usage: Usage | None
+    usage: TokenUsage | None
     cost: float | None
     usage_of_session: bool = False
     cost_of_session: bool = False
@@ -68,14 +83,14 @@ class RunOutput(NamedTuple):
     unfinished: str = ""
 
 
-def values(value: Any, path: Path) -> Iterator[Any]:
+def values(value: Any, path: FieldPath) -> Iterator[Any]:
     """Yield the values at a path."""
     if not path:
         yield value
         return
     step, rest = path[0], path[1:]
-    if step in (EVERY, KEYS):
-        listed = value.values() if isinstance(value, dict) and step == EVERY else value
+    if step in (EVERY_SELECTOR, AGENT_CLI_KEYS):
+        listed = value.values() if isinstance(value, dict) and step == EVERY_SELECTOR else value
         for each in listed if isinstance(value, dict | list) else ():
             yield from values(each, rest)
     elif isinstance(step, int):
@@ -85,7 +100,7 @@ def values(value: Any, path: Path) -> Iterator[Any]:
         yield from values(value[step], rest)
 
 
-def holds(value: Any, tests: Tests) -> bool:
+def holds(value: Any, tests: SelectTests) -> bool:
     return all(_wanted(list(values(value, path)), wanted) for path, wanted in tests)
 
 
@@ -95,7 +110,7 @@ def _wanted(found: list[Any], wanted: tuple[Any, ...]) -> bool:
     return (None in wanted and not found) or any(each in wanted for each in found)
 
 
-def selected(value: Any, select: Select) -> Iterator[Any]:
+def selected(value: Any, select: SelectRule) -> Iterator[Any]:
     """Yield the selected parts of a printed value."""
     if not holds(value, select.when):
         return
@@ -110,11 +125,11 @@ class Output:
 
     def __init__(
         self,
-        row: Row,
+        row: AgentRow,
         on_turn: Callable[[TurnRecord], None] | None = None,
         on_session: Callable[[str], None] | None = None,
         on_trouble: Callable[[str], None] | None = None,
-        on_spent: Callable[[str, Usage | None], None] | None = None,
+        on_spent: Callable[[str, TokenUsage | None], None] | None = None,
     ) -> None:
         self._row = row
         self._on_session = on_session
@@ -322,7 +337,7 @@ class _Spending:
         of_session = self._place.total == "session"
         sums = map(sum, zip(*(sums for sums, _ in self._parts.values()), strict=True))
         costs = [cost for _, cost in self._parts.values() if cost is not None]
-        usage = Usage(*map(int, sums)) if self._counts else None
+        usage = TokenUsage(*map(int, sums)) if self._counts else None
         return SessionUsage(
             usage, sum(costs) if costs and not self._guessed else None, of_session, of_session
         )
@@ -342,7 +357,7 @@ class _Ending:
     """Whether a run is finished: its last message, then a complete end, and nothing of significance between or
     after."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: AgentRow) -> None:
         self._row = row
         self._spoke = self._complete = False
         self._after = ""  # the last thing of significance after the last message
@@ -453,7 +468,7 @@ class _Turns:
 
     def _close_speech(self) -> None:
         if self._saying is not None:
-            self._add(TurnRecord("assistant", cut("".join(self._saying), _LONGEST)))
+            self._add(TurnRecord("assistant", cut_text("".join(self._saying), _LONGEST)))
             self._saying = None
 
     def _call(self, place: TurnAt, part: Any, group: Any) -> None:
@@ -484,7 +499,7 @@ class _Turns:
     def _close(self, at: int, place: TurnAt, part: Any) -> None:
         result = _small(_first(part, place.result))
         failed = bool(place.failed) and holds(part, place.failed)
-        text = cut(result if isinstance(result, str) else _joined(result), _LONGEST)
+        text = cut_text(result if isinstance(result, str) else _joined(result), _LONGEST)
         self._calls[at] = self._calls[at]._replace(text=text, result=result, failed=failed)
         self._open.discard(at)
         while self._calls and 0 not in self._open:
@@ -515,7 +530,7 @@ def _shown(data: bytes) -> str:
     return shortened(printable(" ⏎ ".join(lines)), _SHOWN + 1)
 
 
-def _texts(value: Any, find: Find) -> Iterator[str]:
+def _texts(value: Any, find: FindField) -> Iterator[str]:
     for part in selected(value, find.select):
         if find.say:
             yield "".join(each if isinstance(each, str) else _text(_first(part, each)) for each in find.say)
@@ -531,7 +546,7 @@ def _texts(value: Any, find: Find) -> Iterator[str]:
                 yield match[1] if match.re.groups and match[1] is not None else match[0]
 
 
-def _numbers(value: Any, find: Find) -> Iterator[float]:
+def _numbers(value: Any, find: FindField) -> Iterator[float]:
     for each in values(value, find.path):
         if find.pattern is not None:
             written = re.finditer(find.pattern, each) if isinstance(each, str) else ()
@@ -547,7 +562,7 @@ def _amount(text: str | None) -> float:
     return float(number[1]) * _TIMES[number[2].lower()] if number else float("inf")
 
 
-def _first(value: Any, path: Path | None) -> Any:
+def _first(value: Any, path: FieldPath | None) -> Any:
     return None if path is None else next(values(value, path), None)
 
 
@@ -570,7 +585,7 @@ def _joined(value: Any) -> str:
 
 def _small(value: Any) -> Any:
     if isinstance(value, str):
-        return cut(value, _LONGEST)
+        return cut_text(value, _LONGEST)
     if isinstance(value, list):
         return [_small(each) for each in value]
     if isinstance(value, dict):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from uwf_git.config.agent_cli import Row, parse_row
+from uwf_git.plugin import AgentRow, parse_agent_row
 
 OBSERVED = {
     "claude-code": "2.1.330",
@@ -902,7 +902,7 @@ TABLE: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def shipped_row(name: str) -> Row | None:
+def shipped_row(name: str) -> AgentRow | None:
     """Return a shipped row, or None."""
     value = TABLE.get(name)
-    return None if value is None else parse_row(value, name)[0]
+    return None if value is None else parse_agent_row(value, name)[0]

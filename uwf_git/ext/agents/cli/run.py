@@ -6,19 +6,27 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed
-from uwf_git.base.text import counted, last_line, one_line
-from uwf_git.config.agent_cli import Row
-from uwf_git.engine.kit.context import SEEN, Context, Reply, last_seen
 from uwf_git.ext.agents.cli.advice import advice_on, explained, is_final
 from uwf_git.ext.agents.cli.calls import installed_version, model_in, older, session_log
 from uwf_git.ext.agents.cli.lenient_json import sentence
 from uwf_git.ext.agents.cli.output import Output, RunOutput
-from uwf_git.format.kinds import TurnRecord, Usage
+from uwf_git.plugin import (
+    SEEN_FIELD,
+    AgentFailed,
+    AgentRow,
+    Context,
+    Reply,
+    TokenUsage,
+    TurnRecord,
+    counted,
+    last_line,
+    last_seen,
+    log,
+    one_line,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.sandbox.child import CommandResult
+    from uwf_git.plugin import ProcessResult
 
 _PRINTED = 16 * 1024  # bytes of output kept with a failed attempt
 _BY_SIGNAL = {137: 9, 143: 15}  # exit status of a wrapper whose program was killed by a signal
@@ -40,12 +48,12 @@ class Run:
         self,
         ctx: Context,
         name: str,
-        row: Row,
+        row: AgentRow,
         session: str | None,
-        totals: dict[str, tuple[Usage, float]],
+        totals: dict[str, tuple[TokenUsage, float]],
         new: str = "",
     ) -> None:
-        from uwf_git.sandbox.child import KEEP, Tail
+        from uwf_git.plugin import KEPT_OUTPUT, OutputTail
 
         self._ctx = ctx
         self._name = name
@@ -58,9 +66,9 @@ class Run:
         self._refusals = 0
         self._is_stuck = False  # it has had trouble, and done nothing since
         self._said: RunOutput | None = None
-        self._finished: CommandResult | None = None
+        self._finished: ProcessResult | None = None
         self._reply: Reply | None = None
-        self._out, self._err = Tail(_PRINTED), Tail(KEEP)
+        self._out, self._err = OutputTail(_PRINTED), OutputTail(KEPT_OUTPUT)
         self._listens = any(find.stream == "stderr" for find in row.trouble)
         shown = row if row.after is None else row._replace(after=None, usage=(), turns=(), model=())
         self._output = Output(
@@ -79,7 +87,7 @@ class Run:
         if not self._listens:
             self._ctx.show(data)
 
-    def end(self, finished: CommandResult | None, env: Mapping[str, str]) -> None:
+    def end(self, finished: ProcessResult | None, env: Mapping[str, str]) -> None:
         """Process the program's end (None if it was ended for its output), and read its session log."""
         self._finished, self._ended = finished, True
         if finished is None:
@@ -136,7 +144,7 @@ class Run:
             self._refusals, self._is_stuck = 0, False
         self._ctx.record(turn)
 
-    def _spent(self, model: str, usage: Usage | None) -> None:
+    def _spent(self, model: str, usage: TokenUsage | None) -> None:
         tokens = usage.input + usage.output if usage else 0
         self._ctx.show(model=model, tokens=tokens, stream=f"tokens of {id(self)}")
 
@@ -240,7 +248,7 @@ class Run:
         kept = f"what it said before is kept: uwf thread attempts {self._ctx.thread}"
         return AgentFailed(message, advice_on(words) or kept)
 
-    def _out_of_time(self, finished: CommandResult) -> AgentFailed:
+    def _out_of_time(self, finished: ProcessResult) -> AgentFailed:
         program, said = self._row.program, self.said
         hint = f"raise agents.<name>.{'silence' if finished.fell_silent else 'timeout'} in config.yaml"
         if said.trouble and self._is_stuck:
@@ -266,7 +274,7 @@ class Run:
         if turns or waited:
             return "; ".join(filter(None, (waited, last_seen(turns) if turns else "")))
         printed = last_line(self.printed[1]) or last_line(self.printed[0])
-        return f"last seen: {one_line(printed, SEEN)}" if printed else "it printed nothing"
+        return f"last seen: {one_line(printed, SEEN_FIELD)}" if printed else "it printed nothing"
 
     def _unanswered(self, env: Mapping[str, str]) -> AgentFailed | None:
         row, said = self._row, self.said
@@ -356,7 +364,7 @@ class Run:
             if misses
         ]
 
-    def _usage(self, session: str | None) -> tuple[Usage | None, float | None]:
+    def _usage(self, session: str | None) -> tuple[TokenUsage | None, float | None]:
         spent = self.said.spent
         if spent is None:
             return None, None
@@ -365,18 +373,20 @@ class Run:
             return usage, cost
         before = self._totals.get(session)
         if before is None:
-            before = spent_before(self._ctx, self._name, session) if self._session else (Usage(0, 0), 0.0)
+            before = (
+                spent_before(self._ctx, self._name, session) if self._session else (TokenUsage(0, 0), 0.0)
+            )
         self._totals[session] = (usage or before[0], before[1] if cost is None else cost)
         if usage is not None and spent.usage_of_session:
-            usage = Usage(*(max(0, now - past) for now, past in zip(usage, before[0], strict=True)))
+            usage = TokenUsage(*(max(0, now - past) for now, past in zip(usage, before[0], strict=True)))
         if cost is not None and spent.cost_of_session:
             cost = max(0.0, cost - before[1])
         return usage, cost
 
 
-def spent_before(ctx: Context, agent: str, session: str) -> tuple[Usage, float]:
+def spent_before(ctx: Context, agent: str, session: str) -> tuple[TokenUsage, float]:
     """Return what earlier steps and attempts of a session cost."""
-    from uwf_git.store.attempts import Attempts
+    from uwf_git.plugin import Attempts
 
     nodes = [step.detail for step in ctx.history.steps if step.agent == agent]
     tried = Attempts(ctx.store).all(ctx.thread)
@@ -393,4 +403,4 @@ def spent_before(ctx: Context, agent: str, session: str) -> tuple[Usage, float]:
         for sign, usage in usages:
             total = [sum_ + sign * tokens for sum_, tokens in zip(total, usage, strict=True)]
         cost += detail.cost or 0.0
-    return Usage(*total), cost
+    return TokenUsage(*total), cost

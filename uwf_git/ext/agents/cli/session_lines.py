@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from uwf_git.config.secrets import Redactor
+    from uwf_git.plugin import Redactor
 
 PART = 200_000  # characters of a Text node: less than 1 MB in every script
 _SIGNATURES = ("signature", "thoughtSignature", "encrypted_content")

@@ -9,11 +9,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed, Invalid, NotFound, StoreDamaged
-from uwf_git.base.text import last_line, one_line
-from uwf_git.config.agent_cli import Row, SessionsAt
-from uwf_git.engine.kit.context import Context, KeptSession, SessionState
 from uwf_git.ext.agents.cli.session_files import (
     LIMIT,
     MOST,
@@ -31,9 +26,27 @@ from uwf_git.ext.agents.cli.session_lines import (
     parts_of,
     without_secrets,
 )
-from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import Session, SessionFile, parse_session
-from uwf_git.format.types import SESSION, TEXT, is_kind
+from uwf_git.plugin import (
+    SESSION,
+    TEXT,
+    AgentFailed,
+    AgentRow,
+    Context,
+    Hash,
+    Invalid,
+    KeptSession,
+    NotFound,
+    Session,
+    SessionFile,
+    SessionsAt,
+    SessionState,
+    StoreDamaged,
+    is_kind,
+    last_line,
+    log,
+    one_line,
+    parse_session,
+)
 
 _TIMEOUT = 60.0  # seconds of an export or import
 _EXPORTED = "export.jsonl"
@@ -42,7 +55,7 @@ _EXPORTED = "export.jsonl"
 class ProgramSessions:
     """The sessions of a row's program with the agent `name`, seen from a step."""
 
-    def __init__(self, ctx: Context, name: str, row: Row, env: Mapping[str, str]) -> None:
+    def __init__(self, ctx: Context, name: str, row: AgentRow, env: Mapping[str, str]) -> None:
         self._ctx = ctx
         self._name = name
         self._row = row
@@ -116,11 +129,11 @@ class ProgramSessions:
         return lines_of(done.stdout_tail, where.each)
 
     def _run(self, words: tuple[str, ...], session: str, file: str = "") -> Any:
-        from uwf_git.sandbox.child import run_command
+        from uwf_git.plugin import run_process
 
         filled = [word.replace("{session}", session).replace("{file}", file) for word in words]
         argv = [self._row.program, *filled]
-        return run_command(argv, cwd=self._ctx.cwd, env=self._env, timeout=_TIMEOUT, keep=LIMIT + 1)
+        return run_process(argv, cwd=self._ctx.cwd, env=self._env, timeout=_TIMEOUT, keep=LIMIT + 1)
 
     def _restore(self, where: SessionsAt, session: str, node: Hash) -> None:
         kept, texts = self._kept(node)

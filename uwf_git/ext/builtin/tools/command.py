@@ -8,29 +8,35 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, object_schema
-from uwf_git.sandbox.bubblewrap import (
-    Lifetime,
-    View,
+from uwf_git.plugin import (
+    KEPT_RESULT,
+    PROJECT_MOUNT,
+    SHOWN_RESULT,
+    ProcessResult,
+    Quota,
+    QuotaExceeded,
+    RepositoriesBefore,
+    SandboxLifetime,
+    SandboxView,
+    ToolFailure,
     check_project,
     clean_environment,
-    confined,
+    command_limits,
+    confined_command,
+    find_program,
     find_sandbox,
-    shell,
+    result_ends,
+    run_process,
+    sandbox_shell,
+    shown_result,
+    truncation_note,
     without_git,
 )
-from uwf_git.sandbox.child import CommandResult
-from uwf_git.sandbox.child import run_command as run_process
-from uwf_git.sandbox.limits import of_commands
-from uwf_git.sandbox.mounts import PROJECT
-from uwf_git.sandbox.programs import find_program
-from uwf_git.sandbox.quota import Exceeded, Quota
-from uwf_git.sandbox.repositories import RepositoriesBefore
-from uwf_git.sandbox.results import KEPT, SHOWN, ToolFailure, ends, shown, truncation_note
 
 SECONDS = 120.0
 MOST_SECONDS = 1800.0
 _HEAD = 9_600  # bytes that are shown of an output's beginning; its end gets the rest of SHOWN
-_TAIL = SHOWN - _HEAD
+_TAIL = SHOWN_RESULT - _HEAD
 _MARGIN = 4_096  # bytes kept beyond a cut, which might halve a secret
 _INNER = "/tmp"
 LIMITS = "tools.limits"
@@ -45,7 +51,7 @@ _LONGEST = 100_000  # bytes of a command; Linux passes no argument of more than 
 
 def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
     seconds = context.seconds(float(arguments.get("timeout", SECONDS)))
-    folder = _folder(arguments.get("cwd", PROJECT), context)
+    folder = _folder(arguments.get("cwd", PROJECT_MOUNT), context)
     command = arguments["command"]
     program = _checked(command, context)
     taken: list[str] = []
@@ -69,7 +75,7 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
         "confined": program is not None,
         "seconds": round(time.monotonic() - began, 2),
     }
-    if output.size > SHOWN:
+    if output.size > SHOWN_RESULT:
         if context.workspace.by_name:
             context.outputs.retell(name, told)
         result |= truncation_note(name, output.size)
@@ -80,19 +86,19 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
     if done.exceeded is not None:
         ended = f"ended, with all that it had started: {done.exceeded.told(LIMITS)}"
         result |= {"exceeded": done.exceeded.limit, "note": ended}
-    elif (met := _limit_met(printed, context.policy.limits.given(of_commands()))) is not None:
+    elif (met := _limit_met(printed, context.policy.limits.given(command_limits()))) is not None:
         result |= {"exceeded": met.limit, "note": f"a part of it was refused more: {met.told(LIMITS)}"}
     if done.timed_out:
         result |= {"timedOut": True, "note": f"ended after {seconds:.3g} s, with all that it had started"}
     return result
 
 
-def _limit_met(printed: str, limits: Quota) -> Exceeded | None:
+def _limit_met(printed: str, limits: Quota) -> QuotaExceeded | None:
     """Return the limit at which the kernel ended a process, by messages of the shell or C library, since
     bwrap doesn't reap its child's usage."""
     met = next((limit for words, limit in _ENDED_AT.items() if words in printed), None)
     allowed = limits._asdict()[met] if met else None
-    return None if met is None or allowed is None else Exceeded(met, allowed)
+    return None if met is None or allowed is None else QuotaExceeded(met, allowed)
 
 
 class _Output:
@@ -105,27 +111,27 @@ class _Output:
         self.size = 0
 
     def add(self, data: bytes) -> None:
-        if self.size < KEPT:
-            self._file.write(data[: KEPT - self.size])
-        if len(self._head) < SHOWN:
-            self._head += data[: SHOWN - len(self._head)]
+        if self.size < KEPT_RESULT:
+            self._file.write(data[: KEPT_RESULT - self.size])
+        if len(self._head) < SHOWN_RESULT:
+            self._head += data[: SHOWN_RESULT - len(self._head)]
         self.size += len(data)
         self._show(data)
 
     def text(self, tail: bytes, clean: Callable[[str], str]) -> str:
-        if self.size <= SHOWN:
+        if self.size <= SHOWN_RESULT:
             return self._head.decode("utf-8", "replace")
         # A secret, or a path, that the outer edge of the margin halves isn't recognised, so that edge is dropped.
         edge = _MARGIN // 2
         head = clean(self._head[: _HEAD + _MARGIN].decode("utf-8", "replace"))[:-edge][:_HEAD]
         last = clean(tail.decode("utf-8", "replace"))[edge:][-_TAIL:]
-        return ends(head, last, f"{max(0, self.size - _HEAD - _TAIL)} bytes")
+        return result_ends(head, last, f"{max(0, self.size - _HEAD - _TAIL)} bytes")
 
 
 def _folder(path: str, context: ToolContext) -> Path:
     with context.workspace.open_folder(path) as (_, spot):
-        if spot.mount.name != PROJECT:
-            raise ToolFailure("read_only", f"commands run in {PROJECT}")
+        if spot.mount.name != PROJECT_MOUNT:
+            raise ToolFailure("read_only", f"commands run in {PROJECT_MOUNT}")
         return spot.mount.path.joinpath(*spot.parts)
 
 
@@ -137,10 +143,10 @@ def _checked(command: str, context: ToolContext) -> str | None:
             "too_large", f"the command has over {_LONGEST} bytes: write it to a file and run that"
         )
     if context.own:
-        where = "the place" if context.workspace.by_name else shown(str(context.own))
+        where = "the place" if context.workspace.by_name else shown_result(str(context.own))
         raise ToolFailure(
             "denied",
-            f"{where}, where uwf keeps its configuration or its store, is in {PROJECT}, and a "
+            f"{where}, where uwf keeps its configuration or its store, is in {PROJECT_MOUNT}, and a "
             "command could put another in its place: it must be moved out of there, see UWF_STORAGE_ROOT",
         )
     project = context.workspace.project.path
@@ -154,13 +160,13 @@ def _checked(command: str, context: ToolContext) -> str | None:
 
 def _unconfined(
     command: str, folder: Path, seconds: float, output: _Output, context: ToolContext
-) -> CommandResult:
+) -> ProcessResult:
     scratch = context.outputs.scratch
     env = clean_environment(
         context.environ, str(scratch / "home"), str(scratch), bool(context.policy.network)
     )
     env |= context.workspace.variables
-    return _run(context, shell(env["PATH"], command), folder, env, seconds, output)
+    return _run(context, sandbox_shell(env["PATH"], command), folder, env, seconds, output)
 
 
 def _confined(
@@ -171,7 +177,7 @@ def _confined(
     output: _Output,
     context: ToolContext,
     taken: list[str],
-) -> CommandResult:
+) -> ProcessResult:
     project, network = context.workspace.project.path, bool(context.policy.network)
     env = clean_environment(context.environ, f"{_INNER}/home", _INNER, network) | context.workspace.variables
     with (
@@ -180,12 +186,12 @@ def _confined(
     ):
         taken += before.left
         try:
-            with Lifetime() as lifetime:
+            with SandboxLifetime() as lifetime:
                 repositories = tuple(project.joinpath(*each.parts) for each in before.found)
                 scratch = context.outputs.scratch
-                view = View(context.workspace, context.visible, scratch, network, repositories)
-                argv = confined(program, view, folder, lifetime.arguments, no_git)
-                argv += shell(env["PATH"], command)
+                view = SandboxView(context.workspace, context.visible, scratch, network, repositories)
+                argv = confined_command(program, view, folder, lifetime.arguments, no_git)
+                argv += sandbox_shell(env["PATH"], command)
                 return _run(context, argv, Path("/"), env, seconds, output, lifetime.descriptors)
         finally:
             taken += before.take_new()
@@ -199,7 +205,7 @@ def _run(
     seconds: float,
     output: _Output,
     descriptors: tuple[int, ...] = (),
-) -> CommandResult:
+) -> ProcessResult:
     # Both streams share one pipe, so that they come in the order in which they were written.
     joined = ["/bin/sh", "-c", 'exec "$@" 1>&2', "sh", *argv]
     return run_process(
@@ -210,7 +216,7 @@ def _run(
         keep=_TAIL + _MARGIN,
         on_stderr=output.add,
         pass_fds=descriptors,
-        quota=context.policy.limits.given(of_commands()),
+        quota=context.policy.limits.given(command_limits()),
         guarded=not descriptors,  # a sandbox ends with this process by itself
     )
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from uwf_git.config.policy import EXTRACT
 from uwf_git.ext.builtin.tools.files import text_of
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, object_schema
-from uwf_git.sandbox.results import ToolFailure, shown
+from uwf_git.plugin import EXTRACT_TOOL, ToolFailure, shown_result
 
 READ = 1_000_000  # bytes of a file
 
@@ -26,7 +25,7 @@ def extract_tool(read: Read) -> Tool:
         return {"data": read(arguments["schema"], arguments.get("prompt", ""), text)}
 
     return Tool(
-        EXTRACT,
+        EXTRACT_TOOL,
         "Reads data that obeys a JSON Schema out of a text or a file; without either, out of your task and what "
         "happened in its thread. JSON and fields that stand there are taken as they are, else another model reads it. "
         "For long texts of which you need a few values.",
@@ -50,6 +49,7 @@ def _file(path: str, context: ToolContext) -> str:
         data = file.read(most + 1)
     if len(data) > most:
         raise ToolFailure(
-            "too_large", f"{shown(spot.shown)} has over {most} bytes: give the part that matters as text"
+            "too_large",
+            f"{shown_result(spot.shown)} has over {most} bytes: give the part that matters as text",
         )
     return text_of(data, spot.shown)

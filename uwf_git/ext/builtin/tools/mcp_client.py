@@ -25,12 +25,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed
-from uwf_git.base.extras import install_hint
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext
-from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE, WITHHELD
-from uwf_git.sandbox.results import SHOWN, ToolFailure, shown
+from uwf_git.plugin import (
+    ENCLOSING_NONCE_VARIABLE,
+    SHOWN_RESULT,
+    WITHHELD_VARIABLES,
+    AgentFailed,
+    ToolFailure,
+    install_hint,
+    log,
+    shown_result,
+)
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -38,10 +43,8 @@ if TYPE_CHECKING:
     from mcp import types as mcp_types
     from mcp.types import CallToolResult
 
-    from uwf_git.config.policy import ToolPolicy
-    from uwf_git.config.settings import McpServer
     from uwf_git.ext.builtin.tools.mcp_transport import ServerProcess
-    from uwf_git.sandbox.results import Outputs
+    from uwf_git.plugin import McpServer, ToolOutputs, ToolPolicy
 
 START_SECONDS = 30.0
 CALL_SECONDS = 60.0
@@ -126,14 +129,16 @@ class McpServers:
                 self.notes.append(f'MCP server "{name}": {MOST_TOOLS} of its {len(tools)} tools were offered')
             for misfit in connection.misfits:
                 whole = f"mcp/{name}/{misfit}"
-                self.notes.append(f"{shown(whole)} was left out: its description is none of a tool")
+                self.notes.append(f"{shown_result(whole)} was left out: its description is none of a tool")
             for tool in tools[:MOST_TOOLS]:
                 whole = f"mcp/{name}/{tool.name}"
                 if _is_broken(tool.input_schema):
-                    self.notes.append(f"{shown(whole)} was left out: the schema of its arguments is none")
+                    self.notes.append(
+                        f"{shown_result(whole)} was left out: the schema of its arguments is none"
+                    )
                 elif len(json.dumps(tool.input_schema)) > LARGEST_SCHEMA:
                     self.notes.append(
-                        f"{shown(whole)} was left out: the schema of its arguments is too large"
+                        f"{shown_result(whole)} was left out: the schema of its arguments is too large"
                     )
                 else:
                     found.setdefault(whole, (connection, tool))
@@ -279,7 +284,7 @@ class _Connection:
         program = shutil.which(name, path=environ.get("PATH"))
         if program is None:
             raise AgentFailed(
-                f'MCP server "{self.server.name}": command {shown(name)!r} is not on PATH',
+                f'MCP server "{self.server.name}": command {shown_result(name)!r} is not on PATH',
                 "install it, or name it with its whole path in mcpServers",
             )
         self._process = ServerProcess([program, *rest], environ, self._cwd)
@@ -295,7 +300,7 @@ class _Connection:
                     "put it into .env or the environment",
                 )
             environ[name] = self._environ[variable.group(1)] if variable else value
-        return {**environ, NONCE_VARIABLE: WITHHELD}
+        return {**environ, ENCLOSING_NONCE_VARIABLE: WITHHELD_VARIABLES}
 
     async def _list(self, client: Client) -> list[mcp_types.Tool]:
         found: list[mcp_types.Tool] = []
@@ -330,9 +335,9 @@ class _Connection:
             return process.trouble
         if process.returncode is not None:
             how = f"exited with {process.returncode}" if process.returncode >= 0 else "was killed"
-            return f"{how}: {shown(said)}" if said else how
+            return f"{how}: {shown_result(said)}" if said else how
         if process.noise:
-            return f"printed what is not a message: {shown(process.noise)}"
+            return f"printed what is not a message: {shown_result(process.noise)}"
         return ""
 
 
@@ -364,7 +369,7 @@ def wire_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def _is_broken(schema: Mapping[str, Any]) -> bool:
-    from uwf_git.format.schema import check_schema
+    from uwf_git.plugin import check_schema
 
     return bool(check_schema({key: value for key, value in schema.items() if key != "$schema"}))
 
@@ -385,10 +390,10 @@ def _first(error: BaseException) -> BaseException:
 
 def _leaf(error: BaseException) -> str:
     error = _first(error)
-    return shown(" ".join(str(error).split())) or type(error).__name__
+    return shown_result(" ".join(str(error).split())) or type(error).__name__
 
 
-def _to_json(result: CallToolResult, outputs: Outputs) -> dict[str, Any]:
+def _to_json(result: CallToolResult, outputs: ToolOutputs) -> dict[str, Any]:
     """Return a tool's answer for a model: `result`, a structured value, or `text`, shortened; `omitted` names
     unreadable parts such as images."""
     texts, omitted = _parts(result)
@@ -397,7 +402,7 @@ def _to_json(result: CallToolResult, outputs: Outputs) -> dict[str, Any]:
     structured = result.structured_content
     if structured is not None and structured != {"result": text}:
         dumped = json.dumps(structured, ensure_ascii=False)
-        if len(dumped) <= SHOWN:
+        if len(dumped) <= SHOWN_RESULT:
             value["result"] = structured
             text = "" if _repeats(text, structured) else text
         else:

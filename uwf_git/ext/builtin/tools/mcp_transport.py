@@ -14,8 +14,7 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp.types import Tool, jsonrpc_message_adapter
 
-from uwf_git.sandbox.child import LineTooLong, Pipes, lines, spawn
-from uwf_git.sandbox.descendants import Descendants
+from uwf_git.plugin import Descendants, LineTooLong, Pipes, read_lines, spawn_child
 
 if TYPE_CHECKING:
     pass
@@ -64,7 +63,7 @@ class ServerProcess:
     async def transport(self) -> AsyncIterator[Any]:
         """Start the process and yield the connection. Raises OSError, ValueError."""
         self._descendants.guard()
-        process = self._process = spawn(self.argv, env=self._descendants.env, cwd=self._cwd)
+        process = self._process = spawn_child(self.argv, env=self._descendants.env, cwd=self._cwd)
         self._descendants.started(process)
         pipes = self._pipes = Pipes(process)
         into, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -93,7 +92,7 @@ class ServerProcess:
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async with into:
                 try:
-                    async for line in lines(pipes.read, LONGEST_LINE):
+                    async for line in read_lines(pipes.read, LONGEST_LINE):
                         if (message := self._parse(line)) is not None:
                             await into.send(message)
                 except LineTooLong:

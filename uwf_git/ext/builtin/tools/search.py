@@ -11,13 +11,24 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.base.timelimit import TimeExceeded, time_limit
 from uwf_git.ext.builtin.tools.files import Room, is_binary
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, counted, object_schema
-from uwf_git.sandbox.mounts import PROJECT
-from uwf_git.sandbox.path import DEEPEST, FILE, FOLDER, MountedPath, is_git_name
-from uwf_git.sandbox.results import SHOWN, ToolFailure, page, shown, truncated
-from uwf_git.sandbox.workspace import open_regular
+from uwf_git.plugin import (
+    DEEPEST_PATH,
+    FILE_KIND,
+    FOLDER_KIND,
+    PROJECT_MOUNT,
+    SHOWN_RESULT,
+    MountedPath,
+    TimeExceeded,
+    ToolFailure,
+    is_git_name,
+    open_regular,
+    result_page,
+    shown_result,
+    time_limit,
+    truncated_result,
+)
 
 SECONDS = 20.0  # of one search; like every `time_limit`, it holds in the main thread alone
 FOUND = 200  # paths or lines in one result
@@ -45,7 +56,7 @@ def glob(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
                 paths.append(f"{spot.shown}/{found.path}")
                 if len(paths) == first - 1 + FOUND + 1:
                     break
-    wanted, more = page(len(paths), first, FOUND)
+    wanted, more = result_page(len(paths), first, FOUND)
     return {"paths": paths[wanted], **more}
 
 
@@ -82,11 +93,11 @@ def grep(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
                 size += len(lines[-1])
                 if (
                     len(lines) > FOUND
-                    or size > SHOWN
+                    or size > SHOWN_RESULT
                     or (room.fitting(fitting) != fitting and len(lines) > 1)
                 ):
                     lines.pop()
-                    return {"matches": lines, **truncated(f"use offset={first + len(lines)}")}
+                    return {"matches": lines, **truncated_result(f"use offset={first + len(lines)}")}
                 room.take(fitting)
     result: dict[str, Any] = {"matches": lines}
     if skipped:
@@ -135,7 +146,7 @@ class _Below:
         self._left = _ENTRIES
 
     def files(self, folder: int, parts: tuple[str, ...]) -> Iterator[_Found]:
-        if len(parts) > DEEPEST:
+        if len(parts) > DEEPEST_PATH:
             return
         with os.scandir(folder) as entries:
             listed = sorted(entries, key=lambda entry: entry.name)
@@ -161,7 +172,7 @@ class _Below:
 
     def _inside(self, folder: int, name: str, parts: tuple[str, ...]) -> Iterator[_Found]:
         try:
-            inside = os.open(name, FOLDER, dir_fd=folder)
+            inside = os.open(name, FOLDER_KIND, dir_fd=folder)
         except OSError:
             return  # it is gone, or may not be read
         try:
@@ -177,10 +188,10 @@ def _ignores_nothing(_path: str) -> bool:
 def _ignored(spot: MountedPath) -> Callable[[str], bool]:
     """Return git's ignore test below a spot; folders end in a slash. Without a readable repository nothing is
     ignored."""
-    if spot.mount.name != PROJECT:
+    if spot.mount.name != PROJECT_MOUNT:
         return _ignores_nothing
     # The library, not the program: a project's git configuration can name commands to run.
-    from uwf_git.git.libgit2 import GitError, discover_repository, open_repository
+    from uwf_git.plugin import GitError, discover_repository, open_repository
 
     folder = spot.mount.path.joinpath(*spot.parts)
     try:
@@ -205,7 +216,7 @@ def _ignored(spot: MountedPath) -> Callable[[str], bool]:
 
 def _text(found: _Found) -> str | None:
     try:
-        with open(os.open(found.name, FILE, dir_fd=found.folder), "rb") as file:
+        with open(os.open(found.name, FILE_KIND, dir_fd=found.folder), "rb") as file:
             if os.fstat(file.fileno()).st_size > SEARCHED:
                 return None
             data = file.read(SEARCHED)
@@ -221,7 +232,8 @@ def _pattern(arguments: dict[str, Any]) -> re.Pattern[str]:
         return _compiled(re.escape(text) if arguments.get("literal") else text, flags)
     except (re.error, RecursionError, OverflowError) as error:
         raise ToolFailure(
-            "invalid_arguments", f"no regular expression: {shown(str(error))}; literal: true takes it as text"
+            "invalid_arguments",
+            f"no regular expression: {shown_result(str(error))}; literal: true takes it as text",
         ) from None
 
 
@@ -246,12 +258,12 @@ def _around(line: str, position: int) -> str:
 def _matcher(pattern: str) -> Callable[[str], bool]:
     """Return a glob test: `*` and `?` within a name, `**` over folders, `[…]`, `{a,b}`. Without a slash it
     matches the name alone."""
-    for mount in (f"{PROJECT}/", "./"):
+    for mount in (f"{PROJECT_MOUNT}/", "./"):
         pattern = pattern.removeprefix(mount)
     try:
         compiled = _compiled(_translated(pattern), re.DOTALL)
     except (re.error, RecursionError, OverflowError):
-        raise ToolFailure("invalid_arguments", f"{shown(pattern)} is not a glob") from None
+        raise ToolFailure("invalid_arguments", f"{shown_result(pattern)} is not a glob") from None
     if "/" in pattern or pattern == "**":
         return lambda path: compiled.fullmatch(path) is not None
     return lambda path: compiled.fullmatch(path.rsplit("/", 1)[-1]) is not None

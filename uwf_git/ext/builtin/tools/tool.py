@@ -15,17 +15,24 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import UwfError
-from uwf_git.base.text import encodable, nearest
-from uwf_git.config.policy import ToolPolicy
-from uwf_git.format.cbor import TOO_LONG
-from uwf_git.format.schema import Schema
-from uwf_git.sandbox.bubblewrap import Visible, find_sandbox
-from uwf_git.sandbox.results import SHOWN, Outputs, ToolFailure, shown
-from uwf_git.sandbox.workspace import Workspace
+from uwf_git.plugin import (
+    PAYLOAD_TOO_LONG,
+    SHOWN_RESULT,
+    Schema,
+    ToolFailure,
+    ToolOutputs,
+    ToolPolicy,
+    UwfError,
+    VisibleFolder,
+    Workspace,
+    encodable,
+    find_sandbox,
+    nearest,
+    shown_result,
+)
 
 ARGUMENTS = 8_000_000  # characters of a call's arguments
-LARGEST = 4 * SHOWN  # characters of a result as JSON
+LARGEST = 4 * SHOWN_RESULT  # characters of a result as JSON
 DEEPEST = 32  # lists and objects within each other, in arguments and results
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
@@ -37,10 +44,10 @@ class ToolContext(NamedTuple):
 
     workspace: Workspace
     policy: ToolPolicy
-    outputs: Outputs
+    outputs: ToolOutputs
     deadline: float | None = None
     environ: Mapping[str, str] = {}
-    visible: Visible = Visible()
+    visible: VisibleFolder = VisibleFolder()
     own: Path | None = None
     show: Callable[[bytes], object] = bytes  # which does nothing
     notes: Path | None = None
@@ -147,7 +154,7 @@ class Toolbox:
         except OSError as error:
             failure = ToolFailure("failed", error.strerror or str(error))
         except Exception as error:  # a tool's own fault must not cost the work of a whole step
-            said = f"{shown(name)} broke: {type(error).__name__}: {shown(str(error))}"
+            said = f"{shown_result(name)} broke: {type(error).__name__}: {shown_result(str(error))}"
             failure = ToolFailure("internal", said)
         failure = ToolFailure(failure.code, self.context.workspace.told(failure.message))
         return ToolResult(False, failure.value, given)
@@ -156,7 +163,7 @@ class Toolbox:
         tool = self._tools.get(name)
         if tool is None:
             hint = nearest(name, self.names) or "known: " + ", ".join(self.names)
-            raise ToolFailure("unknown_tool", f"there is no tool {shown(name, 60)!r}; {hint}")
+            raise ToolFailure("unknown_tool", f"there is no tool {shown_result(name, 60)!r}; {hint}")
         if not self.context.policy.permits(tool.policy_name):
             raise ToolFailure(
                 "denied", f"{name} is not allowed here; allowed: {', '.join(self.names) or 'none'}"
@@ -169,7 +176,7 @@ class Toolbox:
             schema = self._schemas[tool.name] = Schema(dict(tool.parameters))
         problems = schema.problems(arguments, at_most=3)
         if problems:
-            said = "; ".join(shown(str(problem), 300) for problem in problems)
+            said = "; ".join(shown_result(str(problem), 300) for problem in problems)
             raise ToolFailure("invalid_arguments", f"{tool.name}: {said}")
 
     def _fit(self, value: dict[str, Any]) -> dict[str, Any]:
@@ -211,10 +218,10 @@ def parse_arguments(arguments: str | Mapping[str, Any] | None) -> dict[str, Any]
         except _NoConstant as error:
             raise ToolFailure("invalid_arguments", f"the arguments are no JSON: {error}") from None
         except json.JSONDecodeError as error:
-            said = f"the arguments are no JSON: {shown(str(error))}"
+            said = f"the arguments are no JSON: {shown_result(str(error))}"
             raise ToolFailure("invalid_arguments", said) from None
         except ValueError:
-            raise ToolFailure("invalid_arguments", f"the arguments hold {TOO_LONG}") from None
+            raise ToolFailure("invalid_arguments", f"the arguments hold {PAYLOAD_TOO_LONG}") from None
     if value is None:
         value = {}
     if not isinstance(value, Mapping):

@@ -6,36 +6,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from uwf_cli import definitions, terminal
-from uwf_cli.command import command
-from uwf_cli.completers import complete_crew
-from uwf_cli.definitions import (
-    ACCEPTED,
-    PROPOSAL,
-    PROPOSED_BRANCH,
-    REVIEW_REMOTE,
-    accepting,
+
+from uwf_git.plugin import (
+    ACCEPTED_OPTION,
+    BMAD,
+    OWN_TYPES,
+    PROPOSAL_ARGUMENT,
+    PROPOSED_BRANCH_OPTION,
+    REVIEW_REMOTE_OPTION,
+    Failures,
+    Invalid,
+    Invocation,
+    Record,
+    Table,
+    ThreadState,
+    Usage,
+    UwfError,
+    accept_proposal,
+    adopt_news,
+    command,
+    complete_crew,
+    definitions,
     history_note,
+    iso_of_milliseconds,
+    terminal,
     warn_of_use,
 )
-from uwf_cli.exchange import adopt_news
-from uwf_cli.failures import Failures
-from uwf_cli.invocation import Invocation
-from uwf_cli.output import iso
-from uwf_cli.views import Record, Table
-
-from uwf_git.base.errors import Invalid, Usage, UwfError
-from uwf_git.base.thread_states import ThreadState
-from uwf_git.format.types import BMAD, OWN
 
 if TYPE_CHECKING:
-    from uwf_git.api.review import Proposal
     from uwf_git.ext.crews.registry import Crews, Definition
-    from uwf_git.format.ids import Hash
-    from uwf_git.format.personas import Crew
-    from uwf_git.store.versions import Version
+    from uwf_git.plugin import Crew, Hash, Proposal, RegisteredVersion
 
-FORMS = {BMAD: "a .bmad package", OWN: "a crew.yaml"}
+FORMS = {BMAD: "a .bmad package", OWN_TYPES: "a crew.yaml"}
 """What a crew came as, in words."""
 
 
@@ -96,7 +98,7 @@ def registered(crews: Crews) -> list[dict[str, Any]]:
                     "description": crew.description,
                     "personas": [each.persona.id for each in crew.members],
                     "workflows": [f"{name}/{each.id}" for each in crew.workflows],
-                    "updated": iso(version.time),
+                    "updated": iso_of_milliseconds(version.time),
                 }
             )
         except UwfError as error:  # one damaged version must not hide the others
@@ -112,7 +114,7 @@ def registered(crews: Crews) -> list[dict[str, Any]]:
 def show(invocation: Invocation, crew: str) -> None:
     """Show a crew: its personas with their menus, and its workflows."""
     _, version, found = _find(invocation, crew)
-    value = {**crew_value(found, version.hash, version.commit), "updated": iso(version.time)}
+    value = {**crew_value(found, version.hash, version.commit), "updated": iso_of_milliseconds(version.time)}
     invocation.emit(value, _shown_text)
 
 
@@ -128,7 +130,7 @@ def history(invocation: Invocation, crew: str) -> None:
 
 def past(crews: Crews, name: str) -> list[dict[str, Any]]:
     """Return a crew's versions, newest first: the JSON of `uwf crew history`. Raises NotFound."""
-    from uwf_git.api.versions import history_values
+    from uwf_git.plugin import history_values
 
     entries = crews.history(name)
     return [
@@ -151,8 +153,8 @@ def rollback(invocation: Invocation, crew: str, to: str | None) -> None:
 
     Each rollback goes one version further back and adds a commit. Running threads keep their version.
     """
-    from uwf_git.api.versions import past_hash
     from uwf_git.ext.crews.registry import Crews
+    from uwf_git.plugin import past_hash
 
     crews = Crews(invocation.instance.store)
     before = crews.current(crew)
@@ -174,8 +176,8 @@ def rm(invocation: Invocation, crew: str, yes: bool) -> None:
 
     Refused without --yes if an agent of config.yaml or an active thread uses one of its workflows.
     """
-    from uwf_git.api.versions import use_of
     from uwf_git.ext.crews.registry import Crews
+    from uwf_git.plugin import use_of
 
     instance = invocation.instance
     crews = Crews(instance.store)
@@ -216,9 +218,8 @@ def export(invocation: Invocation, crew: str, file: Path | None, folder: Path | 
 
     A package imported from a folder is written as a reproducible ZIP file.
     """
-    from uwf_cli.files import write_whole
-
     from uwf_git.ext.crews.package import SUFFIX, to_archive
+    from uwf_git.plugin import write_whole
 
     if folder is not None and (file is not None or force):
         raise Usage(
@@ -241,7 +242,7 @@ def export(invocation: Invocation, crew: str, file: Path | None, folder: Path | 
 
 def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
     """Write a folder atomically. Raises Invalid."""
-    from uwf_git.git.fsync import make_folder
+    from uwf_git.plugin import make_folder
 
     def fill(made: Path) -> None:
         for path, data in files.items():
@@ -262,8 +263,8 @@ def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
     "uwf crew propose ./trip --branch shorter-menu --remote origin",
 )
 @click.argument("package", type=click.Path(path_type=Path))
-@PROPOSED_BRANCH
-@REVIEW_REMOTE
+@PROPOSED_BRANCH_OPTION
+@REVIEW_REMOTE_OPTION
 def propose(invocation: Invocation, package: Path, branch: str, remote: str | None) -> None:
     """Propose a version of a crew without registering it.
 
@@ -278,14 +279,16 @@ def propose(invocation: Invocation, package: Path, branch: str, remote: str | No
         version = _version(definition.compiled.crew, proposal.hash, proposal.commit)
         return {**version, **_warnings(definition)}
 
-    definitions.propose(invocation, crews, definition, branch, remote, more, Record(*_VERSION, PROPOSAL))
+    definitions.propose(
+        invocation, crews, definition, branch, remote, more, Record(*_VERSION, PROPOSAL_ARGUMENT)
+    )
 
 
 @command(
     "uwf crew accept shorter-menu",
     "uwf crew accept shorter-menu --remote origin",
 )
-@accepting
+@accept_proposal
 def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     """Register a proposed version of a crew: the local one, or with --remote a branch of that remote."""
     from uwf_git.ext.crews.registry import Crews
@@ -294,7 +297,7 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     version = accepted.version
     crew = Crews(invocation.instance.store).crew(version.hash)
     value = {**accepted.to_json(), **_version(crew, version.hash, version.commit)}
-    invocation.emit(value, Record(*_VERSION, ACCEPTED))
+    invocation.emit(value, Record(*_VERSION, ACCEPTED_OPTION))
 
 
 # Arguments
@@ -316,7 +319,7 @@ def _read(invocation: Invocation, package: Path) -> Definition:
     return Definition(read, compiled)
 
 
-def _current(invocation: Invocation, name: str) -> Version | None:
+def _current(invocation: Invocation, name: str) -> RegisteredVersion | None:
     from uwf_git.ext.crews.registry import Crews
 
     if not invocation.location.git_dir.exists():
@@ -325,7 +328,7 @@ def _current(invocation: Invocation, name: str) -> Version | None:
     return crews.current(name) if name in crews.names() else None
 
 
-def _find(invocation: Invocation, text: str) -> tuple[Crews, Version, Crew]:
+def _find(invocation: Invocation, text: str) -> tuple[Crews, RegisteredVersion, Crew]:
     """Return a crew, with ~2 in the second version before the newest. Raises NotFound."""
     from uwf_git.ext.crews.registry import Crews
 
@@ -334,8 +337,8 @@ def _find(invocation: Invocation, text: str) -> tuple[Crews, Version, Crew]:
     return crews, version, crews.crew(version.hash)
 
 
-def _oid(version: Version) -> Any:
-    from uwf_git.git.repository import Oid
+def _oid(version: RegisteredVersion) -> Any:
+    from uwf_git.plugin import Oid
 
     return Oid(hex=version.commit)
 

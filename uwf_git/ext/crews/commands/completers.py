@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from uwf_cli.completers import offering
-from uwf_cli.invocation import Invocation
-
 from uwf_git.ext.crews.registry import Crews
+from uwf_git.plugin import Invocation, completer_of
 
 
 def _personas(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
@@ -21,4 +19,4 @@ def _personas(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, st
                     yield address, each.persona.title
 
 
-complete_persona = offering(_personas)
+complete_persona = completer_of(_personas)

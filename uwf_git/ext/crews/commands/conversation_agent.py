@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import Invalid
-from uwf_git.engine.conversation import ASSISTANT, CHAT, PERSONA, TALK
+from uwf_git.plugin import ASSISTANT_ROLE, CHAT_WORKFLOW, PERSONA_CHAT, TALK_WORKFLOW, Invalid
 
 if TYPE_CHECKING:
     from uwf_git.ext.crews.entry import Entry
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import Instance
 
 BUILTIN = "uwf-builtin"
 
 
 def talker(instance: Instance, entry: Entry | None = None) -> str | None:
     """Return the default agent, None for the configured one. Raises Invalid without any."""
-    from uwf_git.config.resolve import overriding, resolve_model
-    from uwf_git.format.kinds import REHEARSE
+    from uwf_git.plugin import REHEARSE, overriding_options, resolve_model
 
     config = instance.config
-    role, name, persona = ASSISTANT, CHAT, ""
+    role, name, persona = ASSISTANT_ROLE, CHAT_WORKFLOW, ""
     if entry is not None:
-        role, name, persona = PERSONA, f"{entry.crew.name}/{TALK}", entry.member.persona.id
-    if overriding(config, name, role, persona)[0] is not None:
+        role, name, persona = PERSONA_CHAT, f"{entry.crew.name}/{TALK_WORKFLOW}", entry.member.persona.id
+    if overriding_options(config, name, role, persona)[0] is not None:
         return None
     if resolve_model(config, "agent") is not None:
         return BUILTIN
     if config.models:
-        from uwf_git.engine.kit.chat import model_alias
+        from uwf_git.plugin import model_alias
 
         model_alias("uwf chat", config, None)
     if config.default_agent in (None, REHEARSE, REHEARSE.removeprefix("uwf-")):

@@ -7,34 +7,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from uwf_cli import resolve, terminal
-from uwf_cli.command import command
-from uwf_cli.invocation import Invocation
-from uwf_cli.options import (
-    AGENT,
-    CWD,
-    MAX_COST,
-    MAX_STEPS,
-    MAX_TIME,
-    MAX_TOKENS,
-    PROMPT_FILE,
-    QUIET,
-    REMOTE,
-    folder,
-)
-from uwf_cli.output import as_json
-from uwf_cli.resolve import read_prompt
-from uwf_cli.starting import begin, require_agent
-from uwf_cli.stepping import exchanged, run_one
 
-from uwf_git.base.errors import NotFound, Usage, UwfError
-from uwf_git.base.text import nearest, one_line
 from uwf_git.ext.crews.commands.completers import complete_persona
 from uwf_git.ext.crews.menu import CHAT, CLARIFY, EXACT, RESUME, SHOW_MENU, Routing, shown
+from uwf_git.plugin import (
+    AGENT_OPTION,
+    CWD_OPTION,
+    MAX_COST_OPTION,
+    MAX_STEPS_OPTION,
+    MAX_TIME_OPTION,
+    MAX_TOKENS_OPTION,
+    PROMPT_FILE_OPTION,
+    QUIET_OPTION,
+    REMOTE_OPTION,
+    Invocation,
+    NotFound,
+    Usage,
+    UwfError,
+    as_json,
+    begin_thread,
+    command,
+    existing_folder,
+    nearest,
+    one_line,
+    read_prompt,
+    require_agent,
+    resolve,
+    run_one,
+    step_exchanged,
+    terminal,
+)
 
 if TYPE_CHECKING:
     from uwf_git.ext.crews.entry import Entry, Run, Turn
-    from uwf_git.format.ids import ThreadId
+    from uwf_git.plugin import ThreadId
 
 _WORD = re.compile(r"[\d_.:/*+a-zA-Z\u00c0-\u024f-]+")
 """A word of a script that has spaces between words."""
@@ -85,17 +91,17 @@ def route(invocation: Invocation, who: str, text: str) -> None:
 @_WHO
 @click.argument("text")
 @click.option("-p", "--prompt", metavar="TEXT", help="The prompt of the workflow. - reads standard input.")
-@PROMPT_FILE
+@PROMPT_FILE_OPTION
 @click.option("--talk", is_flag=True, help="Send TEXT to the persona, even if it matches the menu.")
 @click.option("--no-run", is_flag=True, help="Start the thread without running it.")
-@MAX_TOKENS
-@MAX_COST
-@MAX_TIME
-@MAX_STEPS
-@AGENT
-@CWD
-@REMOTE
-@QUIET
+@MAX_TOKENS_OPTION
+@MAX_COST_OPTION
+@MAX_TIME_OPTION
+@MAX_STEPS_OPTION
+@AGENT_OPTION
+@CWD_OPTION
+@REMOTE_OPTION
+@QUIET_OPTION
 def do(
     invocation: Invocation,
     who: str,
@@ -118,7 +124,7 @@ def do(
     without --talk, since it may be a typo.
     """
     budget = resolve.limits({**limits, "max_steps": None})
-    where = folder(cwd)
+    where = existing_folder(cwd)
     if agent is not None:
         require_agent(invocation, agent)
     given = prompt is not None or prompt_file is not None
@@ -141,12 +147,11 @@ def do(
         _answer(invocation, entry, routed)
         return
     if not no_run:
-        from uwf_git.api.preflight import require_ready_thread
-        from uwf_git.api.run import Options
+        from uwf_git.plugin import RunOptions, require_ready_thread
 
-        shared, found = exchanged(invocation, thread, remote)
+        shared, found = step_exchanged(invocation, thread, remote)
         require_ready_thread(invocation.instance, found, agent)
-        run_one(invocation, found, Options(agent, where, exchange=shared), max_steps, quiet)
+        run_one(invocation, found, RunOptions(agent, where, exchange=shared), max_steps, quiet)
 
 
 def _said(text: str) -> Routing:
@@ -272,11 +277,11 @@ def _start(
     budget: dict[str, float],
     to_run: bool,
 ) -> ThreadId:
-    from uwf_git.api.start import Start
+    from uwf_git.plugin import ThreadStart
 
     address = f"{entry.crew.name}/{run.workflow.id}"
-    what = Start(run.prompt, budget, where, data=run.data)
-    begun = begin(invocation, address, what, persona=run.persona, to_run=to_run)
+    what = ThreadStart(run.prompt, budget, where, data=run.data)
+    begun = begin_thread(invocation, address, what, persona=run.persona, to_run=to_run)
     invocation.emit(
         {**_routed(routed), "persona": run.persona, "workflow": begun.workflow, "thread": begun.thread},
         lambda value: terminal.fields(
@@ -294,10 +299,9 @@ def _start(
 def _talk(
     invocation: Invocation, entry: Entry, routed: Routing, turn: Turn, agent: str | None, where: Path | None
 ) -> None:
-    from uwf_git.engine.inbox import say
-    from uwf_git.engine.step import step
     from uwf_git.ext.crews.commands.conversation_agent import talker
     from uwf_git.ext.crews.conversation_start import begin_conversation_with
+    from uwf_git.plugin import say_to, step_thread
 
     instance = invocation.instance
     speaks = agent if agent is not None else talker(instance, entry)
@@ -306,10 +310,10 @@ def _talk(
     if where is not None:
         instance.folders.remember(thread, where)
     if turn.before:
-        say(instance, thread, turn.before)
-    say(instance, thread, turn.message, chosen=not turn.reads_only)
+        say_to(instance, thread, turn.before)
+    say_to(instance, thread, turn.message, chosen=not turn.reads_only)
     invocation.going_on = f"uwf chat --resume {thread} goes on"
-    outcome = step(instance, thread, speaks, where)
+    outcome = step_thread(instance, thread, speaks, where)
     made = outcome.position.history.steps[-1]
     told = {
         "thread": thread,
@@ -326,14 +330,13 @@ def _talk(
 
 
 def _resume(invocation: Invocation, entry: Entry, routed: Routing) -> ThreadId:
-    from uwf_git.engine.pause import is_paused, resume
-    from uwf_git.store.history import Head
+    from uwf_git.plugin import Head, is_paused, resume_thread
 
     instance = invocation.instance
     addresses = {f"{entry.crew.name}/{each.id}" for each in entry.crew.workflows}
     for head in instance.threads.meant():
         if isinstance(head, Head) and head.row.name in addresses:
-            lifted = is_paused(instance, head.thread) and resume(instance, head.thread)
+            lifted = is_paused(instance, head.thread) and resume_thread(instance, head.thread)
             value = {"workflow": head.row.workflow, "thread": head.thread, "resumed": lifted}
             invocation.emit(
                 {**_routed(routed), **value},

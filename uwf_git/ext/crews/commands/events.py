@@ -9,16 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from uwf_cli import terminal
-from uwf_cli.failures import describe, print_error
-
-from uwf_git.base.text import numbered, one_line
+from uwf_git.plugin import describe_failure, numbered_lines, one_line, print_error, terminal
 
 if TYPE_CHECKING:
-    from uwf_cli.invocation import Invocation
-
-    from uwf_git.format.ids import ThreadId
-    from uwf_git.format.kinds import TurnRecord
+    from uwf_git.plugin import Invocation, ThreadId, TurnRecord
 
 _SHOWN = 200  # characters of a tool's arguments, and of why it failed
 
@@ -48,7 +42,7 @@ class EventPrinter:
 
     def error(self, error: Exception) -> None:
         """Print an error; the session continues."""
-        failure = describe(error)
+        failure = describe_failure(error)
         self.status = failure.status
         self.rest()
         if self._text:
@@ -155,9 +149,7 @@ class FieldFilter:
 
 
 def _live_line(invocation: Invocation, thread: ThreadId) -> Any:
-    from uwf_cli.watching.lines import Lines, step_line
-
-    from uwf_git.engine.progress import Watch
+    from uwf_git.plugin import StepLines, Watch, step_line
 
     watch = Watch(invocation.instance)
 
@@ -165,7 +157,7 @@ def _live_line(invocation: Invocation, thread: ThreadId) -> Any:
         step = watch.step(thread)
         return [step_line(step)] if step else []
 
-    return Lines(compose)
+    return StepLines(compose)
 
 
 def _tool_line(value: Any) -> str:
@@ -184,4 +176,4 @@ def _tool_line(value: Any) -> str:
 
 def question_lines(question: str, options: Sequence[str]) -> str:
     lines = [line for each in question.splitlines() if (line := each.strip())]
-    return "\n".join([*lines, *(f"  {option}" for option in numbered(options))])
+    return "\n".join([*lines, *(f"  {option}" for option in numbered_lines(options))])

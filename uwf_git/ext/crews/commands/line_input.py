@@ -9,12 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from uwf_cli import terminal
-
-from uwf_git.base.errors import Usage, UwfError
-from uwf_git.base.extras import install_hint
-from uwf_git.base.terminal import drawing
-from uwf_git.base.text import one_line
+from uwf_git.plugin import Usage, UwfError, install_hint, one_line, terminal, terminal_drawing
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completion
@@ -158,7 +153,7 @@ class _Prompt:
 
         use(quiet)
         try:
-            with drawing(as_before):
+            with terminal_drawing(as_before):
                 yield
         finally:
             use(before)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import click
-from uwf_cli.command import command
-from uwf_cli.completers import complete_crew
-from uwf_cli.definitions import BRANCH, REMOTE, publish_version
-from uwf_cli.invocation import Invocation
+
+from uwf_git.plugin import (
+    BRANCH_OPTION,
+    PUBLISH_REMOTE_OPTION,
+    Invocation,
+    command,
+    complete_crew,
+    publish_version,
+)
 
 
 @command(
@@ -14,8 +19,8 @@ from uwf_cli.invocation import Invocation
     "uwf publish crew trip --remote team",
 )
 @click.argument("crew", metavar="NAME", shell_complete=complete_crew)
-@BRANCH
-@REMOTE
+@BRANCH_OPTION
+@PUBLISH_REMOTE_OPTION
 def crew(invocation: Invocation, crew: str, branch: str, remote: str | None) -> None:
     """Push a crew's newest version to a branch for review. Proposals can be merged into it."""
     from uwf_git.ext.crews.registry import Crews

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_cli.exchange import find_thread
-
-from uwf_git.base.errors import Invalid, NotFound, UwfError
-from uwf_git.engine.conversation import TALK, in_conversation
-from uwf_git.format.endings import KILLED
+from uwf_git.plugin import (
+    KILLED_ENDING,
+    TALK_WORKFLOW,
+    Invalid,
+    NotFound,
+    UwfError,
+    find_thread,
+    in_conversation,
+)
 
 if TYPE_CHECKING:
-    from uwf_cli.invocation import Invocation
-
-    from uwf_git.format.ids import ThreadId
-    from uwf_git.git.repository import Oid
-    from uwf_git.store.history import Head
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import Head, Instance, Invocation, Oid, ThreadId
 
 NEWEST = "@"
 
@@ -43,13 +42,13 @@ def find_session(invocation: Invocation, text: str, who: str) -> SessionState:
 
 
 def _newest(instance: Instance, who: str) -> Head:
-    from uwf_git.store.history import Head
+    from uwf_git.plugin import Head
 
     crew, _, persona = who.partition("/")
     for head in instance.threads.meant():
         if not isinstance(head, Head) or not in_conversation(instance, head):
             continue
-        if crew and head.row.name != f"{crew}/{TALK}":
+        if crew and head.row.name != f"{crew}/{TALK_WORKFLOW}":
             continue
         if not persona or instance.threads.history(head).start.persona == persona:
             return head
@@ -84,7 +83,7 @@ def _run(instance: Instance, head: Head) -> SessionState:
     conversation = threads.ending_with(origin) if origin is not None else None
     if conversation is not None and threads.has_ended(conversation):
         conversation = None
-    if head.archive is None or head.archive.status != KILLED:
+    if head.archive is None or head.archive.status != KILLED_ENDING:
         run: ThreadId | None = thread
     elif conversation is not None:
         run = None
@@ -95,12 +94,14 @@ def _run(instance: Instance, head: Head) -> SessionState:
 
 def begun_from(instance: Instance, crew: str, conversation: Oid) -> ThreadId | None:
     """Return the newest run started from a conversation at this commit and not killed."""
-    from uwf_git.store.history import Head
+    from uwf_git.plugin import Head
 
     for head in instance.threads.all(archived=True):
         if not isinstance(head, Head) or not (head.row.name or "").startswith(f"{crew}/"):
             continue
-        if head.row.name == f"{crew}/{TALK}" or (head.archive and head.archive.status == KILLED):
+        if head.row.name == f"{crew}/{TALK_WORKFLOW}" or (
+            head.archive and head.archive.status == KILLED_ENDING
+        ):
             continue
         try:
             if instance.threads.origin(head.thread) == conversation:

@@ -6,20 +6,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uwf_cli import terminal
-from uwf_cli.stepping import outcome_line, outcome_value
-
-from uwf_git.base.errors import Invalid, Paused, Usage
-from uwf_git.base.thread_states import ThreadState
 from uwf_git.ext.crews.commands.events import EventPrinter, question_lines
-from uwf_git.format.endings import KILLED
+from uwf_git.plugin import (
+    KILLED_ENDING,
+    Invalid,
+    Paused,
+    ThreadState,
+    Usage,
+    outcome_line,
+    outcome_value,
+    terminal,
+)
 
 if TYPE_CHECKING:
-    from uwf_cli.invocation import Invocation
-
-    from uwf_git.engine.outcome import Outcome
-    from uwf_git.format.ids import Hash, ThreadId
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import Hash, Instance, Invocation, Outcome, ThreadId
 
 MOST = 500
 """Steps of a run between two inputs."""
@@ -54,7 +54,7 @@ class Run:
     @property
     def was_completed(self) -> bool:
         archive = self._instance.threads.head(self.thread).archive
-        return archive is not None and archive.status != KILLED
+        return archive is not None and archive.status != KILLED_ENDING
 
     @property
     def name(self) -> str:
@@ -67,13 +67,13 @@ class Run:
         return self._instance.threads.head(self.thread).row.asks
 
     def options(self) -> tuple[str, ...]:
-        from uwf_git.engine.status import outlook
+        from uwf_git.plugin import thread_outlook
 
         head = self._instance.threads.head(self.thread)
-        return outlook(self._instance, head).options if head.archive is None and head.row.asks else ()
+        return thread_outlook(self._instance, head).options if head.archive is None and head.row.asks else ()
 
     def tell(self, status: str = "") -> None:
-        from uwf_git.engine.thread_state import thread_state
+        from uwf_git.plugin import thread_state
 
         head = self._instance.threads.head(self.thread)
         status = status or thread_state(self._instance, head).word
@@ -82,16 +82,17 @@ class Run:
 
     def go(self) -> None:
         """Step until it asks, waits or ends."""
-        from uwf_git.api.run import Options, run, step
+        from uwf_git.plugin import RunOptions, run_thread
+        from uwf_git.plugin import step_once as step
 
-        def following() -> Options:
-            return Options(self._player(), self._cwd)
+        def following() -> RunOptions:
+            return RunOptions(self._player(), self._cwd)
 
-        def make(instance: Instance, thread: ThreadId, options: Options) -> Outcome:
+        def make(instance: Instance, thread: ThreadId, options: RunOptions) -> Outcome:
             with self._shown.working(thread, fields=True):
                 return step(instance, thread, options)
 
-        for outcome in run(self._instance, self.thread, following, MOST, make=make):
+        for outcome in run_thread(self._instance, self.thread, following, MOST, make=make):
             value, shown = outcome_value(self._invocation, outcome)
             shown = {**shown, "question": "", "options": ()}
             self._shown.event("step", value, outcome_line, **shown)
@@ -106,12 +107,10 @@ class Run:
 
     def ask(self) -> None:
         """Print its question. Raises Waiting if an answer doesn't help."""
-        from uwf_git.engine.budget import raise_if_used_up
-        from uwf_git.engine.pause import raise_if_paused
-        from uwf_git.engine.status import outlook, raise_if_stuck
+        from uwf_git.plugin import raise_if_paused, raise_if_stuck, raise_if_used_up, thread_outlook
 
         head = self._instance.threads.active_head(self.thread)
-        asked = outlook(self._instance, head)
+        asked = thread_outlook(self._instance, head)
         if head.row.asks:
             self._asked = head.node
             value = {
@@ -133,9 +132,8 @@ class Run:
     def answer(self, text: str) -> None:
         """Answer the last question and continue. If another step asks by now, its question is shown instead.
         Raises Usage without a question."""
-        from uwf_git.engine.inbox import answer
-        from uwf_git.engine.pause import is_paused
-        from uwf_git.engine.status import chosen, outlook
+        from uwf_git.plugin import answer_turn as answer
+        from uwf_git.plugin import chosen_agent, is_paused, thread_outlook
 
         head = self._instance.threads.active_head(self.thread)
         if is_paused(self._instance, self.thread):
@@ -146,9 +144,9 @@ class Run:
         if head.node != (self._asked or head.node):
             self.ask()
             raise Invalid(f"run {self.thread} asks something else by now", "answer that")
-        if options := outlook(self._instance, head).options:
+        if options := thread_outlook(self._instance, head).options:
             with suppress(Usage):  # who talks need not choose
-                text = chosen(self.thread, options, text)
+                text = chosen_agent(self.thread, options, text)
         outcome = answer(self._instance, self.thread, text, head.node, other=True)
         step = outcome.position.history.steps[-1]
         value = {
@@ -165,14 +163,14 @@ class Run:
         self.go()
 
     def pause(self) -> None:
-        from uwf_git.engine.pause import pause
+        from uwf_git.plugin import pause_thread as pause
 
         pause(self._instance, self.thread)
         self.tell(ThreadState.PAUSED.word)
 
     def resume(self) -> None:
         """Resume and continue, repeating a question."""
-        from uwf_git.engine.pause import resume
+        from uwf_git.plugin import resume_thread as resume
 
         resume(self._instance, self.thread)
         if self._instance.threads.active_head(self.thread).row.asks:
@@ -181,20 +179,19 @@ class Run:
             self.go()
 
     def stop(self) -> None:
-        from uwf_git.engine.step import kill
+        from uwf_git.plugin import kill_thread
 
-        kill(self._instance, self.thread, "stopped in a chat")
+        kill_thread(self._instance, self.thread, "stopped in a chat")
         self.tell(ThreadState.KILLED.word)
         self._invocation.afterwards()
 
     def _player(self) -> str | None:
-        from uwf_git.config.resolve import resolve_agent
-        from uwf_git.engine.status import outlook
+        from uwf_git.plugin import resolve_agent, thread_outlook
 
         if self._agent is not None or self._talker is None:
             return self._agent
         at = self._instance.threads.position(self._instance.threads.active_head(self.thread))
-        role = outlook(self._instance, *at).next
+        role = thread_outlook(self._instance, *at).next
         if role is None or role.startswith("$"):
             return None
         name, persona = at.history.workflow.name, at.history.speaks(role)

@@ -9,30 +9,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from uwf_cli import terminal
-from uwf_cli.command import command
-from uwf_cli.invocation import Invocation
-from uwf_cli.options import AGENT, CWD, folder
 
-from uwf_git.base.errors import Usage, UwfError
-from uwf_git.base.text import nearest
-from uwf_git.config.resolve import AgentOptions
-from uwf_git.engine.conversation import CHAT, TALK
 from uwf_git.ext.crews.commands.completers import complete_persona
 from uwf_git.ext.crews.commands.conversation_agent import BUILTIN, talker
 from uwf_git.ext.crews.commands.events import EventPrinter
 from uwf_git.ext.crews.commands.line_input import typed
 from uwf_git.ext.crews.commands.resuming import NEWEST, SessionState, find_session
-from uwf_git.format.types import OWN, USER
-from uwf_git.git.repository import Oid
+from uwf_git.plugin import (
+    AGENT_OPTION,
+    CHAT_WORKFLOW,
+    CWD_OPTION,
+    OWN_TYPES,
+    TALK_WORKFLOW,
+    USER,
+    AgentOptions,
+    Invocation,
+    Oid,
+    Usage,
+    UwfError,
+    command,
+    existing_folder,
+    nearest,
+    terminal,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.engine.outcome import Outcome
     from uwf_git.ext.crews.commands.run import Run
     from uwf_git.ext.crews.entry import Entry
     from uwf_git.ext.crews.menu import Choice, Routing
-    from uwf_git.format.ids import ThreadId
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import Instance, Outcome, ThreadId
 
 
 @command(
@@ -51,8 +56,8 @@ if TYPE_CHECKING:
     metavar="[ID]",
     help="Continue a conversation. Default: the newest.",
 )
-@AGENT
-@CWD
+@AGENT_OPTION
+@CWD_OPTION
 def chat(
     invocation: Invocation, who: str | None, resumed: str | None, agent: str | None, cwd: Path | None
 ) -> None:
@@ -65,7 +70,7 @@ def chat(
     """
     # Without a store there are no known personas.
     instance = invocation.instance if who or resumed else invocation.instance_for_writing()
-    session = Session(invocation, agent, folder(cwd), asks_tasks=terminal.is_terminal(sys.stdin))
+    session = Session(invocation, agent, existing_folder(cwd), asks_tasks=terminal.is_terminal(sys.stdin))
     if resumed is not None:
         session.go_back_to(find_session(invocation, resumed, who or ""))
     else:
@@ -153,7 +158,7 @@ class Session:
         agent = " ".join(self._agent.words) if isinstance(self._agent, AgentOptions) else self._agent
         value = {
             "thread": self.thread,
-            "workflow": CHAT if entry is None else f"{entry.crew.name}/{TALK}",
+            "workflow": CHAT_WORKFLOW if entry is None else f"{entry.crew.name}/{TALK_WORKFLOW}",
             "crew": None if entry is None else entry.crew.name,
             "persona": None if entry is None else entry.member.persona.id,
             "agent": agent,
@@ -302,7 +307,12 @@ class Session:
             self._go_on()
         elif not is_unclear:
             done = entry.resolve(routed)
-            if isinstance(done, Begins) and self._asks_tasks and entry.crew.format == OWN and not done.data:
+            if (
+                isinstance(done, Begins)
+                and self._asks_tasks
+                and entry.crew.format == OWN_TYPES
+                and not done.data
+            ):
                 self._chosen = routed
                 self.shown.event("task", {"workflow": done.workflow.id, "task": done.prompt}, _task_line)
             elif isinstance(done, Begins):
@@ -342,12 +352,12 @@ class Session:
     # Talking
 
     def _say(self, text: str, chosen: bool = False) -> None:
-        from uwf_git.engine.inbox import say
+        from uwf_git.plugin import say_to
 
         if self._after is not None:
             self.thread = self._begun(self._after)
             self._after = None
-        said = say(self._instance, self._talk(), text, chosen)
+        said = say_to(self._instance, self._talk(), text, chosen)
         self.shown.event("message", self._message(said))
         self._reply()
 
@@ -372,7 +382,7 @@ class Session:
         return made
 
     def _reply(self) -> None:
-        from uwf_git.engine.step import step_without_hooks
+        from uwf_git.plugin import step_without_hooks
 
         thread = self._talk()
         with self.shown.working(thread):
@@ -412,17 +422,14 @@ class Session:
         return Run(self._invocation, self.shown, thread, self._named, self._agent, self._cwd)
 
     def _start(self, entry: Entry, begins: Any) -> None:
-        from uwf_cli.starting import begin
-
-        from uwf_git.api.start import Start
-        from uwf_git.api.workflows import at_version
+        from uwf_git.plugin import ThreadStart, at_version, begin_thread
 
         origin = self._instance.threads.head(self._talk()).commit
         workflow = begins.workflow.workflow
         commit = entry.crews.workflow_version(Oid(hex=entry.version.commit), workflow)
         found = at_version(self._instance, workflow, str(commit))
-        what = Start(begins.prompt, cwd=self._cwd, data=begins.data, origin=origin)
-        begun = begin(self._invocation, found, what, persona=begins.persona, to_run=True)
+        what = ThreadStart(begins.prompt, cwd=self._cwd, data=begins.data, origin=origin)
+        begun = begin_thread(self._invocation, found, what, persona=begins.persona, to_run=True)
         self._after = None
         self._run = self._running(begun.thread)
         self._run.tell("started")
@@ -494,7 +501,7 @@ class Session:
 
 
 def _model(instance: Instance) -> str | None:
-    from uwf_git.config.resolve import resolve_model
+    from uwf_git.plugin import resolve_model
 
     model = resolve_model(instance.config, "agent")
     return None if model is None else model.name

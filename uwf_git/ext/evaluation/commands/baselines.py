@@ -7,22 +7,33 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import click
-from uwf_cli import definitions
-from uwf_cli.command import command
-from uwf_cli.definitions import ACCEPTED, PROPOSAL, PROPOSED_BRANCH, REVIEW_REMOTE, accepting, history_note
-from uwf_cli.failures import Failures
-from uwf_cli.invocation import Invocation
-from uwf_cli.views import Column, Record, Table, View
 
-from uwf_git.base.text import counted, iso
 from uwf_git.ext.evaluation import sides
 from uwf_git.ext.evaluation.baselines import Baseline, Baselines
 from uwf_git.ext.evaluation.commands.comparison_output import score_text
 from uwf_git.ext.evaluation.commands.sides import find_side, names_of, narrowing
 from uwf_git.ext.evaluation.suite import Suites
+from uwf_git.plugin import (
+    ACCEPTED_OPTION,
+    PROPOSAL_ARGUMENT,
+    PROPOSED_BRANCH_OPTION,
+    REVIEW_REMOTE_OPTION,
+    Failures,
+    Invocation,
+    Record,
+    Table,
+    TableColumn,
+    View,
+    accept_proposal,
+    command,
+    counted,
+    definitions,
+    history_note,
+    iso,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.store.versions import PastVersion, Version
+    from uwf_git.plugin import PastVersion, RegisteredVersion
 
 PARTIAL = click.option(
     "--partial", is_flag=True, help="Accept a run in which some cases have no score, and leave those out."
@@ -108,7 +119,7 @@ def history(invocation: Invocation, suite: str) -> None:
 
 def past(baselines: Baselines, suite: str) -> list[dict[str, Any]]:
     """Return a suite's baselines, newest first: the JSON of `uwf eval baseline history`. Raises NotFound."""
-    from uwf_git.api.versions import history_values
+    from uwf_git.plugin import history_values
 
     entries: list[PastVersion] = baselines.history(suite)
     return [
@@ -125,8 +136,8 @@ def past(baselines: Baselines, suite: str) -> list[dict[str, Any]]:
 @click.argument("run", required=False)
 @narrowing
 @PARTIAL
-@PROPOSED_BRANCH
-@REVIEW_REMOTE
+@PROPOSED_BRANCH_OPTION
+@REVIEW_REMOTE_OPTION
 def propose(
     invocation: Invocation,
     suite: str,
@@ -143,7 +154,7 @@ def propose(
     """
     baselines = Baselines(invocation.instance.store)
     made = _made(invocation, suite, run, workflow, agent, partial)
-    view = _scores_view(PROPOSAL)
+    view = _scores_view(PROPOSAL_ARGUMENT)
     definitions.propose(invocation, baselines, made.payload, branch, remote, lambda _: _scores(made), view)
 
 
@@ -151,13 +162,13 @@ def propose(
     "uwf eval baseline accept new-plan",
     "uwf eval baseline accept new-plan --remote origin",
 )
-@accepting
+@accept_proposal
 def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     """Set a proposed baseline: the local one, or with --remote a branch of that remote."""
     accepted = definitions.accept(invocation, branch, remote, "baseline")
     baselines = Baselines(invocation.instance.store)
     value = {**accepted.to_json(), **version_value(baselines, accepted.version)}
-    invocation.emit(value, _scores_view(ACCEPTED))
+    invocation.emit(value, _scores_view(ACCEPTED_OPTION))
 
 
 @command("uwf eval baseline rm issues")
@@ -170,11 +181,11 @@ def rm(invocation: Invocation, suite: str) -> None:
     invocation.emit(value, "forgot the baseline of {suite}: {said}")
 
 
-def version_value(baselines: Baselines, version: Version) -> dict[str, Any]:
+def version_value(baselines: Baselines, version: RegisteredVersion) -> dict[str, Any]:
     return {**brief(baselines, version), **_scores(baselines.baseline(version))}
 
 
-def brief(baselines: Baselines, version: Version) -> dict[str, Any]:
+def brief(baselines: Baselines, version: RegisteredVersion) -> dict[str, Any]:
     told = _scores(baselines.baseline(version))
     del told["cases"]
     return {**told, "hash": version.hash, "commit": version.commit, "time": iso(version.time)}
@@ -213,7 +224,7 @@ def _baseline(value: Any) -> str:
     return f"{value['score']:.2f} over {counted(len(value['cases']), 'case')}"
 
 
-def _scores_view(*more: Column) -> View:
+def _scores_view(*more: TableColumn) -> View:
     """Return a view of a baseline with further fields, and of its cases."""
     suite = ("suite", "{suite:bold}")
     fields = Record(suite, ("baseline", _baseline), ("of", "said"), "run", "commit", *more)

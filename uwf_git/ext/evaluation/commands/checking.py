@@ -8,15 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from uwf_cli import terminal
-from uwf_cli.command import Command, Number, command
-from uwf_cli.completers import complete_suite
-from uwf_cli.files import write_whole
-from uwf_cli.invocation import Invocation
-from uwf_cli.resolve import find_version
 
-from uwf_git.base.errors import Invalid, NotFound, Undecided, Worse
-from uwf_git.base.text import counted
 from uwf_git.ext.evaluation.commands.comparing import compared_text, compared_value
 from uwf_git.ext.evaluation.commands.comparison_output import judged_otherwise, percent
 from uwf_git.ext.evaluation.commands.running import RunOptions, carried_out, continue_hint, running
@@ -25,13 +17,28 @@ from uwf_git.ext.evaluation.comparison import LOSS, SAME
 from uwf_git.ext.evaluation.records import ERROR
 from uwf_git.ext.evaluation.sides import likest, matching, side_of
 from uwf_git.ext.evaluation.suite import Suites
+from uwf_git.plugin import (
+    CommandClass,
+    Invalid,
+    Invocation,
+    NotFound,
+    Number,
+    Undecided,
+    Worse,
+    command,
+    complete_suite,
+    counted,
+    find_version,
+    terminal,
+    write_whole,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.base.junit import CaseOutcome
     from uwf_git.ext.evaluation.comparison import Drop
     from uwf_git.ext.evaluation.records import Result, SuiteRun
     from uwf_git.ext.evaluation.sides import Side
     from uwf_git.ext.evaluation.suite import Suite
+    from uwf_git.plugin import CaseOutcome
 
 PASSED, WORSE, UNDECIDED = "passed", "worse", "undecided"
 
@@ -39,7 +46,7 @@ SHOWN = 5
 """Cases that an error names."""
 
 
-class _ForBisect(Command):
+class _ForBisect(CommandClass):
     """A command with exit statuses for `git bisect run`: 0 good, 1 bad, 125 undecided, 128 and more stop, so
     that errors never count against a commit."""
 
@@ -193,10 +200,10 @@ def checked(
 ) -> list[CaseOutcome]:
     """Return the cases for a CI server: failures cause the check's failure, errors leave it undecided.
     `results` have the judgements; `unlike` is why the sides cannot be compared, or ""."""
-    from uwf_git.base.junit import ERROR as UNSURE
-    from uwf_git.base.junit import FAILED, SKIPPED, CaseOutcome
+    from uwf_git.plugin import CASE_SKIPPED, FAILED, CaseOutcome
+    from uwf_git.plugin import ERROR as UNSURE
 
-    types = {FAILED: "worse", UNSURE: "unknown", SKIPPED: "apart", "": ""}
+    types = {FAILED: "worse", UNSURE: "unknown", CASE_SKIPPED: "apart", "": ""}
     reasons: dict[str, list[str]] = {}
     for result in results:
         why = [f"{score.judge.name}: {score.reason}" for score in result.scores if score.reason]
@@ -223,8 +230,10 @@ def checked(
         found.append(CaseOutcome(case, seconds, wrong, message, whole, types[wrong]))
     apart = dict.fromkeys(value["gone"], "it counts no longer")
     apart |= dict.fromkeys(value["onlyB"], "it is not in the baseline")
-    found += [CaseOutcome(case, 0.0, SKIPPED, said, said, types[SKIPPED]) for case, said in apart.items()]
-    unsure = UNSURE if value["verdict"] == UNDECIDED else SKIPPED
+    found += [
+        CaseOutcome(case, 0.0, CASE_SKIPPED, said, said, types[CASE_SKIPPED]) for case, said in apart.items()
+    ]
+    unsure = UNSURE if value["verdict"] == UNDECIDED else CASE_SKIPPED
     for case in sorted({*value["missing"], *now.unknown}):
         said = f"no score: {now.unknown.get(case, 'it was not run')}"
         found.append(CaseOutcome(case, 0.0, unsure, said, said, types[unsure]))
@@ -319,7 +328,7 @@ def check(
         invocation.warn(f"the scores may not mean the same: {judges.said}")
     _warn_of_apart(invocation, value, now)
     if junit is not None:
-        from uwf_git.base.junit import junit as written
+        from uwf_git.plugin import junit as written
 
         about = [("baseline", base.said), ("run", now.said), ("verdict", value["verdict"])]
         about += [(name, said) for name, said in (("stopped", run.stopped), ("judges", judges.said)) if said]

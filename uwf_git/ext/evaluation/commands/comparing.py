@@ -7,12 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from uwf_cli import terminal
-from uwf_cli.command import command
-from uwf_cli.files import write_whole
-from uwf_cli.invocation import Invocation
 
-from uwf_git.base.text import counted
 from uwf_git.ext.evaluation.commands.comparison_output import (
     comparison_text,
     comparison_value,
@@ -24,6 +19,7 @@ from uwf_git.ext.evaluation.commands.comparison_output import (
     shares_value,
 )
 from uwf_git.ext.evaluation.commands.sides import find_sides, find_suite, narrowing
+from uwf_git.plugin import Invocation, command, counted, terminal, write_whole
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.comparison import Comparison
@@ -64,7 +60,7 @@ def compare(
     warn_of_judges(invocation, one, other)
     value = compared_value(found, one, other, do(one.scored, other.scored))
     if plot is not None:
-        from uwf_cli.plot import pair_chart
+        from uwf_git.plugin import pair_chart
 
         title, note = f"{one.said} → {other.said}", f"{found.name}: the score of each case, ○ before, ● after"
         write_whole(plot, pair_chart(title, note, pairs_of(value)).encode("utf-8", "replace"), force=True)

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from uwf_cli import terminal
-from uwf_cli.output import dollars
-
-from uwf_git.base.text import counted
 from uwf_git.ext.evaluation.comparison import LOSS, SHARE, TIE, WIN, Average, Comparison
+from uwf_git.plugin import counted, in_dollars, terminal
 
 if TYPE_CHECKING:
-    from uwf_cli.plot import Pair
-
     from uwf_git.ext.evaluation.breakdown import Passes, Share
     from uwf_git.ext.evaluation.sides import Side
+    from uwf_git.plugin import PlottedPair
 
 OUTCOMES = {WIN: "better", LOSS: "worse", TIE: "same"}
 """What people call how a case came out."""
@@ -195,23 +191,23 @@ def _known(*averages: Mapping[str, Any]) -> bool:
 
 
 def _paid(average: Mapping[str, Any]) -> str:
-    return dollars(average["cost"], average["unpriced"])
+    return in_dollars(average["cost"], average["unpriced"])
 
 
 def _time(average: Mapping[str, Any]) -> str:
-    from uwf_git.base.text import duration
+    from uwf_git.plugin import duration_text
 
-    return str(duration(average["seconds"]))
+    return str(duration_text(average["seconds"]))
 
 
-def pairs_of(value: Mapping[str, Any]) -> list[Pair]:
-    from uwf_cli.plot import Pair, Spread
+def pairs_of(value: Mapping[str, Any]) -> list[PlottedPair]:
+    from uwf_git.plugin import PlottedPair, PlottedSpread
 
-    def spread(average: Mapping[str, Any]) -> Spread:
-        return Spread(average["least"], average["score"], average["most"])
+    def spread(average: Mapping[str, Any]) -> PlottedSpread:
+        return PlottedSpread(average["least"], average["score"], average["most"])
 
     return [
-        Pair(
+        PlottedPair(
             each["case"],
             spread(each["a"]),
             spread(each["b"]),

@@ -5,12 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from uwf_cli.output import exact
-from uwf_cli.page.document import document
-from uwf_cli.page.markup import table, tag, text
-from uwf_cli.plot import pairs_drawing
-
-from uwf_git.base.text import one_line
 from uwf_git.ext.evaluation.commands.comparison_output import (
     OUTCOMES,
     difference_text,
@@ -19,6 +13,7 @@ from uwf_git.ext.evaluation.commands.comparison_output import (
     percent,
 )
 from uwf_git.ext.evaluation.commands.result_output import summary
+from uwf_git.plugin import document, exact_number, html_table, html_text, one_line, pairs_drawing, tag
 
 CHARTED = 60
 """Cases in the chart: those that differ most."""
@@ -33,10 +28,10 @@ def page(
     cases with their probabilities."""
     title = f"Suite {run['suite']}"
     parts = [
-        tag("h1", text(title)),
-        tag("p", text(f"{run['said']}, {exact(run['time'])}"), "dim"),
-        tag("p", text(summary(run))),
-        tag("div", f"It stopped early: {text(run['stopped'])}", "notice") if run["stopped"] else "",
+        tag("h1", html_text(title)),
+        tag("p", html_text(f"{run['said']}, {exact_number(run['time'])}"), "dim"),
+        tag("p", html_text(summary(run))),
+        tag("div", f"It stopped early: {html_text(run['stopped'])}", "notice") if run["stopped"] else "",
         _flaky(run["flaky"]),
         _changes(compared, lower) if compared is not None else "",
         _parts(run, compared),
@@ -47,11 +42,11 @@ def page(
 
 def _flaky(flaky: Sequence[Mapping[str, Any]]) -> str:
     said = flaky_text(flaky)
-    return tag("div", f"<strong>Flaky:</strong> {text(said)}", "notice") if said else ""
+    return tag("div", f"<strong>Flaky:</strong> {html_text(said)}", "notice") if said else ""
 
 
 def _changes(compared: Mapping[str, Any], lower: Mapping[str, float | None]) -> str:
-    heading = tag("h2", f"{text(compared['a']['said'])} → {text(compared['b']['said'])}")
+    heading = tag("h2", f"{html_text(compared['a']['said'])} → {html_text(compared['b']['said'])}")
     if not compared["cases"]:
         return heading + tag("p", "The two have no case in common.")
     counts = f"{compared['wins']} better, {compared['losses']} worse, {compared['ties']} the same"
@@ -59,29 +54,31 @@ def _changes(compared: Mapping[str, Any], lower: Mapping[str, float | None]) -> 
     said = f"{counts}. Score {one:.2f} → {other:.2f}: {difference_text(compared['score'])}."
     chart = pairs_drawing("Score of each case: a circle is before, a dot after", pairs_of(compared)[:CHARTED])
     rows = [
-        (text(each["case"]), _score(each["a"]), _score(each["b"]), text(OUTCOMES[each["outcome"]]))
+        (html_text(each["case"]), _score(each["a"]), _score(each["b"]), html_text(OUTCOMES[each["outcome"]]))
         for each in compared["cases"]
     ]
     return (
         heading
-        + tag("p", text(said))
+        + tag("p", html_text(said))
         + "".join(map(_worse, lower, lower.values()))
         + tag("div", chart, "scrolls", tabindex="0")
-        + table(("case", "before", "after", ""), rows, "numbers")
+        + html_table(("case", "before", "after", ""), rows, "numbers")
         + _alone(compared)
     )
 
 
 def _worse(case: str, chance: float | None) -> str:
     sure = "" if chance is None else f", which chance does in {percent(chance)} of checks"
-    return tag("div", f"<strong>{text(case)} is worse</strong>{text(sure)}.", "notice")
+    return tag("div", f"<strong>{html_text(case)} is worse</strong>{html_text(sure)}.", "notice")
 
 
 def _alone(compared: Mapping[str, Any]) -> str:
     said = ""
     for key, side in (("onlyA", "a"), ("onlyB", "b")):
         if cases := compared[key]:
-            said += tag("p", text(f"Only {compared[side]['said']} has a score of {', '.join(cases)}."), "dim")
+            said += tag(
+                "p", html_text(f"Only {compared[side]['said']} has a score of {', '.join(cases)}."), "dim"
+            )
     return said
 
 
@@ -93,7 +90,7 @@ def _parts(run: Mapping[str, Any], compared: Mapping[str, Any] | None) -> str:
         before = {each["name"]: each["a"] for each in (compared or {}).get(key) or ()}
         rows = [
             (
-                text(each["name"]),
+                html_text(each["name"]),
                 str(each["cases"]),
                 *([_number(before.get(each["name"]))] if compared else []),
                 _number(each["score"]),
@@ -101,23 +98,25 @@ def _parts(run: Mapping[str, Any], compared: Mapping[str, Any] | None) -> str:
             for each in run[key]
         ]
         header = (called, "cases", *(["before"] if compared else []), "score")
-        shown += tag("h2", f"By {called}") + table(header, rows, "numbers")
+        shown += tag("h2", f"By {called}") + html_table(header, rows, "numbers")
     return shown
 
 
 def _trials(results: Iterable[Mapping[str, Any]]) -> str:
     rows = [
         (
-            text(each["case"]),
+            html_text(each["case"]),
             str(each["repeat"]),
-            text(each["state"]),
+            html_text(each["state"]),
             _number(each["score"]),
-            "<br>".join(map(text, _said(each))),
-            tag("code", text(each["thread"])) if each["thread"] else "",
+            "<br>".join(map(html_text, _said(each))),
+            tag("code", html_text(each["thread"])) if each["thread"] else "",
         )
         for each in results
     ]
-    return tag("h2", "Trials") + table(("case", "repeat", "", "score", "judges", "thread"), rows, "values")
+    return tag("h2", "Trials") + html_table(
+        ("case", "repeat", "", "score", "judges", "thread"), rows, "values"
+    )
 
 
 def _said(result: Mapping[str, Any]) -> list[str]:

@@ -6,15 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from uwf_cli.command import command
-from uwf_cli.completers import complete_suite
-from uwf_cli.files import write_whole
-from uwf_cli.invocation import Invocation
 
-from uwf_git.base.errors import NotFound
 from uwf_git.ext.evaluation.commands.comparing import compared_value, warn_of_judges
 from uwf_git.ext.evaluation.commands.result_output import parts_value, result_value, run_value
 from uwf_git.ext.evaluation.commands.sides import BASELINE, find_side, names_of
+from uwf_git.plugin import Invocation, NotFound, command, complete_suite, write_whole
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.records import SuiteRun

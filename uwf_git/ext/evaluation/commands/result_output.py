@@ -6,13 +6,9 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from uwf_cli import terminal
-from uwf_cli.output import dollars
-from uwf_cli.views import Table
-
-from uwf_git.base.text import counted, one_line
 from uwf_git.ext.evaluation.commands.comparison_output import flaky_text, flaky_value
 from uwf_git.ext.evaluation.records import COMPLETED, ERROR, MISSED, PASSED, AgentSpending
+from uwf_git.plugin import Table, counted, in_dollars, one_line, terminal
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.records import Case, Judge, Result, SuiteRun
@@ -145,7 +141,7 @@ def result_line(value: Mapping[str, Any], size: int = 0, is_known: bool = False)
     """Format an escaped result: state, name, score, spending, reason."""
     name = called(value["case"], value["repeat"])
     took = [f"{value['seconds']:.1f} s"] if value["seconds"] else []
-    took += [dollars(value["cost"], value["unpriced"])] if value["cost"] or value["unpriced"] else []
+    took += [in_dollars(value["cost"], value["unpriced"])] if value["cost"] or value["unpriced"] else []
     said = ", ".join(took) + (" (known)" if is_known else "")
     why = why_of(value)
     parts = [
@@ -175,7 +171,7 @@ def summary(value: Mapping[str, Any]) -> str:
     took = f"{value['seconds']:.1f} s of agents' time"
     for paid, who in ((value, "cost"), (value["judging"], "judges' cost")):
         if paid["cost"] or paid["unpriced"]:
-            took += f", {who} {dollars(paid['cost'], paid['unpriced'])}"
+            took += f", {who} {in_dollars(paid['cost'], paid['unpriced'])}"
     return f"{', '.join(parts)}; score {score}; {took}"
 
 

@@ -9,22 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
-from uwf_cli import resolve, terminal
-from uwf_cli.command import command
-from uwf_cli.completers import complete_agent, complete_suite, complete_workflow
-from uwf_cli.failures import Failures
-from uwf_cli.invocation import Invocation
-from uwf_cli.options import AT_ONCE, QUIET
-from uwf_cli.starting import require_agent
 
-from uwf_git.api.dispatch import StepOptions
-from uwf_git.api.preflight import require_played
-from uwf_git.api.start import warn_of_limit
-from uwf_git.api.workflows import ResolvedWorkflow, stored_workflow, version_of
-from uwf_git.base import extensions
-from uwf_git.base.errors import AgentFailed, NotFound, Usage, Waiting
-from uwf_git.base.text import counted, nearest
-from uwf_git.config.resolve import AgentOptions, agent_options
 from uwf_git.ext.evaluation.commands.result_output import (
     called,
     result_line,
@@ -33,7 +18,35 @@ from uwf_git.ext.evaluation.commands.result_output import (
     summary,
 )
 from uwf_git.ext.evaluation.commands.suites import JUDGES, parse_judges
-from uwf_git.format.ids import Hash
+from uwf_git.plugin import (
+    AT_ONCE_OPTION,
+    QUIET_OPTION,
+    AgentFailed,
+    AgentOptions,
+    Failures,
+    Hash,
+    Invocation,
+    NotFound,
+    ResolvedWorkflow,
+    StepOptions,
+    Usage,
+    Waiting,
+    agent_options,
+    command,
+    complete_agent,
+    complete_suite,
+    complete_workflow,
+    counted,
+    extensions,
+    nearest,
+    require_agent,
+    require_played,
+    resolve,
+    stored_workflow,
+    terminal,
+    version_of,
+    warn_of_limit,
+)
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.records import Case, Result
@@ -101,7 +114,12 @@ def running(function: _F) -> _F:
         ),
         *(click.option(each.option, is_flag=True, help=each.line) for each in extensions.dispatchers()),
         click.option(
-            "-j", "--jobs", type=AT_ONCE, default=1, metavar="N", help="Run up to N trials in parallel."
+            "-j",
+            "--jobs",
+            type=AT_ONCE_OPTION,
+            default=1,
+            metavar="N",
+            help="Run up to N trials in parallel.",
         ),
         JUDGES,
         click.option(
@@ -136,7 +154,7 @@ def running(function: _F) -> _F:
             metavar="N",
             help="Retry a failed step up to N times.",
         ),
-        QUIET,
+        QUIET_OPTION,
     )
     for option in reversed(options):
         wrapped = option(wrapped)
@@ -271,7 +289,7 @@ class _Versions:
     def __call__(self, case: Case) -> Version:
         if self._given is not None:
             return self._given
-        from uwf_git.format.kinds import parse_start
+        from uwf_git.plugin import parse_start
 
         own = case.workflow
         if case.start is not None:
@@ -289,9 +307,9 @@ class _Versions:
         from uwf_git.ext.evaluation.trials import Version
 
         if found.workflow.code is not None and found.compiled is not None:
-            from uwf_git.engine.trust import trust
+            from uwf_git.plugin import trust_store
 
-            trust(self._instance, found.workflow)  # a file that is named by its path is trusted by that
+            trust_store(self._instance, found.workflow)  # a file that is named by its path is trusted by that
         commit = version_of(self._instance, found)
         return Version(found.hash, commit, found.workflow, found.speaker)
 
@@ -305,7 +323,7 @@ def _warn(
 ) -> None:
     if not limited:
         return
-    from uwf_git.engine.performer import missing_price_reason
+    from uwf_git.plugin import missing_price_reason
 
     found = {version.hash: version for version in map(versions, cases)}
     whys = [

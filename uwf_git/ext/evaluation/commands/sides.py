@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from uwf_git.base.errors import NotFound, Usage
-from uwf_git.base.text import nearest
 from uwf_git.ext.evaluation import sides
+from uwf_git.plugin import NotFound, Usage, nearest
 
 if TYPE_CHECKING:
-    from uwf_cli.invocation import Invocation
-
     from uwf_git.ext.evaluation.sides import Side
     from uwf_git.ext.evaluation.suite import Suite
-    from uwf_git.format.ids import Hash
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import Hash, Instance, Invocation
 
 BASELINE = "baseline"
 """The word for what was accepted as good; with ~1 after it the baseline before."""
@@ -118,7 +114,7 @@ def _fitting(
 
 
 def _version(invocation: Invocation, text: str) -> Hash | None:
-    from uwf_cli.resolve import find_version
+    from uwf_git.plugin import find_version
 
     try:
         return find_version(invocation, text).hash

@@ -7,17 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from uwf_cli import resolve, terminal
-from uwf_cli.command import command
-from uwf_cli.completers import complete_suite, complete_thread, complete_workflow
-from uwf_cli.failures import Failures
-from uwf_cli.invocation import Invocation
-from uwf_cli.output import ago
-from uwf_cli.views import Record, Table
 
-from uwf_git.api.workflows import version_of
-from uwf_git.base.errors import NotFound, Usage
-from uwf_git.base.text import counted, one_line
 from uwf_git.ext.evaluation.commands.result_output import (
     case_value,
     parts_of_run,
@@ -25,15 +15,31 @@ from uwf_git.ext.evaluation.commands.result_output import (
     run_value,
     summary,
 )
-from uwf_git.format.ids import name_problem
+from uwf_git.plugin import (
+    Failures,
+    Invocation,
+    NotFound,
+    Record,
+    Table,
+    Usage,
+    command,
+    complete_suite,
+    complete_thread,
+    complete_workflow,
+    counted,
+    name_problem,
+    one_line,
+    resolve,
+    terminal,
+    time_ago,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.cases import CaseDraft
     from uwf_git.ext.evaluation.records import Case, Judge
     from uwf_git.ext.evaluation.suite import Suite, Suites
-    from uwf_git.store.history import Head
-    from uwf_git.store.index import CommitRow
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import CommitRow, Head, Instance
 
 _NAMED = 20  # cases that a line names
 TO = click.option(
@@ -302,7 +308,7 @@ def list_(invocation: Invocation) -> None:
 
 
 def _last(suite: Any) -> str:
-    return f"{summary(suite['last'])}  {ago(suite['last']['time'])}" if suite["last"] else "never run"
+    return f"{summary(suite['last'])}  {time_ago(suite['last']['time'])}" if suite["last"] else "never run"
 
 
 _SUITES = Table(
@@ -362,7 +368,7 @@ _CASES = Table(
     free=3,
 )
 _RUNS = Table(
-    *(("", lambda run: ago(run["time"])), "run", ("of", "said")),
+    *(("", lambda run: time_ago(run["time"])), "run", ("of", "said")),
     ("judged by", lambda run: ", ".join(run["judges"]) or "nobody"),
     ("", summary),
 )

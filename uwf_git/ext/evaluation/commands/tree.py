@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uwf_cli.command import CommandEntry, Group
+from uwf_git.plugin import CommandEntry, Group
 
 eval_baseline = Group(
     "baseline",

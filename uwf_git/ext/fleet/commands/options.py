@@ -10,23 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from uwf_cli.command import Number
-from uwf_cli.selection import chosen_threads
 
-from uwf_git.api.listing import TO_STEP
-from uwf_git.base.errors import NotFound, Usage, UwfError
-from uwf_git.base.text import counted
+from uwf_git.plugin import TO_STEP, NotFound, Number, Usage, UwfError, chosen_threads, counted
 
 if TYPE_CHECKING:
-    from uwf_cli.failures import Failures
-    from uwf_cli.invocation import Invocation
-    from uwf_cli.selection import Selection
-
-    from uwf_git.config.resolve import AgentOptions
     from uwf_git.ext.fleet.admission import FleetLimits
     from uwf_git.ext.fleet.endpoint import Endpoint
     from uwf_git.ext.fleet.step_process import WorkerOptions
-    from uwf_git.format.ids import ThreadId
+    from uwf_git.plugin import AgentOptions, Failures, Invocation, ThreadId, ThreadSelection
 
 _PORT = 7233
 _MAX_BACKOFF = 86400  # seconds that a worker may be silent
@@ -97,8 +88,8 @@ def allowance(function: _F) -> _F:
 
 
 def _bounds(most: int | None, texts: Mapping[str, str | None]) -> FleetLimits:
-    from uwf_git.engine.budget import parse_option
     from uwf_git.ext.fleet.admission import FleetLimits
+    from uwf_git.plugin import parse_budget_option as parse_option
 
     return FleetLimits(
         most, {key: parse_option(key, text) for key, text in texts.items() if text is not None}
@@ -116,9 +107,9 @@ def orders(
     """Return the workers' orders, after checking the remote once and removing ended threads' workspaces.
     Raises Usage, NotFound, RemoteFailed."""
     from uwf_git.ext.fleet.step_process import WorkerOptions
-    from uwf_git.workspaces.choice import chosen
-    from uwf_git.workspaces.options import parse_option
-    from uwf_git.workspaces.removal import tidy
+    from uwf_git.plugin import chosen_worktree as chosen
+    from uwf_git.plugin import parse_workspace_option as parse_option
+    from uwf_git.plugin import tidy_worktrees
 
     words = agent.words if agent is not None else ()
     if remote is not None:
@@ -131,16 +122,14 @@ def orders(
         raise Usage("--cwd and --workspace exclude each other", "give one of them")
     option = parse_option(workspace, workspace_remote)
     chosen(invocation.instance, Path.cwd(), option)
-    tidy(invocation.instance)
+    tidy_worktrees(invocation.instance)
     if option.place is None:
         option = option._replace(place=Path.cwd())
     return WorkerOptions(words, None, remote, option.text(), workspace_remote)
 
 
 def _ask(invocation: Invocation, remote: str) -> None:
-    from uwf_cli.exchange import git_for
-
-    from uwf_git.sync.tracking import list_refs
+    from uwf_git.plugin import git_for, list_refs
 
     instance = invocation.instance
     list_refs(git_for(instance), instance.store.repository, instance.remotes.get(remote))
@@ -153,11 +142,9 @@ def mark_remote(invocation: Invocation, remote: str | None, at: Endpoint) -> str
     import asyncio
     from shlex import quote
 
-    from uwf_cli.exchange import git_for
-    from uwf_cli.output import ago
-
     from uwf_git.ext.fleet.client import identity
     from uwf_git.ext.fleet.fleet_refs import mark, own_identity
+    from uwf_git.plugin import git_for, time_ago
 
     instance = invocation.instance
     there, repository = instance.remotes.get(remote), instance.store.repository
@@ -177,7 +164,7 @@ def mark_remote(invocation: Invocation, remote: str | None, at: Endpoint) -> str
         over = f"git --git-dir {quote(str(repository.path))} push {there.name} --delete {each.ref}"
         invocation.warn(
             f"another fleet steps threads of {there.name}, and makes the same steps again: namespace "
-            f"{each.place.namespace} at {where}, begun on {each.machine} {ago(each.time)} — {join}; "
+            f"{each.place.namespace} at {where}, begun on {each.machine} {time_ago(each.time)} — {join}; "
             f"if it is over: {over}"
         )
     return known
@@ -187,9 +174,8 @@ def unmark_remote(invocation: Invocation, remote: str | None, known: str) -> Non
     """Delete a finished fleet's mark, best effort; it expires after a day."""
     if remote is None or not known:
         return
-    from uwf_cli.exchange import git_for
-
     from uwf_git.ext.fleet.fleet_refs import unmark
+    from uwf_git.plugin import git_for
 
     instance = invocation.instance
     with suppress(UwfError):
@@ -231,10 +217,10 @@ def found(invocation: Invocation, address: str | None, namespace: str | None) ->
     return place if namespace is None else place._replace(namespace=namespace)
 
 
-def to_step(invocation: Invocation, chosen: Selection, failures: Failures) -> list[ThreadId]:
+def to_step(invocation: Invocation, chosen: ThreadSelection, failures: Failures) -> list[ThreadId]:
     """Return the threads to step in order: named ones, or filtered idle ones, oldest first. Local sides of
     divergences are excluded from filters, for review."""
-    from uwf_git.store.history import parted_from
+    from uwf_git.plugin import parted_from
 
     found = chosen_threads(invocation, chosen, failures, chosen.filters.states or TO_STEP, to_step=True)
     if chosen.ids:
@@ -256,16 +242,13 @@ def share(
 ) -> list[ThreadId]:
     """Update and push threads for workers elsewhere; return the successful ones and report the others. Raises
     RemoteFailed."""
-    from uwf_cli.exchange import exchange_for
-
-    from uwf_git.sync.pull import gather
-    from uwf_git.sync.shared_step import problem_with, share_all
+    from uwf_git.plugin import exchange_for, gather_refs, problem_with, share_all
 
     if not threads:
         return []
     instance = invocation.instance
     exchange = exchange_for(instance, remote)
-    pulled = gather(exchange, threads)
+    pulled = gather_refs(exchange, threads)
     problems = {thread: problem_with(instance, exchange.remote, thread, pulled) for thread in threads}
     sound = [thread for thread, problem in problems.items() if problem is None]
     problems |= share_all(exchange, sound, stepped=False)

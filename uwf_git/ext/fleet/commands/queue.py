@@ -10,34 +10,47 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from uwf_cli import terminal
-from uwf_cli.command import command
-from uwf_cli.completers import complete_remote, complete_thread
-from uwf_cli.exchange import adopt_news, exchange_for, find_thread
-from uwf_cli.failures import Failures
-from uwf_cli.invocation import Invocation
-from uwf_cli.output import ago, iso
-from uwf_cli.selection import Selection, short_ids, threads
 
-from uwf_git.api.listing import Filters, left_out_line
-from uwf_git.base.errors import NotFound, Usage, UwfError
-from uwf_git.base.text import counted
-from uwf_git.base.thread_states import ThreadState
 from uwf_git.ext.fleet.commands.options import found, mark_remote, pace, place, share, to_step
 from uwf_git.ext.fleet.dispatch import begins
 from uwf_git.ext.fleet.queue_states import WORDS, QueueState, word_of
-from uwf_git.format.amounts import LIMITS
-from uwf_git.format.ids import is_thread_id, parse_thread_id
+from uwf_git.plugin import (
+    AMOUNT_LIMITS,
+    Failures,
+    Invocation,
+    NotFound,
+    ThreadFilters,
+    ThreadSelection,
+    ThreadState,
+    Usage,
+    UwfError,
+    adopt_news,
+    command,
+    complete_remote,
+    complete_thread,
+    counted,
+    exchange_for,
+    find_thread,
+    is_thread_id,
+    iso_of_milliseconds,
+    left_out_line,
+    parse_thread_id,
+    short_ids,
+    terminal,
+    time_ago,
+)
+from uwf_git.plugin import selected_threads as threads
 
 if TYPE_CHECKING:
-    from uwf_cli.views import View
-
     from uwf_git.ext.fleet.client import Queue, Row
     from uwf_git.ext.fleet.endpoint import Endpoint
+    from uwf_git.plugin import View
 
 _T = TypeVar("_T")
 _PAUSE = 1.0  # seconds between two looks at the queue
-_USED = dict(zip((*LIMITS, "unpriced"), ("steps", "tokens", "cost", "seconds", "unpriced"), strict=True))
+_USED = dict(
+    zip((*AMOUNT_LIMITS, "unpriced"), ("steps", "tokens", "cost", "seconds", "unpriced"), strict=True)
+)
 """What of a budget is used, as JSON names it."""
 _IN_TURN = (QueueState.QUEUED.value, ThreadState.RUNNING.in_queue)
 
@@ -57,7 +70,7 @@ _IN_TURN = (QueueState.QUEUED.value, ThreadState.RUNNING.in_queue)
 @place
 def start(
     invocation: Invocation,
-    chosen: Selection,
+    chosen: ThreadSelection,
     heartbeat: float,
     tries: int,
     remote: str | None,
@@ -115,7 +128,7 @@ def status(
 
 
 def _watch(invocation: Invocation, at: Endpoint, ended: bool, short: Callable[[str], str]) -> None:
-    from uwf_cli.watching.lines import Lines
+    from uwf_git.plugin import StepLines
 
     drawn = invocation.draws
     shown: list[str] = []
@@ -133,12 +146,12 @@ def _watch(invocation: Invocation, at: Endpoint, ended: bool, short: Callable[[s
                 invocation.emit(values, lambda listed: "\n".join(_table(listed, short)), compact=True)
             await asyncio.sleep(_PAUSE)
 
-    with suppress(KeyboardInterrupt), Lines(lambda: shown) if drawn else nullcontext():
+    with suppress(KeyboardInterrupt), StepLines(lambda: shown) if drawn else nullcontext():
         _ask(at, look)
 
 
 def _with_pauses(invocation: Invocation, rows: list[Row]) -> list[Row]:
-    from uwf_git.engine.pause import paused_threads
+    from uwf_git.plugin import paused_threads
 
     paused = paused_threads(invocation.instance)
     return [
@@ -164,7 +177,7 @@ def _of_project(invocation: Invocation, rows: list[Row]) -> list[Row]:
 
 def _value(row: Row) -> dict[str, Any]:
     used = None if row.used is None else {name: row.used.get(key, 0) for key, name in _USED.items()}
-    since = None if row.since is None else iso(row.since)
+    since = None if row.since is None else iso_of_milliseconds(row.since)
     return {**row._asdict(), "state": word_of(row.state), "since": since, "used": used}
 
 
@@ -186,7 +199,7 @@ def _why(value: Any) -> str:
 
 
 def _since(text: str | None) -> str:
-    return ago(datetime.fromisoformat(text).timestamp()) if text else ""
+    return time_ago(datetime.fromisoformat(text).timestamp()) if text else ""
 
 
 def _of_queue(function: Any) -> Any:
@@ -279,7 +292,7 @@ def _id(invocation: Invocation, text: str) -> str:
 @place
 def sync(
     invocation: Invocation,
-    chosen: Selection,
+    chosen: ThreadSelection,
     heartbeat: float,
     tries: int,
     remote: str | None,
@@ -297,10 +310,10 @@ def sync(
     failures = Failures(invocation)
     instance, wanted = invocation.instance, []
     if remote is not None:
-        from uwf_git.sync.pull import pull, raise_if_refused
+        from uwf_git.plugin import pull_refs, raise_if_refused
 
-        raise_if_refused(pull(exchange_for(instance, remote)))
-    if chosen.ids or chosen.filters != Filters():
+        raise_if_refused(pull_refs(exchange_for(instance, remote)))
+    if chosen.ids or chosen.filters != ThreadFilters():
         wanted = to_step(invocation, chosen, failures)
     else:
         adopt_news(invocation)

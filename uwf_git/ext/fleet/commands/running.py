@@ -11,16 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from uwf_cli import streams, terminal
-from uwf_cli.command import command
-from uwf_cli.failures import Failures, print_error
-from uwf_cli.invocation import Invocation
-from uwf_cli.options import AGENT, AT_ONCE, CWD, QUIET, REMOTE, folder
-from uwf_cli.selection import Selection, short_ids, threads
-from uwf_cli.stepping import outcome_line
 
-from uwf_git.api.listing import Filters
-from uwf_git.base.errors import Busy, Failure, OutputFailed, Throttled, Usage, UwfError, Waiting
 from uwf_git.ext.fleet.commands.options import (
     WORKSPACE,
     WORKSPACE_REMOTE,
@@ -35,20 +26,45 @@ from uwf_git.ext.fleet.commands.options import (
     unmark_remote,
 )
 from uwf_git.ext.fleet.queue_states import QueueState
+from uwf_git.plugin import (
+    AGENT_OPTION,
+    AT_ONCE_OPTION,
+    CWD_OPTION,
+    QUIET_OPTION,
+    REMOTE_OPTION,
+    Busy,
+    Failure,
+    Failures,
+    Invocation,
+    OutputFailed,
+    ThreadFilters,
+    ThreadSelection,
+    Throttled,
+    Usage,
+    UwfError,
+    Waiting,
+    command,
+    existing_folder,
+    outcome_line,
+    print_error,
+    short_ids,
+    streams,
+    terminal,
+)
+from uwf_git.plugin import selected_threads as threads
 
 if TYPE_CHECKING:
-    from uwf_git.config.resolve import AgentOptions
     from uwf_git.ext.fleet.admission import FleetLimits
     from uwf_git.ext.fleet.endpoint import Endpoint
     from uwf_git.ext.fleet.retry_policy import Fault
-    from uwf_git.format.ids import ThreadId
+    from uwf_git.plugin import AgentOptions, ThreadId
 
 _T = TypeVar("_T")
 
 JOBS = click.option(
     "-j",
     "--jobs",
-    type=AT_ONCE,
+    type=AT_ONCE_OPTION,
     default=1,
     show_default=True,
     metavar="N",
@@ -72,18 +88,18 @@ JOBS = click.option(
 )
 @JOBS
 @pace
-@AGENT
-@CWD
-@REMOTE
+@AGENT_OPTION
+@CWD_OPTION
+@REMOTE_OPTION
 @WORKSPACE
 @WORKSPACE_REMOTE
 @allowance
 @place
 @click.option("--stay", is_flag=True, help="Keep running while threads wait for an answer.")
-@QUIET
+@QUIET_OPTION
 def run(
     invocation: Invocation,
-    chosen: Selection,
+    chosen: ThreadSelection,
     workers: int,
     jobs: int,
     heartbeat: float,
@@ -123,10 +139,10 @@ def run(
         raise Usage(
             "a fleet with a server of its own has no namespaces", "give the --address of the one that has"
         )
-    given = orders(invocation, agent, folder(cwd), remote, workspace, workspace_remote)
+    given = orders(invocation, agent, existing_folder(cwd), remote, workspace, workspace_remote)
     failures = Failures(invocation)
-    if not chosen.ids and chosen.filters == Filters():
-        chosen = Selection((), Filters(ended=True))  # as --all says
+    if not chosen.ids and chosen.filters == ThreadFilters():
+        chosen = ThreadSelection((), ThreadFilters(ended=True))  # as --all says
     found = to_step(invocation, chosen, failures)
     if not found:
         if not chosen.ids:
@@ -179,7 +195,7 @@ def _is_ready(
     invocation: Invocation, thread: ThreadId, agent: AgentOptions | None, failures: Failures
 ) -> bool:
     """Return whether a thread can reach its end with the agents of this machine; report why not."""
-    from uwf_git.api.preflight import require_ready_thread
+    from uwf_git.plugin import require_ready_thread
 
     try:
         require_ready_thread(invocation.instance, thread, agent)
@@ -322,9 +338,9 @@ class EventPrinter:
     "uwf fleet worker --address temporal.example:7233 -j 8 --remote origin",
 )
 @JOBS
-@AGENT
-@CWD
-@REMOTE
+@AGENT_OPTION
+@CWD_OPTION
+@REMOTE_OPTION
 @WORKSPACE
 @WORKSPACE_REMOTE
 @place
@@ -351,7 +367,7 @@ def worker(
 
     client.require()
     given, told = (
-        orders(invocation, agent, folder(cwd), remote, workspace, workspace_remote),
+        orders(invocation, agent, existing_folder(cwd), remote, workspace, workspace_remote),
         EventPrinter(invocation),
     )
     instance = invocation.instance

@@ -6,21 +6,25 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from uwf_cli.failures import print_error
-
-from uwf_git.base.errors import Failure, Paused, UwfError, Waiting, failure_of
-from uwf_git.base.text import counted
-from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine.census import FAILURES
 from uwf_git.ext.fleet.queue_states import QueueState, RowState, word_of
+from uwf_git.plugin import (
+    CENSUS_FAILURES,
+    Failure,
+    Paused,
+    ThreadState,
+    UwfError,
+    Waiting,
+    counted,
+    failure_of,
+    print_error,
+)
 
 if TYPE_CHECKING:
-    from uwf_cli.invocation import Invocation
-
     from uwf_git.ext.fleet.admission import FleetSpending
     from uwf_git.ext.fleet.client import Row
     from uwf_git.ext.fleet.endpoint import Endpoint
     from uwf_git.ext.fleet.retry_policy import Fault
+    from uwf_git.plugin import Invocation
 
 
 def report_ends(
@@ -84,7 +88,7 @@ def _error_of(row: Row) -> UwfError | None:
         return None
     why = f": {row.why}" if row.why else ""
     if row.state is ThreadState.WITH_FAILURES:
-        text = f"is completed {row.why or FAILURES}"
+        text = f"is completed {row.why or CENSUS_FAILURES}"
     else:
         text = f"{'has failed' if row.state is ThreadState.FAILED else 'was killed'}{why}"
     return row.state.value.error(f"thread {row.thread} {text}", f"see: uwf thread show {row.thread}")

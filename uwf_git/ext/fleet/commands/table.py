@@ -8,21 +8,24 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from uwf_cli import terminal
-from uwf_cli.watching.lines import Lines, lasted, step_line
-
-from uwf_git.base.text import counted
-from uwf_git.base.thread_states import Group, ThreadState, parse
-from uwf_git.engine.progress import Watch
 from uwf_git.ext.fleet.admission import Admission
 from uwf_git.ext.fleet.limits import Gate
 from uwf_git.ext.fleet.process_pool import Tell
 from uwf_git.ext.fleet.queue_states import QueueState, RowState
+from uwf_git.plugin import (
+    StateGroup,
+    StepLines,
+    ThreadState,
+    Watch,
+    counted,
+    duration_line,
+    parse_state,
+    step_line,
+    terminal,
+)
 
 if TYPE_CHECKING:
-    from uwf_cli.invocation import Invocation
-
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import Instance, Invocation
 
 _RECENT = 10.0  # seconds whose steps say how fast it goes
 
@@ -42,13 +45,13 @@ class Table:
         self._watch = Watch(instance)
         private = instance.store.repository.private
         self._gates = {name: Gate(private, name) for name in instance.config.providers}
-        self._lines = Lines(self.compose)
+        self._lines = StepLines(self.compose)
 
     def __call__(self, value: Mapping[str, Any]) -> None:
         """Print an event above the lines."""
         if "step" in value:
             step = value["step"]
-            if (state := parse(step["status"], step["done"])) is not None:
+            if (state := parse_state(step["status"], step["done"])) is not None:
                 self._states[step["thread"]] = state
             self._steps += step["role"] is not None
             self._recent.append(time.monotonic())
@@ -105,7 +108,7 @@ class Table:
         waits = [(name, gate.open_at() - now) for name, gate in self._gates.items()]
         remote = [terminal.escape(self._trouble)] if self._trouble else []
         return remote + [
-            f"{terminal.escape(name)} was asked too often, and is left alone for {lasted(wait + 1)}"
+            f"{terminal.escape(name)} was asked too often, and is left alone for {duration_line(wait + 1)}"
             for name, wait in waits
             if wait > 0
         ]
@@ -113,5 +116,5 @@ class Table:
 
 def _waits(state: RowState) -> bool:
     if isinstance(state, ThreadState):
-        return state.group is Group.WAITING
+        return state.group is StateGroup.WAITING
     return state is QueueState.BLOCKED

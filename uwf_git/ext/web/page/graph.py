@@ -9,20 +9,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_cli.page.markup import tag, text
-
-from uwf_git.base.text import counted, harmless, shortened
-from uwf_git.engine.forks import branches_of_step
-from uwf_git.format.endings import COMPLETED, FAILED
-from uwf_git.format.kinds import Workflow
-from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, START, USER
-from uwf_git.store.history import ancestry
-from uwf_git.workflow.diagram import Drawing, label_of
-from uwf_git.workflow.fan_out import join_name
+from uwf_git.plugin import (
+    COMPLETED_ENDING,
+    END,
+    ENDS,
+    FAIL,
+    FAILED_ENDING,
+    FORK,
+    JOIN,
+    START,
+    USER,
+    DiagramDrawing,
+    Workflow,
+    ancestry,
+    branches_of_step,
+    counted,
+    harmless,
+    html_text,
+    join_name,
+    label_of,
+    shortened,
+    tag,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.store.index import CommitRow
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import CommitRow, Instance
 
 _WIDTH, _HEIGHT, _GAP = 190, 40, 46  # of a node, and between two
 _LANE = 34  # between two edges beside the nodes
@@ -31,7 +42,7 @@ _LONGEST = 26
 _MOST_ROWS = 5_000  # steps of branches that are counted
 _INSET = 45  # by which the ends are narrower, at each side
 NOW, NEXT = "now", "next"
-NODE_NAMES = {START: "start", END: "end", FAIL: FAILED}
+NODE_NAMES = {START: "start", END: "end", FAIL: FAILED_ENDING}
 """The names shown for nodes that are no roles."""
 
 
@@ -56,7 +67,7 @@ class Transition(NamedTuple):
 
 def end_of(status: str | None) -> str | None:
     """Return the end of a thread with this archive status, None if it is active or was killed."""
-    return {COMPLETED: END, FAILED: FAIL}.get(status or "")
+    return {COMPLETED_ENDING: END, FAILED_ENDING: FAIL}.get(status or "")
 
 
 def way_of(steps: Iterable[tuple[str, bool]], end: str | None) -> list[str]:
@@ -91,7 +102,7 @@ class _Passed(NamedTuple):
         return self.join if current == JOIN else current
 
 
-def _passed(drawn: Drawing, taken: Sequence[str], ran: Sequence[BranchWays] = ()) -> _Passed:
+def _passed(drawn: DiagramDrawing, taken: Sequence[str], ran: Sequence[BranchWays] = ()) -> _Passed:
     nodes, arrows = Counter[str](), Counter[tuple[str, str]]()
     before, join, forks = "", None, iter(ran)
     for name in taken:
@@ -136,11 +147,11 @@ def branch_ways(instance: Instance, rows: Iterable[CommitRow]) -> list[BranchWay
 def transitions(workflow: Workflow, taken: Sequence[str], ran: Sequence[BranchWays] = ()) -> list[Transition]:
     """Return the graph's edges in order. `taken` are the nodes passed, with `$FORK` and `$JOIN`, and `ran` those of
     the branches of each fork."""
-    drawn = Drawing(workflow)
+    drawn = DiagramDrawing(workflow)
     return _transitions(drawn, _passed(drawn, taken, ran))
 
 
-def _transitions(drawn: Drawing, passed: _Passed) -> list[Transition]:
+def _transitions(drawn: DiagramDrawing, passed: _Passed) -> list[Transition]:
     labels: dict[tuple[str, str], list[str]] = {}
     known = {*drawn.names, *ENDS}
     for arrow in drawn.arrows:
@@ -163,7 +174,7 @@ def described(
 ) -> str:
     """Return the graph as JSON for the drawing script. `taken`, `current`, `turn`, `branches` and `ran` as for
     `drawing`; `address` links a node."""
-    drawn = Drawing(workflow)
+    drawn = DiagramDrawing(workflow)
     passed = _passed(drawn, taken, ran)
     current = passed.named(current)
     turns = _turns(passed, current, turn, branches)
@@ -200,7 +211,7 @@ def drawing(
     """Return the SVG. `taken` are the nodes passed, with `$FORK` and `$JOIN`; `current` is next or in progress, and
     `turn` the word for it: NOW or NEXT. `branches` says how the branches of the last fork are: `3 of 8 done`; `ran`
     are the nodes that the branches of each fork passed."""
-    drawn = Drawing(workflow)
+    drawn = DiagramDrawing(workflow)
     names = [name for name in drawn.names if name not in ENDS] + [END] + [FAIL] * (FAIL in drawn.names)
     places = {name: number for number, name in enumerate(names)}
     passed = _passed(drawn, taken, ran)
@@ -232,7 +243,7 @@ def drawing(
         + (f" ({way.label})" if way.label else "")
         for way in placed
     )
-    inside = tag("title", text(f"The graph of {workflow.name}")) + tag("desc", text(said)) + _ARROWS
+    inside = tag("title", html_text(f"The graph of {workflow.name}")) + tag("desc", html_text(said)) + _ARROWS
     size = f"0 0 {left + _WIDTH + right:.0f} {height:.0f}"
     wide = f"{left + _WIDTH + right:.0f}"
     return tag(
@@ -320,9 +331,9 @@ def _labelled(
     while any(begin < right and end > left and abs(middle - y) < 14 for left, right, y in labels):
         middle += 14
     labels.append((begin, end, middle))
-    title = tag("title", text(label)) if short != label else ""
+    title = tag("title", html_text(label)) if short != label else ""
     place = f'x="{at:.0f}" y="{middle:.0f}" text-anchor="{"end" if back else "start"}"'
-    return f'<text class="label" {place}>{text(short)}{title}</text>'
+    return f'<text class="label" {place}>{html_text(short)}{title}</text>'
 
 
 def _node(name: str, place: int, left: float, count: int, turn: str) -> str:
@@ -339,10 +350,12 @@ def _node(name: str, place: int, left: float, count: int, turn: str) -> str:
     label = shortened(shown, 16 if turn else 22) + (f" · {count}×" if count and not ends else "")
     label += f" · {turn}" if turn and not ends else ""
     said = f"{shown}: {counted(count, 'step')}" + (f", {turn}" if turn else "")
-    title = tag("title", text(said if not ends else shown))
+    title = tag("title", html_text(said if not ends else shown))
     return tag(
         "g",
-        title + box + f'<text x="{middle:.0f}" y="{y + 25:.0f}" text-anchor="middle">{text(label)}</text>',
+        title
+        + box
+        + f'<text x="{middle:.0f}" y="{y + 25:.0f}" text-anchor="middle">{html_text(label)}</text>',
     )
 
 

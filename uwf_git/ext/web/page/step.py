@@ -6,15 +6,22 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from uwf_cli.output import dollars
-from uwf_cli.page.markup import answer, fold, pre, tag, text
-
-from uwf_git.base.text import cut, one_line
-from uwf_git.engine.spending import Totals, money, tokens_of
+from uwf_git.plugin import (
+    SpendingTotals,
+    cut_text,
+    html_answer,
+    html_fold,
+    html_pre,
+    in_dollars,
+    money_text,
+    one_line,
+    tag,
+    tokens_of,
+)
+from uwf_git.plugin import html_text as text
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import Price
-    from uwf_git.format.kinds import Detail, TurnRecord
+    from uwf_git.plugin import Detail, Price, TurnRecord
 
 _GIST = 120
 _PROSE = 20_000  # characters of a turn that are rendered
@@ -25,13 +32,13 @@ def brief(content: str, at_most: int) -> str:
     return one_line(content[: 4 * at_most], at_most)
 
 
-def amounts(spent: Totals | None, prices: Mapping[str, Price]) -> list[str]:
+def amounts(spent: SpendingTotals | None, prices: Mapping[str, Price]) -> list[str]:
     """Return known tokens, cost and time."""
     if spent is None:
         return []
-    tokens, paid = tokens_of(spent), money(spent, prices)
+    tokens, paid = tokens_of(spent), money_text(spent, prices)
     found = [f"{tokens.total:,} tokens"] if tokens is not None else []
-    found += [dollars(paid.cost, paid.unpriced)] if paid.cost is not None else []
+    found += [in_dollars(paid.cost, paid.unpriced)] if paid.cost is not None else []
     found += [lasted(spent.seconds)] if spent.seconds >= 0.05 else []
     return found
 
@@ -64,20 +71,20 @@ def turn(record: TurnRecord) -> str:
     kind = f"turn {record.role if record.role.isalpha() else ''}"
     if record.tool is None:
         said = record.text.strip()
-        words = answer(cut(said, _PROSE)) if record.role == "assistant" else pre(record.text)
+        words = html_answer(cut_text(said, _PROSE)) if record.role == "assistant" else html_pre(record.text)
         return tag("div", tag("strong", text(record.role)) + (words if said else ""), kind)
     parts = []
     if record.arguments not in (None, {}):
-        parts.append(tag("p", "arguments", "meta") + pre(plain(record.arguments)))
+        parts.append(tag("p", "arguments", "meta") + html_pre(plain(record.arguments)))
     if record.result not in (None, ""):
-        parts.append(tag("p", "result", "meta") + pre(plain(record.result)))
+        parts.append(tag("p", "result", "meta") + html_pre(plain(record.result)))
     if (said := record.text.strip()) and said not in plain(record.result) and not _is_in(said, record.result):
-        parts.append(pre(record.text))
+        parts.append(html_pre(record.text))
     failed = tag("span", ", failed", "is-no") if record.failed else ""
     title = tag("strong", text(brief(record.tool, _GIST))) + failed
     if called := _first_text(record.arguments):
         title += " " + tag("code", text(called))
-    return tag("div", fold(title, "".join(parts)) if parts else title, kind)
+    return tag("div", html_fold(title, "".join(parts)) if parts else title, kind)
 
 
 def _is_in(text: str, result: Any) -> bool:

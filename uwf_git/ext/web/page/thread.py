@@ -7,33 +7,46 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_cli.output import exact
-from uwf_cli.page.document import document
-from uwf_cli.page.markup import answer, fold, markdown, pre, tag, text, value
-
-from uwf_git.base.text import counted
-from uwf_git.engine.budget import prices
-from uwf_git.engine.census import census_of, census_text
-from uwf_git.engine.spending import Totals, together
-from uwf_git.engine.status import outlook
-from uwf_git.engine.summary import Summary, summary_of
-from uwf_git.engine.thread_spending import nested, runs
-from uwf_git.engine.thread_state import thread_state
 from uwf_git.ext.web.page.graph import branch_ways, drawing, end_of, way_of
 from uwf_git.ext.web.page.step import amounts, how_found, name_of, turn
-from uwf_git.format.kinds import REHEARSE, StepContext, asks_human, title_of
-from uwf_git.format.types import BUNDLE, END, USER, is_kind, role_name
-from uwf_git.git.repository import Oid
-from uwf_git.store.history import ancestry
-from uwf_git.store.pages import report_of
+from uwf_git.plugin import (
+    BUNDLE,
+    END,
+    REHEARSE,
+    USER,
+    Oid,
+    SpendingTotals,
+    StepContext,
+    ThreadSummary,
+    ancestry,
+    asks_human,
+    census_of,
+    census_text,
+    counted,
+    document,
+    exact_number,
+    html_answer,
+    html_fold,
+    html_pre,
+    html_text,
+    html_value,
+    is_kind,
+    markdown_html,
+    model_prices,
+    nested_spending,
+    report_of,
+    role_name,
+    spending_runs,
+    spent_together,
+    summary_of,
+    tag,
+    thread_outlook,
+    thread_state,
+    title_of,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.format.ids import Hash
-    from uwf_git.format.kinds import Detail
-    from uwf_git.store.attempts import FailedAttempt
-    from uwf_git.store.history import Head
-    from uwf_git.store.index import CommitRow
-    from uwf_git.store.instance import Instance
+    from uwf_git.plugin import CommitRow, Detail, FailedAttempt, Hash, Head, Instance
 
 _DEEPEST = 8  # sub-workflows within each other that are shown
 
@@ -54,17 +67,17 @@ class _Page:
         self._instance = instance
         self._head = head
         self._history = instance.threads.history(head)
-        self._prices = prices(instance)
+        self._prices = model_prices(instance)
         self._commits = dict(self._committed())
-        own = runs(instance, head)
-        inner = nested(instance, head)
+        own = spending_runs(instance, head)
+        inner = nested_spending(instance, head)
         self._all = [run.spent for run in (*own, *inner)]
-        self._spent: dict[str, Totals] = {run.id: run.spent for run in (*inner, *own)}
+        self._spent: dict[str, SpendingTotals] = {run.id: run.spent for run in (*inner, *own)}
         for number in {run.number for run in inner}:
             # A step that a sub-workflow did cost what that one's steps did.
             step = self._history.steps[number - 1].hash
             parts = [run.spent for run in inner if run.number == number]
-            self._spent[step] = together([self._spent[step], *parts])
+            self._spent[step] = spent_together([self._spent[step], *parts])
         self._attempts: dict[Hash | None, list[FailedAttempt]] = {}
         for each in instance.attempts.all(head.thread):
             self._attempts.setdefault(each.prev, []).append(each)
@@ -94,25 +107,31 @@ class _Page:
         head, history = self._head, self._history
         state = thread_state(self._instance, head)
         start = self._commits[history.start_hash]
-        spent = together(self._all)._replace(attempts=sum(map(len, self._attempts.values())))
+        spent = spent_together(self._all)._replace(attempts=sum(map(len, self._attempts.values())))
         census = census_of(self._instance, head.commit)
         facts = [
-            ("state", tag("span", text(state.word), f"badge {state.value.colour}") + self._ending()),
-            ("workflow", text(history.workflow.name) + " " + tag("code", text(history.workflow_hash), "dim")),
-            ("started", f"{text(exact(start.time))} by {text(name_of(head.row.author or start.committer))}"),
-            ("last change", text(exact(head.updated))),
+            ("state", tag("span", html_text(state.word), f"badge {state.value.colour}") + self._ending()),
+            (
+                "workflow",
+                html_text(history.workflow.name) + " " + tag("code", html_text(history.workflow_hash), "dim"),
+            ),
+            (
+                "started",
+                f"{html_text(exact_number(start.time))} by {html_text(name_of(head.row.author or start.committer))}",
+            ),
+            ("last change", html_text(exact_number(head.updated))),
             ("steps", self._numbers(spent)),
-            ("asked", text(census_text(census.as_json())) if census is not None else ""),
-            ("spent", " · ".join(map(text, self._amounts(spent)))),
+            ("asked", html_text(census_text(census.as_json())) if census is not None else ""),
+            ("spent", " · ".join(map(html_text, self._amounts(spent)))),
         ]
         shown = "".join(tag("dt", name) + tag("dd", inside) for name, inside in facts if inside)
-        return tag("h1", text(title)) + tag("dl", shown, "facts") + self._notices()
+        return tag("h1", html_text(title)) + tag("dl", shown, "facts") + self._notices()
 
     def _ending(self) -> str:
         archive = self._head.archive
-        return f": {text(archive.reason)}" if archive is not None and archive.reason else ""
+        return f": {html_text(archive.reason)}" if archive is not None and archive.reason else ""
 
-    def _numbers(self, spent: Totals) -> str:
+    def _numbers(self, spent: SpendingTotals) -> str:
         failed = f", and {counted(spent.attempts, 'failed attempt')}" if spent.attempts else ""
         return f"{len(self._history.steps)}{failed}"
 
@@ -121,16 +140,16 @@ class _Page:
         if made := self._head.row.rehearsed:
             whole = "All" if made == len(self._history.steps) else "Some"
             found.append(
-                f"<strong>{whole} of this is made up:</strong> {counted(made, 'step')} by {text(REHEARSE)}, which"
+                f"<strong>{whole} of this is made up:</strong> {counted(made, 'step')} by {html_text(REHEARSE)}, which"
                 " invents valid answers to try a workflow out."
             )
-        ahead = outlook(self._instance, self._head, self._history)
+        ahead = thread_outlook(self._instance, self._head, self._history)
         if not self._head.archive and ahead.next == USER and ahead.question:
-            options = "".join(tag("li", text(option)) for option in ahead.options)
+            options = "".join(tag("li", html_text(option)) for option in ahead.options)
             listed = tag("ul", options) if options else ""
             found.append(
-                f"<strong>{text(ahead.asks or 'It')} asks:</strong> "
-                + markdown(ahead.question, breaks=True)
+                f"<strong>{html_text(ahead.asks or 'It')} asks:</strong> "
+                + markdown_html(ahead.question, breaks=True)
                 + listed
             )
         elif not self._head.archive and ahead.next not in (None, END):
@@ -139,30 +158,30 @@ class _Page:
                 + (
                     "the code decides which role is next."
                     if ahead.next == BUNDLE
-                    else f"{text(ahead.next or '')}{self._whose(ahead.next or '')} is next."
+                    else f"{html_text(ahead.next or '')}{self._whose(ahead.next or '')} is next."
                 )
             )
         elif ahead.problem and not self._head.archive:
-            found.append(f"<strong>It cannot continue:</strong> {text(ahead.problem)}")
+            found.append(f"<strong>It cannot continue:</strong> {html_text(ahead.problem)}")
         return "".join(tag("div", each, "notice") for each in found)
 
     def _whose(self, name: str) -> str:
         workflow = self._history.workflow
         if not workflow.is_persons(name):
             return ""
-        return f", which {text(workflow.roles[name].assignee or 'a person')} plays,"
+        return f", which {html_text(workflow.roles[name].assignee or 'a person')} plays,"
 
     def _task(self) -> str:
-        return tag("h2", "Task") + tag("div", markdown(self._history.start.prompt, breaks=True), "task")
+        return tag("h2", "Task") + tag("div", markdown_html(self._history.start.prompt, breaks=True), "task")
 
     def _graph(self) -> str:
         end = end_of(self._head.archive.status if self._head.archive else None)
         steps = (step for step in self._history.steps if step.remark is None)
         taken = way_of(((step.role, asks_human(step.output)) for step in steps), end)
         workflow = self._history.workflow
-        said = markdown(workflow.description) if workflow.description.strip() else ""
+        said = markdown_html(workflow.description) if workflow.description.strip() else ""
         return (
-            tag("h2", f"Workflow {text(workflow.name)}")
+            tag("h2", f"Workflow {html_text(workflow.name)}")
             + said
             + drawing(workflow, taken, ran=branch_ways(self._instance, self._rows()))
         )
@@ -176,9 +195,9 @@ class _Page:
             tag(
                 "li",
                 tag("span", str(number))
-                + f'<a href="#step-{number}">{text(self._who(step))}</a>'
-                + tag("span", text(self._summary(step).text))
-                + tag("span", " · ".join(map(text, self._listed(step))), "meta"),
+                + f'<a href="#step-{number}">{html_text(self._who(step))}</a>'
+                + tag("span", html_text(self._summary(step).text))
+                + tag("span", " · ".join(map(html_text, self._listed(step))), "meta"),
             )
             for number, step in enumerate(self._history.steps, 1)
         )
@@ -188,7 +207,7 @@ class _Page:
 
     def _listed(self, step: StepContext) -> list[str]:
         made = self._commits.get(step.hash)
-        return [*self._amounts(self._spent.get(step.hash)), *([exact(made.time)] if made else [])]
+        return [*self._amounts(self._spent.get(step.hash)), *([exact_number(made.time)] if made else [])]
 
     # Steps
 
@@ -204,22 +223,22 @@ class _Page:
         node = store.get(step.detail)
         detail = store.detail(step.detail)
         said = self._summary(step)
-        badges = tag("span", text(said.text), "badge") if said.decides else ""
+        badges = tag("span", html_text(said.text), "badge") if said.decides else ""
         if step.agent == REHEARSE:
             badges += tag("span", "made up", "badge made-up")
-        parts = [tag("div", tag("h3", f"{number} {text(self._who(step))}") + badges, "head")]
+        parts = [tag("div", tag("h3", f"{number} {html_text(self._who(step))}") + badges, "head")]
         parts.append(tag("p", self._meta(step, detail), "meta"))
-        parts.append(value(step.output))
+        parts.append(html_value(step.output))
         report = report_of(step.output, node)
         if report:
-            parts.append(markdown(report))
+            parts.append(markdown_html(report))
         if is_kind(node.type, "step") and depth < _DEEPEST:
             parts.append(self._child(step.detail, depth))
         if detail is not None:
             parts.append(self._detail(detail))
         return tag("article", "".join(parts), id_=anchor)
 
-    def _summary(self, step: StepContext) -> Summary:
+    def _summary(self, step: StepContext) -> ThreadSummary:
         return summary_of(self._instance, self._history.workflow, step.role, step.output)
 
     def _who(self, step: StepContext) -> str:
@@ -232,13 +251,13 @@ class _Page:
     def _meta(self, step: StepContext, detail: Detail | None) -> str:
         spent = self._spent.get(step.hash)
         made = self._commits.get(step.hash)
-        parts = [text(step.by)]
+        parts = [html_text(step.by)]
         if detail is not None and detail.model:
-            parts.append(text(detail.model))
-        parts += map(text, self._amounts(spent))
+            parts.append(html_text(detail.model))
+        parts += map(html_text, self._amounts(spent))
         if made is not None:
-            parts.append(text(exact(made.time)))
-        parts.append(tag("code", text(step.hash)))
+            parts.append(html_text(exact_number(made.time)))
+        parts.append(tag("code", html_text(step.hash)))
         return " · ".join(parts)
 
     def _child(self, last: Hash, depth: int) -> str:
@@ -252,23 +271,23 @@ class _Page:
             ),
             None,
         )
-        name = f"by the workflow {text(history.workflow.name)}, {counted(len(history.steps), 'step')}"
-        where = f" · thread {tag('code', text(found))}" if found else ""
-        task = tag("div", markdown(history.start.prompt, breaks=True), "task")
+        name = f"by the workflow {html_text(history.workflow.name)}, {counted(len(history.steps), 'step')}"
+        where = f" · thread {tag('code', html_text(found))}" if found else ""
+        task = tag("div", markdown_html(history.start.prompt, breaks=True), "task")
         steps = "".join(
             self._step(number, step, "", depth + 1) for number, step in enumerate(history.steps, 1)
         )
-        return fold(name + where, task + steps)
+        return html_fold(name + where, task + steps)
 
     def _detail(self, detail: Detail) -> str:
         parts = []
         if detail.instruction:
-            parts.append(fold("what it was asked", markdown(detail.instruction)))
+            parts.append(html_fold("what it was asked", markdown_html(detail.instruction)))
         if turns := self._instance.store.turns(detail):
             shown = "".join(map(turn, turns))
-            parts.append(fold(f"how it came about: {counted(len(turns), 'turn')}", shown))
+            parts.append(html_fold(f"how it came about: {counted(len(turns), 'turn')}", shown))
         how = how_found(detail)
-        notes = "".join(tag("li", text(note)) for note in (*how, *detail.notes))
+        notes = "".join(tag("li", html_text(note)) for note in (*how, *detail.notes))
         if notes:
             parts.append(tag("ul", notes, "meta"))
         return "".join(parts)
@@ -281,28 +300,29 @@ class _Page:
         parts = []
         if detail is not None:
             if detail.answer.strip():
-                parts.append(answer(detail.answer))
+                parts.append(html_answer(detail.answer))
             parts.append(self._detail(detail))
         for name, printed in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
             if printed.strip():
-                parts.append(tag("p", f"The end of {name}:", "meta") + pre(printed))
-        when = tag("p", f"{text(attempt.agent)} · {text(exact(attempt.time))}", "meta")
-        title = f"failed attempt of {text(role_name(attempt.role))}: {text(attempt.error)}"
-        return fold(title, when + "".join(parts), "attempt")
+                parts.append(tag("p", f"The end of {name}:", "meta") + html_pre(printed))
+        when = tag("p", f"{html_text(attempt.agent)} · {html_text(exact_number(attempt.time))}", "meta")
+        title = f"failed attempt of {html_text(role_name(attempt.role))}: {html_text(attempt.error)}"
+        return html_fold(title, when + "".join(parts), "attempt")
 
-    def _amounts(self, spent: Totals | None) -> list[str]:
+    def _amounts(self, spent: SpendingTotals | None) -> list[str]:
         return amounts(spent, self._prices)
 
     def _footer(self) -> str:
         head, history = self._head, self._history
         made = self._commits[history.head]
         facts = [
-            ("thread", tag("code", text(head.thread))),
-            ("head", tag("code", text(history.head))),
+            ("thread", tag("code", html_text(head.thread))),
+            ("head", tag("code", html_text(history.head))),
             (
                 "commit",
-                f"{tag('code', text(made.commit))}, {text(exact(made.time))}, by {text(made.committer)}",
+                f"{tag('code', html_text(made.commit))}, "
+                f"{html_text(exact_number(made.time))}, by {html_text(made.committer)}",
             ),
-            ("to check", tag("code", text(f"uwf verify {head.thread}"))),
+            ("to check", tag("code", html_text(f"uwf verify {head.thread}"))),
         ]
         return tag("footer", tag("dl", "".join(tag("dt", a) + tag("dd", b) for a, b in facts), "facts"))

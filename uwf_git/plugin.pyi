@@ -1,0 +1,1245 @@
+from uwf_cli import changed_files as changed_files
+from uwf_cli import definitions as definitions
+from uwf_cli import resolve as resolve
+from uwf_cli import streams as streams
+from uwf_cli import terminal as terminal
+from uwf_cli.call import Call as Call
+from uwf_cli.call import Failed as _CommandFailed
+from uwf_cli.call import Result as _CommandResult
+from uwf_cli.call import call as _call_command
+from uwf_cli.call import calling as calling
+from uwf_cli.call_process import LARGEST as _LARGEST_OUTPUT
+from uwf_cli.call_process import TooLarge as _OutputTooLarge
+from uwf_cli.call_process import call_in_process as call_in_process
+from uwf_cli.command import Command as _CommandClass
+from uwf_cli.command import CommandEntry as CommandEntry
+from uwf_cli.command import Group as Group
+from uwf_cli.command import Number as Number
+from uwf_cli.command import command as command
+from uwf_cli.commands.spending import bars_of as _spending_bars
+from uwf_cli.commands.spending import labels as _bar_labels
+from uwf_cli.completers import complete_agent as complete_agent
+from uwf_cli.completers import complete_crew as complete_crew
+from uwf_cli.completers import complete_remote as complete_remote
+from uwf_cli.completers import complete_suite as complete_suite
+from uwf_cli.completers import complete_thread as complete_thread
+from uwf_cli.completers import complete_workflow as complete_workflow
+from uwf_cli.completers import offering as _completer_of
+from uwf_cli.definitions import ACCEPTED as _ACCEPTED_OPTION
+from uwf_cli.definitions import BRANCH as _BRANCH_OPTION
+from uwf_cli.definitions import PROPOSAL as _PROPOSAL_ARGUMENT
+from uwf_cli.definitions import PROPOSED_BRANCH as _PROPOSED_BRANCH_OPTION
+from uwf_cli.definitions import REMOTE as _PUBLISH_REMOTE_OPTION
+from uwf_cli.definitions import REVIEW_REMOTE as _REVIEW_REMOTE_OPTION
+from uwf_cli.definitions import WORKFLOW as _WORKFLOW_ARGUMENT
+from uwf_cli.definitions import accepting as _accept_proposal
+from uwf_cli.definitions import history_note as history_note
+from uwf_cli.definitions import publish_version as publish_version
+from uwf_cli.definitions import warn_of_use as warn_of_use
+from uwf_cli.exchange import Meter as _ProgressMeter
+from uwf_cli.exchange import adopt_news as adopt_news
+from uwf_cli.exchange import exchange_for as exchange_for
+from uwf_cli.exchange import find_head as find_head
+from uwf_cli.exchange import find_thread as find_thread
+from uwf_cli.exchange import git_for as git_for
+from uwf_cli.failures import Failures as Failures
+from uwf_cli.failures import describe as _describe_failure
+from uwf_cli.failures import print_error as print_error
+from uwf_cli.failures import reported as _failures_reported
+from uwf_cli.files import write_text as write_text
+from uwf_cli.files import write_whole as write_whole
+from uwf_cli.invocation import Invocation as Invocation
+from uwf_cli.invocation import itself as itself
+from uwf_cli.options import AGENT as _AGENT_OPTION
+from uwf_cli.options import AT_ONCE as _AT_ONCE_OPTION
+from uwf_cli.options import CWD as _CWD_OPTION
+from uwf_cli.options import MAX_COST as _MAX_COST_OPTION
+from uwf_cli.options import MAX_STEPS as _MAX_STEPS_OPTION
+from uwf_cli.options import MAX_TIME as _MAX_TIME_OPTION
+from uwf_cli.options import MAX_TOKENS as _MAX_TOKENS_OPTION
+from uwf_cli.options import PROMPT_FILE as _PROMPT_FILE_OPTION
+from uwf_cli.options import QUIET as _QUIET_OPTION
+from uwf_cli.options import REMOTE as _REMOTE_OPTION
+from uwf_cli.options import THREAD as THREAD
+from uwf_cli.options import folder as _existing_folder
+from uwf_cli.output import ago as _time_ago
+from uwf_cli.output import as_json as as_json
+from uwf_cli.output import as_yaml as as_yaml
+from uwf_cli.output import branches_text as branches_text
+from uwf_cli.output import dollars as _in_dollars
+from uwf_cli.output import exact as _exact_number
+from uwf_cli.output import iso as _iso_of_milliseconds
+from uwf_cli.page import addresses as _page_addresses
+from uwf_cli.page import markup as markup
+from uwf_cli.page import style as _page_style
+from uwf_cli.page.addresses import STATUS as _STATUS_FIELD
+from uwf_cli.page.addresses import Page as Page
+from uwf_cli.page.addresses import PageRequest as PageRequest
+from uwf_cli.page.document import document as document
+from uwf_cli.page.markup import answer as _html_answer
+from uwf_cli.page.markup import bounded as _bounded_html
+from uwf_cli.page.markup import fold as _html_fold
+from uwf_cli.page.markup import markdown as _markdown_html
+from uwf_cli.page.markup import pre as _html_pre
+from uwf_cli.page.markup import room_for_markdown as room_for_markdown
+from uwf_cli.page.markup import table as _html_table
+from uwf_cli.page.markup import tag as tag
+from uwf_cli.page.markup import text as _html_text
+from uwf_cli.page.markup import value as _html_value
+from uwf_cli.plot import Pair as _PlottedPair
+from uwf_cli.plot import Spread as _PlottedSpread
+from uwf_cli.plot import bars_drawing as bars_drawing
+from uwf_cli.plot import pair_chart as pair_chart
+from uwf_cli.plot import pairs_drawing as pairs_drawing
+from uwf_cli.resolve import find_version as find_version
+from uwf_cli.resolve import find_workflow as find_workflow
+from uwf_cli.resolve import moment as _parse_moment
+from uwf_cli.resolve import read_prompt as read_prompt
+from uwf_cli.selection import Selection as _ThreadSelection
+from uwf_cli.selection import chosen_threads as chosen_threads
+from uwf_cli.selection import short_ids as short_ids
+from uwf_cli.selection import threads as _selected_threads
+from uwf_cli.starting import begin as _begin_thread
+from uwf_cli.starting import require_agent as require_agent
+from uwf_cli.stepping import exchanged as _step_exchanged
+from uwf_cli.stepping import outcome_line as outcome_line
+from uwf_cli.stepping import outcome_value as outcome_value
+from uwf_cli.stepping import run_one as run_one
+from uwf_cli.views import Column as _TableColumn
+from uwf_cli.views import Record as Record
+from uwf_cli.views import Table as Table
+from uwf_cli.views import View as View
+from uwf_cli.watching.lines import Lines as _StepLines
+from uwf_cli.watching.lines import lasted as _duration_line
+from uwf_cli.watching.lines import of_step as of_step
+from uwf_cli.watching.lines import step_line as step_line
+
+from uwf_git.api import control as control
+from uwf_git.api.check import UNCHECKED as UNCHECKED
+from uwf_git.api.check import Report as Report
+from uwf_git.api.check import check as check
+from uwf_git.api.check import check_tree as check_tree
+from uwf_git.api.check import with_signatures as with_signatures
+from uwf_git.api.compilers import compiler as _compiler_of
+from uwf_git.api.dispatch import StepOptions as StepOptions
+from uwf_git.api.fan_out import branches_of as branches_of
+from uwf_git.api.fan_out import waits_for_branches as waits_for_branches
+from uwf_git.api.fork import fork as _fork_thread
+from uwf_git.api.listing import ACTIVE as _ACTIVE_STATES
+from uwf_git.api.listing import TO_STEP as TO_STEP
+from uwf_git.api.listing import Filters as _ThreadFilters
+from uwf_git.api.listing import ListedThread as ListedThread
+from uwf_git.api.listing import left_out_line as left_out_line
+from uwf_git.api.listing import listed as _list_threads
+from uwf_git.api.listing import nested as _nest_threads
+from uwf_git.api.listing import thread_items as thread_items
+from uwf_git.api.listing import without_quiet_branches as without_quiet_branches
+from uwf_git.api.preflight import require_played as require_played
+from uwf_git.api.preflight import require_ready as require_ready
+from uwf_git.api.preflight import require_ready_thread as require_ready_thread
+from uwf_git.api.progress import step_value as step_value
+from uwf_git.api.published_requirements import unmet_requirements as unmet_requirements
+from uwf_git.api.run import Options as _RunOptions
+from uwf_git.api.run import run as _run_thread
+from uwf_git.api.run import step as _step_once
+from uwf_git.api.spending import sums as _spending_sums
+from uwf_git.api.start import Start as _ThreadStart
+from uwf_git.api.start import warn_of_limit as warn_of_limit
+from uwf_git.api.transcript import Transcript as Transcript
+from uwf_git.api.transcript import steps_of as steps_of
+from uwf_git.api.versions import bundle_of as bundle_of
+from uwf_git.api.versions import history_values as history_values
+from uwf_git.api.versions import past as _past_versions
+from uwf_git.api.versions import past_hash as past_hash
+from uwf_git.api.versions import registered as _registered_versions
+from uwf_git.api.versions import unified as _unified_diff
+from uwf_git.api.versions import use_of as use_of
+from uwf_git.api.workflows import FOLDER as FOLDER
+from uwf_git.api.workflows import SUFFIXES as SUFFIXES
+from uwf_git.api.workflows import ResolvedWorkflow as ResolvedWorkflow
+from uwf_git.api.workflows import at_version as at_version
+from uwf_git.api.workflows import file_names as file_names
+from uwf_git.api.workflows import stored_workflow as stored_workflow
+from uwf_git.api.workflows import version_of as version_of
+from uwf_git.api.workflows import workflow_file as workflow_file
+from uwf_git.base import errors as errors
+from uwf_git.base import extensions as extensions
+from uwf_git.base import lifetime as lifetime
+from uwf_git.base import log as log
+from uwf_git.base.errors import Absent as Absent
+from uwf_git.base.errors import AgentFailed as AgentFailed
+from uwf_git.base.errors import Busy as Busy
+from uwf_git.base.errors import CompletedWithFailures as CompletedWithFailures
+from uwf_git.base.errors import DataLoadFailed as DataLoadFailed
+from uwf_git.base.errors import Declined as Declined
+from uwf_git.base.errors import Failure as Failure
+from uwf_git.base.errors import HeadMoved as HeadMoved
+from uwf_git.base.errors import Invalid as Invalid
+from uwf_git.base.errors import Killed as Killed
+from uwf_git.base.errors import LimitExceeded as LimitExceeded
+from uwf_git.base.errors import NotFound as NotFound
+from uwf_git.base.errors import NothingToVerify as NothingToVerify
+from uwf_git.base.errors import NoTransition as NoTransition
+from uwf_git.base.errors import NotRunning as NotRunning
+from uwf_git.base.errors import NotSupportedClassicWorkflow as NotSupportedClassicWorkflow
+from uwf_git.base.errors import OutOfRounds as OutOfRounds
+from uwf_git.base.errors import OutputFailed as OutputFailed
+from uwf_git.base.errors import Paused as Paused
+from uwf_git.base.errors import RemoteFailed as RemoteFailed
+from uwf_git.base.errors import RequirementUnmet as RequirementUnmet
+from uwf_git.base.errors import Rewritten as Rewritten
+from uwf_git.base.errors import SigningFailed as SigningFailed
+from uwf_git.base.errors import StoreDamaged as StoreDamaged
+from uwf_git.base.errors import Throttled as Throttled
+from uwf_git.base.errors import TimedOut as TimedOut
+from uwf_git.base.errors import Unavailable as Unavailable
+from uwf_git.base.errors import Undecided as Undecided
+from uwf_git.base.errors import UnknownPromptId as UnknownPromptId
+from uwf_git.base.errors import UnknownWorkflow as UnknownWorkflow
+from uwf_git.base.errors import Untrusted as Untrusted
+from uwf_git.base.errors import Usage as Usage
+from uwf_git.base.errors import UwfError as UwfError
+from uwf_git.base.errors import ValidationFailed as ValidationFailed
+from uwf_git.base.errors import Waiting as Waiting
+from uwf_git.base.errors import WorkspaceFailed as WorkspaceFailed
+from uwf_git.base.errors import Worse as Worse
+from uwf_git.base.errors import failure_of as failure_of
+from uwf_git.base.extensions import AgentProgram as AgentProgram
+from uwf_git.base.extensions import Command as Command
+from uwf_git.base.extensions import Dispatcher as Dispatcher
+from uwf_git.base.extensions import Export as Export
+from uwf_git.base.extensions import Extension as Extension
+from uwf_git.base.extensions import Pages as Pages
+from uwf_git.base.extensions import RefKind as RefKind
+from uwf_git.base.extensions import agent_programs as agent_programs
+from uwf_git.base.extensions import load as _load_extension
+from uwf_git.base.extras import install_hint as install_hint
+from uwf_git.base.junit import ERROR as ERROR
+from uwf_git.base.junit import FAILED as FAILED
+from uwf_git.base.junit import SKIPPED as _CASE_SKIPPED
+from uwf_git.base.junit import CaseOutcome as CaseOutcome
+from uwf_git.base.junit import junit as junit
+from uwf_git.base.lifetime import deferred as _signals_deferred
+from uwf_git.base.lifetime import heed_signals as heed_signals
+from uwf_git.base.lifetime import own as _own_processes
+from uwf_git.base.markdown import code as _markdown_code
+from uwf_git.base.markdown import inline as _inline_markdown
+from uwf_git.base.markdown import paragraphs as _markdown_paragraphs
+from uwf_git.base.markdown import quoted as _quoted_markdown
+from uwf_git.base.markdown import table as _markdown_table
+from uwf_git.base.terminal import drawing as _terminal_drawing
+from uwf_git.base.terminal import undisturbed as _terminal_undisturbed
+from uwf_git.base.text import closest as _closest_names
+from uwf_git.base.text import counted as counted
+from uwf_git.base.text import cut as _cut_text
+from uwf_git.base.text import duration as _duration_text
+from uwf_git.base.text import encodable as encodable
+from uwf_git.base.text import fenced as fenced
+from uwf_git.base.text import harmless as harmless
+from uwf_git.base.text import iso as iso
+from uwf_git.base.text import last_line as last_line
+from uwf_git.base.text import nearest as nearest
+from uwf_git.base.text import numbered as _numbered_lines
+from uwf_git.base.text import one_line as one_line
+from uwf_git.base.text import printable as printable
+from uwf_git.base.text import settled as _settled_text
+from uwf_git.base.text import shortened as shortened
+from uwf_git.base.thread_states import ABSENT as _ABSENT_STATE
+from uwf_git.base.thread_states import WORDS as _STATE_WORDS
+from uwf_git.base.thread_states import Actor as _StateActor
+from uwf_git.base.thread_states import Group as _StateGroup
+from uwf_git.base.thread_states import ThreadState as ThreadState
+from uwf_git.base.thread_states import colour_of as colour_of
+from uwf_git.base.thread_states import parse as _parse_state
+from uwf_git.base.thread_states import states_of as states_of
+from uwf_git.base.thread_states import words as _state_words
+from uwf_git.base.timelimit import BudgetExceeded as _TimeBudgetExceeded
+from uwf_git.base.timelimit import TimeExceeded as TimeExceeded
+from uwf_git.base.timelimit import time_limit as time_limit
+from uwf_git.base.version import VERSION as VERSION
+from uwf_git.config.agent_cli import EVERY as _EVERY_SELECTOR
+from uwf_git.config.agent_cli import KEYS as _AGENT_CLI_KEYS
+from uwf_git.config.agent_cli import AgentRow as AgentRow
+from uwf_git.config.agent_cli import Find as _FindField
+from uwf_git.config.agent_cli import Path as _FieldPath
+from uwf_git.config.agent_cli import SecondCall as SecondCall
+from uwf_git.config.agent_cli import Select as _SelectRule
+from uwf_git.config.agent_cli import SessionsAt as SessionsAt
+from uwf_git.config.agent_cli import Tests as _SelectTests
+from uwf_git.config.agent_cli import TurnAt as TurnAt
+from uwf_git.config.agent_cli import UsageAt as UsageAt
+from uwf_git.config.agent_cli import parse_row as _parse_agent_row
+from uwf_git.config.known_agents import ANY_ROW as ANY_ROW
+from uwf_git.config.known_agents import BUNDLES as _BUNDLE_AGENTS
+from uwf_git.config.known_agents import PLUGIN as _PLUGIN_AGENT
+from uwf_git.config.known_agents import Plugin as _AgentPlugin
+from uwf_git.config.known_agents import known_names as known_names
+from uwf_git.config.known_agents import plugins as _agent_plugins
+from uwf_git.config.known_agents import shipped as _shipped_agents
+from uwf_git.config.known_agents import shipped_names as shipped_names
+from uwf_git.config.policy import EXTRACT as _EXTRACT_TOOL
+from uwf_git.config.policy import FETCH as _FETCH_TOOLS
+from uwf_git.config.policy import RUN as _RUN_TOOLS
+from uwf_git.config.policy import WRITING as _WRITING_TOOLS
+from uwf_git.config.policy import ToolPolicy as ToolPolicy
+from uwf_git.config.policy import parse_policy as parse_policy
+from uwf_git.config.policy import tighten as _tighten_policy
+from uwf_git.config.read import load_config as load_config
+from uwf_git.config.resolve import AgentOptions as AgentOptions
+from uwf_git.config.resolve import agent_options as agent_options
+from uwf_git.config.resolve import hint_to_add as hint_to_add
+from uwf_git.config.resolve import is_missing as is_missing
+from uwf_git.config.resolve import known_agent as known_agent
+from uwf_git.config.resolve import narrowed as _narrowed_options
+from uwf_git.config.resolve import overriding as _overriding_options
+from uwf_git.config.resolve import resolve_agent as resolve_agent
+from uwf_git.config.resolve import resolve_model as resolve_model
+from uwf_git.config.secrets import REDACTED as REDACTED
+from uwf_git.config.secrets import Redactor as Redactor
+from uwf_git.config.settings import FILE as _CONFIG_FILE
+from uwf_git.config.settings import AgentConfig as AgentConfig
+from uwf_git.config.settings import Config as Config
+from uwf_git.config.settings import Grants as Grants
+from uwf_git.config.settings import JudgeSetting as JudgeSetting
+from uwf_git.config.settings import McpServer as McpServer
+from uwf_git.config.settings import Price as Price
+from uwf_git.config.settings import Rates as Rates
+from uwf_git.config.settings import expanded as _expanded_path
+from uwf_git.config.settings import parse_command as parse_command
+from uwf_git.engine import budget as _engine_budget
+from uwf_git.engine import calls as _engine_calls
+from uwf_git.engine import trust as _engine_trust
+from uwf_git.engine.approving import raise_if_unmet as raise_if_unmet
+from uwf_git.engine.branch_states import branch_states as branch_states
+from uwf_git.engine.budget import COST as _COST_LIMIT
+from uwf_git.engine.budget import OPTIONS as _BUDGET_OPTIONS
+from uwf_git.engine.budget import Budgets as Budgets
+from uwf_git.engine.budget import Limit as _BudgetLimit
+from uwf_git.engine.budget import limits as _budget_limits
+from uwf_git.engine.budget import parse_option as _parse_budget_option
+from uwf_git.engine.budget import prices as _model_prices
+from uwf_git.engine.budget import raise_if_used_up as raise_if_used_up
+from uwf_git.engine.budget import share as _budget_share
+from uwf_git.engine.budget import use as _budget_use
+from uwf_git.engine.budget import used_up as _is_budget_used_up
+from uwf_git.engine.budget import waiting as _waiting_budget
+from uwf_git.engine.call_answer import command_of as command_of
+from uwf_git.engine.calls import CallState as CallState
+from uwf_git.engine.calls import Request as _CallRequest
+from uwf_git.engine.calls import arrivals as _call_arrivals
+from uwf_git.engine.calls import find as _find_call
+from uwf_git.engine.calls import root_of as root_of
+from uwf_git.engine.census import FAILURES as _CENSUS_FAILURES
+from uwf_git.engine.census import census_of as census_of
+from uwf_git.engine.census import census_text as census_text
+from uwf_git.engine.conversation import ASSISTANT as _ASSISTANT_ROLE
+from uwf_git.engine.conversation import CHAT as _CHAT_WORKFLOW
+from uwf_git.engine.conversation import DEFINED as _DEFINED_CHAT
+from uwf_git.engine.conversation import DEFINITION as _CHAT_DEFINITION
+from uwf_git.engine.conversation import PERSONA as _PERSONA_CHAT
+from uwf_git.engine.conversation import REPLY as _REPLY_FIELD
+from uwf_git.engine.conversation import REPLY_SCHEMA as REPLY_SCHEMA
+from uwf_git.engine.conversation import TALK as _TALK_WORKFLOW
+from uwf_git.engine.conversation import conversation_payload as conversation_payload
+from uwf_git.engine.conversation import in_conversation as in_conversation
+from uwf_git.engine.conversation import talks as _is_conversation
+from uwf_git.engine.default_agent import refuse_to_make_up as refuse_to_make_up
+from uwf_git.engine.fan_out import branches_at as branches_at
+from uwf_git.engine.forks import branches_of_step as branches_of_step
+from uwf_git.engine.forks import parents_of as parents_of
+from uwf_git.engine.human_turn import HumanTurn as HumanTurn
+from uwf_git.engine.human_turn import human_turn as _human_turn_of
+from uwf_git.engine.inbox import answer as _answer_turn
+from uwf_git.engine.inbox import remark as _remark_on
+from uwf_git.engine.inbox import say as _say_to
+from uwf_git.engine.kit.agent import Agent as Agent
+from uwf_git.engine.kit.agent import AttemptFailed as AttemptFailed
+from uwf_git.engine.kit.agent import Conversation as Conversation
+from uwf_git.engine.kit.agent import detail_of as detail_of
+from uwf_git.engine.kit.agent import judged as _judged_answer
+from uwf_git.engine.kit.agent import read_output as read_output
+from uwf_git.engine.kit.agent import require_program as require_program
+from uwf_git.engine.kit.arguments import ModelArguments as ModelArguments
+from uwf_git.engine.kit.arguments import read_asking as read_asking
+from uwf_git.engine.kit.arguments import read_options as read_options
+from uwf_git.engine.kit.candidate import Verdict as _AnswerVerdict
+from uwf_git.engine.kit.candidate import with_all_fields as with_all_fields
+from uwf_git.engine.kit.chat import Chat as Chat
+from uwf_git.engine.kit.chat import Completion as Completion
+from uwf_git.engine.kit.chat import ContextTooLong as ContextTooLong
+from uwf_git.engine.kit.chat import missing_price as missing_price
+from uwf_git.engine.kit.chat import model_alias as model_alias
+from uwf_git.engine.kit.chat import provider_alias as provider_alias
+from uwf_git.engine.kit.chat import ready as _ready_chat
+from uwf_git.engine.kit.chat import resolve_endpoint as resolve_endpoint
+from uwf_git.engine.kit.coerce import coerce as _coerce_value
+from uwf_git.engine.kit.context import SEEN as _SEEN_FIELD
+from uwf_git.engine.kit.context import SILENCE as _SILENCE_LIMIT
+from uwf_git.engine.kit.context import Context as Context
+from uwf_git.engine.kit.context import KeptSession as KeptSession
+from uwf_git.engine.kit.context import PastRun as PastRun
+from uwf_git.engine.kit.context import Reply as Reply
+from uwf_git.engine.kit.context import Resume as Resume
+from uwf_git.engine.kit.context import SessionState as SessionState
+from uwf_git.engine.kit.context import last_seen as last_seen
+from uwf_git.engine.kit.data import wanted as _wanted_data
+from uwf_git.engine.kit.extract import ExpectedOutput as ExpectedOutput
+from uwf_git.engine.kit.extract import ExtractionFailed as ExtractionFailed
+from uwf_git.engine.kit.extract import failed_with as failed_with
+from uwf_git.engine.kit.extract import judge as _judge_answer
+from uwf_git.engine.kit.extract import judge_printed as judge_printed
+from uwf_git.engine.kit.extract import sum_tokens as sum_tokens
+from uwf_git.engine.kit.extract import sum_usage as sum_usage
+from uwf_git.engine.kit.form import FormField as FormField
+from uwf_git.engine.kit.form import fields_of as fields_of
+from uwf_git.engine.kit.form import read_typed as read_typed
+from uwf_git.engine.kit.form import text_of as text_of
+from uwf_git.engine.kit.format import describe as _describe_schema
+from uwf_git.engine.kit.format import format_instruction as format_instruction
+from uwf_git.engine.kit.format import render_frontmatter as render_frontmatter
+from uwf_git.engine.kit.memory import carry_on as carry_on
+from uwf_git.engine.kit.memory import is_full as is_full
+from uwf_git.engine.kit.mentions import STATUS as _STATUS_KEY
+from uwf_git.engine.kit.prompt import commands as _prompt_commands
+from uwf_git.engine.kit.prompt import happened as _happened_before
+from uwf_git.engine.kit.prompt import instruction_now as instruction_now
+from uwf_git.engine.kit.prompt import role_of as role_of
+from uwf_git.engine.kit.prompt import turns_of as turns_of
+from uwf_git.engine.kit.prompt import unforged as _unforged_text
+from uwf_git.engine.kit.record import Recorder as Recorder
+from uwf_git.engine.kit.record import broken_off as broken_off
+from uwf_git.engine.kit.record import kept_reply as kept_reply
+from uwf_git.engine.kit.record import sound as _sound_turns
+from uwf_git.engine.lineage import RelatedThread as RelatedThread
+from uwf_git.engine.lineage import kin as _related_threads
+from uwf_git.engine.lineage import parents as _parent_threads
+from uwf_git.engine.outcome import Outcome as Outcome
+from uwf_git.engine.past_prompt import prompt_of_step as prompt_of_step
+from uwf_git.engine.pause import is_paused as is_paused
+from uwf_git.engine.pause import pause as _pause_thread
+from uwf_git.engine.pause import paused_threads as paused_threads
+from uwf_git.engine.pause import raise_if_paused as raise_if_paused
+from uwf_git.engine.pause import resume as _resume_thread
+from uwf_git.engine.performer import embedded as _embedded_agent
+from uwf_git.engine.performer import environment as _agent_environment
+from uwf_git.engine.performer import hash_printed as hash_printed
+from uwf_git.engine.performer import missing_price_reason as missing_price_reason
+from uwf_git.engine.performer import provider_of as provider_of
+from uwf_git.engine.persons_steps import persons_steps as persons_steps
+from uwf_git.engine.presented import JudgedCode as JudgedCode
+from uwf_git.engine.presented import LastOutput as LastOutput
+from uwf_git.engine.presented import Presented as Presented
+from uwf_git.engine.presented import Verdict as _CodeVerdict
+from uwf_git.engine.presented import command_at as command_at
+from uwf_git.engine.presented import presented as _presented_code
+from uwf_git.engine.presented import presented_at as presented_at
+from uwf_git.engine.presented import raise_if_unseen as raise_if_unseen
+from uwf_git.engine.presented import warn_once as warn_once
+from uwf_git.engine.progress import Freshness as Freshness
+from uwf_git.engine.progress import Watch as Watch
+from uwf_git.engine.settling import settle as _settle_thread
+from uwf_git.engine.slots import agent_slot as agent_slot
+from uwf_git.engine.spending import DEEPEST as DEEPEST
+from uwf_git.engine.spending import Tokens as Tokens
+from uwf_git.engine.spending import Totals as _SpendingTotals
+from uwf_git.engine.spending import extracting_model as extracting_model
+from uwf_git.engine.spending import minus as _spending_minus
+from uwf_git.engine.spending import money as _money_text
+from uwf_git.engine.spending import price_of as price_of
+from uwf_git.engine.spending import spent as _spent_in
+from uwf_git.engine.spending import together as _spent_together
+from uwf_git.engine.spending import tokens_in as tokens_in
+from uwf_git.engine.spending import tokens_of as tokens_of
+from uwf_git.engine.spending import tokens_of_step as tokens_of_step
+from uwf_git.engine.state import state as _thread_state_value
+from uwf_git.engine.status import budget_reached as budget_reached
+from uwf_git.engine.status import chosen as _chosen_agent
+from uwf_git.engine.status import decide_at as decide_at
+from uwf_git.engine.status import outlook as _thread_outlook
+from uwf_git.engine.status import raise_if_stuck as raise_if_stuck
+from uwf_git.engine.status import standing_of as standing_of
+from uwf_git.engine.status import used_up as _used_up_budget
+from uwf_git.engine.step import kill as _kill_thread
+from uwf_git.engine.step import step as _step_thread
+from uwf_git.engine.step import step_without_hooks as step_without_hooks
+from uwf_git.engine.step_parts import Changes as _StepChanges
+from uwf_git.engine.step_parts import Recipient as Recipient
+from uwf_git.engine.step_parts import StepParts as StepParts
+from uwf_git.engine.summary import Summary as _ThreadSummary
+from uwf_git.engine.summary import summary as _summarise_thread
+from uwf_git.engine.summary import summary_of as summary_of
+from uwf_git.engine.thread_spending import account as _spending_account
+from uwf_git.engine.thread_spending import nested as _nested_spending
+from uwf_git.engine.thread_spending import runs as _spending_runs
+from uwf_git.engine.thread_spending import spent_on as spent_on
+from uwf_git.engine.thread_state import ended_state as ended_state
+from uwf_git.engine.thread_state import thread_state as thread_state
+from uwf_git.engine.trust import require_trusted as require_trusted
+from uwf_git.engine.trust import trust as _trust_store
+from uwf_git.engine.waits import BUDGET as _BUDGET_WAIT
+from uwf_git.engine.waits import waits_in as waits_in
+from uwf_git.engine.watching import Event as _WatchEvent
+from uwf_git.engine.watching import LinesPrinted as LinesPrinted
+from uwf_git.engine.watching import StepBegan as StepBegan
+from uwf_git.engine.watching import StepMade as StepMade
+from uwf_git.engine.watching import TurnAdded as TurnAdded
+from uwf_git.engine.watching import TurnFeed as TurnFeed
+from uwf_git.engine.watching import TurnPosition as TurnPosition
+from uwf_git.engine.watching import WordsAdded as WordsAdded
+from uwf_git.engine.watching import WordsDropped as WordsDropped
+from uwf_git.engine.watching import WorkStopped as WorkStopped
+from uwf_git.engine.watching import current_turns as current_turns
+from uwf_git.engine.watching import parse_place as parse_place
+from uwf_git.format import cbor as cbor
+from uwf_git.format import forms as forms
+from uwf_git.format import yaml12 as yaml12
+from uwf_git.format.amounts import LIMITS as _AMOUNT_LIMITS
+from uwf_git.format.amounts import parse_budget as parse_budget
+from uwf_git.format.amounts import parse_duration as parse_duration
+from uwf_git.format.builtin import BUDGET as _BUDGET_SCHEMA
+from uwf_git.format.builtin import BUILTIN as _BUILTIN_SCHEMAS
+from uwf_git.format.builtin import COST as _COST_SCHEMA
+from uwf_git.format.builtin import COUNT as _COUNT_SCHEMA
+from uwf_git.format.builtin import FLAG as _FLAG_SCHEMA
+from uwf_git.format.builtin import META as _META_SCHEMA
+from uwf_git.format.builtin import NULLABLE_REF as _NULLABLE_REF_SCHEMA
+from uwf_git.format.builtin import POSITIVE as _POSITIVE_SCHEMA
+from uwf_git.format.builtin import REF as _REF_SCHEMA
+from uwf_git.format.builtin import REFS as _REFS_SCHEMA
+from uwf_git.format.builtin import STRING as _STRING_SCHEMA
+from uwf_git.format.builtin import STRINGS as _STRINGS_SCHEMA
+from uwf_git.format.builtin import USAGE as _USAGE_SCHEMA
+from uwf_git.format.builtin import list_of as _list_schema
+from uwf_git.format.builtin import map_of as _map_schema
+from uwf_git.format.builtin import record as _record_schema
+from uwf_git.format.cbor import TOO_LONG as _PAYLOAD_TOO_LONG
+from uwf_git.format.cbor import normalise as _normalise_payload
+from uwf_git.format.document import MAX_BYTES as _MAX_DOCUMENT_BYTES
+from uwf_git.format.document import Document as Document
+from uwf_git.format.document import InvalidYaml as InvalidYaml
+from uwf_git.format.document import Mark as _SourceMark
+from uwf_git.format.document import read_bytes as read_bytes
+from uwf_git.format.document import unreadable as _unreadable_document
+from uwf_git.format.edges import Transition as Transition
+from uwf_git.format.endings import COMPLETED as _COMPLETED_ENDING
+from uwf_git.format.endings import FAILED as _FAILED_ENDING
+from uwf_git.format.endings import KILLED as _KILLED_ENDING
+from uwf_git.format.fields import Fields as _FieldReader
+from uwf_git.format.fields import kind_of as kind_of
+from uwf_git.format.fields import own_items as own_items
+from uwf_git.format.findings import Finding as Finding
+from uwf_git.format.findings import Findings as Findings
+from uwf_git.format.forms import Part as _FormPart
+from uwf_git.format.forms import object_of as object_of
+from uwf_git.format.forms import read_frontmatter as read_frontmatter
+from uwf_git.format.ids import NO_TIME as NO_TIME
+from uwf_git.format.ids import Hash as Hash
+from uwf_git.format.ids import ThreadId as ThreadId
+from uwf_git.format.ids import derived_id as derived_id
+from uwf_git.format.ids import is_hash as is_hash
+from uwf_git.format.ids import is_thread_id as is_thread_id
+from uwf_git.format.ids import name_problem as name_problem
+from uwf_git.format.ids import parse_thread_id as parse_thread_id
+from uwf_git.format.kinds import COMPLETE as _COMPLETE_TURN
+from uwf_git.format.kinds import CONTENT as _CONTENT_FIELD
+from uwf_git.format.kinds import EXTRACT as EXTRACT
+from uwf_git.format.kinds import HUMAN as HUMAN
+from uwf_git.format.kinds import REHEARSE as REHEARSE
+from uwf_git.format.kinds import SUBWORKFLOW as SUBWORKFLOW
+from uwf_git.format.kinds import Attempt as Attempt
+from uwf_git.format.kinds import CallCounts as CallCounts
+from uwf_git.format.kinds import Detail as Detail
+from uwf_git.format.kinds import PackageNode as PackageNode
+from uwf_git.format.kinds import Revision as Revision
+from uwf_git.format.kinds import Role as Role
+from uwf_git.format.kinds import Session as Session
+from uwf_git.format.kinds import SessionFile as SessionFile
+from uwf_git.format.kinds import Start as _StartNode
+from uwf_git.format.kinds import Step as Step
+from uwf_git.format.kinds import StepContext as StepContext
+from uwf_git.format.kinds import TurnRecord as TurnRecord
+from uwf_git.format.kinds import Usage as _TokenUsage
+from uwf_git.format.kinds import Workflow as Workflow
+from uwf_git.format.kinds import asks_human as asks_human
+from uwf_git.format.kinds import credited as _credited_to
+from uwf_git.format.kinds import parse_attempt as parse_attempt
+from uwf_git.format.kinds import parse_detail as parse_detail
+from uwf_git.format.kinds import parse_session as parse_session
+from uwf_git.format.kinds import parse_start as parse_start
+from uwf_git.format.kinds import parse_step as parse_step
+from uwf_git.format.kinds import parse_turn as parse_turn
+from uwf_git.format.kinds import parse_workflow as parse_workflow
+from uwf_git.format.kinds import remark_in as remark_in
+from uwf_git.format.kinds import split_remarks as split_remarks
+from uwf_git.format.kinds import status_of as status_of
+from uwf_git.format.kinds import step_fields as step_fields
+from uwf_git.format.kinds import title_of as title_of
+from uwf_git.format.node import Node as Node
+from uwf_git.format.node import file_id as file_id
+from uwf_git.format.node import from_blob as _node_from_blob
+from uwf_git.format.node import hash_of as hash_of
+from uwf_git.format.node import node_hash as node_hash
+from uwf_git.format.node import parse_json as parse_json
+from uwf_git.format.personas import Crew as Crew
+from uwf_git.format.personas import CrewWorkflow as CrewWorkflow
+from uwf_git.format.personas import Effect as _HandlerEffect
+from uwf_git.format.personas import Handler as _MenuHandler
+from uwf_git.format.personas import Member as _CrewMember
+from uwf_git.format.personas import MenuItem as MenuItem
+from uwf_git.format.personas import Persona as Persona
+from uwf_git.format.personas import find_persona as find_persona
+from uwf_git.format.personas import parse_crew as parse_crew
+from uwf_git.format.schema import Schema as Schema
+from uwf_git.format.schema import ValuePath as ValuePath
+from uwf_git.format.schema import check_schema as check_schema
+from uwf_git.format.shape import Field as _SchemaField
+from uwf_git.format.shape import Variant as _SchemaVariant
+from uwf_git.format.shape import choices as _schema_choices
+from uwf_git.format.shape import named as _schema_name
+from uwf_git.format.shape import types as _schema_types
+from uwf_git.format.shape import variants as _schema_variants
+from uwf_git.format.statuses import SUSPEND as _SUSPEND_STATUS
+from uwf_git.format.types import ANSWER as ANSWER
+from uwf_git.format.types import BMAD as BMAD
+from uwf_git.format.types import BUNDLE as BUNDLE
+from uwf_git.format.types import CODE as CODE
+from uwf_git.format.types import CREW as CREW
+from uwf_git.format.types import CREW_DEFINITION as CREW_DEFINITION
+from uwf_git.format.types import DEFINITIONS as DEFINITIONS
+from uwf_git.format.types import DETAIL as DETAIL
+from uwf_git.format.types import END as END
+from uwf_git.format.types import ENDS as ENDS
+from uwf_git.format.types import FAIL as FAIL
+from uwf_git.format.types import FORK as FORK
+from uwf_git.format.types import JAVASCRIPT as JAVASCRIPT
+from uwf_git.format.types import JOIN as JOIN
+from uwf_git.format.types import MOST_ROUNDS as MOST_ROUNDS
+from uwf_git.format.types import OF_THREADS as OF_THREADS
+from uwf_git.format.types import OWN as _OWN_TYPES
+from uwf_git.format.types import PYTHON as PYTHON
+from uwf_git.format.types import QUESTION as QUESTION
+from uwf_git.format.types import REMARK as REMARK
+from uwf_git.format.types import RESULT as RESULT
+from uwf_git.format.types import SESSION as SESSION
+from uwf_git.format.types import START as START
+from uwf_git.format.types import STEPNODE as STEPNODE
+from uwf_git.format.types import TEXT as TEXT
+from uwf_git.format.types import TURN as TURN
+from uwf_git.format.types import USER as USER
+from uwf_git.format.types import called as _type_name
+from uwf_git.format.types import is_kind as is_kind
+from uwf_git.format.types import role_name as role_name
+from uwf_git.format.types import start_node as start_node
+from uwf_git.format.types import versions as _type_versions
+from uwf_git.format.types import workflow_type as workflow_type
+from uwf_git.format.yaml12 import dump as _dump_yaml
+from uwf_git.format.yaml12 import load as _load_yaml
+from uwf_git.format.yaml12 import read as _read_yaml
+from uwf_git.git.bulk import FULL as _BULK_FULL
+from uwf_git.git.bulk import Bulk as _BulkWriter
+from uwf_git.git.fsync import ASIDE as _ASIDE_FOLDER
+from uwf_git.git.fsync import make_folder as make_folder
+from uwf_git.git.fsync import make_folders as make_folders
+from uwf_git.git.fsync import share as _share_folder
+from uwf_git.git.libgit2 import GitError as GitError
+from uwf_git.git.libgit2 import discover_repository as discover_repository
+from uwf_git.git.libgit2 import open_repository as open_repository
+from uwf_git.git.objects import BLOB as BLOB
+from uwf_git.git.objects import Commit as Commit
+from uwf_git.git.objects import Entry as Entry
+from uwf_git.git.objects import Oid as Oid
+from uwf_git.git.objects import Person as _CommitPerson
+from uwf_git.git.objects import Stamp as Stamp
+from uwf_git.git.objects import id_of as id_of
+from uwf_git.git.objects import parse_tag as parse_tag
+from uwf_git.git.objects import stands_for_git as stands_for_git
+from uwf_git.git.objects import stands_for_modules as stands_for_modules
+from uwf_git.git.objects import tag_text as tag_text
+from uwf_git.git.program import PATIENCE as _GIT_PATIENCE
+from uwf_git.git.program import CallResult as CallResult
+from uwf_git.git.program import Git as Git
+from uwf_git.git.program import failure as _git_failure
+from uwf_git.git.refs import PRIVATE as _PRIVATE_REFS
+from uwf_git.git.repository import BLOB_MODE as BLOB_MODE
+from uwf_git.git.repository import PRIVATE as _PRIVATE_MODE
+from uwf_git.git.repository import TREE_MODE as TREE_MODE
+from uwf_git.git.repository import Person as Person
+from uwf_git.git.repository import Repository as Repository
+from uwf_git.git.repository import StoreUnwritable as StoreUnwritable
+from uwf_git.git.signing import Configured as _SigningSettings
+from uwf_git.git.signing import sign as sign
+from uwf_git.git.signing import ssh_key as ssh_key
+from uwf_git.git.signing import style_of as _signing_style
+from uwf_git.git.worktree import folders_beside as folders_beside
+from uwf_git.sandbox import programs as programs
+from uwf_git.sandbox.bubblewrap import PROCESSES as _MOST_PROCESSES
+from uwf_git.sandbox.bubblewrap import Lifetime as _SandboxLifetime
+from uwf_git.sandbox.bubblewrap import View as _SandboxView
+from uwf_git.sandbox.bubblewrap import Visible as _VisibleFolder
+from uwf_git.sandbox.bubblewrap import check_project as check_project
+from uwf_git.sandbox.bubblewrap import clean_environment as clean_environment
+from uwf_git.sandbox.bubblewrap import confined as _confined_command
+from uwf_git.sandbox.bubblewrap import enclosure as _sandbox_enclosure
+from uwf_git.sandbox.bubblewrap import find_sandbox as find_sandbox
+from uwf_git.sandbox.bubblewrap import shell as _sandbox_shell
+from uwf_git.sandbox.bubblewrap import toolchains as toolchains
+from uwf_git.sandbox.bubblewrap import without_git as without_git
+from uwf_git.sandbox.child import GRACE as _KILL_GRACE
+from uwf_git.sandbox.child import KEEP as _KEPT_OUTPUT
+from uwf_git.sandbox.child import CommandResult as _ProcessResult
+from uwf_git.sandbox.child import LineTooLong as LineTooLong
+from uwf_git.sandbox.child import Pipes as Pipes
+from uwf_git.sandbox.child import Tail as _OutputTail
+from uwf_git.sandbox.child import lines as _read_lines
+from uwf_git.sandbox.child import run_command as _run_process
+from uwf_git.sandbox.child import spawn as _spawn_child
+from uwf_git.sandbox.child import start as _start_child
+from uwf_git.sandbox.child import working_in as working_in
+from uwf_git.sandbox.descendants import Descendants as Descendants
+from uwf_git.sandbox.enclosing_step import NO_APPROVALS_VARIABLE as NO_APPROVALS_VARIABLE
+from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE as _ENCLOSING_NONCE_VARIABLE
+from uwf_git.sandbox.enclosing_step import WITHHELD as _WITHHELD_VARIABLES
+from uwf_git.sandbox.limits import of_commands as _command_limits
+from uwf_git.sandbox.mounts import DOCUMENT as _DOCUMENT_MOUNT
+from uwf_git.sandbox.mounts import OUTPUT as _OUTPUT_MOUNT
+from uwf_git.sandbox.mounts import PACKAGE as _PACKAGE_MOUNT
+from uwf_git.sandbox.mounts import PLACEHOLDERS as _MOUNT_PLACEHOLDERS
+from uwf_git.sandbox.mounts import PROJECT as _PROJECT_MOUNT
+from uwf_git.sandbox.mounts import STATE as _STATE_MOUNT
+from uwf_git.sandbox.mounts import WORKFLOW as _WORKFLOW_MOUNT
+from uwf_git.sandbox.mounts import CrewFolders as CrewFolders
+from uwf_git.sandbox.path import DEEPEST as _DEEPEST_PATH
+from uwf_git.sandbox.path import FILE as _FILE_KIND
+from uwf_git.sandbox.path import FOLDER as _FOLDER_KIND
+from uwf_git.sandbox.path import LONGEST as _LONGEST_PATH
+from uwf_git.sandbox.path import Mount as Mount
+from uwf_git.sandbox.path import MountedPath as MountedPath
+from uwf_git.sandbox.path import is_git_name as is_git_name
+from uwf_git.sandbox.path import opened as _open_confined
+from uwf_git.sandbox.path import opened_below as _open_confined_below
+from uwf_git.sandbox.path import places as _mounted_places
+from uwf_git.sandbox.programs import avoid as _avoid_programs
+from uwf_git.sandbox.programs import find_program as find_program
+from uwf_git.sandbox.quota import Exceeded as _QuotaExceeded
+from uwf_git.sandbox.quota import Quota as Quota
+from uwf_git.sandbox.repositories import RepositoriesBefore as RepositoriesBefore
+from uwf_git.sandbox.results import KEPT as _KEPT_RESULT
+from uwf_git.sandbox.results import SHOWN as _SHOWN_RESULT
+from uwf_git.sandbox.results import Outputs as _ToolOutputs
+from uwf_git.sandbox.results import ToolFailure as ToolFailure
+from uwf_git.sandbox.results import ends as _result_ends
+from uwf_git.sandbox.results import page as _result_page
+from uwf_git.sandbox.results import shown as _shown_result
+from uwf_git.sandbox.results import truncated as _truncated_result
+from uwf_git.sandbox.results import truncation_note as truncation_note
+from uwf_git.sandbox.workspace import Change as _FileChange
+from uwf_git.sandbox.workspace import Limits as _WorkspaceLimits
+from uwf_git.sandbox.workspace import Workspace as Workspace
+from uwf_git.sandbox.workspace import open_regular as open_regular
+from uwf_git.store import layout as layout
+from uwf_git.store.attempts import Attempts as Attempts
+from uwf_git.store.attempts import FailedAttempt as FailedAttempt
+from uwf_git.store.definitions import addresses as _definition_addresses
+from uwf_git.store.definitions import packages_with as packages_with
+from uwf_git.store.history import Head as Head
+from uwf_git.store.history import History as History
+from uwf_git.store.history import PastStep as PastStep
+from uwf_git.store.history import Position as _ThreadPosition
+from uwf_git.store.history import ancestry as ancestry
+from uwf_git.store.history import parted_from as parted_from
+from uwf_git.store.history import shared_steps as shared_steps
+from uwf_git.store.index import CommitRow as CommitRow
+from uwf_git.store.index import Overlay as _IndexOverlay
+from uwf_git.store.index import commit_row as commit_row
+from uwf_git.store.indexing import Store as _IndexedStore
+from uwf_git.store.indexing import keeping as _kept_indexed
+from uwf_git.store.instance import Instance as Instance
+from uwf_git.store.instance import begin_log as begin_log
+from uwf_git.store.instance import redactor_at as redactor_at
+from uwf_git.store.instance import wanted_log as wanted_log
+from uwf_git.store.layout import INCLUDED as INCLUDED
+from uwf_git.store.layout import Trailers as Trailers
+from uwf_git.store.layout import parse_message as parse_message
+from uwf_git.store.location import ROOT_VARIABLES as ROOT_VARIABLES
+from uwf_git.store.location import Location as Location
+from uwf_git.store.location import init as _init_store
+from uwf_git.store.location import locate as _locate_store
+from uwf_git.store.locks import Locks as _StoreLocks
+from uwf_git.store.node_versions import NodeVersions as NodeVersions
+from uwf_git.store.nodes import NodeStore as NodeStore
+from uwf_git.store.nodes import UnionSet as UnionSet
+from uwf_git.store.pages import approvals_of as approvals_of
+from uwf_git.store.pages import report_of as report_of
+from uwf_git.store.private import NONCE_VARIABLE as NONCE_VARIABLE
+from uwf_git.store.private import QUESTION_VARIABLE as QUESTION_VARIABLE
+from uwf_git.store.private import EngineOrder as EngineOrder
+from uwf_git.store.private import read_private as read_private
+from uwf_git.store.private import write_private as write_private
+from uwf_git.store.projects import repository_at as repository_at
+from uwf_git.store.remotes import Remote as Remote
+from uwf_git.store.starts import is_call as is_call
+from uwf_git.store.threads import DamagedThread as DamagedThread
+from uwf_git.store.threads import Threads as Threads
+from uwf_git.store.version_files import VersionFiles as VersionFiles
+from uwf_git.store.versions import Offer as _DefinitionOffer
+from uwf_git.store.versions import Packages as _PackageSource
+from uwf_git.store.versions import PastVersion as PastVersion
+from uwf_git.store.versions import Registry as _DefinitionRegistry
+from uwf_git.store.versions import Version as _RegisteredVersion
+from uwf_git.store.versions import compare as _compare_trees
+from uwf_git.store.versions import put_definition as put_definition
+from uwf_git.store.versions import version_files as version_files
+from uwf_git.store.versions import walk_tree as walk_tree
+from uwf_git.sync import tracking as _remote_tracking
+from uwf_git.sync.exchange import Exchange as Exchange
+from uwf_git.sync.proposals import Proposal as Proposal
+from uwf_git.sync.publish import branch_name as branch_name
+from uwf_git.sync.pull import gather as _gather_refs
+from uwf_git.sync.pull import pull as _pull_refs
+from uwf_git.sync.pull import raise_if_refused as raise_if_refused
+from uwf_git.sync.shared_step import problem_with as problem_with
+from uwf_git.sync.shared_step import share_all as share_all
+from uwf_git.sync.tracking import list_refs as list_refs
+from uwf_git.sync.tracking import listed_lines as listed_lines
+from uwf_git.sync.transfer import transfer as _transfer_refs
+from uwf_git.trust.ability import guard as _guard_writer
+from uwf_git.trust.people import identity_of as identity_of
+from uwf_git.trust.policies import current as _current_policy
+from uwf_git.trust.signatures import GOOD as _GOOD_SIGNATURE
+from uwf_git.trust.signatures import NONE as _NO_SIGNATURE
+from uwf_git.trust.signatures import Signature as Signature
+from uwf_git.trust.signatures import signatures as signatures
+from uwf_git.verify.checkout import open_checkout as open_checkout
+from uwf_git.verify.checks import OK as OK
+from uwf_git.verify.checks import WARNING as WARNING
+from uwf_git.verify.checks import Check as Check
+from uwf_git.verify.definition import SECONDS as _CHECK_SECONDS
+from uwf_git.verify.definition import check_attributes as check_attributes
+from uwf_git.verify.definition import read_all as _read_definitions
+from uwf_git.verify.definition import read_version as read_version
+from uwf_git.verify.findings import CODES as _FINDING_CODES
+from uwf_git.verify.findings import Bad as _BadObject
+from uwf_git.verify.findings import Report as _CheckReport
+from uwf_git.verify.nodes import Nodes as _CheckedNodes
+from uwf_git.verify.nodes import check_order as check_order
+from uwf_git.verify.nodes import check_page as check_page
+from uwf_git.verify.nodes import files_below as files_below
+from uwf_git.verify.nodes import rows_of as _node_rows_of
+from uwf_git.verify.objects import COUNT_LIMIT as COUNT_LIMIT
+from uwf_git.verify.objects import FOLDER as _TREE_FOLDER
+from uwf_git.verify.objects import CommitObject as CommitObject
+from uwf_git.verify.objects import Objects as _CheckedObjects
+from uwf_git.verify.objects import Row as _CheckedRow
+from uwf_git.verify.objects import mode_problem as mode_problem
+from uwf_git.verify.objects import name_problem as _entry_name_problem
+from uwf_git.verify.objects import shown_name as shown_name
+from uwf_git.verify.verified import Known as _KnownRecords
+from uwf_git.verify.verified import Record as _VerifiedRecord
+from uwf_git.verify.versions import Version as _CheckedVersion
+from uwf_git.verify.versions import check_version as check_version
+from uwf_git.workflow import define as _workflow_define
+from uwf_git.workflow.check import check_role_schema as check_role_schema
+from uwf_git.workflow.code_workflow import ASKED_BY_SCRIPT as ASKED_BY_SCRIPT
+from uwf_git.workflow.code_workflow import MAX_BYTES as _MAX_CODE_BYTES
+from uwf_git.workflow.code_workflow import MAX_ROUNDS as MAX_ROUNDS
+from uwf_git.workflow.code_workflow import NAMED_BY_SCRIPT as NAMED_BY_SCRIPT
+from uwf_git.workflow.code_workflow import language_of as language_of
+from uwf_git.workflow.code_workflow import name_of as _code_name_of
+from uwf_git.workflow.common_mistakes import means_end as means_end
+from uwf_git.workflow.common_mistakes import means_start as means_start
+from uwf_git.workflow.compile import Compiled as Compiled
+from uwf_git.workflow.compile import InvalidWorkflow as InvalidWorkflow
+from uwf_git.workflow.compile import compile_source as compile_source
+from uwf_git.workflow.compile import foresee as foresee
+from uwf_git.workflow.diagram import Drawing as _DiagramDrawing
+from uwf_git.workflow.diagram import label_of as label_of
+from uwf_git.workflow.diagram import mermaid as _mermaid_diagram
+from uwf_git.workflow.expression import check_expression as check_expression
+from uwf_git.workflow.expression import evaluate as _evaluate_expression
+from uwf_git.workflow.fan_out import join_name as join_name
+from uwf_git.workflow.moderator import AwaitingAnswer as AwaitingAnswer
+from uwf_git.workflow.moderator import DecidedByCode as DecidedByCode
+from uwf_git.workflow.moderator import Decision as Decision
+from uwf_git.workflow.moderator import Next as Next
+from uwf_git.workflow.moderator import Replay as Replay
+from uwf_git.workflow.moderator import WorkflowEnded as WorkflowEnded
+from uwf_git.workflow.moderator import brief as _brief_decision
+from uwf_git.workflow.moderator import choose as _choose_role
+from uwf_git.workflow.moderator import decide as _decide_turn
+from uwf_git.workflow.moderator import follow as _follow_graph
+from uwf_git.workflow.moderator import history_value as history_value
+from uwf_git.workflow.moderator import leading_to as leading_to
+from uwf_git.workflow.rehearsal import Report as _Rehearsal
+from uwf_git.workflow.rehearsal import rehearse as rehearse
+from uwf_git.workflow.sample_outputs import Hints as _SampleHints
+from uwf_git.workflow.sample_outputs import hints_of as hints_of
+from uwf_git.workflow.sample_outputs import variants as _sample_variants
+from uwf_git.workflow.source import Source as Source
+from uwf_git.workflow.source import parse_source as parse_source
+from uwf_git.workspaces.changes import ChangedFile as ChangedFile
+from uwf_git.workspaces.changes import Changes as _CodeChanges
+from uwf_git.workspaces.changes import step_code as step_code
+from uwf_git.workspaces.choice import assign as _assign_worktree
+from uwf_git.workspaces.choice import begin as _begin_worktree
+from uwf_git.workspaces.choice import chosen as _chosen_worktree
+from uwf_git.workspaces.choice import share as _share_worktree
+from uwf_git.workspaces.clones import clones as _clones_of
+from uwf_git.workspaces.lines import CommitLines as CommitLines
+from uwf_git.workspaces.lines import added_lines as added_lines
+from uwf_git.workspaces.notes import Notes as _WorktreeNotes
+from uwf_git.workspaces.options import WORKTREE as _WORKTREE_OPTION
+from uwf_git.workspaces.options import WorkspaceOption as WorkspaceOption
+from uwf_git.workspaces.options import parse_option as _parse_workspace_option
+from uwf_git.workspaces.project import Project as Project
+from uwf_git.workspaces.removal import tidy as _tidy_worktrees
+from uwf_git.workspaces.sharing import push_code as push_code
+from uwf_git.workspaces.step_workspace import code_left as code_left
+from uwf_git.workspaces.step_workspace import logs_url as logs_url
+
+ABSENT_STATE = _ABSENT_STATE
+ACCEPTED_OPTION = _ACCEPTED_OPTION
+ACTIVE_STATES = _ACTIVE_STATES
+AGENT_CLI_KEYS = _AGENT_CLI_KEYS
+AGENT_OPTION = _AGENT_OPTION
+AMOUNT_LIMITS = _AMOUNT_LIMITS
+ASIDE_FOLDER = _ASIDE_FOLDER
+ASSISTANT_ROLE = _ASSISTANT_ROLE
+AT_ONCE_OPTION = _AT_ONCE_OPTION
+AgentPlugin = _AgentPlugin
+AnswerVerdict = _AnswerVerdict
+BRANCH_OPTION = _BRANCH_OPTION
+BUDGET_OPTIONS = _BUDGET_OPTIONS
+BUDGET_SCHEMA = _BUDGET_SCHEMA
+BUDGET_WAIT = _BUDGET_WAIT
+BUILTIN_SCHEMAS = _BUILTIN_SCHEMAS
+BULK_FULL = _BULK_FULL
+BUNDLE_AGENTS = _BUNDLE_AGENTS
+BadObject = _BadObject
+BudgetLimit = _BudgetLimit
+BulkWriter = _BulkWriter
+CASE_SKIPPED = _CASE_SKIPPED
+CENSUS_FAILURES = _CENSUS_FAILURES
+CHAT_DEFINITION = _CHAT_DEFINITION
+CHAT_WORKFLOW = _CHAT_WORKFLOW
+CHECK_SECONDS = _CHECK_SECONDS
+COMPLETED_ENDING = _COMPLETED_ENDING
+COMPLETE_TURN = _COMPLETE_TURN
+CONFIG_FILE = _CONFIG_FILE
+CONTENT_FIELD = _CONTENT_FIELD
+COST_LIMIT = _COST_LIMIT
+COST_SCHEMA = _COST_SCHEMA
+COUNT_SCHEMA = _COUNT_SCHEMA
+CWD_OPTION = _CWD_OPTION
+CallRequest = _CallRequest
+CheckReport = _CheckReport
+CheckedNodes = _CheckedNodes
+CheckedObjects = _CheckedObjects
+CheckedRow = _CheckedRow
+CheckedVersion = _CheckedVersion
+CodeChanges = _CodeChanges
+CodeVerdict = _CodeVerdict
+CommandClass = _CommandClass
+CommandFailed = _CommandFailed
+CommandResult = _CommandResult
+CommitPerson = _CommitPerson
+CrewMember = _CrewMember
+DEEPEST_PATH = _DEEPEST_PATH
+DEFINED_CHAT = _DEFINED_CHAT
+DOCUMENT_MOUNT = _DOCUMENT_MOUNT
+DefinitionOffer = _DefinitionOffer
+DefinitionRegistry = _DefinitionRegistry
+DiagramDrawing = _DiagramDrawing
+ENCLOSING_NONCE_VARIABLE = _ENCLOSING_NONCE_VARIABLE
+EVERY_SELECTOR = _EVERY_SELECTOR
+EXTRACT_TOOL = _EXTRACT_TOOL
+FAILED_ENDING = _FAILED_ENDING
+FETCH_TOOLS = _FETCH_TOOLS
+FILE_KIND = _FILE_KIND
+FINDING_CODES = _FINDING_CODES
+FLAG_SCHEMA = _FLAG_SCHEMA
+FOLDER_KIND = _FOLDER_KIND
+FieldPath = _FieldPath
+FieldReader = _FieldReader
+FileChange = _FileChange
+FindField = _FindField
+FormPart = _FormPart
+GIT_PATIENCE = _GIT_PATIENCE
+GOOD_SIGNATURE = _GOOD_SIGNATURE
+HandlerEffect = _HandlerEffect
+IndexOverlay = _IndexOverlay
+IndexedStore = _IndexedStore
+KEPT_OUTPUT = _KEPT_OUTPUT
+KEPT_RESULT = _KEPT_RESULT
+KILLED_ENDING = _KILLED_ENDING
+KILL_GRACE = _KILL_GRACE
+KnownRecords = _KnownRecords
+LARGEST_OUTPUT = _LARGEST_OUTPUT
+LONGEST_PATH = _LONGEST_PATH
+MAX_CODE_BYTES = _MAX_CODE_BYTES
+MAX_COST_OPTION = _MAX_COST_OPTION
+MAX_DOCUMENT_BYTES = _MAX_DOCUMENT_BYTES
+MAX_STEPS_OPTION = _MAX_STEPS_OPTION
+MAX_TIME_OPTION = _MAX_TIME_OPTION
+MAX_TOKENS_OPTION = _MAX_TOKENS_OPTION
+META_SCHEMA = _META_SCHEMA
+MOST_PROCESSES = _MOST_PROCESSES
+MOUNT_PLACEHOLDERS = _MOUNT_PLACEHOLDERS
+MenuHandler = _MenuHandler
+NO_SIGNATURE = _NO_SIGNATURE
+NULLABLE_REF_SCHEMA = _NULLABLE_REF_SCHEMA
+OUTPUT_MOUNT = _OUTPUT_MOUNT
+OWN_TYPES = _OWN_TYPES
+OutputTail = _OutputTail
+OutputTooLarge = _OutputTooLarge
+PACKAGE_MOUNT = _PACKAGE_MOUNT
+PAYLOAD_TOO_LONG = _PAYLOAD_TOO_LONG
+PERSONA_CHAT = _PERSONA_CHAT
+PLUGIN_AGENT = _PLUGIN_AGENT
+POSITIVE_SCHEMA = _POSITIVE_SCHEMA
+PRIVATE_MODE = _PRIVATE_MODE
+PRIVATE_REFS = _PRIVATE_REFS
+PROJECT_MOUNT = _PROJECT_MOUNT
+PROMPT_FILE_OPTION = _PROMPT_FILE_OPTION
+PROPOSAL_ARGUMENT = _PROPOSAL_ARGUMENT
+PROPOSED_BRANCH_OPTION = _PROPOSED_BRANCH_OPTION
+PUBLISH_REMOTE_OPTION = _PUBLISH_REMOTE_OPTION
+PackageSource = _PackageSource
+PlottedPair = _PlottedPair
+PlottedSpread = _PlottedSpread
+ProcessResult = _ProcessResult
+ProgressMeter = _ProgressMeter
+QUIET_OPTION = _QUIET_OPTION
+QuotaExceeded = _QuotaExceeded
+REFS_SCHEMA = _REFS_SCHEMA
+REF_SCHEMA = _REF_SCHEMA
+REMOTE_OPTION = _REMOTE_OPTION
+REPLY_FIELD = _REPLY_FIELD
+REVIEW_REMOTE_OPTION = _REVIEW_REMOTE_OPTION
+RUN_TOOLS = _RUN_TOOLS
+RegisteredVersion = _RegisteredVersion
+Rehearsal = _Rehearsal
+RunOptions = _RunOptions
+SEEN_FIELD = _SEEN_FIELD
+SHOWN_RESULT = _SHOWN_RESULT
+SILENCE_LIMIT = _SILENCE_LIMIT
+STATE_MOUNT = _STATE_MOUNT
+STATE_WORDS = _STATE_WORDS
+STATUS_FIELD = _STATUS_FIELD
+STATUS_KEY = _STATUS_KEY
+STRINGS_SCHEMA = _STRINGS_SCHEMA
+STRING_SCHEMA = _STRING_SCHEMA
+SUSPEND_STATUS = _SUSPEND_STATUS
+SampleHints = _SampleHints
+SandboxLifetime = _SandboxLifetime
+SandboxView = _SandboxView
+SchemaField = _SchemaField
+SchemaVariant = _SchemaVariant
+SelectRule = _SelectRule
+SelectTests = _SelectTests
+SigningSettings = _SigningSettings
+SourceMark = _SourceMark
+SpendingTotals = _SpendingTotals
+StartNode = _StartNode
+StateActor = _StateActor
+StateGroup = _StateGroup
+StepChanges = _StepChanges
+StepLines = _StepLines
+StoreLocks = _StoreLocks
+TALK_WORKFLOW = _TALK_WORKFLOW
+TREE_FOLDER = _TREE_FOLDER
+TableColumn = _TableColumn
+ThreadFilters = _ThreadFilters
+ThreadPosition = _ThreadPosition
+ThreadSelection = _ThreadSelection
+ThreadStart = _ThreadStart
+ThreadSummary = _ThreadSummary
+TimeBudgetExceeded = _TimeBudgetExceeded
+TokenUsage = _TokenUsage
+ToolOutputs = _ToolOutputs
+USAGE_SCHEMA = _USAGE_SCHEMA
+VerifiedRecord = _VerifiedRecord
+VisibleFolder = _VisibleFolder
+WITHHELD_VARIABLES = _WITHHELD_VARIABLES
+WORKFLOW_ARGUMENT = _WORKFLOW_ARGUMENT
+WORKFLOW_MOUNT = _WORKFLOW_MOUNT
+WORKTREE_OPTION = _WORKTREE_OPTION
+WRITING_TOOLS = _WRITING_TOOLS
+WatchEvent = _WatchEvent
+WorkspaceLimits = _WorkspaceLimits
+WorktreeNotes = _WorktreeNotes
+accept_proposal = _accept_proposal
+agent_environment = _agent_environment
+agent_plugins = _agent_plugins
+answer_turn = _answer_turn
+assign_worktree = _assign_worktree
+avoid_programs = _avoid_programs
+bar_labels = _bar_labels
+begin_thread = _begin_thread
+begin_worktree = _begin_worktree
+bounded_html = _bounded_html
+brief_decision = _brief_decision
+budget_limits = _budget_limits
+budget_share = _budget_share
+budget_use = _budget_use
+call_arrivals = _call_arrivals
+call_command = _call_command
+choose_role = _choose_role
+chosen_agent = _chosen_agent
+chosen_worktree = _chosen_worktree
+clones_of = _clones_of
+closest_names = _closest_names
+code_name_of = _code_name_of
+coerce_value = _coerce_value
+command_limits = _command_limits
+compare_trees = _compare_trees
+compiler_of = _compiler_of
+completer_of = _completer_of
+confined_command = _confined_command
+credited_to = _credited_to
+current_policy = _current_policy
+cut_text = _cut_text
+decide_turn = _decide_turn
+definition_addresses = _definition_addresses
+describe_failure = _describe_failure
+describe_schema = _describe_schema
+dump_yaml = _dump_yaml
+duration_line = _duration_line
+duration_text = _duration_text
+embedded_agent = _embedded_agent
+engine_budget = _engine_budget
+engine_calls = _engine_calls
+engine_trust = _engine_trust
+entry_name_problem = _entry_name_problem
+evaluate_expression = _evaluate_expression
+exact_number = _exact_number
+existing_folder = _existing_folder
+expanded_path = _expanded_path
+failures_reported = _failures_reported
+find_call = _find_call
+follow_graph = _follow_graph
+fork_thread = _fork_thread
+gather_refs = _gather_refs
+git_failure = _git_failure
+guard_writer = _guard_writer
+happened_before = _happened_before
+html_answer = _html_answer
+html_fold = _html_fold
+html_pre = _html_pre
+html_table = _html_table
+html_text = _html_text
+html_value = _html_value
+human_turn_of = _human_turn_of
+in_dollars = _in_dollars
+init_store = _init_store
+inline_markdown = _inline_markdown
+is_budget_used_up = _is_budget_used_up
+is_conversation = _is_conversation
+iso_of_milliseconds = _iso_of_milliseconds
+judge_answer = _judge_answer
+judged_answer = _judged_answer
+kept_indexed = _kept_indexed
+kill_thread = _kill_thread
+list_schema = _list_schema
+list_threads = _list_threads
+load_extension = _load_extension
+load_yaml = _load_yaml
+locate_store = _locate_store
+map_schema = _map_schema
+markdown_code = _markdown_code
+markdown_html = _markdown_html
+markdown_paragraphs = _markdown_paragraphs
+markdown_table = _markdown_table
+mermaid_diagram = _mermaid_diagram
+model_prices = _model_prices
+money_text = _money_text
+mounted_places = _mounted_places
+narrowed_options = _narrowed_options
+nest_threads = _nest_threads
+nested_spending = _nested_spending
+node_from_blob = _node_from_blob
+node_rows_of = _node_rows_of
+normalise_payload = _normalise_payload
+numbered_lines = _numbered_lines
+open_confined = _open_confined
+open_confined_below = _open_confined_below
+overriding_options = _overriding_options
+own_processes = _own_processes
+page_addresses = _page_addresses
+page_style = _page_style
+parent_threads = _parent_threads
+parse_agent_row = _parse_agent_row
+parse_budget_option = _parse_budget_option
+parse_moment = _parse_moment
+parse_state = _parse_state
+parse_workspace_option = _parse_workspace_option
+past_versions = _past_versions
+pause_thread = _pause_thread
+presented_code = _presented_code
+prompt_commands = _prompt_commands
+pull_refs = _pull_refs
+quoted_markdown = _quoted_markdown
+read_definitions = _read_definitions
+read_lines = _read_lines
+read_yaml = _read_yaml
+ready_chat = _ready_chat
+record_schema = _record_schema
+registered_versions = _registered_versions
+related_threads = _related_threads
+remark_on = _remark_on
+remote_tracking = _remote_tracking
+result_ends = _result_ends
+result_page = _result_page
+resume_thread = _resume_thread
+run_process = _run_process
+run_thread = _run_thread
+sample_variants = _sample_variants
+sandbox_enclosure = _sandbox_enclosure
+sandbox_shell = _sandbox_shell
+say_to = _say_to
+schema_choices = _schema_choices
+schema_name = _schema_name
+schema_types = _schema_types
+schema_variants = _schema_variants
+selected_threads = _selected_threads
+settle_thread = _settle_thread
+settled_text = _settled_text
+share_folder = _share_folder
+share_worktree = _share_worktree
+shipped_agents = _shipped_agents
+shown_result = _shown_result
+signals_deferred = _signals_deferred
+signing_style = _signing_style
+sound_turns = _sound_turns
+spawn_child = _spawn_child
+spending_account = _spending_account
+spending_bars = _spending_bars
+spending_minus = _spending_minus
+spending_runs = _spending_runs
+spending_sums = _spending_sums
+spent_in = _spent_in
+spent_together = _spent_together
+start_child = _start_child
+state_words = _state_words
+step_exchanged = _step_exchanged
+step_once = _step_once
+step_thread = _step_thread
+summarise_thread = _summarise_thread
+terminal_drawing = _terminal_drawing
+terminal_undisturbed = _terminal_undisturbed
+thread_outlook = _thread_outlook
+thread_state_value = _thread_state_value
+tidy_worktrees = _tidy_worktrees
+tighten_policy = _tighten_policy
+time_ago = _time_ago
+transfer_refs = _transfer_refs
+truncated_result = _truncated_result
+trust_store = _trust_store
+type_name = _type_name
+type_versions = _type_versions
+unforged_text = _unforged_text
+unified_diff = _unified_diff
+unreadable_document = _unreadable_document
+used_up_budget = _used_up_budget
+waiting_budget = _waiting_budget
+wanted_data = _wanted_data
+workflow_define = _workflow_define
