@@ -212,7 +212,7 @@ def test_the_answer_of_a_persons_role_names_its_committer_and_no_one_else(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(approving, "me", lambda _: Identity("Boss", "boss@example.invalid"))
-        from uwf_git.engine.human_answer import answer_role
+        from uwf_git.engine.inbox import answer_role
         from uwf_git.format.ids import ThreadId
 
         answer_role(Instance(locate(None, os.environ, Path.cwd())), ThreadId(gated), {"decision": ["change"]})
@@ -226,7 +226,7 @@ def test_an_answer_to_something_else_than_was_shown_is_stale(
     with monkeypatch.context() as patched:
         real = approving.shown_at
         patched.setattr(approving, "shown_at", lambda *given, **more: Shown(real(*given, **more).parts[1:]))
-        from uwf_git.engine.human_answer import answer_role
+        from uwf_git.engine.inbox import answer_role
         from uwf_git.format.ids import ThreadId
 
         answer_role(Instance(locate(None, os.environ, Path.cwd())), ThreadId(gated), {"decision": ["change"]})
@@ -236,7 +236,7 @@ def test_an_answer_to_something_else_than_was_shown_is_stale(
 def test_answers_of_before_there_were_approvals_stay_valid(
     uwf: Uwf, gated: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from uwf_git.engine.human_answer import answer_role
+    from uwf_git.engine.inbox import answer_role
     from uwf_git.engine.turn.person import PersonsAnswer
     from uwf_git.format.ids import ThreadId
 

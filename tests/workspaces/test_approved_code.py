@@ -71,7 +71,7 @@ def test_an_approval_of_another_diff_is_found_where_the_project_is(
 ) -> None:
     import os
 
-    from uwf_git.engine.human_answer import answer_role
+    from uwf_git.engine.inbox import answer_role
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
     from uwf_git.store.location import locate

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base import extensions
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound, Usage
 from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine import inbox
 from uwf_git.engine import pause as pauses
 from uwf_git.engine.human_turn import human_turn
 from uwf_git.format.ids import Hash, ThreadId
@@ -47,6 +46,8 @@ def answer(
     """Answer a thread's question, or that of a `step`; with `other`, outside its options. Or play a person's
     role with texts by field; `code` is the commit or tree that it judges; `unseen` allows that for code that is not
     here or has changed. Moves and raises as `engine.inbox.answer`."""
+    from uwf_git.engine import inbox
+
     outcome = inbox.answer(instance, thread, text, step, other, fields, unseen=unseen, code=code)
     _notify(instance, thread)
     return outcome
@@ -54,16 +55,18 @@ def answer(
 
 def revoke(instance: Instance, thread: ThreadId, reason: str = "") -> dict[str, Any]:
     """Take the user's approval of a thread back; return how the gate stands as JSON. Moves and raises as
-    `engine.human_answer.revoke`."""
-    from uwf_git.engine.human_answer import revoke as take_back
+    `engine.inbox.revoke`."""
+    from uwf_git.engine.inbox import revoke as take_back
 
     return {"thread": thread, "approvals": take_back(instance, thread, reason).as_json()}
 
 
 def say(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     """Add a remark. Moves and raises as `engine.inbox.remark`."""
+    from uwf_git.engine.inbox import remark
+
     instance.require_person(f"remarks on thread {thread}")
-    outcome = inbox.remark(instance, thread, text)
+    outcome = remark(instance, thread, text)
     _notify(instance, thread)
     return outcome
 
@@ -119,13 +122,19 @@ def resume_one(instance: Instance, thread: ThreadId, text: str | None) -> Resume
     instance.require_person(f"resumes thread {thread}")
     head = instance.threads.head(thread)
     if head.archive is not None:
-        outcome = inbox.continue_finished(instance, thread, text or "")
+        from uwf_git.engine.inbox import continue_finished
+
+        outcome = continue_finished(instance, thread, text or "")
         return Resumed(outcome.thread, outcome, True)
     if text is not None and not head.row.asks and human_turn(instance, head) is None:
         raise Usage(
             f"thread {thread} is not waiting for an answer and has not ended", _onward(instance, head)
         )
-    answered = inbox.answer(instance, thread, text) if text is not None else None
+    answered = None
+    if text is not None:
+        from uwf_git.engine import inbox
+
+        answered = inbox.answer(instance, thread, text)
     changed = pauses.resume(instance, thread)
     if changed:
         _resume_branches(instance, thread)

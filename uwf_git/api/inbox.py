@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from uwf_git.api.find import find_step
-from uwf_git.engine.human_turn import human_turn, moved_on
-from uwf_git.engine.inbox import check_remarkable as check_remarkable
+from uwf_git.engine.human_turn import human_turn, raise_if_moved
 from uwf_git.engine.persons_answer import keeping as keeping
 from uwf_git.engine.status import NO_QUESTION, Outlook, outlook
 from uwf_git.engine.status import chosen as chosen
-from uwf_git.engine.waits import BUDGET as BUDGET
 from uwf_git.engine.waits import ROLE, Waits
 from uwf_git.engine.waits import waiting_for_people as waiting_for_people
 from uwf_git.format.ids import Hash, ThreadId
@@ -69,8 +67,7 @@ def newest_or_step(instance: Instance, thread: ThreadId, text: str) -> Hash:
 
 def require_step(instance: Instance, thread: ThreadId, step: Hash) -> None:
     """Raise Invalid if another step is the thread's newest."""
-    if (head := instance.threads.active_head(thread)).node != step:
-        raise moved_on(thread, head.node, step)
+    raise_if_moved(instance.threads.active_head(thread), step)
 
 
 def asking(instance: Instance, thread: ThreadId) -> Head | None:

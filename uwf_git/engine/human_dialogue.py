@@ -10,30 +10,39 @@ from typing import Any, NamedTuple
 from uwf_git.base.errors import Invalid, RequirementUnmet, UwfError
 from uwf_git.config.resolve import AgentOptions
 from uwf_git.engine.human_roles import HumanRoles, gate_role
+from uwf_git.engine.human_turn import raise_if_moved
 from uwf_git.engine.kit.agent import Agent, create_agent
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.record import Recorder
 from uwf_git.engine.pause import raise_if_paused
 from uwf_git.engine.performer import called, performer_of
 from uwf_git.engine.persons_answer import is_stepped, keeping
-from uwf_git.engine.presented import shown_code
+from uwf_git.engine.presented import raise_if_changed, shown_code
 from uwf_git.engine.status import outlook, used_up
+from uwf_git.engine.turn.hooks import Turn, Vote
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import HUMAN
 from uwf_git.store.instance import Instance
 from uwf_git.store.private import EngineOrder
+from uwf_git.workflow.turn import TurnKind
 
 
 class TypedAnswer(NamedTuple):
     """What a person typed at a thread's `head`, in view of `code`, a commit or tree: an `output`, and the `words`
-    besides. `agent` gives it, unless it is for a gate."""
+    besides, as in the `reply`."""
 
     head: Hash
-    agent: Agent
+    reply: Reply
     output: Any
     words: str
-    is_approval: bool
     code: str = ""
+
+    def on(self, turn: Turn) -> Turn:
+        """Return a turn with this answer. Raises Invalid after another step, RequirementUnmet for changed code."""
+        raise_if_moved(turn.at.head, self.head)
+        if self.code:
+            raise_if_changed(turn.instance, turn.at, turn.role, self.code)
+        return with_answer(turn, self.output, self.words, self.reply)
 
     def keeping(self, instance: Instance, thread: ThreadId) -> AbstractContextManager[None]:
         """Keep it if the block raises an error."""
@@ -101,16 +110,18 @@ def typed_answer(
     if gate is None:
         fields = reply.output if isinstance(reply.output, dict) else {}
         words = body_of(reply.text) if fields else reply.text
-        return TypedAnswer(head.node, giving(reply), fields, words, False, code)
+        return TypedAnswer(head.node, reply, fields, words, code)
     from uwf_git.engine.kit.extract import ExpectedOutput, judge
 
     role = at.history.workflow.roles[found.next]
     verdict = judge(reply, ExpectedOutput(role, instance.store.schema(role.schema)))
     if verdict.problems:
         raise Invalid(f"role {role.name}: {verdict.problems[0]}", f"uwf thread answer {thread}")
-    return TypedAnswer(head.node, giving(reply), verdict.output, body_of(reply.text), True, code)
+    return TypedAnswer(head.node, reply, verdict.output, body_of(reply.text), code)
 
 
-def giving(reply: Reply) -> Agent:
-    """Return an agent that gives a person's answer."""
-    return create_agent(HUMAN, lambda _context: reply)
+def with_answer(turn: Turn, output: Any, words: str, reply: Reply) -> Turn:
+    """Return a turn with a person's answer: their vote at a gate, else an agent that gives the reply."""
+    if turn.kind is TurnKind.GATE:
+        return turn._replace(vote=Vote(output, words))
+    return turn._replace(agent=create_agent(HUMAN, lambda _context: reply))

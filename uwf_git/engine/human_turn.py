@@ -72,8 +72,10 @@ def human_turn(
     return HumanTurn(name, about, asked, role.assignee, fields, standing)
 
 
-def moved_on(thread: ThreadId, head: Hash, step: Hash) -> Invalid:
-    """Return the error of an answer to a `step` that is not the head."""
-    return Invalid(
-        f"the newest step of thread {thread} is {head}, not {step}", f"see: uwf thread show {thread}"
-    )
+def raise_if_moved(head: Head, step: Hash | None) -> None:
+    """Raise Invalid for an answer to a step, if one is named, that is not the head."""
+    if step is not None and step != head.node:
+        raise Invalid(
+            f"the newest step of thread {head.thread} is {head.node}, not {step}",
+            f"see: uwf thread show {head.thread}",
+        )

@@ -1,26 +1,30 @@
-"""A person's texts, which become steps of role `$USER`: answers, messages, remarks."""
+"""What a person says in a thread: the answer at a role or to a question, a message, a remark."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import Invalid, Usage, Waiting
+from uwf_git.engine.approving import Standing, answered, standing_at, take_back
 from uwf_git.engine.budget import pending, waiting
 from uwf_git.engine.call_answer import value_of
 from uwf_git.engine.calls import persons_schema
 from uwf_git.engine.conversation import CHOSEN, in_conversation, is_conversation
 from uwf_git.engine.fan_out_code import is_left_out, leaving_out, settled
-from uwf_git.engine.human_turn import human_turn, moved_on
+from uwf_git.engine.hooks import announce_all
+from uwf_git.engine.human_dialogue import with_answer
+from uwf_git.engine.human_turn import human_turn, raise_if_moved
+from uwf_git.engine.kit.context import Reply
+from uwf_git.engine.kit.form import fill
+from uwf_git.engine.kit.format import render_frontmatter
+from uwf_git.engine.new_step import NewStep
+from uwf_git.engine.outcome import Outcome, outcome_of
 from uwf_git.engine.persons_answer import hold_for_person
-from uwf_git.engine.status import (
-    Outlook,
-    at_rest,
-    chosen,
-    outlook,
-    raise_if_stuck,
-    used_up,
-)
+from uwf_git.engine.presented import raise_if_changed, raise_if_unseen
+from uwf_git.engine.recording import record
+from uwf_git.engine.status import Outlook, at_rest, chosen, outlook, persons_role, raise_if_stuck, used_up
+from uwf_git.engine.step import close, held, take
+from uwf_git.engine.unfinished import record_leftovers
 from uwf_git.engine.waits import waits_of
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
 from uwf_git.format.kinds import INTERRUPTED, Detail, Step
@@ -29,9 +33,7 @@ from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import fork_hint
 from uwf_git.workflow.fan_out import LEAVE_OUT
-
-if TYPE_CHECKING:
-    from uwf_git.engine.outcome import Outcome
+from uwf_git.workflow.turn import TurnKind
 
 
 def answer(
@@ -51,41 +53,82 @@ def answer(
     `code` are for a role, as in `answer_role`. Moves `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Usage for an
     answer outside the options or fields, Invalid if nothing is asked or another step asks."""
     head = instance.threads.active_head(thread)
-    turn = human_turn(instance, head)
-    if not passed_on and (turn is None or turn.standing is None):  # of an approval `check_approver` says it
-        instance.require_person(f"answers thread {thread}", answers=turn is not None)
-    if turn is not None:
-        from uwf_git.engine.human_answer import answer_role
-
+    human = human_turn(instance, head)
+    if not passed_on and (human is None or human.standing is None):  # of an approval `check_approver` says it
+        instance.require_person(f"answers thread {thread}", answers=human is not None)
+    if human is not None:
         if other:
             raise Usage(f"a person's role in thread {thread} takes its own choices only", "leave out --other")
         return answer_role(instance, thread, fields, text, asked_by, passed_on, unseen, code)
-    from uwf_git.engine.settling import raise_if_joined
-
-    with hold_for_person(instance, thread):
-        head = instance.threads.active_head(thread)
-        raise_if_joined(instance, head)
-        if not head.row.asks:
-            raise Invalid(f"thread {thread} is not waiting for an answer", _instead_of_answer(instance, head))
-        schema = persons_schema(instance, head)
+    with held(instance, thread, hold_for_person(instance, thread)) as turn:
+        at, ahead = turn.at, turn.ahead
+        if not at.head.row.asks:
+            hint = _instead_of_answer(instance, at.head)
+            raise Invalid(f"thread {thread} is not waiting for an answer", hint)
+        schema = persons_schema(instance, at.head)
         if fields and schema is None:
             raise Usage(
                 f"thread {thread} asks a question, which has no fields", f"uwf thread answer {thread} -m TEXT"
             )
-        if asked_by is not None and asked_by != head.node:
-            raise moved_on(thread, head.node, asked_by)
+        raise_if_moved(at.head, asked_by)
         if not text.strip() and not fields:
             raise Invalid(f"the answer to thread {thread} is empty", "give one with -m TEXT")
         if schema is not None:
             text = value_of(thread, schema, fields, text)
-        at = instance.threads.position(head)
-        found = outlook(instance, *at)
-        if not other and found.options:
-            text = chosen(thread, found.options, text)
-        if head.row.role == JOIN:
+        if not other and ahead.options:
+            text = chosen(thread, ahead.options, text)
+        if at.head.row.role == JOIN:
             text = settled(instance, at, text)
-        outcome = _say(instance, at, text, asked=None if passed_on or at_rest(instance, head) else found)
-    return _describe(instance, outcome)
+        outcome = _say(instance, at, text, asked=None if passed_on or at_rest(instance, at.head) else ahead)
+    return _announced(instance, outcome)
+
+
+def answer_role(
+    instance: Instance,
+    thread: ThreadId,
+    fields: Mapping[str, Sequence[str]],
+    words: str = "",
+    asked_by: Hash | None = None,
+    passed_on: bool = False,
+    unseen: bool = False,
+    code: str = "",
+) -> Outcome:
+    """Play a person's role with texts by field and `words`, as in `kit.form.fill`. `asked_by` is the step that it
+    answers, `code` the commit or tree that it is about, as in `raise_if_changed`; `unseen` allows an answer about code
+    that is not on this machine or has changed; one that is `passed_on` is that of somebody else. At a gate, record an
+    approval, and make the step once a quorum agrees. Moves `refs/uwf/threads/<ULID>` or
+    `refs/uwf/approvals/<ULID>`. Raises Usage for an answer that the role's schema refuses, Invalid if no person's role
+    is next or after another step, RequirementUnmet for unseen or changed code or an approval that wouldn't count,
+    Busy, HeadMoved, and Waiting for a used-up budget."""
+    with held(instance, thread, hold_for_person(instance, thread)) as turn:
+        at = turn.at
+        raise_if_stuck(instance, turn.ahead, at.head)
+        name = persons_role(instance, at.head, found=turn.ahead)
+        if not name:
+            raise Invalid(f"thread {thread} does not wait for a person", f"see: uwf thread show {thread}")
+        raise_if_moved(at.head, asked_by)
+        if not (unseen or passed_on):
+            raise_if_unseen(instance, at.history, name)
+            raise_if_changed(instance, at, name, code, turn.kind is TurnKind.GATE)
+        schema = instance.store.schema(at.history.workflow.roles[name].schema)
+        try:
+            filled = fill(schema, fields, words)
+        except Usage as error:
+            raise Usage(
+                f"role {name} of thread {thread}: {error.message}",
+                error.hint or f"see its fields: uwf thread show {thread}",
+            ) from None
+        instance.runs.clear(thread)  # an earlier answer that could not be recorded is not this one
+        reply = Reply(render_frontmatter(filled.output, filled.words), output=filled.output)
+        outcome = take(with_answer(turn._replace(is_mine=not passed_on), filled.output, filled.words, reply))
+    return _announced(instance, outcome)
+
+
+def revoke(instance: Instance, thread: ThreadId, reason: str = "") -> Standing:
+    """Take the user's approval of a thread back. Moves `refs/uwf/approvals/<ULID>`. Raises Invalid if the user has
+    none there, or the step is made, RequirementUnmet if it wouldn't count, Busy."""
+    with held(instance, thread, hold_for_person(instance, thread)) as turn:
+        return take_back(instance, turn.at, standing_at(instance, turn.at, turn.ahead), reason)
 
 
 def _instead_of_answer(instance: Instance, head: Head) -> str:
@@ -135,7 +178,7 @@ def continue_finished(instance: Instance, thread: ThreadId, text: str) -> Outcom
     folder = instance.folders.recall(thread)
     if folder is not None:
         instance.folders.remember(made, folder)
-    return _describe(instance, outcome)
+    return _announced(instance, outcome)
 
 
 def say(instance: Instance, thread: ThreadId, text: str, chosen: bool = False) -> Outcome:
@@ -144,11 +187,10 @@ def say(instance: Instance, thread: ThreadId, text: str, chosen: bool = False) -
     """
     if not text.strip():
         raise Usage(f"the message to thread {thread} is empty", "say something")
-    with hold_for_person(instance, thread):
-        at = instance.threads.position(instance.threads.active_head(thread))
-        if not is_conversation(at.history.workflow):
+    with held(instance, thread, hold_for_person(instance, thread)) as turn:
+        if not is_conversation(turn.at.history.workflow):
             raise Invalid(f"thread {thread} is not a conversation", f"uwf thread answer {thread} -m TEXT")
-        return _say(instance, at, text, notes=(CHOSEN,) if chosen else ())
+        return _say(instance, turn.at, text, notes=(CHOSEN,) if chosen else ())
 
 
 def remark(instance: Instance, thread: ThreadId, text: str) -> Outcome:
@@ -156,16 +198,13 @@ def remark(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     prompt includes the remark. Leftovers of a killed step become a failed attempt first. Runs no hooks. Moves
     `refs/uwf/threads/<ULID>`, and maybe `refs/uwf/attempts/<ULID>`. Raises Usage for an empty text, Invalid
     for a thread that has ended or is a conversation, Waiting, Busy, HeadMoved, NoTransition."""
-    from uwf_git.engine.unfinished import record_leftovers
-
     if not text.strip():
         raise Usage(f"the remark to thread {thread} is empty", "give one with -m TEXT")
     check_remarkable(instance, instance.threads.head(thread))
-    with hold_for_person(instance, thread):
-        head = instance.threads.head(thread)
-        check_remarkable(instance, head)
-        record_leftovers(instance, head, INTERRUPTED)
-        return _say(instance, instance.threads.position(head), text, output=(REMARK, "remark"))
+    with held(instance, thread, hold_for_person(instance, thread)) as turn:
+        check_remarkable(instance, turn.at.head)
+        record_leftovers(instance, turn.at.head, INTERRUPTED)
+        return _say(instance, turn.at, text, output=(REMARK, "remark"))
 
 
 def check_remarkable(instance: Instance, head: Head) -> None:
@@ -202,10 +241,6 @@ def _say(
     asked: Outlook | None = None,
 ) -> Outcome:
     """`asked` is the question that the text answers."""
-    from uwf_git.engine.new_step import NewStep
-    from uwf_git.engine.outcome import outcome_of
-    from uwf_git.engine.recording import record
-
     text, secrets = instance.redactor.text(text)
     told = Detail(
         answer=text,
@@ -219,10 +254,8 @@ def _say(
         kind, field = output
         said = store.put(kind, {field: text})
         if asked is not None:
-            from uwf_git.engine.approving import answered
-
-            given = answered(instance, at.history, asked, USER, said)
-            told = told._replace(approvals=(store.put(APPROVAL, given.payload()),))
+            approval = answered(instance, at.history, asked, USER, said)
+            told = told._replace(approvals=(store.put(APPROVAL, approval.payload()),))
         detail = store.put(DETAIL, told.payload())
         step = Step(at.history.start_hash, at.history.prev, USER, said, detail, PERSON)
         new = NewStep(store.put(STEPNODE, step.payload()), step)
@@ -230,8 +263,8 @@ def _say(
     return outcome_of(instance, after, outlook(instance, *after), USER)
 
 
-def _describe(instance: Instance, outcome: Outcome) -> Outcome:
-    from uwf_git.engine.hooks import announce_all
-
-    announce_all(instance, [outcome])
+def _announced(instance: Instance, outcome: Outcome) -> Outcome:
+    joined: list[Outcome] = []
+    close(instance, outcome, joined)
+    announce_all(instance, [outcome, *joined])
     return outcome

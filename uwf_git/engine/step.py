@@ -10,7 +10,8 @@ The position is read once and passed to an in-process agent. What is done in eac
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,16 +29,15 @@ from uwf_git.base.errors import (
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.hooks import announce, announce_all, call_person
 from uwf_git.engine.human_dialogue import typed_answer
-from uwf_git.engine.human_turn import moved_on
 from uwf_git.engine.outcome import Outcome, outcome_of
 from uwf_git.engine.pause import raise_if_paused
 from uwf_git.engine.persons_answer import hold_for_person
 from uwf_git.engine.recording import record
 from uwf_git.engine.retrying import PATIENCE, pause, pause_before_retry, told
 from uwf_git.engine.settling import raise_if_joined, settle, stop
-from uwf_git.engine.status import Outlook, at_rest, outlook, raise_if_stuck
+from uwf_git.engine.status import at_rest, outlook, raise_if_stuck
 from uwf_git.engine.turn.end import end
-from uwf_git.engine.turn.hooks import Hooks, Turn, Vote, Work
+from uwf_git.engine.turn.hooks import Hooks, Turn, Work
 from uwf_git.engine.turn.table import row_of
 from uwf_git.format.endings import FAILED, KILLED
 from uwf_git.format.ids import ThreadId
@@ -107,17 +107,28 @@ def step_without_hooks(
     lets go of the thread within `wait` seconds. The outcomes of joins that the end of this thread allows are added to
     `joined`."""
     typed = None if joining else typed_answer(instance, thread, agent)
-    with log.about(thread=thread, role=None), contextlib.ExitStack() as stack:
-        if typed is not None:
-            stack.enter_context(typed.keeping(instance, thread))
-            lock = stack.enter_context(hold_for_person(instance, thread))
-        else:
-            lock = stack.enter_context(instance.locks.hold(thread, wait=wait))
-        at = instance.threads.position(instance.threads.active_head(thread))
-        if joining and not at.head.waits_for_join:
+    lock = instance.locks.hold(thread, wait=wait) if typed is None else hold_for_person(instance, thread)
+    keeping = contextlib.nullcontext() if typed is None else typed.keeping(instance, thread)
+    with keeping, held(instance, thread, lock) as turn:
+        head = turn.at.head
+        if joining and not head.waits_for_join:
             raise HeadMoved(f"thread {thread} is joined already")
-        if typed is not None and typed.head != at.head.node:
-            raise moved_on(thread, at.head.node, typed.head)
+        if typed is None:
+            raise_if_paused(instance, thread)
+        if turn.ahead.next in (USER, None) and at_rest(instance, head):
+            raise Waiting(f"in conversation {thread} it is your turn", f"uwf chat --resume {thread}")
+        raise_if_stuck(instance, turn.ahead, head)
+        turn = turn._replace(agent=agent, cwd=cwd, on_stderr=on_stderr, files=files)
+        outcome = take(turn if typed is None else typed.on(turn))
+    return close(instance, outcome, joined)
+
+
+@contextlib.contextmanager
+def held(instance: Instance, thread: ThreadId, lock: AbstractContextManager[int]) -> Iterator[Turn]:
+    """Hold a thread's lock, and yield the turn that it is at. Raises what the lock raises, Invalid for a thread that
+    has ended, Killed for a branch that its parent was joined without."""
+    with log.about(thread=thread, role=None), lock as descriptor:
+        at = instance.threads.position(instance.threads.active_head(thread))
         log.debug(
             "ANQE03T0",
             "is at {head} after {steps} steps of {workflow}",
@@ -127,43 +138,25 @@ def step_without_hooks(
             commit=at.head.commit,
         )
         raise_if_joined(instance, at.head)
-        if typed is None:
-            raise_if_paused(instance, thread)
-        ahead = _look_ahead(instance, at)
-        if typed is not None and typed.code:
-            from uwf_git.engine.presented import raise_if_changed
+        instance.renew_judging()
+        ahead = outlook(instance, *at)
+        log.info(
+            "PG4BWQYP",
+            "next is {next}",
+            next=ahead.next,
+            instruction=ahead.instruction,
+            location=ahead.location,
+            problem=ahead.problem,
+        )
+        yield Turn(instance, at, ahead, descriptor)
 
-            raise_if_changed(instance, at, str(ahead.next), typed.code)
-        turn = Turn(instance, at, ahead, lock, agent, cwd, on_stderr, files)
-        if typed is not None and typed.is_approval:
-            turn = turn._replace(vote=Vote(typed.output, typed.words))
-        elif typed is not None:
-            turn = turn._replace(agent=typed.agent)
-        outcome = take(turn)
+
+def close(instance: Instance, outcome: Outcome, joined: list[Outcome] | None = None) -> Outcome:
+    """Do what follows from a turn once its lock is free, as `tell_parents`, and return its outcome."""
     if outcome.done:
         tell_parents(instance, outcome.position.head, joined)
     maintain(instance.store.repository, shared=instance.location.here)
     return outcome
-
-
-def _look_ahead(instance: Instance, at: Position) -> Outlook:
-    """Return whose turn it is. Raises Waiting for a conversation at rest, NoTransition."""
-    instance.renew_judging()
-    ahead = outlook(instance, *at)
-    log.info(
-        "PG4BWQYP",
-        "next is {next}",
-        next=ahead.next,
-        instruction=ahead.instruction,
-        location=ahead.location,
-        problem=ahead.problem,
-    )
-    if ahead.next in (USER, None) and at_rest(instance, at.head):
-        raise Waiting(
-            f"in conversation {at.head.thread} it is your turn", f"uwf chat --resume {at.head.thread}"
-        )
-    raise_if_stuck(instance, ahead, at.head)
-    return ahead
 
 
 def take(turn: Turn) -> Outcome:

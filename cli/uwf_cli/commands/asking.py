@@ -238,7 +238,7 @@ def say(invocation: Invocation, thread: str, message: str | None) -> None:
     A remark is recorded as a step. It does not change which role is next.
     """
     from uwf_git.api.control import say as remark
-    from uwf_git.api.inbox import check_remarkable
+    from uwf_git.engine.inbox import check_remarkable
 
     instance = invocation.instance
     found = find_thread(invocation, thread)

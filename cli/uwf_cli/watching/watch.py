@@ -17,7 +17,6 @@ from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import dollars, who_waits, whose
 from uwf_cli.watching.lines import lasted
-from uwf_git.api.inbox import BUDGET
 from uwf_git.base.errors import (
     AgentFailed,
     NotFound,
@@ -28,7 +27,7 @@ from uwf_git.base.errors import (
 )
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import counted, numbered, one_line
-from uwf_git.base.thread_states import ThreadState
+from uwf_git.base.thread_states import Request, ThreadState
 from uwf_git.format.types import END, USER, next_name, role_name
 
 if TYPE_CHECKING:
@@ -175,7 +174,7 @@ def _failed(value: Mapping[str, Any]) -> str:
 
 
 def _waiting(value: Mapping[str, Any]) -> str:
-    who = f"{who_waits(value)}: " if value["kind"] != BUDGET.value else ""
+    who = f"{who_waits(value)}: " if value["kind"] != Request.BUDGET.value else ""
     why = f" ({value['reason']})" if value["reason"] else ""
     lines = [f"waiting: {who}{value['question'].strip()}{why}", *numbered(value["options"]), value["command"]]
     return "\n".join(lines).replace("\n", "\n          ")
