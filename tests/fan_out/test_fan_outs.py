@@ -18,8 +18,7 @@ from uwf_git.engine import fan_out, inbox, settling
 from uwf_git.engine import step as engine
 from uwf_git.engine.thread_state import thread_state
 from uwf_git.format.endings import COMPLETED, FAILED, JOINED_WITHOUT, KILLED
-from uwf_git.format.fan_out import branch_id
-from uwf_git.format.ids import ThreadId
+from uwf_git.format.ids import ThreadId, branch_id
 from uwf_git.git.repository import Oid
 from uwf_git.kit import Context
 from uwf_git.store import layout

@@ -9,9 +9,10 @@ from fan_outs import LISTS_FILES
 
 from uwf_git.base.errors import Invalid
 from uwf_git.format.edges import FanOut, Transition
-from uwf_git.format.fan_out import Branch, Fork, ForkedBranch, JoinedBranch, join_payload
+from uwf_git.format.fan_out import Fork, ForkedBranch, JoinedBranch, join_payload
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Start, StepContext, Workflow
+from uwf_git.format.origins import ThreadOrigin
 from uwf_git.store.versions import compare
 from uwf_git.workflow.check import Finding, check
 from uwf_git.workflow.compile import compile_source, validate
@@ -403,7 +404,7 @@ def test_a_replay_sees_branches_after_a_join_and_no_longer() -> None:
 
 
 def in_branch(until: tuple[str, ...] = ("reviewer",), role: str = "fixer") -> Start:
-    return Start(NODE, "Fix a", branch=Branch(NODE, 3, "file", {"path": "a"}, role, until))
+    return Start(NODE, "Fix a", branch=ThreadOrigin(NODE, 3, "file", {"path": "a"}, role, until))
 
 
 def test_a_branch_begins_at_its_role_and_ends_before_the_join() -> None:

@@ -8,8 +8,8 @@ from uwf_git.api.start import Version
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import nearest
 from uwf_git.format.endings import FAILED, KILLED
-from uwf_git.format.fan_out import EDITED, Branch
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
+from uwf_git.format.origins import EDITED, ThreadOrigin
 from uwf_git.format.types import FORK, start_node
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry
@@ -53,7 +53,7 @@ def fork_with(instance: Instance, thread: ThreadId, version: Version) -> Fork:
         raise Usage("only a code workflow's run begins anew with other code", "uwf thread fork ID --at N")
     raise_if_unmet(instance, "workflow", version.workflow.name, version.commit)
     made = new_thread_id()
-    said = Branch(head.node, 0, EDITED, None)
+    said = ThreadOrigin(head.node, 0, EDITED, None)
     prompt, budget = history.start.prompt, history.start.budget
     node = start_node(version.node, prompt, budget, branch=said.payload())
     instance.threads.begin_at(made, version.commit, head.commit, node)

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, UwfError
-from uwf_git.format.fan_out import CALL, EDITED, Branch
 from uwf_git.format.ids import ThreadId, derived_id
 from uwf_git.format.kinds import HUMAN, SUBWORKFLOW, parse_start
+from uwf_git.format.origins import CALL, EDITED, ThreadOrigin
 from uwf_git.format.schema import Schema
 from uwf_git.format.types import CODE, END, RESULT, start_node
 from uwf_git.git.repository import Oid
@@ -91,7 +91,7 @@ def _is_used(instance: Instance, head: Head, request: Request) -> bool:
     return any(head.commit in answers_joined(instance, Oid(raw=step.oid)) for step in steps)
 
 
-def ids_of(root: CommitRow, prompt: str, call: Branch) -> Iterator[ThreadId]:
+def ids_of(root: CommitRow, prompt: str, call: ThreadOrigin) -> Iterator[ThreadId]:
     """Yield the ids that the thread of a call may have, by its StartNode."""
     if not isinstance(call.item, dict):
         return
@@ -119,7 +119,7 @@ def _is_of(instance: Instance, head: Head, root: CommitRow, request: Request) ->
     for: anybody who may push can compute its id."""
     start = start_of(instance.store, head.commit)
     call = call_of(instance.store, start.node)
-    if call is None or call.name != CALL or start.merged is None:
+    if call is None or not call.is_call or start.merged is None:
         return False
     said = parse_start(instance.store.get(start.node).payload)
     recorded = [said.prompt, call.item, call.position]
@@ -147,7 +147,7 @@ def begin(instance: Instance, at: Position, thread: ThreadId, request: Request) 
     """Begin the thread of a call of the code workflow's thread at `at`, unless there is one. Makes
     `refs/uwf/threads/<thread>`."""
     prompt, item = _begun_by(request)
-    said = Branch(at.head.node, request.before, CALL, item)
+    said = ThreadOrigin(at.head.node, request.before, CALL, item)
     version = Oid(raw=start_of(instance.store, at.head.commit).parent or b"")
     node = start_node(at.history.workflow_hash, prompt, branch=said.payload())
     instance.sessions.claim(SUBWORKFLOW, thread, at.head.thread)
@@ -155,9 +155,9 @@ def begin(instance: Instance, at: Position, thread: ThreadId, request: Request) 
     return instance.threads.head(thread)
 
 
-def _call(instance: Instance, head: Head) -> Branch | None:
+def _call(instance: Instance, head: Head) -> ThreadOrigin | None:
     call = call_of(instance.store, head.row.start)
-    return call if call is not None and call.name == CALL else None
+    return call if call is not None and call.is_call else None
 
 
 def caller_of(instance: Instance, head: Head) -> ThreadId | None:

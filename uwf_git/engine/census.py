@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.text import counted
 from uwf_git.engine.calls import answers_joined
-from uwf_git.format.endings import COMPLETED, FAILED, KILLED
-from uwf_git.format.fan_out import LEFT, Fork, JoinedBranch, parse_fork, parse_join
+from uwf_git.format.endings import COMPLETED, FAILED, KILLED, LEFT
+from uwf_git.format.fan_out import Fork, JoinedBranch, parse_fork, parse_join
 from uwf_git.format.kinds import CallCounts, parse_detail, parse_step
 from uwf_git.format.types import CODE, FORK, JOIN, is_kind
 from uwf_git.git.repository import Oid

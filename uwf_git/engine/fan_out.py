@@ -20,20 +20,11 @@ from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.status import way_before
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
-from uwf_git.format.endings import COMPLETED, FAILED, KILLED
-from uwf_git.format.fan_out import (
-    DEEPEST,
-    LEFT,
-    Branch,
-    Fork,
-    ForkedBranch,
-    JoinedBranch,
-    branch_id,
-    branch_index,
-    join_payload,
-)
-from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.endings import COMPLETED, FAILED, KILLED, LEFT
+from uwf_git.format.fan_out import DEEPEST, Fork, ForkedBranch, JoinedBranch, join_payload
+from uwf_git.format.ids import Hash, ThreadId, branch_id, branch_index
 from uwf_git.format.kinds import Detail, Revision, Step, Workflow
+from uwf_git.format.origins import ThreadOrigin
 from uwf_git.format.types import (
     DETAIL,
     FORK,
@@ -281,7 +272,7 @@ def start_of_branch(
     branch, item = fork.branch(position), fork.items[position]
     prompt = branch_prompt(history.workflow, chosen, history.start, history.steps, position, item)
     until = fork.until if branch.role else ()
-    said = Branch(node, position, fork.name, item, branch.role, until)
+    said = ThreadOrigin(node, position, fork.name, item, branch.role, until)
     return start_node(branch.workflow, prompt, fork.budget, branch=said.payload())
 
 

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from uwf_git.format.fan_out import (
-    MOST_BRANCHES,
-    Fork,
-    JoinedBranch,
-    branch_id,
-    branch_index,
-    parse_fork,
-    parse_join,
-)
-from uwf_git.format.ids import Hash, ThreadId, milliseconds_of
+from uwf_git.format.fan_out import Fork, JoinedBranch, parse_fork, parse_join
+from uwf_git.format.ids import MOST_BRANCHES, Hash, ThreadId, branch_id, branch_index, milliseconds_of
 from uwf_git.format.types import FORK
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout

@@ -16,7 +16,6 @@ from uwf_git.config.known_agents import asks_no_model
 from uwf_git.engine import spending
 from uwf_git.engine.forks import branches_of, join_at
 from uwf_git.engine.spending import DEEPEST, ModelUsage, Run, Tokens, Totals, together
-from uwf_git.format.fan_out import LEFT
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import EXTRACT, SUBWORKFLOW, StepContext, TurnRecord, parse_start, parse_step
 from uwf_git.format.types import FORK, JOIN, USER, is_kind
@@ -197,7 +196,7 @@ def _nested(instance: Instance, head: Head | None, node: Hash, place: _Place, de
             yield Run(hash_, at.thread, at.workflow, at.number, role, step.agent, time // 1000, spent)
         if step.role == JOIN:
             joined = join_at(instance, hash_)
-            left = instance.threads.heads([each.thread for each in joined if each.status == LEFT])
+            left = instance.threads.heads([each.thread for each in joined if each.is_left])
             for each in joined:
                 last = left[each.thread].node if each.thread in left else each.step
                 yield from _of_branch(instance, left.get(each.thread), each.thread, last, at, depth)
@@ -294,7 +293,7 @@ def _missing_at(instance: Instance, joins: Iterable[Hash], deepest: int) -> list
     joined, left = list[ThreadId](), list[ThreadId]()
     for join in joins:
         for each in join_at(instance, join):
-            (left if each.status == LEFT else joined).append(each.thread)
+            (left if each.is_left else joined).append(each.thread)
     tips = instance.attempts.tips(joined) if joined else {}
     found = [_spent_on_attempts(instance, thread, tip) for thread, tip in tips.items()]
     return [*found, *(spent for _, spent in _spent_by_each(instance, left, deepest).values())]

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
-from uwf_git.format.endings import COMPLETED
+from uwf_git.format.endings import COMPLETED, LEFT
 from uwf_git.format.failure_policy import FAILURE_POLICIES, WAIT, FailurePolicy
-from uwf_git.format.ids import Hash, ThreadId, derived_id, milliseconds_of
+from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.statuses import SUSPEND
 
-MOST_BRANCHES = 10_000
 DEFAULT_MOST = 200
 DEEPEST = 8
 """How many fan-outs may be within each other, sub-workflows not counted."""
@@ -20,31 +19,6 @@ ALL, FIRST = "all", "first"
 ASK, REFUSE = "ask", "fail"
 ON_CONFLICT = ASK, REFUSE
 """The policies for code of branches that conflicts, besides the name of a role that merges it."""
-LEFT = "left"
-"""The status of a branch that had not ended at its join."""
-CALL, EDITED = "$call", "$edited"
-"""The `name` in a StartNode of a call of code, and of a run of edited code, which are no branches; see `calls`."""
-
-
-class Branch(NamedTuple):
-    """The branch in a StartNode: `fork` is the StepNode of its fork, `item` its item, `name` what that is
-    called in templates. It begins at `role`, "" for the start of its workflow, and ends at an edge to a role of
-    `until`."""
-
-    fork: Hash
-    position: int
-    name: str
-    item: Any
-    role: str = ""
-    until: tuple[str, ...] = ()
-
-    def payload(self) -> dict[str, Any]:
-        payload: dict[str, Any] = {
-            "fork": self.fork, "index": self.position, "name": self.name, "item": self.item,
-        }  # fmt: skip
-        if self.role:
-            payload |= {"role": self.role, "until": list(self.until)}
-        return payload
 
 
 class ForkedBranch(NamedTuple):
@@ -134,6 +108,11 @@ class JoinedBranch(NamedTuple):
     reason: str = ""
     conflict: Conflict | None = None
 
+    @property
+    def is_left(self) -> bool:
+        """Whether the branch had not ended at its join."""
+        return self.status == LEFT
+
     def payload(self) -> dict[str, Any]:
         payload: dict[str, Any] = {
             "status": self.status, "thread": self.thread, "step": self.step, "output": self.output,
@@ -157,19 +136,6 @@ def join_payload(branches: Sequence[JoinedBranch], question: str = "") -> dict[s
 
 def _branches(number: int) -> str:
     return f"{number:,} branch" if number == 1 else f"{number:,} branches"
-
-
-def branch_id(fork: str, when: int, position: int) -> ThreadId:
-    """Return the id of a branch: the time of its fork's commit, in Unix seconds, and as many milliseconds as its index,
-    so that branches are listed in order; and 80 bits of a digest of the commit's id and the index."""
-    return derived_id(when * 1000 + position, f"uwf branch {fork} {position}")
-
-
-def branch_index(fork: str, when: int, thread: ThreadId) -> int | None:
-    """Return the index of a fork's branch by its thread, None for a thread that is none of its branches."""
-    position = milliseconds_of(thread) - when * 1000
-    is_branch = 0 <= position < MOST_BRANCHES and branch_id(fork, when, position) == thread
-    return position if is_branch else None
 
 
 def parse_fork(payload: Any) -> Fork:
@@ -221,18 +187,3 @@ def parse_join(payload: Any) -> tuple[JoinedBranch, ...]:
 
 def _parse_conflict(payload: Any) -> Conflict:
     return Conflict(payload["commit"], tuple(payload["paths"]), payload["text"])
-
-
-def parse_branch(payload: Any) -> Branch:
-    """Parse the branch of a StartNode. Raises Invalid."""
-    try:
-        return Branch(
-            Hash(payload["fork"]),
-            payload["index"],
-            payload["name"],
-            payload["item"],
-            payload.get("role", ""),
-            tuple(payload.get("until", ())),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"a StartNode's branch has no valid {error}") from None

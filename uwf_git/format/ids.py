@@ -128,6 +128,23 @@ def derived_id(when: int, said: str) -> ThreadId:
     return ThreadId(_base32(min(max(when, 0), 2**48 - 1), 10) + _base32(digest, 16))
 
 
+MOST_BRANCHES = 10_000
+"""Of one fork."""
+
+
+def branch_id(fork: str, when: int, position: int) -> ThreadId:
+    """Return the id of a branch: the time of its fork's commit, in Unix seconds, and as many milliseconds as its index,
+    so that branches are listed in order; and 80 bits of a digest of the commit's id and the index."""
+    return derived_id(when * 1000 + position, f"uwf branch {fork} {position}")
+
+
+def branch_index(fork: str, when: int, thread: ThreadId) -> int | None:
+    """Return the index of a fork's branch by its thread, None for a thread that is none of its branches."""
+    position = milliseconds_of(thread) - when * 1000
+    is_branch = 0 <= position < MOST_BRANCHES and branch_id(fork, when, position) == thread
+    return position if is_branch else None
+
+
 def complete(prefix: str, known: Iterable[str], what: str, ends: bool = False) -> str:
     """Return the only id in `known` with a prefix, ignoring case; with `ends` also by suffix. Raises NotFound
     or Usage."""

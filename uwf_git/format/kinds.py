@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import one_line
 from uwf_git.format.edges import Transition, parse_edges
-from uwf_git.format.fan_out import CALL, EDITED, Branch, parse_branch
 from uwf_git.format.ids import Hash, is_hash
+from uwf_git.format.origins import CALL, EDITED, ThreadOrigin, parse_origin
 from uwf_git.format.statuses import NEEDS_INPUT, SUSPEND
 from uwf_git.format.types import (
     BMAD,
@@ -243,8 +243,8 @@ class Start(NamedTuple):
     max_rounds: int | None = None
     persona: str = ""
     data: Mapping[str, Any] | None = None
-    branch: Branch | None = None
-    call: Branch | None = None
+    branch: ThreadOrigin | None = None
+    call: ThreadOrigin | None = None
 
 
 class Step(NamedTuple):
@@ -570,7 +570,7 @@ def parse_start(payload: Any) -> Start:
             "not a StartNode: it has a workflow (a hash), a prompt (text), and maybe a budget, maxRounds, persona,"
             " data, branch"
         )
-    branch = parse_branch(payload["branch"]) if "branch" in payload else None
+    branch = parse_origin(payload["branch"]) if "branch" in payload else None
     is_call = branch is not None and branch.name in (CALL, EDITED)
     return Start(
         Hash(payload["workflow"]),

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.format.endings import COMPLETED, KILLED
-from uwf_git.format.fan_out import CALL, branch_id, branch_index
 from uwf_git.format.ids import (
     Hash,
     ThreadId,
+    branch_id,
+    branch_index,
     by_age,
     complete,
     is_thread_id,
@@ -477,7 +478,7 @@ class Threads(Histories):
             tree, Entry(BLOB_MODE, "README.md", readme), Entry(TREE_MODE, "start", inside)
         )
         text = layout.start_message(row.name or "", prompt, node, thread, project)
-        is_call = start.call is not None and start.call.name == CALL
+        is_call = start.call is not None and start.call.is_call
         if origin is not None and (start.branch is not None or is_call):
             stamp = stamp or self._stamp_after((origin,))
         by, when = stamp or Stamp(self._repository.user, int(time.time()))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged, UwfError
 from uwf_git.engine.status import decide_at
-from uwf_git.format.fan_out import LEFT, parse_join
+from uwf_git.format.fan_out import parse_join
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_attempt, parse_detail, parse_step
 from uwf_git.format.types import JOIN, is_kind
@@ -340,7 +340,7 @@ def _tips(store: Store, output: Hash, ends: Mapping[ThreadId, bytes]) -> list[Oi
     """Return the last commits of the branches of a join. Raises NotFound."""
     tips = []
     for branch in parse_join(store.get(output).payload):
-        if branch.status == LEFT:
+        if branch.is_left:
             continue
         row = store.index.commit(ends.get(branch.thread, b""))
         if branch.step is not None and (row is None or row.node != branch.step):

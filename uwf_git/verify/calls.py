@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from uwf_git.engine.calls import ids_of
 from uwf_git.engine.census import calls_in, of_calls
-from uwf_git.format.fan_out import CALL, EDITED, Branch
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import Start, Step
 from uwf_git.format.node import Node
+from uwf_git.format.origins import EDITED, ThreadOrigin
 from uwf_git.format.types import END
 from uwf_git.git.repository import Oid
 from uwf_git.store.index import CommitRow
@@ -30,13 +30,13 @@ class CallChecks:
     def __init__(self, known: Known) -> None:
         self._known = known
 
-    def check_start(self, commit: CommitObject, start: Start, call: Branch, report: Report) -> None:
+    def check_start(self, commit: CommitObject, start: Start, call: ThreadOrigin, report: Report) -> None:
         """Check that a call of a code workflow stands on the step at which it was asked, or a run of edited code on the
         one that it takes answers from."""
         other = self._known.parent(commit, 1, ("start", "step")) if len(commit.parents) == 2 else None
         if other is None or other.row.node != call.fork:
             report("wrong-parent", f"a {call.name} run of {call.fork} has that as its second parent")
-        elif call.name == CALL:
+        elif call.is_call:
             if start.workflow != other.row.workflow:
                 report(WRONG_CALL, f"a call of workflow {other.row.workflow} is of {start.workflow}")
             if _item(call).get("at", call.fork) != call.fork:
@@ -46,7 +46,7 @@ class CallChecks:
         """Return whether a thread, if it is a call, has an id that follows from its request. Raises Bad."""
         begin = self._known.begin_of(record)
         start = self._known.start_of(begin.node)
-        if start.call is None or start.call.name != CALL or begin.merged is None:
+        if start.call is None or not start.call.is_call or begin.merged is None:
             return True
         root = self._root(self._known.record_at(Oid(raw=begin.merged)))
         return thread in ids_of(root, start.prompt, start.call)
@@ -73,7 +73,7 @@ class CallChecks:
         requests: set[tuple[str, str, int]] = set()
         for call in self._joined(commit):
             start = self._known.start_of(call.row.start) if call.row.start is not None else None
-            if start is None or start.call is None or start.call.name != CALL or call.row.role != END:
+            if start is None or start.call is None or not start.call.is_call or call.row.role != END:
                 report("wrong-parent", f"a further parent of a step of {made.role} is no answered call")
                 continue
             item = _item(start.call)
@@ -111,5 +111,5 @@ class CallChecks:
             pending += [self._known.records.get(parent.raw) for parent in parents]
 
 
-def _item(call: Branch) -> dict[str, object]:
+def _item(call: ThreadOrigin) -> dict[str, object]:
     return call.item if isinstance(call.item, dict) else {}

@@ -12,21 +12,11 @@ from uwf_git.engine.fan_out_budget import SHARED
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
 from uwf_git.format.endings import COMPLETED, FAILED, KILLED
-from uwf_git.format.fan_out import (
-    CALL,
-    LEFT,
-    Branch,
-    Fork,
-    ForkedBranch,
-    JoinedBranch,
-    branch_id,
-    join_payload,
-    parse_fork,
-    parse_join,
-)
-from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.fan_out import Fork, ForkedBranch, JoinedBranch, join_payload, parse_fork, parse_join
+from uwf_git.format.ids import Hash, ThreadId, branch_id
 from uwf_git.format.kinds import Detail, Start, Step, parse_detail
 from uwf_git.format.node import Node
+from uwf_git.format.origins import ThreadOrigin
 from uwf_git.format.types import END, FORK, FORK_OUTPUT, JOIN, JOIN_OUTPUT, UWF, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -46,7 +36,7 @@ _NO_THREAD = ThreadId("0" * 26)
 class BranchOrigin(NamedTuple):
     """A branch by its start: what its StartNode says, and the commit that it stands on, None if that is not here."""
 
-    branch: Branch
+    branch: ThreadOrigin
     fork: Oid | None
     id: ThreadId | None
 
@@ -142,7 +132,7 @@ class FanOutChecks:
         fork, joined = self.fork_of(before), parse_join(payload)
         if len(joined) != fork.size:
             return ()
-        ended = [(position, each) for position, each in enumerate(joined) if each.status != LEFT]
+        ended = [(position, each) for position, each in enumerate(joined) if not each.is_left]
         tips = self._tips(commit, before.row.node, len(ended), report)
         if tips is None:
             return ()
@@ -152,7 +142,7 @@ class FanOutChecks:
             if record is not None:
                 ids |= self._check_tip(fork, before, position, each, record, report)
         for position, each in enumerate(joined):
-            if each.status != LEFT:
+            if not each.is_left:
                 continue
             if each.thread not in {branch_id(str(oid), when, position) for oid, when in ids}:
                 report(_JOIN, f"branch {position} of the join has another id than follows from its fork")
@@ -357,7 +347,7 @@ class FanOutChecks:
 
     def _is_answered_call(self, record: Record) -> bool:
         call = self._known.start_of(record.row.start or record.row.node).call
-        return call is not None and call.name == CALL and record.row.role == END
+        return call is not None and call.is_call and record.row.role == END
 
 
 def _are_branches(fan_out: FanOut, workflow: Hash, branches: Sequence[ForkedBranch]) -> bool:

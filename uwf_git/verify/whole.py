@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from uwf_git.base.text import counted
-from uwf_git.format.fan_out import LEFT, branch_id
-from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.endings import LEFT
+from uwf_git.format.ids import Hash, ThreadId, branch_id
 from uwf_git.format.kinds import REHEARSE, Revision
 from uwf_git.format.types import FORK, JOIN
 from uwf_git.git.config import MAX_BLOB

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.format.endings import COMPLETED, FAILED, KILLED
-from uwf_git.format.fan_out import LEFT
+from uwf_git.format.endings import COMPLETED, FAILED, KILLED, LEFT
 from uwf_git.format.kinds import CONTENT, TIMESTAMP
 from uwf_git.format.shape import MOST_VARIANTS, choices, resolve, types, variants_of
 from uwf_git.format.statuses import SUSPEND

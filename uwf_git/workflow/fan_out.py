@@ -20,7 +20,6 @@ from uwf_git.format.fan_out import (
     ALL,
     ASK,
     FIRST,
-    MOST_BRANCHES,
     ON_CONFLICT,
     REFUSE,
     Fork,
@@ -29,6 +28,7 @@ from uwf_git.format.fan_out import (
     parse_fork,
     parse_join,
 )
+from uwf_git.format.ids import MOST_BRANCHES
 from uwf_git.format.kinds import StepContext, Workflow, asks_human
 from uwf_git.format.types import FORK, JOIN, USER
 from uwf_git.workflow.expression import check_expression, evaluate

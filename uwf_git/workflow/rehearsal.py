@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, NoTransition
 from uwf_git.format.edges import FanOut, Transition
-from uwf_git.format.fan_out import MOST_BRANCHES, Branch, join_payload
-from uwf_git.format.ids import Hash
+from uwf_git.format.fan_out import join_payload
+from uwf_git.format.ids import MOST_BRANCHES, Hash
 from uwf_git.format.kinds import CONTENT, TIMESTAMP, Start, StepContext, Workflow, asks_human, status_of
+from uwf_git.format.origins import ThreadOrigin
 from uwf_git.format.schema import Schema
 from uwf_git.format.statuses import SUSPEND
 from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, START, USER, UWF
@@ -376,7 +377,7 @@ class _Walk:
                 self._endings[name].add({})
                 continue
             # The join's name stands for the fork.
-            branch = Branch(Hash(name), index, fan_out.name, item, role, fan_out.ends)
+            branch = ThreadOrigin(Hash(name), index, fan_out.name, item, role, fan_out.ends)
             self._thread(Start(_NODE, prompt, branch=branch), [], role, asking)
 
     def _opening(self) -> dict[int, _Way]:

@@ -8,8 +8,8 @@ from itertools import permutations
 from typing import Any
 
 from uwf_git.format.edges import FanOut
-from uwf_git.format.endings import COMPLETED, FAILED, KILLED
-from uwf_git.format.fan_out import LEFT, Fork, ForkedBranch, JoinedBranch
+from uwf_git.format.endings import COMPLETED, FAILED, KILLED, LEFT
+from uwf_git.format.fan_out import Fork, ForkedBranch, JoinedBranch
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.workflow.fan_out import Joinable, judge_join, planned
 from uwf_git.workflow.moderator import ChosenEdge

@@ -22,7 +22,6 @@ from typing import NamedTuple
 from uwf_git.base.errors import Invalid, NotFound, UwfError, WorkspaceFailed
 from uwf_git.base.text import one_line
 from uwf_git.config.forges import pages
-from uwf_git.format.fan_out import CALL
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision, parse_step
 from uwf_git.format.personas import Persona
@@ -370,7 +369,7 @@ class StepWorkspace:
             )  # and the branch may be elsewhere
         number = self._at.head.row.number + 1
         call = self._at.history.start.call
-        role = "call" if call is not None and call.name == CALL else role_name(maker.role)
+        role = "call" if call is not None and call.is_call else role_name(maker.role)
         what = f"{role}: {maker.verdict or f'step {number}'}"
         author = layout.agent_author(maker.agent, maker.persona)
         commit = tree.commit_files(self._message(what, number), author, self._user)

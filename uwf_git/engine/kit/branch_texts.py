@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from uwf_git.base.text import cut_middle, fenced, one_line
-from uwf_git.format.endings import COMPLETED, FAILED, KILLED
-from uwf_git.format.fan_out import LEFT, Fork, JoinedBranch, parse_fork, parse_join
+from uwf_git.format.endings import COMPLETED, FAILED, KILLED, LEFT
+from uwf_git.format.fan_out import Fork, JoinedBranch, parse_fork, parse_join
 from uwf_git.format.kinds import StepContext
 
 _LONGEST_ITEM = 300

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.turn.hooks import Part, Room, Stop, Work
 from uwf_git.format.endings import JOINED_WITHOUT, PARENT_KILLED
-from uwf_git.format.fan_out import LEFT
 from uwf_git.format.types import FORK, JOIN, USER
 from uwf_git.store.history import Head, Position, ancestry
 from uwf_git.store.instance import Instance
@@ -57,7 +56,7 @@ class JoinRoom(Room):
         if row is None or row.role != JOIN:
             return
         for branch in join_at(instance, row.node):
-            if branch.status == LEFT and not instance.threads.has_ended(branch.thread):
+            if branch.is_left and not instance.threads.has_ended(branch.thread):
                 yield Stop(branch.thread, JOINED_WITHOUT)
 
 
