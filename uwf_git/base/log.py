@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
-"""As `logging` counts them, which is imported where there is a log."""
-
 LEVELS = {"debug": DEBUG, "info": INFO, "warning": WARNING, "error": ERROR}
 
 Write = Callable[[int, str, str, dict[str, object]], None]
@@ -41,8 +39,8 @@ def end() -> None:
     _threshold, _write = _OFF, None
 
 
-def is_on(level: int = ERROR) -> bool:
-    return level >= _threshold
+def is_on() -> bool:
+    return _write is not None
 
 
 @contextmanager

@@ -24,24 +24,13 @@ class Site(NamedTuple):
 def find_site(tag: str, folders: Iterable[Path]) -> Site | None:
     """Return the call with a tag, ignoring case, or None."""
     wanted = tag.upper()
-    for path in _sources(folders):
-        text = _text(path)
-        if wanted in text:
-            for site in _calls(path, text):
-                if site.tag == wanted:
-                    return site
-    return None
+    return next((site for site in sites(folders, wanted) if site.tag == wanted), None)
 
 
-def sites(folders: Iterable[Path]) -> list[Site]:
-    """Return every call below folders, by file and line."""
-    texts = ((path, _text(path)) for path in _sources(folders))
-    return [site for path, text in texts if "log." in text for site in _calls(path, text)]
-
-
-def _sources(folders: Iterable[Path]) -> Iterator[Path]:
-    for folder in folders:
-        yield from sorted(folder.rglob("*.py"))
+def sites(folders: Iterable[Path], within: str = "log.") -> list[Site]:
+    """Return the calls below folders, by file and line, in files with the text `within`."""
+    texts = ((path, _text(path)) for folder in folders for path in sorted(folder.rglob("*.py")))
+    return [site for path, text in texts if within in text for site in _calls(path, text)]
 
 
 def _text(path: Path) -> str:

@@ -9,11 +9,12 @@ those older than DAYS, and the oldest beyond MOST. An unwritable log is reported
 
 from __future__ import annotations
 
+import contextlib
 import json
-import logging
 import os
 import re
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
@@ -45,65 +46,60 @@ def open_log(
     level: int,
     folder: Path,
     clean: Clean,
-    show: Callable[[Record], None] | None = None,
-    warn: Callable[[str], None] = lambda text: None,
-    environ: Mapping[str, str] = os.environ,
+    show: Callable[[Record], None] | None,
+    warn: Callable[[str], None],
 ) -> None:
     """Start this process's log: records from `level` on go to `folder`, made if its parent exists, and to
     `show`. `warn` is called once if it cannot be written. A process started for a step adds its thread and
     role."""
-    logger = logging.getLogger("uwf")
-    logger.setLevel(level)
-    logger.propagate = False
     files = _Files(folder, warn)
-    logger.handlers = [files, _Shown(show)] if show is not None else [files]
-    begun = {"thread": environ.get("UWF_THREAD"), "role": environ.get("UWF_ROLE")}
+    level_names = {number: name for name, number in log.LEVELS.items()}
+    of_step = {"thread": os.environ.get("UWF_THREAD"), "role": os.environ.get("UWF_ROLE")}
 
     def write(at: int, tag: str, content: str, fields: dict[str, object]) -> None:
         try:
-            told = clean({name: _plain(value) for name, value in {**begun, **fields}.items()})
-            said = content.format_map(
-                {name: one_line(_said(value), _IN_CONTENT) for name, value in told.items()}
-            )
+            values = clean({name: _plain(value) for name, value in {**of_step, **fields}.items()})
+            texts = {name: one_line(_text(value), _IN_CONTENT) for name, value in values.items()}
             record = {
                 "tag": tag,
-                "level": logging.getLevelName(at).lower(),
-                "content": said,
+                "level": level_names[at],
+                "content": content.format_map(texts),
                 "timestamp": time.time_ns() // 1_000_000,
-                "thread": told.pop("thread"),
-                "role": told.pop("role"),
+                "thread": values.pop("thread"),
+                "role": values.pop("role"),
                 "pid": os.getpid(),
-                **_cut(told),
+                **_cut(values),
             }
-            logger.log(at, "%s", said, extra={"record": record})
+            files.append(record)
+            if show is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    show(record)
         except Exception as error:  # whatever is wrong with a log, the command is not to fail of it
             files.trouble(repr(error))
 
     log.begin(level, write)
 
 
-class _Files(logging.Handler):
+class _Files:
     """Appends records to the day's newest file."""
 
     def __init__(self, folder: Path, warn: Callable[[str], None]) -> None:
-        super().__init__()
         self._folder = folder
         self._warn = warn
         self._warned = False
         self._day = ""
-        self._path: Path | None = None
         self._file = -1
+        self._lock = threading.Lock()
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def append(self, record: Record) -> None:
+        line = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+        data = encodable(line).encode() + b"\n"
         try:
-            self._into(_day(record.created))
-            if self._file < 0:
-                return
-            line = json.dumps(record.__dict__["record"], ensure_ascii=False, separators=(",", ":"))
-            data = encodable(line).encode() + b"\n"
-            # The disk is full: start a new line.
-            if os.write(self._file, data) < len(data):
-                os.write(self._file, b"\n")
+            with self._lock:
+                self._into(_day(record["timestamp"] / 1000))
+                # The disk is full: start a new line.
+                if self._file >= 0 and os.write(self._file, data) < len(data):
+                    os.write(self._file, b"\n")
         except OSError as error:
             self.trouble(error.strerror or str(error))
 
@@ -143,20 +139,6 @@ class _Files(logging.Handler):
         for number, path in enumerate(reversed(found)):
             if number >= MOST or _place(path)[0] < oldest:
                 path.unlink(missing_ok=True)
-
-
-class _Shown(logging.Handler):
-    """Hands each record to a function."""
-
-    def __init__(self, show: Callable[[Record], None]) -> None:
-        super().__init__()
-        self._show = show
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self._show(record.__dict__["record"])
-        except (OSError, ValueError):
-            return
 
 
 def newest_first(folder: Path) -> Iterator[Record]:
@@ -239,11 +221,11 @@ def _plain(value: object, deep: int = _DEEP) -> Any:
     return str(value)
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return " ".join(map(_said, value))
+        return " ".join(map(_text, value))
     return json.dumps(value, ensure_ascii=False)
 
 
