@@ -26,6 +26,7 @@ ROOMS = (
     "config",
     "store",
     "trust",
+    "approvals",
     "workspaces",
     "engine",
     "verify",

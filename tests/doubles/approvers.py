@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from uwf_git.approvals.records import folder_of, page_and_message
 from uwf_git.engine.approving import standing_at
 from uwf_git.engine.forks import branches_of
 from uwf_git.engine.new_step import NewStep
@@ -23,7 +24,6 @@ from uwf_git.store import layout
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import locate
-from uwf_git.store.pages import approval_page, revocation_page, verdict
 
 APPROVERS = "[ann@example.invalid, bob@example.invalid, carol@example.invalid]"
 
@@ -188,7 +188,6 @@ class ForgedApprovals:
         instance, head = self.instance, self.position.head
         repository, store = instance.store.repository, instance.store
         node = store.put(APPROVAL, {**said.payload(), **payload})
-        output = store.get(said.output).payload
         stop = {
             head.node,
             head.row.start or head.node,
@@ -196,18 +195,17 @@ class ForgedApprovals:
         }
         files: dict[str, bytes | Oid] = dict(store.files(node, stop))
         made = parse_approval(store.get(node).payload)
-        files["README.md"] = approval_page(made, output)
+        files["README.md"], text = page_and_message(node, made, lambda output: store.get(output).payload)
         tip = repository.ref(layout.APPROVALS + self.thread)
         before = (
             repository.commit(tip).tree
             if tip is not None
             else repository.write_folder({".gitattributes": layout.GITATTRIBUTES})
         )
-        tree = repository.graft(before, layout.approval_folder(node), repository.write_folder(files))
+        tree = repository.graft(before, folder_of(node), repository.write_folder(files))
         parents = [head.commit] if tip is None else [tip, head.commit]
         name = committer or said.by.name
         who = Person(name, f"{name}@example.invalid")
-        text = layout.approval_message(node, made.role, verdict(output))
         oid = repository.write_commit(
             tree, parents, who, text, said.at if when is None else when, committer=who
         )
@@ -223,11 +221,10 @@ class ForgedApprovals:
         assert tip is not None
         known = self.instance.threads.workflow_nodes(repository.root(head.commit))
         files: dict[str, bytes | Oid] = dict(store.files(node, {approval, *known}))
-        files["README.md"] = revocation_page(said)
+        files["README.md"], text = page_and_message(node, said, lambda output: store.get(output).payload)
         folder = repository.write_folder(files)
-        tree = repository.graft(repository.commit(tip).tree, layout.approval_folder(node), folder)
+        tree = repository.graft(repository.commit(tip).tree, folder_of(node), folder)
         who = Person(committer or name, f"{committer or name}@example.invalid")
-        text = layout.revocation_message(node, approval)
         oid = repository.write_commit(tree, [tip, head.commit], who, text, said.at, committer=who)
         repository.put_ref(layout.APPROVALS + self.thread, tip, oid)
         return oid

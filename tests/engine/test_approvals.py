@@ -21,12 +21,12 @@ from workflows import opened
 
 import uwf_git
 from uwf_git.api.states import Waiting
+from uwf_git.approvals.records import authors_of
+from uwf_git.approvals.shown import canonical, decision, shown
 from uwf_git.base.errors import RequirementUnmet
-from uwf_git.format.approvals import canonical, decision, shown
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
 from uwf_git.git.repository import Oid
-from uwf_git.store.approvals import authors_of
 from uwf_git.store.index import CommitRow, commit_row
 from uwf_git.store.private import EngineOrder
 

@@ -104,8 +104,8 @@ def _accepting(instance: Instance, text: bytes, name: str) -> bytes:
 
 def _unsigned_approvals(instance: Instance, policy: Policy, refs: Mapping[str, Oid]) -> set[str]:
     """Return the newest approvals of threads whose answers must be signed, if some are not, nor accepted."""
+    from uwf_git.approvals.records import Approvals
     from uwf_git.git.objects import is_signed
-    from uwf_git.store.approvals import Approvals
     from uwf_git.trust.policy import ANSWERS
     from uwf_git.trust.records import accepted_by
 

@@ -9,30 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.approvals.judgement import COUNTS, Gate, JudgedApproval, Tally, authors_among, must_sign, tally
+from uwf_git.approvals.records import ApprovalRecord, Approvals, authors_of, now
+from uwf_git.approvals.shown import decision_text, output_before, request, shown
 from uwf_git.base.errors import Absent, Invalid, RequirementUnmet
 from uwf_git.base.text import counted, iso
 from uwf_git.engine import budget
 from uwf_git.engine.human_roles import gate_role
 from uwf_git.engine.kit.format import render_frontmatter
 from uwf_git.engine.new_step import NewStep
-from uwf_git.format.approvals import (
-    Approval,
-    Revocation,
-    Shown,
-    decision_text,
-    output_before,
-    request,
-    shown,
-)
+from uwf_git.format.approvals import Approval, Revocation, Shown
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import HUMAN, Detail, Identity, Role, Step, parse_attempt
 from uwf_git.format.node import hash_of
 from uwf_git.format.types import APPROVAL, DETAIL, STEPNODE, USER
 from uwf_git.git.repository import Oid
 from uwf_git.sandbox.enclosing_step import acts_for_agent
-from uwf_git.store.approvals import ApprovalRecord, Approvals, authors_of, now
 from uwf_git.store.history import Head, History, Position
-from uwf_git.trust.approvals import COUNTS, Gate, JudgedApproval, Tally, authors_among, must_sign, tally
 from uwf_git.trust.people import People
 from uwf_git.workspaces import changes
 
@@ -64,7 +57,7 @@ class Standing(NamedTuple):
         done = {each.person for each in self.given} | {each.entry for each in self.given}
         done |= authors_among(self.tally.gate, self.people)
         names = self.people.listed(self.role.approvers)
-        given = [each.said.by for each in self.given]
+        given = [judged.approval.by for judged in self.given]
         return [
             name
             for name in names
@@ -92,7 +85,7 @@ class Standing(NamedTuple):
         }
 
     def _given(self, each: JudgedApproval) -> dict[str, Any]:
-        said, signature = each.said, each.signature
+        said, signature = each.approval, each.signature
         value: dict[str, Any] = {
             "approval": each.record.hash,
             "commit": str(each.record.commit),
@@ -177,23 +170,19 @@ def standing_at(
     return _standing(instance, at, gate, people or People(instance.store.repository), records)
 
 
-def _with(instance: Instance, at: Position, standing: Standing, record: ApprovalRecord) -> Standing:
-    """Return how a gate stands with one more record."""
-    known = [each for each in Approvals(instance.store).all(at.head.thread) if each.commit != record.commit]
-    return _standing(instance, at, standing.tally.gate, standing.people, [*known, record])
-
-
 def _standing(
     instance: Instance, at: Position, gate: Gate, people: People, records: Sequence[ApprovalRecord]
 ) -> Standing:
     here = at.history.places
     records = [
-        each for each in records if not isinstance(each.said, Approval) or _is_at(each.said, gate, here)
+        record
+        for record in records
+        if not isinstance(record.content, Approval) or _is_at(record.content, gate, here)
     ]
     outputs = {
-        each.said.output: instance.store.get(each.said.output).payload
-        for each in records
-        if isinstance(each.said, Approval)
+        record.content.output: instance.store.get(record.content.output).payload
+        for record in records
+        if isinstance(record.content, Approval)
     }
     return Standing(tally(gate, records, lambda node: outputs[node], people), people, outputs)
 
@@ -249,8 +238,8 @@ def approve(
     Moves `refs/uwf/approvals/<ULID>`. Raises RequirementUnmet if it would not count, SigningFailed."""
     thread, store = at.head.thread, instance.store
     check_approver(instance, standing, thread)
-    role, by = standing.role, me(instance)
-    if must_sign(standing.tally.gate, by, standing.people) and not store.repository.config.signs_commits:
+    gate, role, by = standing.tally.gate, standing.role, me(instance)
+    if must_sign(gate, by, standing.people) and not store.repository.config.signs_commits:
         raise RequirementUnmet(
             f"approvals of {role.name} in thread {thread} must be signed",
             "git config --global commit.gpgSign true, and user.signingKey",
@@ -271,15 +260,16 @@ def approve(
     while hash_of(APPROVAL, said.payload()) in known:  # the same answer in the same second
         said = said._replace(at=said.at + 1)
 
-    def check(record: ApprovalRecord) -> None:
-        made = _with(instance, at, standing, record)
-        judged = next(each for each in made.tally.judgements if each.record.commit == record.commit)
+    def check(records: list[ApprovalRecord], node: Hash) -> None:
+        judgements = _standing(instance, at, gate, standing.people, records).tally.judgements
+        judged = next(judged for judged in judgements if judged.record.hash == node)
         if judged.code != COUNTS:
             raise RequirementUnmet(
                 f"the approval of thread {thread} would not count: {judged.why}", f"uwf thread show {thread}"
             )
 
-    return _with(instance, at, standing, Approvals(store).record(at, said, check))
+    records = Approvals(store).record(at, said, check)
+    return _standing(instance, at, gate, standing.people, records)
 
 
 def take_back(instance: Instance, at: Position, standing: Standing | None, reason: str = "") -> Standing:
@@ -296,14 +286,16 @@ def take_back(instance: Instance, at: Position, standing: Standing | None, reaso
     text = instance.without_secrets(reason, "the reason").strip()
     said = Revocation(mine[-1].record.hash, by, now(), text)
 
-    def check(record: ApprovalRecord) -> None:
-        if said.approval in {each.record.hash for each in _with(instance, at, standing, record).given}:
+    def check(records: list[ApprovalRecord], _node: Hash) -> None:
+        standing_then = _standing(instance, at, standing.tally.gate, standing.people, records)
+        if said.approval in {judged.record.hash for judged in standing_then.given}:
             raise RequirementUnmet(
                 f"the revocation in thread {thread} would not count",
                 "take an approval back with a key of the person who signed it",
             )
 
-    return _with(instance, at, standing, Approvals(instance.store).record(at, said, check))
+    records = Approvals(instance.store).record(at, said, check)
+    return _standing(instance, at, standing.tally.gate, standing.people, records)
 
 
 def _is_mine(standing: Standing, each: JudgedApproval, by: Identity) -> bool:
@@ -329,7 +321,7 @@ def step_of(instance: Instance, at: Position, found: Outlook, standing: Standing
     """Return the step that a quorum agrees on. Its commit stands on the newest of the thread's approvals."""
     side = standing.tally.met
     assert side is not None
-    thread, store, first = at.head.thread, instance.store, side.approvals[0].said
+    thread, store, first = at.head.thread, instance.store, side.approvals[0].approval
     tip = Approvals(store).tip(thread)
     assert tip is not None
     told = Detail(

@@ -1,23 +1,20 @@
-"""Approvals: what a person was shown before an answer, with its digest, and which answers agree.
+"""Nodes of approvals and revocations, with the parts of what a person was shown, and its digest.
 
     part      a name, and the SHA-256 of the part's bytes
     digest    the SHA-256 of a line `<name> <sha256>` for each part, in the order of SHOWN_PARTS
 
-The bytes are UTF-8 text for a task, a question and an instruction, the output's JSON as RFC 8785 has it, the
-commit's id for code, and what git prints for `workspaces.changes.RAW_DIFF`.
+`approvals.shown` makes the bytes.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import Identity, Revision, Role, StepContext, split_remarks
-from uwf_git.format.shape import choices, variants
-from uwf_git.format.types import SHOWN_PARTS
+from uwf_git.format.kinds import Identity
+from uwf_git.format.node import Node
+from uwf_git.format.types import is_kind
 
 UNSEEN = "without having seen the code"
 """Said of an approval that `is_unseen`."""
@@ -125,109 +122,7 @@ def parse_revocation(payload: Any) -> Revocation:
     )
 
 
-def shown(
-    prompt: str, asked: tuple[str, str], output: Any, code: Revision | None, diff: bytes | None = None
-) -> Shown:
-    """Return what was shown. `asked` is "question" or "instruction", and its text; `output` the payload of the step
-    before, None at the start; `diff` what git said of the code, if its commits were there."""
-    texts: dict[str, bytes] = {"task": _utf8(prompt), asked[0]: _utf8(asked[1])}
-    if output is not None:
-        texts["output"] = canonical(output)
-    if code is not None:
-        texts["code"] = code.commit.encode("ascii", "replace")
-    if code is not None and diff is not None:
-        texts["diff"] = diff
-    return Shown(
-        tuple(
-            Part(
-                name,
-                sha256(texts[name]).hexdigest(),
-                code.commit if code is not None and name == "code" else "",
-            )
-            for name in SHOWN_PARTS
-            if name in texts
-        )
-    )
-
-
-def request(role: Role | None, instruction: str | None, question: str | None = None) -> tuple[str, str]:
-    """Return what a person is asked, as `shown` has it: the question if there is one, else to play a role."""
-    if question is not None:
-        return "question", question
-    return "instruction", (role.request(instruction) if role is not None else instruction or "")
-
-
-def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def canonical(value: Any) -> bytes:
-    """Return the JSON of a value as RFC 8785 has it."""
-    return _utf8(_json(value))
-
-
-def _json(value: Any) -> str:
-    if isinstance(value, dict):
-        pairs = sorted(value.items(), key=lambda pair: pair[0].encode("utf-16-be", "surrogatepass"))
-        return "{" + ",".join(f"{_json(key)}:{_json(item)}" for key, item in pairs) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(_json, value)) + "]"
-    if isinstance(value, float):
-        return _number(value)
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _number(value: float) -> str:
-    """Return a number as ECMAScript writes it: the shortest digits that mean it."""
-    if not value:
-        return "0"
-    mantissa, _, power = repr(abs(value)).partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = (whole + fraction).lstrip("0")
-    point = int(power or 0) + (len(whole) if whole != "0" else len(digits) - len(fraction))
-    digits = digits.rstrip("0") or "0"
-    sign, count = "-" if value < 0 else "", len(digits)
-    if count <= point <= 21:
-        return f"{sign}{digits}{'0' * (point - count)}"
-    if 0 < point <= 21:
-        return f"{sign}{digits[:point]}.{digits[point:]}"
-    if -6 < point <= 0:
-        return f"{sign}0.{'0' * -point}{digits}"
-    rest = f".{digits[1:]}" if count > 1 else ""
-    return f"{sign}{digits[0]}{rest}e{point - 1:+d}"
-
-
-def output_before(steps: Sequence[StepContext]) -> Any:
-    """Return the payload of the newest output that isn't a remark, None without steps."""
-    heard = split_remarks(steps)[0]
-    return heard[-1].output if heard else None
-
-
-def deciding(schema: Any, output: Any) -> Mapping[str, Any]:
-    """Return the fields of an output that decide: those with a list of values, and booleans. If there are none,
-    the whole output decides."""
-    if not isinstance(output, dict):
-        return {"": output}
-    offered: set[str] = set()
-    for variant in variants(schema):
-        offered |= {field.name for field in variant.fields if choices(schema, field.schema) is not None}
-    found = {name: value for name, value in output.items() if name in offered or isinstance(value, bool)}
-    return found or output
-
-
-def decision(schema: Any, output: Any) -> bytes:
-    """Return what is equal for answers that agree."""
-    return canonical(dict(deciding(schema, output)))
-
-
-def decision_text(schema: Any, output: Any) -> str:
-    """Return a decision for people, as `decision: merge`."""
-    found = deciding(schema, output)
-    named = [f"{name}: {_plain(value)}" for name, value in sorted(found.items()) if name]
-    return ", ".join(named) or _plain(output)
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return value if isinstance(value, str) else _json(value)
+def parse_record(content: Node) -> Approval | Revocation:
+    """Parse an Approval or Revocation node."""
+    is_approval = is_kind(content.type, "approval")
+    return parse_approval(content.payload) if is_approval else parse_revocation(content.payload)

@@ -35,7 +35,7 @@ from uwf_git.git.sqlite_cache import SqliteCache
 from uwf_git.store import layout
 from uwf_git.store.node_rows import NodeRow
 
-VERSION = 16
+VERSION = 17
 _VARIABLES = 900  # variables that every SQLite accepts in one statement
 
 _TABLES = """
@@ -76,7 +76,7 @@ class CommitRow(NamedTuple):
 
     kind        workflow, crew, start, step, attempt, pin, suite, approval or part
     node        the hash that it is about
-    number      the step's number in its thread, from 1
+    number      the step's number in its thread, from 1; that of an attempt or approval after those before it
     asks        whether its output asks a person
     time        Unix seconds
     title       the first line of the prompt, or of the text that resumed the thread
@@ -128,6 +128,14 @@ def start_row(
     return row._replace(
         start=row.node, workflow=start.workflow, name=name, title=title, author=author, project=of
     )
+
+
+def bound_row(
+    row: CommitRow, start: Hash | None, role: str | None, before: Iterable[CommitRow | None]
+) -> CommitRow:
+    """Return the row of an attempt or an approval in a thread, which stands on those `before`."""
+    numbers = (other.number for other in before if other is not None and other.kind == row.kind)
+    return row._replace(start=start, role=role, number=1 + max(numbers, default=0))
 
 
 def is_generated(agent: str, children: Iterable[CommitRow | None]) -> bool:

@@ -10,17 +10,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from uwf_git.base import log
 from uwf_git.base.errors import HeadMoved, NotFound, StoreDamaged, UwfError
 from uwf_git.format.builtin import BUILTIN
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import Start, parse_attempt, parse_start, parse_step
+from uwf_git.format.kinds import Start, parse_start, parse_step
 from uwf_git.git.objects import Stamp, Tag, parse_tag
 from uwf_git.git.repository import COMMIT, TAG, Commit, Oid, Repository, StoreUnwritable
 from uwf_git.store import layout, ref_kinds
-from uwf_git.store.index import ArchiveRow, CommitRow, FoldedRow, Index, Tip, commit_row, start_row, step_row
+from uwf_git.store.index import (
+    ArchiveRow,
+    CommitRow,
+    FoldedRow,
+    Index,
+    Tip,
+    bound_row,
+    commit_row,
+    start_row,
+    step_row,
+)
 from uwf_git.store.nodes import NodeStore
 
 # Exceptions of readers on content that uwf did not write.
@@ -418,24 +427,20 @@ class Store(NodeStore):
         if kind == "part":
             rows = (self.index.commit(parent.raw) for parent in parents)
             return row._replace(rehearsed=sum(each.rehearsed for each in rows if each is not None))
-        if kind == "attempt":
-            attempt = parse_attempt(payload)
-            return row._replace(start=attempt.start, role=attempt.role)
-        if kind == "approval":
-            return self._approval_row(row, payload)
         if kind == "workflow":
             row = row._replace(workflow=node)
         refs = ref_kinds.kind_of_record(kind)
+        if refs is not None and refs.of_thread:
+            if "start" not in payload:  # it takes back what it refers to
+                payload = self.get(self.references(self.get(node))[0]).payload
+            rows = (self.index.commit(parent.raw) for parent in parents)
+            return bound_row(row, payload["start"], payload["role"], rows)
         return row._replace(name=payload[refs.name_field]) if refs is not None and refs.name_field else row
 
     def _start_row(self, row: CommitRow, start: Start, name: str, author: str, project: str) -> CommitRow:
         return start_row(
             row, start, name, author, project, self.index.commit(row.merged) if row.merged else None
         )
-
-    def _approval_row(self, row: CommitRow, payload: Any) -> CommitRow:
-        approval = payload if "start" in payload else self.get(payload["approval"]).payload
-        return row._replace(start=approval["start"], role=approval["role"])
 
     def _step_row(self, row: CommitRow, before: CommitRow, others: Sequence[Oid]) -> CommitRow:
         step = parse_step(self.get(row.node).payload)

@@ -326,20 +326,6 @@ def attempt_message(number: int, node: Hash, attempt: Attempt) -> str:
     )
 
 
-def approval_folder(node: Hash) -> tuple[str, ...]:
-    return ("approvals", node)
-
-
-def approval_message(node: Hash, role: str, verdict: str) -> str:
-    """Return the message of an approval's commit. `verdict` is `pages.verdict` of its output."""
-    said = f": {verdict}" if verdict else ""
-    return message(f"approval {one_line(role, 40)}{said}", {"Uwf-Approval": node, "Uwf-Role": role})
-
-
-def revocation_message(node: Hash, approval: Hash) -> str:
-    return message(f"revocation of {approval}", {"Uwf-Approval": node})
-
-
 def united_message(kind: str, node: Hash, name: str = "") -> str:
     """Return the message of a commit that unites two sides of a kind of record."""
     row = ref_kinds.kind_of_record(kind)

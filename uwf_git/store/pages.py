@@ -17,9 +17,9 @@ import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.base.markdown import below, code, inline, output, question, quoted, table
+from uwf_git.base.markdown import below, code, inline, output, question, table
 from uwf_git.base.text import counted, fenced, harmless, iso, one_line
-from uwf_git.format.approvals import UNSEEN, Approval, Revocation, parse_approval
+from uwf_git.format.approvals import UNSEEN, Approval, parse_approval
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
     REHEARSE,
@@ -301,32 +301,6 @@ def approvals_of(detail: Node, get: Callable[[Hash], Node]) -> tuple[Approval, .
     """Return the approvals that a step's detail refers to. Raises as `get` does."""
     nodes = parse_detail(detail.payload).approvals if is_kind(detail.type, "detail") else ()
     return tuple(parse_approval(get(node).payload) for node in nodes)
-
-
-def approval_page(said: Approval, value: Any) -> bytes:
-    """Return the page of an approval."""
-    rows = [
-        (part.name, code(part.sha256), code(part.commit) if part.commit else "") for part in said.shown.parts
-    ]
-    parts = [
-        f"# Approval of {inline(said.role)}: {inline(verdict(value))}",
-        f"By {inline(str(said.by))}, {iso(said.at)}.",
-        output(value) if isinstance(value, Mapping) else "",
-        quoted(said.reason) if said.reason.strip() else "",
-        f"Of what was shown, with the digest {code(said.digest or said.shown.digest)}:",
-        table(("part", "SHA-256", "commit"), rows),
-    ]
-    return page_of("\n\n".join(filter(None, parts)))
-
-
-def revocation_page(said: Revocation) -> bytes:
-    """Return the page of a revocation."""
-    parts = [
-        f"# Revocation of {said.approval}",
-        f"By {inline(str(said.by))}, {iso(said.at)}.",
-        quoted(said.reason) if said.reason.strip() else "",
-    ]
-    return page_of("\n\n".join(filter(None, parts)))
 
 
 def attempt_page(attempt: Attempt, detail: Node | None, persona: Persona | None = None) -> bytes:

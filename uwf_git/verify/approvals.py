@@ -8,34 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import UwfError
-from uwf_git.base.text import one_line
-from uwf_git.format.approvals import (
-    Approval,
-    Revocation,
-    Shown,
-    output_before,
-    parse_approval,
-    parse_revocation,
-    request,
-    shown,
-)
-from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import REHEARSE, Revision, Role, Step, parse_detail, parse_workflow
-from uwf_git.format.node import Node
-from uwf_git.format.types import PERSON, QUESTION, USER, is_kind
-from uwf_git.git.repository import Oid
-from uwf_git.store import layout, pages
-from uwf_git.store.approvals import (
-    ApprovalLink,
-    ApprovalRecord,
-    authors_of,
-    ident,
-    parse_said,
-    records_up_to,
-)
-from uwf_git.store.index import CommitRow, commit_row
-from uwf_git.trust.approvals import (
+from uwf_git.approvals.judgement import (
     COUNTS,
     FORGED,
     MISSING,
@@ -47,6 +20,25 @@ from uwf_git.trust.approvals import (
     same_person,
     step_problems,
 )
+from uwf_git.approvals.records import (
+    ApprovalRecord,
+    authors_of,
+    folder_of,
+    ident,
+    page_and_message,
+    records_up_to,
+)
+from uwf_git.approvals.shown import output_before, request, shown
+from uwf_git.base.errors import UwfError
+from uwf_git.base.text import one_line
+from uwf_git.format.approvals import Approval, Revocation, Shown, parse_approval, parse_record
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import REHEARSE, Revision, Role, Step, parse_detail, parse_workflow
+from uwf_git.format.node import Node
+from uwf_git.format.types import PERSON, QUESTION, USER, is_kind
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.index import CommitRow, bound_row, commit_row
 from uwf_git.trust.people import People
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.nodes import check_page, grown, row_of
@@ -90,8 +82,8 @@ class ApprovalChecks:
         self._known = known
         self._make_people = people
         self._people: People | None = None
-        self._links: dict[Oid, ApprovalLink | None] = {}
-        self._said: dict[Hash, Approval | Revocation] = {}
+        self._commits: dict[Oid, CommitObject] = {}
+        self._contents: dict[Hash, Approval | Revocation] = {}
         self._gates: dict[tuple[bytes, str], Gate] = {}
         self._codes: dict[bytes, tuple[Revision | None, str]] = {}
         self.unjudged: list[Unjudged] = []
@@ -134,7 +126,7 @@ class ApprovalChecks:
         report: Report,
         reached: Reached,
     ) -> Record:
-        known, folders = self._known, layout.approval_folder(node)
+        known, folders = self._known, folder_of(node)
         also = () if before is not None else ((".gitattributes",),)
         tree = grown(
             known.objects, commit.tree, before.tree if before is not None else None, folders, report, also
@@ -145,12 +137,9 @@ class ApprovalChecks:
         content = here.get(node)
         if content is None:
             raise Bad("missing-node", f"node {node} cannot be read")
-        if is_kind(content.type, "approval"):
-            said: Approval | Revocation = parse_approval(content.payload)
-        elif is_kind(content.type, "revocation"):
-            said = parse_revocation(content.payload)
-        else:
+        if not (is_kind(content.type, "approval") or is_kind(content.type, "revocation")):
             raise Bad("wrong-kind", f"node {node} is of type {content.type}, no approval")
+        said = parse_record(content)
         start = head.row.start or head.row.node
         here = reached(
             path,
@@ -170,16 +159,10 @@ class ApprovalChecks:
         )
         given = self._given(said, commit.parents[0]) if before is not None else None
         role = self._check_said(record, given, head, here, report)
-        if isinstance(said, Approval):
-            output = known.content(here, said.output).payload
-            message = layout.approval_message(node, said.role, pages.verdict(output))
-            check_page(known.objects, files, path, report, lambda: pages.approval_page(said, output))
-        else:
-            message = layout.revocation_message(node, said.approval)
-            check_page(known.objects, files, path, report, lambda: pages.revocation_page(said))
+        page, message = page_and_message(node, said, lambda output: known.content(here, output).payload)
+        check_page(known.objects, files, path, report, lambda: page)
         known.message(commit, report, message)
-        row = commit_row(commit.oid, "approval", node, commit.parents, commit.time)
-        return Record(row._replace(start=start, role=role), commit.tree)
+        return _record_of(commit, node, start, role, before)
 
     def _check_said(
         self,
@@ -189,15 +172,15 @@ class ApprovalChecks:
         here: Mapping[Hash, Node],
         report: Report,
     ) -> str:
-        said = record.said
+        said = record.content
         if isinstance(said, Revocation):
-            if given is None or not isinstance(given.said, Approval):
+            if given is None or not isinstance(given.content, Approval):
                 raise Bad("wrong-chain", f"revocation {record.hash} is of no approval before it")
             if problem := person_problem(record, self.people):
                 report(FORGED, f"revocation {record.hash}: {problem}")
             elif not same_person(record, given, self.people):
-                report(FORGED, f"{said.by} takes back what {given.said.by} approved")
-            return given.said.role
+                report(FORGED, f"{said.by} takes back what {given.content.by} approved")
+            return given.content.role
         if (said.start, said.prev) != (head.row.start or head.row.node, _prev(head)):
             report("wrong-chain", f"approval {record.hash} is not of the head {head.row.node}")
         decision = self._known.decision(head) if head.decided else None
@@ -241,8 +224,7 @@ class ApprovalChecks:
         if commit.author != commit.committer or commit.committer != _NOBODY:
             report("wrong-author", f"two sides are united by {_NOBODY}")
         self._known.message(commit, report, layout.united_message("approval", node))
-        row = commit_row(commit.oid, "approval", node, commit.parents, commit.time)
-        return Record(row._replace(start=first.row.start, role=first.row.role), commit.tree)
+        return _record_of(commit, node, first.row.start, first.row.role, first, last)
 
     def _folders(self, tree: bytes) -> dict[bytes, bytes]:
         row = row_of(self._known.objects, tree, "approvals")
@@ -266,30 +248,21 @@ class ApprovalChecks:
     def _records_up_to(self, tip: Oid) -> list[ApprovalRecord]:
         count = 0
 
-        def link(oid: Oid) -> ApprovalLink | None:
+        def commit_of(oid: Oid) -> CommitObject:
             nonlocal count
             count += 1
             if count > MOST:
                 raise Bad("tree-limit", f"a thread has over {MOST} approvals", tip)
-            if oid not in self._links:
-                self._links[oid] = self._link(oid)
-            return self._links[oid]
+            if oid not in self._commits:
+                self._commits[oid] = self._known.objects.commit(oid)
+            return self._commits[oid]
 
-        return records_up_to(tip, link, self._parsed)
+        return records_up_to(tip, self._row, commit_of, self._content)
 
-    def _link(self, oid: Oid) -> ApprovalLink | None:
-        row = self._row(oid.raw)
-        if row is None or row.kind != "approval":
-            return None
-        commit = self._known.objects.commit(oid)
-        last = self._row(commit.parents[-1].raw)
-        since = last.time if last is not None else 0
-        return ApprovalLink(row.node, commit.parents, commit.committer, commit.time, since)
-
-    def _parsed(self, node: Hash) -> Approval | Revocation:
-        if node not in self._said:
-            self._said[node] = parse_said(self._known.nodes.get(node))
-        return self._said[node]
+    def _content(self, node: Hash) -> Approval | Revocation:
+        if node not in self._contents:
+            self._contents[node] = parse_record(self._known.nodes.get(node))
+        return self._contents[node]
 
     # Steps
 
@@ -368,7 +341,7 @@ class ApprovalChecks:
                 self.unjudged.append(Unjudged(node, commit.oid, message))
             else:
                 report(code, message)
-        given = [each.said for each in records if each.hash in named]
+        given = [each.content for each in records if each.hash in named]
         for name, said in zip((each.hash for each in records if each.hash in named), given, strict=True):
             if isinstance(said, Approval):
                 self._note_diff(name, node, said, head, commit)
@@ -516,8 +489,10 @@ class ApprovalChecks:
         return authors_of(head.row, row_of, commit_of, is_gate)
 
     def _record(self, oid: bytes) -> Record | None:
-        known = self._known
-        return known.records[oid] if oid in known.records else known.trust(Oid(raw=oid))
+        records = self._known.records
+        if oid not in records:
+            records[oid] = self._known.trust(Oid(raw=oid))
+        return records[oid]
 
     def _row(self, oid: bytes) -> CommitRow | None:
         record = self._record(oid)
@@ -525,6 +500,14 @@ class ApprovalChecks:
 
 
 _NOBODY = "uwf <uwf@localhost>"
+
+
+def _record_of(
+    commit: CommitObject, node: Hash, start: Hash | None, role: str | None, *before: Record | None
+) -> Record:
+    row = commit_row(commit.oid, "approval", node, commit.parents, commit.time)
+    rows = (record.row for record in before if record is not None)
+    return Record(bound_row(row, start, role, rows), commit.tree)
 
 
 def _named(detail: Node) -> tuple[Hash, ...]:

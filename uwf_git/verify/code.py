@@ -16,6 +16,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
+from uwf_git.approvals.judgement import STALE
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import counted, one_line
 from uwf_git.format.endings import COMPLETED
@@ -23,7 +24,6 @@ from uwf_git.format.fan_out import parse_join
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
 from uwf_git.format.quick_schema import OBJECT_ID
-from uwf_git.trust.approvals import STALE
 from uwf_git.verify.approvals import ApprovedDiff
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.verified import Record

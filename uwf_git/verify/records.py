@@ -23,7 +23,7 @@ from uwf_git.format.types import (
     is_kind,
 )
 from uwf_git.store import layout, pages
-from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
+from uwf_git.store.index import CommitRow, bound_row, commit_row, start_row, step_row
 from uwf_git.trust.people import People
 from uwf_git.verify.approvals import ApprovalChecks
 from uwf_git.verify.calls import CallChecks
@@ -309,7 +309,8 @@ class Records:
         self._known.page(files, name.path, report, lambda: pages.attempt_page(made, detail, persona))
         self._known.message(commit, report, layout.attempt_message(number, node, made))
         self._known.author(commit, made.agent, persona, report)
-        row = _row(commit, "attempt", node)._replace(start=head.row.start, role=made.role)
+        earlier_rows = (before.row,) if before is not None else ()
+        row = bound_row(_row(commit, "attempt", node), head.row.start, made.role, earlier_rows)
         return Record(row, commit.tree, head=head.row.oid, attempts=number, code=made.code)
 
     # Nodes put by hand

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_git.approvals.judgement import UNJUDGED
 from uwf_git.base.errors import UwfError
 from uwf_git.base.extensions import RefKind
 from uwf_git.base.text import one_line
@@ -25,7 +26,6 @@ from uwf_git.store import layout, ref_kinds
 from uwf_git.store.indexing import Store
 from uwf_git.store.node_rows import NodeRow
 from uwf_git.store.threads import MOST_PARENTS
-from uwf_git.trust.approvals import UNJUDGED
 from uwf_git.trust.people import People
 from uwf_git.verify.approvals import ApprovedDiff
 from uwf_git.verify.fan_outs import BranchOrigin

@@ -11,15 +11,16 @@ has the newest of them as its second parent.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from uwf_git.base.errors import HeadMoved
-from uwf_git.format.approvals import Approval, Revocation, parse_approval, parse_revocation
+from uwf_git.base.markdown import code, inline, output, quoted, table
+from uwf_git.base.text import iso, one_line
+from uwf_git.format.approvals import Approval, Revocation, parse_record
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import HUMAN
-from uwf_git.format.node import Node
-from uwf_git.format.types import APPROVAL, PERSON, REVOCATION, is_kind
+from uwf_git.format.types import APPROVAL, PERSON, REVOCATION
 from uwf_git.git.objects import clean
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -42,7 +43,7 @@ class ApprovalRecord(NamedTuple):
     commit: Oid
     committer: str
     time: int
-    said: Approval | Revocation
+    content: Approval | Revocation
     head: Oid
     since: int
     depth: int = 0
@@ -53,74 +54,50 @@ class ApprovalRecord(NamedTuple):
         return self.depth, self.time, self.hash
 
 
-class ApprovalLink(NamedTuple):
-    """A commit on `refs/uwf/approvals/`: its node, its parents, its committer and Unix time, and the Unix time of its
-    last parent."""
-
-    node: Hash
-    parents: tuple[Oid, ...]
-    committer: str
-    time: int
-    since: int
-
-
-def parse_said(content: Node) -> Approval | Revocation:
-    """Parse an Approval or Revocation node."""
-    is_approval = is_kind(content.type, "approval")
-    return parse_approval(content.payload) if is_approval else parse_revocation(content.payload)
-
-
-def records_up_to(
-    tip: Oid,
-    link: Callable[[Oid], ApprovalLink | None],
-    said_of: Callable[[Hash], Approval | Revocation],
-) -> list[ApprovalRecord]:
-    """Return the approvals that a commit leads to, in their order. `link` returns None for a commit of another kind.
-    A commit with two approvals as its parents unites them, and is none itself."""
-    links: dict[Oid, tuple[ApprovalLink, list[Oid]]] = {}
-    depths: dict[Oid, int] = {}
-    pending = [tip]
-    while pending:
-        oid = pending[-1]
-        if oid in depths:
-            pending.pop()
-            continue
-        if oid not in links:
-            found = link(oid)
-            if found is None:
-                depths[oid] = -1
-                continue
-            links[oid] = found, []
-            pending += found.parents
-            continue
-        before = [each for each in links[oid][0].parents if depths[each] >= 0]
-        links[oid][1].extend(before)
-        depths[oid] = 1 + max((depths[each] for each in before), default=-1)
-    records = [
-        ApprovalRecord(
-            found.node,
-            oid,
-            found.committer,
-            found.time,
-            said_of(found.node),
-            found.parents[-1],
-            found.since,
-            depths[oid],
-        )
-        for oid, (found, before) in links.items()
-        if len(before) < 2
-    ]
-    return sorted(records, key=lambda each: each.order)
-
-
 class LinkedCommit(Protocol):
-    """A commit, as far as `authors_of` reads it."""
+    """A commit, as far as it is read here."""
 
     @property
     def parents(self) -> Sequence[Oid]: ...
 
     @property
     def committer(self) -> str: ...
+
+
+def records_up_to(
+    tip: Oid,
+    row_of: Callable[[bytes], CommitRow | None],
+    commit_of: Callable[[Oid], LinkedCommit],
+    content_of: Callable[[Hash], Approval | Revocation],
+) -> list[ApprovalRecord]:
+    """Return the approvals that a commit leads to, in their order. A commit with two approvals as its parents unites
+    them, and is none itself."""
+    records: list[ApprovalRecord] = []
+    pending, seen = [tip], {tip}
+    while pending:
+        oid = pending.pop()
+        row = row_of(oid.raw)
+        if row is None or row.kind != "approval":
+            continue
+        commit = commit_of(oid)
+        last = row_of(commit.parents[-1].raw)
+        if last is None or last.kind != "approval":
+            since = last.time if last is not None else 0
+            records.append(
+                ApprovalRecord(
+                    row.node,
+                    oid,
+                    commit.committer,
+                    row.time,
+                    content_of(row.node),
+                    commit.parents[-1],
+                    since,
+                    row.number,
+                )
+            )
+        pending += [parent for parent in commit.parents if parent not in seen]
+        seen.update(commit.parents)
+    return sorted(records, key=lambda record: record.order)
 
 
 class Approvals:
@@ -141,76 +118,99 @@ class Approvals:
 
     def up_to(self, tip: Oid) -> list[ApprovalRecord]:
         """Return the approvals that a commit leads to. Raises StoreDamaged."""
-
-        def link(oid: Oid) -> ApprovalLink | None:
-            row = self._store.index_commit(oid)
-            if row.kind != "approval":
-                return None
-            commit = self._repository.commit(oid)
-            since = self._store.index_commit(commit.parents[-1]).time
-            return ApprovalLink(row.node, commit.parents, commit.committer, commit.time, since)
-
-        return records_up_to(tip, link, lambda node: parse_said(self._store.get(node)))
+        store = self._store
+        return records_up_to(
+            tip,
+            lambda oid: store.index_commit(Oid(raw=oid)),
+            self._repository.commit,
+            lambda node: parse_record(store.get(node)),
+        )
 
     def record(
-        self, at: Position, said: Approval | Revocation, check: Callable[[ApprovalRecord], None]
-    ) -> ApprovalRecord:
-        """Commit an approval or a revocation of one, if `check` doesn't raise. Moves `refs/uwf/approvals/<ULID>`.
-        Raises SigningFailed, HeadMoved if it keeps moving."""
+        self,
+        at: Position,
+        content: Approval | Revocation,
+        check: Callable[[list[ApprovalRecord], Hash], None],
+    ) -> list[ApprovalRecord]:
+        """Commit an approval or a revocation of one, if `check` doesn't raise, which gets all records and the new node.
+        Return all. Moves `refs/uwf/approvals/<ULID>`. Raises SigningFailed, HeadMoved if it keeps moving."""
         head, ref = at.head, layout.APPROVALS + at.head.thread
-        if isinstance(said, Approval):
-            said = said._replace(digest=said.shown.digest)
+        if isinstance(content, Approval):
+            content = content._replace(digest=content.shown.digest)
         known = {step.hash for step in at.history.steps} | {at.history.start_hash}
         for _ in range(_TRIES):
             tip = self._repository.ref(ref)
             with self._store.together():
-                kind = APPROVAL if isinstance(said, Approval) else REVOCATION
-                node = self._store.put(kind, said.payload())
-                commit = self._commit(head, node, said, tip, known)
+                kind = APPROVAL if isinstance(content, Approval) else REVOCATION
+                node = self._store.put(kind, content.payload())
+                commit = self._commit(head, node, content, tip, known)
             self._store.index_commit(commit)
-            made = self._repository.commit(commit)
-            before = self.up_to(tip) if tip is not None else []
-            depth = 1 + max((each.depth for each in before), default=-1)
-            record = ApprovalRecord(
-                node, commit, made.committer, made.time, said, head.commit, head.row.time, depth
-            )
-            check(record)
+            records = self.up_to(commit)
+            check(records, node)
             try:
                 self._repository.put_ref(ref, tip, commit)
             except HeadMoved:
                 continue
             self._store.moved(ref, commit, commit)
-            return record
+            return records
         raise HeadMoved(f"{ref} moves too often to add an approval", "repeat")
 
     def _commit(
-        self, head: Head, node: Hash, said: Approval | Revocation, tip: Oid | None, known: set[Hash]
+        self, head: Head, node: Hash, content: Approval | Revocation, tip: Oid | None, known: set[Hash]
     ) -> Oid:
         from uwf_git.store.threads import Threads
 
         repository = self._repository
         shared = Threads(self._store).workflow_nodes(repository.commit(head.commit).tree)
         stop = UnionSet(shared, known)
-        if isinstance(said, Revocation):
-            stop = UnionSet(shared, known, {said.approval})
+        if isinstance(content, Revocation):
+            stop = UnionSet(shared, known, {content.approval})
         files: dict[str, bytes | Oid] = dict(self._store.files(node, stop))
-        files["README.md"], text = self._told(node, said)
+        files["README.md"], text = page_and_message(
+            node, content, lambda output: self._store.get(output).payload
+        )
         before = repository.commit(tip).tree if tip is not None else None
         if before is None:
             before = repository.write_folder({".gitattributes": layout.GITATTRIBUTES})
-        folder = repository.write_folder(files)
-        tree = repository.graft(before, layout.approval_folder(node), folder)
+        tree = repository.graft(before, folder_of(node), repository.write_folder(files))
         parents = [head.commit] if tip is None else [tip, head.commit]
-        return repository.write_commit(tree, parents, repository.user, text, said.at)
+        return repository.write_commit(tree, parents, repository.user, text, content.at)
 
-    def _told(self, node: Hash, said: Approval | Revocation) -> tuple[bytes, str]:
-        from uwf_git.store import pages
 
-        if isinstance(said, Revocation):
-            return pages.revocation_page(said), layout.revocation_message(node, said.approval)
-        output = self._store.get(said.output).payload
-        message = layout.approval_message(node, said.role, pages.verdict(output))
-        return pages.approval_page(said, output), message
+def folder_of(node: Hash) -> tuple[str, ...]:
+    """Return the folder of a record in its commit's tree."""
+    return ("approvals", node)
+
+
+def page_and_message(
+    node: Hash, content: Approval | Revocation, payload_of: Callable[[Hash], Any]
+) -> tuple[bytes, str]:
+    """Return the page of a record, and its commit's message. `payload_of` reads an output."""
+    from uwf_git.store import pages
+
+    by, reason = f"By {inline(str(content.by))}, {iso(content.at)}.", content.reason
+    quote = quoted(reason) if reason.strip() else ""
+    trailers: dict[str, str] = {"Uwf-Approval": node}
+    if isinstance(content, Revocation):
+        parts = [f"# Revocation of {content.approval}", by, quote]
+        subject = f"revocation of {content.approval}"
+    else:
+        value, shown = payload_of(content.output), content.shown
+        verdict = pages.verdict(value)
+        rows = [
+            (part.name, code(part.sha256), code(part.commit) if part.commit else "") for part in shown.parts
+        ]
+        parts = [
+            f"# Approval of {inline(content.role)}: {inline(verdict)}",
+            by,
+            output(value) if isinstance(value, Mapping) else "",
+            quote,
+            f"Of what was shown, with the digest {code(content.digest or shown.digest)}:",
+            table(("part", "SHA-256", "commit"), rows),
+        ]
+        subject = f"approval {one_line(content.role, 40)}{f': {verdict}' if verdict else ''}"
+        trailers["Uwf-Role"] = content.role
+    return pages.page_of("\n\n".join(filter(None, parts))), layout.message(subject, trailers)
 
 
 def authors_of(
@@ -254,6 +254,6 @@ def now() -> int:
     return int(time.time())
 
 
-def ident(said: Approval | Revocation) -> str:
+def ident(content: Approval | Revocation) -> str:
     """Return the committer that an approval's commit must have."""
-    return f"{clean(said.by.name)} <{clean(said.by.email)}>"
+    return f"{clean(content.by.name)} <{clean(content.by.email)}>"

@@ -16,12 +16,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.approvals.records import ApprovalRecord, ident
+from uwf_git.approvals.shown import decision
 from uwf_git.base.text import counted, iso, one_line
-from uwf_git.format.approvals import Approval, Part, Revocation, Shown, decision
+from uwf_git.format.approvals import Approval, Part, Revocation, Shown
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Identity, Role
 from uwf_git.git.repository import Oid
-from uwf_git.store.approvals import ApprovalRecord, ident
 from uwf_git.trust.people import People, identity_of
 from uwf_git.trust.policy import ANSWERS
 from uwf_git.trust.signatures import BAD, GOOD, NONE, Signature
@@ -67,9 +68,9 @@ class JudgedApproval(NamedTuple):
     entry: str = ""
 
     @property
-    def said(self) -> Approval:
-        assert isinstance(self.record.said, Approval)
-        return self.record.said
+    def approval(self) -> Approval:
+        assert isinstance(self.record.content, Approval)
+        return self.record.content
 
 
 class Side(NamedTuple):
@@ -128,7 +129,7 @@ def signature_problem(
     """Return the code and reason for which a commit's signature doesn't let it count, COUNTS and "" if it does.
     Without a gate, only what is wrong anywhere. What the policy accepts counts without its rules at a gate that
     is `passed`."""
-    signature, by = people.signature(record.commit), record.said.by
+    signature, by = people.signature(record.commit), record.content.by
     if signature.state == BAD:
         return FORGED, f"its signature is bad: {by}"
     if signature.state == NONE:
@@ -156,7 +157,7 @@ def _problem_by_policy(
     policy: Policy,
     passed: bool,
 ) -> tuple[str, str]:
-    by, when = record.said.by, record.time if passed else None
+    by, when = record.content.by, record.time if passed else None
     owners = (each.key_of(signature) for each in reversed(people.policies_at(when)))
     found = next((each for each in owners if each is not None), None)
     if found is None:
@@ -185,7 +186,7 @@ def person_problem(record: ApprovalRecord, people: People) -> str:
 
 def record_problem(record: ApprovalRecord) -> str:
     """Return why a commit is not by the person and of the time that its node says, "" if it is."""
-    said = record.said
+    said = record.content
     if record.committer != ident(said):
         return f"it says {one_line(str(said.by), 80)}, and is committed by {one_line(record.committer, 80)}"
     if record.time != said.at:
@@ -211,14 +212,14 @@ def tally(
     judged: list[JudgedApproval] = []
     taken_back: set[Hash] = set()
     for record in records:
-        if not isinstance(record.said, Approval):
+        if not isinstance(record.content, Approval):
             continue
-        code, why = _judge(gate, record, record.said, authors, people, passed)
+        code, why = _judge(gate, record, record.content, authors, people, passed)
         if code == COUNTS and record.hash in revoked:
             taken_back.add(record.hash)
-            code, why = STALE, f"{record.said.by} took it back at {iso(revoked[record.hash])}"
+            code, why = STALE, f"{record.content.by} took it back at {iso(revoked[record.hash])}"
         signature = people.signature(record.commit)
-        by, when = record.said.by, record.time if passed else None
+        by, when = record.content.by, record.time if passed else None
         person = people.person(by, signature, when)
         entry = people.entry(person, by, gate.role.approvers, when)
         judged.append(JudgedApproval(record, person, signature, code, why, entry))
@@ -231,12 +232,12 @@ def tally(
     judged = [
         each
         if each.code != COUNTS or newest.get(each.entry) is each
-        else each._replace(code=STALE, why=f"{each.said.by} answered anew")
+        else each._replace(code=STALE, why=f"{each.approval.by} answered anew")
         for each in judged
     ]
     sides: dict[bytes, list[JudgedApproval]] = {}
     for each in newest.values():
-        sides.setdefault(decision(gate.schema, output(each.said.output)), []).append(each)
+        sides.setdefault(decision(gate.schema, output(each.approval.output)), []).append(each)
     ordered = [
         Side(key, tuple(sorted(side, key=lambda each: each.record.order))) for key, side in sides.items()
     ]
@@ -311,12 +312,12 @@ def _was_shown(parts: tuple[Part, ...], expected: Shown) -> bool:
 
 def _revoked(records: Sequence[ApprovalRecord], people: People) -> Mapping[Hash, int]:
     """Return when approvals were taken back by their own person."""
-    given = {each.hash: each for each in records if isinstance(each.said, Approval)}
+    given = {each.hash: each for each in records if isinstance(each.content, Approval)}
     found: dict[Hash, int] = {}
     for record in records:
-        if not isinstance(record.said, Revocation) or person_problem(record, people):
+        if not isinstance(record.content, Revocation) or person_problem(record, people):
             continue
-        approval = given.get(record.said.approval)
+        approval = given.get(record.content.approval)
         if approval is not None and same_person(record, approval, people):
             found[approval.hash] = record.time
     return found
@@ -328,8 +329,8 @@ def same_person(one: ApprovalRecord, other: ApprovalRecord, people: People) -> b
     first, second = people.signature(one.commit), people.signature(other.commit)
     if people.policy is not None and second.state != NONE and first.state == NONE:
         return False
-    mine = people.person(one.said.by, first, one.time)
-    theirs = people.person(other.said.by, second, other.time)
+    mine = people.person(one.content.by, first, one.time)
+    theirs = people.person(other.content.by, second, other.time)
     return bool(mine) and mine == theirs
 
 
@@ -361,8 +362,8 @@ def step_problems(
             problems.append((UNJUDGED, f"approval {name} is not judged: {found.why}"))
         elif found.code != COUNTS:
             problems.append((found.code, f"approval {name} doesn't count: {found.why}"))
-        elif decision(gate.schema, output(found.said.output)) != wanted:
-            problems.append((FORGED, f"{found.said.by} approved something else than the step's output"))
+        elif decision(gate.schema, output(found.approval.output)) != wanted:
+            problems.append((FORGED, f"{found.approval.by} approved something else than the step's output"))
         else:
             counting.add(found.entry)
     if len(counting) + unjudged < gate.role.quorum:

@@ -1,0 +1,1 @@
+"""What people approve: what they were shown, their records, and which of these count."""
