@@ -24,6 +24,7 @@ from uwf_git.store import layout
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import locate
+from uwf_git.store.ref_kinds import APPROVALS
 
 APPROVERS = "[ann@example.invalid, bob@example.invalid, carol@example.invalid]"
 
@@ -196,7 +197,7 @@ class ForgedApprovals:
         files: dict[str, bytes | Oid] = dict(store.files(node, stop))
         made = parse_approval(store.get(node).payload)
         files["README.md"], text = page_and_message(node, made, lambda output: store.get(output).payload)
-        tip = repository.ref(layout.APPROVALS + self.thread)
+        tip = repository.ref(APPROVALS.prefix + self.thread)
         before = (
             repository.commit(tip).tree
             if tip is not None
@@ -209,7 +210,7 @@ class ForgedApprovals:
         oid = repository.write_commit(
             tree, parents, who, text, said.at if when is None else when, committer=who
         )
-        repository.put_ref(layout.APPROVALS + self.thread, tip, oid)
+        repository.put_ref(APPROVALS.prefix + self.thread, tip, oid)
         return oid
 
     def revoke(self, approval: Hash, name: str, committer: str = "") -> Oid:
@@ -217,7 +218,7 @@ class ForgedApprovals:
         repository, store, head = self.instance.store.repository, self.instance.store, self.position.head
         said = Revocation(approval, Identity(name, f"{name}@example.invalid"), 1_790_000_500)
         node = store.put(REVOCATION, said.payload())
-        tip = repository.ref(layout.APPROVALS + self.thread)
+        tip = repository.ref(APPROVALS.prefix + self.thread)
         assert tip is not None
         known = self.instance.threads.workflow_nodes(repository.root(head.commit))
         files: dict[str, bytes | Oid] = dict(store.files(node, {approval, *known}))
@@ -226,7 +227,7 @@ class ForgedApprovals:
         tree = repository.graft(repository.commit(tip).tree, folder_of(node), folder)
         who = Person(committer or name, f"{committer or name}@example.invalid")
         oid = repository.write_commit(tree, [tip, head.commit], who, text, said.at, committer=who)
-        repository.put_ref(layout.APPROVALS + self.thread, tip, oid)
+        repository.put_ref(APPROVALS.prefix + self.thread, tip, oid)
         return oid
 
     def node_of(self, commit: Oid) -> Hash:
@@ -247,6 +248,6 @@ class ForgedApprovals:
             HUMAN,
         )
         node = store.put(STEPNODE, made.payload())
-        tip = store.repository.ref(layout.APPROVALS + self.thread) if merge else None
+        tip = store.repository.ref(APPROVALS.prefix + self.thread) if merge else None
         record(instance, at, NewStep(node, made, (tip,) if tip else ()))
         return node

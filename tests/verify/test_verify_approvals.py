@@ -17,9 +17,9 @@ from conftest import Uwf
 from uwf_git.engine import approving
 from uwf_git.format.approvals import Approval, Part, Shown
 from uwf_git.format.kinds import Identity
-from uwf_git.store import layout
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import locate
+from uwf_git.store.ref_kinds import APPROVALS
 
 
 def codes(uwf: Uwf) -> set[str]:
@@ -181,9 +181,9 @@ def test_an_approval_of_another_thread_with_the_same_start_counts_for_nothing(uw
     second = str(uwf("thread", "start", "release", "-p", "v1").json["thread"])
     Colleague(uwf, "ann").approves(first)
     instance = Instance(locate(None, os.environ, Path.cwd()))
-    tip = instance.store.repository.ref(layout.APPROVALS + first)
+    tip = instance.store.repository.ref(APPROVALS.prefix + first)
     assert tip is not None
-    instance.store.repository.put_ref(layout.APPROVALS + second, None, tip)
+    instance.store.repository.put_ref(APPROVALS.prefix + second, None, tip)
     uwf("thread", "step", second, "--agent", BUILDS, check=None)
     assert uwf("thread", "steps", second).json == []
     forged = ForgedApprovals(instance, second)

@@ -90,8 +90,7 @@ def _accepting(instance: Instance, text: bytes, name: str) -> bytes:
     repository, policy = instance.store.repository, parse(text, name)
     refs = {ref: oid for ref, oid in local_refs(repository).items() if oid is not None}
     judged = Requirements(Store(repository, Overlay(instance.store.index)), policy).judge(refs)
-    unmet = {str(refs[each.record.ref]) for each in judged if each.outcome != MET}
-    tips = sorted(unmet | _unsigned_approvals(instance, policy, refs))
+    tips = sorted({str(refs[each.record.ref]) for each in judged if each.outcome != MET})
     if not tips:
         return text
     if policy.accepted:
@@ -100,27 +99,6 @@ def _accepting(instance: Instance, text: bytes, name: str) -> bytes:
         )
     lines = "".join(f'  - "{tip}"\n' for tip in tips)
     return text.rstrip() + f"\naccepted:\n{lines}".encode()
-
-
-def _unsigned_approvals(instance: Instance, policy: Policy, refs: Mapping[str, Oid]) -> set[str]:
-    """Return the newest approvals of threads whose answers must be signed, if some are not, nor accepted."""
-    from uwf_git.approvals.records import Approvals
-    from uwf_git.git.objects import is_signed
-    from uwf_git.trust.policy import ANSWERS
-    from uwf_git.trust.records import accepted_by
-
-    store, found = instance.store, set()
-    accepted = accepted_by(policy, store.repository)
-    for tip in (oid for ref, oid in refs.items() if ref.startswith(layout.APPROVALS)):
-        for record in Approvals(store).up_to(tip):
-            name = store.index_commit(record.head).name or ""
-            if (
-                record.commit not in accepted
-                and policy.rules_for("threads", name, (ANSWERS,))
-                and not is_signed(store.repository.read(record.commit)[1])
-            ):
-                found.add(str(tip))
-    return found
 
 
 def begin(instance: Instance, name: str | None = None) -> dict[str, Any]:

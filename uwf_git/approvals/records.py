@@ -27,6 +27,7 @@ from uwf_git.store import layout
 from uwf_git.store.history import Head, Position
 from uwf_git.store.index import CommitRow
 from uwf_git.store.nodes import UnionSet
+from uwf_git.store.ref_kinds import APPROVALS
 
 if TYPE_CHECKING:
     from uwf_git.store.indexing import Store
@@ -109,7 +110,7 @@ class Approvals:
 
     def tip(self, thread: ThreadId) -> Oid | None:
         """Return the commit of a thread's newest approval."""
-        return self._repository.ref(layout.APPROVALS + thread)
+        return self._repository.ref(APPROVALS.prefix + thread)
 
     def all(self, thread: ThreadId) -> list[ApprovalRecord]:
         """Return a thread's approvals and revocations in their order."""
@@ -134,7 +135,7 @@ class Approvals:
     ) -> list[ApprovalRecord]:
         """Commit an approval or a revocation of one, if `check` doesn't raise, which gets all records and the new node.
         Return all. Moves `refs/uwf/approvals/<ULID>`. Raises SigningFailed, HeadMoved if it keeps moving."""
-        head, ref = at.head, layout.APPROVALS + at.head.thread
+        head, ref = at.head, APPROVALS.prefix + at.head.thread
         if isinstance(content, Approval):
             content = content._replace(digest=content.shown.digest)
         known = {step.hash for step in at.history.steps} | {at.history.start_hash}

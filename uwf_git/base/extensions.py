@@ -99,6 +99,7 @@ class RefKind(NamedTuple):
     order           the order of transfer, dependencies first: the core has 5 to 90, shipped extensions 20 to 110, so
                     take 200 or more; 0 for refs that stay on this machine
     of_thread       the ref belongs to one thread; then `names` is `thread`
+    of_people       only people make its records, never a step
     target          a `commit`, or the tag of a `fork`, a `pause` or an `end`, or a `fold`, or a `policy`; "" if neither
                     indexed nor verified
     records         valid records of the commit, the kind's own first
@@ -126,6 +127,7 @@ class RefKind(NamedTuple):
     names: str = ""
     order: int = 0
     of_thread: bool = False
+    of_people: bool = False
     target: str = "commit"
     records: tuple[str, ...] = ()
     trailer: str = ""

@@ -39,7 +39,6 @@ WORKFLOWS = ref_kinds.WORKFLOWS.prefix
 THREADS = ref_kinds.THREADS.prefix
 ARCHIVE = ref_kinds.ARCHIVE.prefix
 ATTEMPTS = ref_kinds.ATTEMPTS.prefix
-APPROVALS = ref_kinds.APPROVALS.prefix
 PINS = ref_kinds.PINS.prefix
 FORKS = ref_kinds.FORKS.prefix
 PAUSED = ref_kinds.PAUSED.prefix

@@ -117,7 +117,8 @@ APPROVALS = RefKind(
     trailer="Uwf-Approval",
     word="approvals",
     told="the approvals of {}",
-    settle="approvals",
+    settle="grow",
+    of_people=True,
     rule="answers",
 )
 PINS = RefKind(

@@ -125,10 +125,10 @@ def foreign_to(store: Store, head: Oid, name: str, oid: Oid) -> str:
     it is."""
     kind, thread = ref_kinds.kind_of(name), layout.thread_of(name)
     settle = kind.settle if kind is not None else ""
-    if settle in ("attempts", "approvals"):
+    if kind is not None and settle in ("attempts", "grow"):
         row = store.index_commit(head)
         if store.index_commit(oid).start != (row.start or row.node):
-            return f"{name} holds {settle} of another thread than {thread}"
+            return f"{name} holds {kind.word} of another thread than {thread}"
     elif settle in ("fork", "pause"):
         target = tagged_commit(store, oid)
         relation = relate(store, head, target) if target is not None else None

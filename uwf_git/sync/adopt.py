@@ -136,7 +136,6 @@ class Adoption:
             "fold": self._folded,
             "grow": self._growing,
             "attempts": self._attempts,
-            "approvals": self._approvals,
             "fork": self._fork,
             "pause": self._paused,
             "policy": self._policy,
@@ -470,13 +469,6 @@ class Adoption:
             moved = settle_attempts(self._instance, thread, oid)
         yield Adopted(name, Case.BEHIND if moved else Case.AHEAD, thread)
 
-    def _approvals(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
-        thread = layout.thread_of(name)
-        if not self._instance.threads.exists(thread):
-            return  # of a thread that was refused, or deleted there
-        self._raise_if_foreign(name, oid)
-        yield from self._growing(name, oid)
-
     def _fork(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
         thread = layout.thread_of(name)
         folded = self._instance.store.folded(thread)
@@ -562,6 +554,10 @@ class Adoption:
             yield Adopted(name, Case.AHEAD)
 
     def _growing(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
+        if layout.is_thread_ref(name):
+            if not self._instance.threads.exists(layout.thread_of(name)):
+                return  # of a thread that was refused, or deleted there
+            self._raise_if_foreign(name, oid)
         ours = self._repository.ref(name)
         united = unite(self._instance.store, ours, oid) if ours else oid
         if united == ours:

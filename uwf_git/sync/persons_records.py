@@ -12,7 +12,7 @@ from uwf_git.format.kinds import HUMAN
 from uwf_git.format.types import USER
 from uwf_git.git.repository import Oid
 from uwf_git.sandbox.enclosing_step import enclosing_step, is_younger
-from uwf_git.store import layout
+from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import ancestry
 from uwf_git.store.index import CommitRow
 
@@ -46,9 +46,9 @@ def persons_part(instance: Instance, name: str, oid: Oid) -> str:
         return next(filter(None, found), "")
     if not layout.is_thread_ref(name):
         return ""
-    thread = layout.thread_of(name)
-    if name.startswith(layout.APPROVALS):
-        return f"takes approvals of thread {thread} over"
+    thread, kind = layout.thread_of(name), ref_kinds.kind_of(name)
+    if kind is not None and kind.of_people:
+        return f"takes {kind.word} of thread {thread} over"
     if name.startswith(layout.ARCHIVE):
         row = instance.store.index_tag(oid)
         return _part_of_thread(instance, thread, Oid(raw=row.target), row.status)
@@ -60,7 +60,7 @@ def require_none_sent(instance: Instance, commits: Iterable[bytes]) -> None:
     if enclosing_step(instance.environ) is None or not is_younger(instance.location.git_dir):
         return
     rows = filter(None, map(instance.store.index.commit, commits))
-    if any(row.kind == "approval" or _is_persons(row) for row in rows):
+    if any(map(_is_persons, rows)):
         raise RequirementUnmet("a step sends no answers that it has given itself", _HINT)
 
 
@@ -76,4 +76,7 @@ def _part_of_thread(instance: Instance, thread: ThreadId, head: Oid, status: str
 
 
 def _is_persons(row: CommitRow) -> bool:
-    return row.kind == "step" and (row.role == USER or row.agent == HUMAN)
+    if row.kind == "step":
+        return row.role == USER or row.agent == HUMAN
+    kind = ref_kinds.kind_of_record(row.kind)
+    return kind is not None and kind.of_people

@@ -41,7 +41,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.sync.reconcile import goes_on
 from uwf_git.sync.seen import Seen, every
 
-_CONTINUES = ("version", "grow", "attempts", "approvals")
+_CONTINUES = ("version", "grow", "attempts")
 _FIXED = ("replace", "fork")
 """How refs of a kind are settled, if each position continues the one before, and if there is only one."""
 

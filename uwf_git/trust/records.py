@@ -172,7 +172,7 @@ class _Walk:
             return "threads", (STARTS,) if row.kind == "start" else self._step(row)
         if shared is None or not shared.of_thread:
             return shared.rule if shared is not None else "", ()
-        is_union = shared.settle == "approvals" and self._store.index_commit(parents[-1]).kind == row.kind
+        is_union = shared.settle == "grow" and self._store.index_commit(parents[-1]).kind == row.kind
         return ("", ()) if is_union else ("threads", (shared.rule,))  # nobody makes a union of two sides
 
     def _name_at(self, oid: Oid) -> str:
