@@ -10,6 +10,7 @@ from uwf_git.base.text import one_line
 from uwf_git.format.edges import Transition, parse_edges
 from uwf_git.format.ids import Hash, is_hash
 from uwf_git.format.origins import CALL, EDITED, ThreadOrigin, parse_origin
+from uwf_git.format.payloads import from_payload, to_payload
 from uwf_git.format.statuses import NEEDS_INPUT, SUSPEND
 from uwf_git.format.types import (
     BMAD,
@@ -291,6 +292,9 @@ class Usage(NamedTuple):
     output: int
     cached: int = 0
 
+    def payload(self) -> dict[str, int]:
+        return self._asdict()
+
 
 class TurnRecord(NamedTuple):
     """A Turn node: `role` is user, assistant or tool. A tool's turn has its name, arguments and result, the
@@ -309,19 +313,8 @@ class TurnRecord(NamedTuple):
     failed: bool = False
 
     def payload(self) -> dict[str, Any]:
-        payload: dict[str, Any] = {"role": self.role, "text": self.text}
-        if self.tool is not None:
-            payload |= {"tool": self.tool, "arguments": self.arguments, "result": self.result}
-        if self.usage is not None:
-            payload["usage"] = self.usage._asdict()
-        if self.duration_ms is not None:
-            payload["durationMs"] = self.duration_ms
-        for key, text in (("model", self.model), ("call", self.call)):
-            if text is not None:
-                payload[key] = text
-        if self.failed:
-            payload["failed"] = True
-        return payload
+        of_tool = ("arguments", "result") if self.tool is not None else ()
+        return to_payload(self, always=of_tool)
 
 
 class Revision(NamedTuple):
@@ -346,7 +339,7 @@ class Revision(NamedTuple):
         return self.commit != begun.commit and is_same
 
     def payload(self) -> dict[str, str]:
-        return {name: value for name, value in self._asdict().items() if value}
+        return to_payload(self)
 
 
 class CallCounts(NamedTuple):
@@ -393,35 +386,10 @@ class Detail(NamedTuple):
         return [*self.turns, *others, *self.nodes, *self.approvals]
 
     def payload(self) -> dict[str, Any]:
-        payload: dict[str, Any] = {
-            "answer": self.answer,
-            "turns": list(self.turns),
-            "session": self.session,
-            "model": self.model,
-            "usage": self.usage._asdict() if self.usage else None,
-            "durationMs": self.duration_ms,
-            "instruction": self.instruction,
-            "context": self.context,
-            "extraction": self.extraction,
-        }
-        if self.cost is not None:
-            payload["cost"] = self.cost
-        if self.notes:
-            payload["notes"] = list(self.notes)
-        if self.budget:
-            payload["budget"] = dict(self.budget)
+        always = ("turns", "session", "model", "usage", "duration_ms", "instruction", "context", "extraction")
+        payload = to_payload(self, always if self.source is None else (*always, "nodes"))
         if self.redactions:
             payload["redactions"] = [{"where": where, "count": count} for where, count in self.redactions]
-        if self.source is not None:
-            payload |= {"source": self.source, "nodes": list(self.nodes)}
-        if self.code is not None:
-            payload["code"] = self.code.payload()
-        if self.kept is not None:
-            payload["kept"] = self.kept
-        if self.approvals:
-            payload["approvals"] = list(self.approvals)
-        if self.calls is not None:
-            payload["calls"] = self.calls._asdict()
         return payload
 
 
@@ -441,8 +409,7 @@ class Session(NamedTuple):
     files: tuple[SessionFile, ...]
 
     def payload(self) -> dict[str, Any]:
-        files = [{"path": each.path, "parts": list(each.parts)} for each in self.files]
-        return {"program": self.program, "session": self.session, "folder": self.folder, "files": files}
+        return to_payload(self)
 
 
 class Attempt(NamedTuple):
@@ -464,34 +431,23 @@ class Attempt(NamedTuple):
     resets_at: int | None = None
 
     def payload(self) -> dict[str, Any]:
-        names = ("start", "prev", "role", "agent", "error", "detail")
-        payload: dict[str, Any] = {name: getattr(self, name) for name in names}
-        payload |= {name: text for name in ("stdout", "stderr") if (text := getattr(self, name)).strip()}
-        if self.code is not None:
-            payload["code"] = self.code.payload()
-        if self.cause != FAILED:
-            payload["cause"] = self.cause
-        if self.resets_at is not None:
-            payload["resetsAt"] = self.resets_at
-        return payload
+        return to_payload(self, always=("detail",))
 
 
 def parse_workflow(payload: Any) -> Workflow:
     """Parse a valid Workflow payload, of a code workflow too. Raises Invalid."""
     try:
-        return Workflow(
-            name=payload["name"],
-            description=payload["description"],
+        return from_payload(
+            Workflow,
+            payload,
             roles={name: _parse_role(name, role) for name, role in payload["roles"].items()},
             conditions={
                 name: Condition(name, item["description"], item["expression"])
                 for name, item in payload.get("conditions", {}).items()
             },
             graph={source: parse_edges(edges) for source, edges in payload["graph"].items()},
-            budget=payload.get("budget"),
-            workspace=payload.get("workspace", ""),
             code=_parse_code(payload) if "file" in payload else None,
-            crew=Origin(**payload["crew"]) if "crew" in payload else None,
+            crew=from_payload(Origin, payload["crew"]) if "crew" in payload else None,
             personas=_parse_personas(payload["personas"]) if "personas" in payload else {},
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -505,51 +461,19 @@ def _parse_personas(payload: Any) -> dict[str, Persona]:
 
 
 def _parse_code(payload: Any) -> Code:
-    file = payload["file"]
     if payload["language"] not in DEFINITIONS:
         raise KeyError("language")
-    return Code(payload["language"], file["id"], file["sha256"], file["size"], payload.get("maxRounds"))
+    return from_payload(Code, {**payload, **payload["file"]})
 
 
 def _parse_role(name: str, role: Any) -> Role:
-    node = role.get("node")
-    besides = {
-        "tools": role.get("tools"),
-        "extract_prompt": role.get("extractPrompt", ""),
-        "persona": role.get("persona", ""),
-        "node": None if node is None else _parse_node(node),
-        "timeout": role.get("timeout"),
-        "retry": _parse_retry(role["retry"]) if "retry" in role else None,
-        "fallback": role.get("fallback", ""),
-        "human": role.get("human", False),
-        "assignee": role.get("assignee", ""),
-        "approvers": tuple(role.get("approvers", ())),
-        "quorum": role.get("quorum", 1),
-        "not_author": role.get("notAuthor", False),
-        "signed": role.get("signed", False),
+    own = {
+        "name": name,
+        "schema": Hash(role["outputSchema"] if "outputSchema" in role else role["frontmatter"]),
+        "node": from_payload(PackageNode, role["node"]) if "node" in role else None,
+        "retry": from_payload(Retry, role["retry"]) if "retry" in role else None,
     }
-    if "outputSchema" in role:
-        schema = Hash(role["outputSchema"])
-        return Role(name, role["description"], schema, system_prompt=role["systemPrompt"], **besides)
-    return Role(
-        name,
-        role["description"],
-        Hash(role["frontmatter"]),
-        goal=role["goal"],
-        capabilities=tuple(role.get("capabilities", ())),
-        procedure=role.get("procedure", ""),
-        output=role.get("output", ""),
-        **besides,
-    )
-
-
-def _parse_retry(retry: Any) -> Retry:
-    return Retry(retry["times"], retry.get("backoff", Retry(1).backoff), tuple(retry.get("on", CAUSES)))
-
-
-def _parse_node(node: Any) -> PackageNode:
-    paths = (tuple(node.get(key, ())) for key in ("inputs", "outputs"))
-    return PackageNode(node["type"], node["file"], node.get("title", ""), *paths)
+    return from_payload(Role, role, **own)
 
 
 def parse_start(payload: Any) -> Start:
@@ -572,16 +496,8 @@ def parse_start(payload: Any) -> Start:
         )
     branch = parse_origin(payload["branch"]) if "branch" in payload else None
     is_call = branch is not None and branch.name in (CALL, EDITED)
-    return Start(
-        Hash(payload["workflow"]),
-        payload["prompt"],
-        payload.get("budget"),
-        payload.get("maxRounds"),
-        payload.get("persona", ""),
-        payload.get("data"),
-        None if is_call else branch,
-        branch if is_call else None,
-    )
+    origins = {"branch": None if is_call else branch, "call": branch if is_call else None}
+    return from_payload(Start, payload, **origins)
 
 
 _OF_STEPS = frozenset(Step._fields)
@@ -612,74 +528,37 @@ def parse_step(payload: Any) -> Step:
 
 def parse_turn(payload: Any) -> TurnRecord:
     """Parse a valid Turn payload."""
-    return TurnRecord(
-        payload["role"],
-        payload["text"],
-        payload.get("tool"),
-        payload.get("arguments"),
-        payload.get("result"),
-        _usage(payload.get("usage")),
-        payload.get("durationMs"),
-        payload.get("model"),
-        payload.get("call"),
-        payload.get("failed", False),
-    )
+    return from_payload(TurnRecord, payload, usage=_usage(payload.get("usage")))
 
 
 def parse_detail(payload: Any) -> Detail:
     """Parse a valid Detail payload."""
-    return Detail(
-        payload["answer"],
-        tuple(payload["turns"]),
-        payload["session"],
-        payload["model"],
-        _usage(payload["usage"]),
-        payload["durationMs"],
-        payload["instruction"],
-        payload["context"],
-        payload["extraction"],
-        payload.get("cost"),
-        tuple(payload.get("notes", ())),
-        payload.get("budget"),
-        tuple((removed["where"], removed["count"]) for removed in payload.get("redactions", ())),
-        payload.get("source"),
-        tuple(payload.get("nodes", ())),
-        _revision(payload),
-        payload.get("kept"),
-        tuple(payload.get("approvals", ())),
-        CallCounts(**payload["calls"]) if "calls" in payload else None,
+    return from_payload(
+        Detail,
+        payload,
+        usage=_usage(payload["usage"]),
+        redactions=tuple((removed["where"], removed["count"]) for removed in payload.get("redactions", ())),
+        code=_revision(payload),
+        calls=from_payload(CallCounts, payload["calls"]) if "calls" in payload else None,
     )
 
 
 def parse_session(payload: Any) -> Session:
     """Parse a valid Session payload."""
-    files = tuple(SessionFile(each["path"], tuple(each["parts"])) for each in payload["files"])
-    return Session(payload["program"], payload["session"], payload["folder"], files)
+    files = tuple(from_payload(SessionFile, file) for file in payload["files"])
+    return from_payload(Session, payload, files=files)
 
 
 def parse_attempt(payload: Any) -> Attempt:
-    return Attempt(
-        payload["start"],
-        payload["prev"],
-        payload["role"],
-        payload["agent"],
-        payload["error"],
-        payload["detail"],
-        payload.get("stdout", ""),
-        payload.get("stderr", ""),
-        _revision(payload),
-        payload.get("cause", FAILED),
-        payload.get("resetsAt"),
-    )
+    return from_payload(Attempt, payload, code=_revision(payload))
 
 
 def _revision(payload: Any) -> Revision | None:
-    code = payload.get("code")
-    return None if code is None else Revision(**code)
+    return from_payload(Revision, payload["code"]) if "code" in payload else None
 
 
 def _usage(value: Any) -> Usage | None:
-    return Usage(**value) if value else None
+    return from_payload(Usage, value) if value else None
 
 
 def status_of(output: Any) -> str | None:
