@@ -15,6 +15,7 @@ from rows import Row, Size, compared, cost
 from stores import Lab
 
 from uwf_git.engine.step import step
+from uwf_git.format.credit import Credit
 from uwf_git.format.ids import ThreadId
 from uwf_git.kit import Context, create_agent
 from uwf_git.workspaces.choice import assign
@@ -108,7 +109,7 @@ def recording(folder: Path, size: Size) -> Iterator[Row]:
         base = _git("-C", mine, "rev-parse", "HEAD")
 
         def ours(work: StepWorkspace = work, base: str = base) -> None:
-            work.record(base, Maker("worker", "uwf-exec"))
+            work.record(base, Maker("worker", Credit("uwf-exec")))
 
         def git() -> None:
             _git("-C", plain, "add", "-A")

@@ -280,6 +280,7 @@ from uwf_git.config.known_agents import shipped_names as shipped_names
 from uwf_git.config.policy import EXTRACT as _EXTRACT_TOOL
 from uwf_git.config.policy import FETCH as _FETCH_TOOLS
 from uwf_git.config.policy import RUN as _RUN_TOOLS
+from uwf_git.config.policy import SPEAKER as SPEAKER
 from uwf_git.config.policy import WRITING as _WRITING_TOOLS
 from uwf_git.config.policy import ToolPolicy as ToolPolicy
 from uwf_git.config.policy import parse_policy as parse_policy
@@ -290,6 +291,7 @@ from uwf_git.config.resolve import agent_options as agent_options
 from uwf_git.config.resolve import hint_to_add as hint_to_add
 from uwf_git.config.resolve import is_missing as is_missing
 from uwf_git.config.resolve import known_agent as known_agent
+from uwf_git.config.resolve import named_agent as named_agent
 from uwf_git.config.resolve import narrowed as _narrowed_options
 from uwf_git.config.resolve import overriding as _overriding_options
 from uwf_git.config.resolve import resolve_agent as resolve_agent
@@ -512,6 +514,9 @@ from uwf_git.format.builtin import USAGE as _USAGE_SCHEMA
 from uwf_git.format.builtin import list_of as _list_schema
 from uwf_git.format.builtin import map_of as _map_schema
 from uwf_git.format.builtin import record as _record_schema
+from uwf_git.format.casting import Cast as Cast
+from uwf_git.format.casting import CastRole as CastRole
+from uwf_git.format.casting import cast_of as cast_of
 from uwf_git.format.cbor import TOO_LONG as _PAYLOAD_TOO_LONG
 from uwf_git.format.cbor import normalise as _normalise_payload
 from uwf_git.format.document import MAX_BYTES as _MAX_DOCUMENT_BYTES
@@ -561,7 +566,6 @@ from uwf_git.format.kinds import TurnRecord as TurnRecord
 from uwf_git.format.kinds import Usage as _TokenUsage
 from uwf_git.format.kinds import Workflow as Workflow
 from uwf_git.format.kinds import asks_human as asks_human
-from uwf_git.format.kinds import credited as _credited_to
 from uwf_git.format.kinds import parse_attempt as parse_attempt
 from uwf_git.format.kinds import parse_detail as parse_detail
 from uwf_git.format.kinds import parse_session as parse_session
@@ -1095,7 +1099,6 @@ compare_trees = _compare_trees
 compiler_of = _compiler_of
 completer_of = _completer_of
 confined_command = _confined_command
-credited_to = _credited_to
 current_policy = _current_policy
 cut_text = _cut_text
 decide_turn = _decide_turn

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from uwf_git.api.start import Start
     from uwf_git.api.workflows import ResolvedWorkflow
     from uwf_git.config.resolve import AgentOptions
+    from uwf_git.format.casting import Cast
     from uwf_git.format.ids import ThreadId
-    from uwf_git.format.kinds import Workflow
     from uwf_git.workspaces.choice import Choice
 
 
@@ -42,10 +42,10 @@ def begin(
     *,
     persona: str | None = None,
     to_run: bool = False,
-    is_ready: Callable[[Workflow, str], None] | None = None,
+    is_ready: Callable[[Cast], None] | None = None,
 ) -> StartedThread:
     """Start a thread. If it is `to_run` at once, its code must be trusted; a file named by its path is.
-    `persona` names the default speaker; `is_ready` gets the workflow and its id, and may raise."""
+    `persona` names the default speaker; `is_ready` may raise."""
     from uwf_git.api.start import Version, start
     from uwf_git.api.workflows import speaker_of, version_of
 
@@ -53,7 +53,7 @@ def begin(
     instance = invocation.instance
     what = what._replace(persona=speaker_of(found, persona), place=what.place or Path.cwd())
     if is_ready is not None:
-        is_ready(found.workflow, what.persona)
+        is_ready(what.cast(found.workflow))
     version = Version(version_of(instance, found), found.hash, found.workflow)
     started = start(instance, version, what)
     begun = StartedThread(started.thread, found.hash, found.workflow.name, started.workspace)

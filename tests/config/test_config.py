@@ -18,6 +18,7 @@ from uwf_git.config.resolve import resolve_agent, resolve_model
 from uwf_git.config.secrets import load_secrets
 from uwf_git.config.settings import AgentConfig, Model, Provider, parse_command
 from uwf_git.format.amounts import parse_duration
+from uwf_git.format.casting import CastRole
 from uwf_git.format.yaml12 import load
 
 FULL = """\
@@ -70,7 +71,7 @@ def test_a_missing_or_empty_file_is_an_empty_configuration(root: Path) -> None:
         assert (config.agents, config.providers, config.default_agent) == ({}, {}, None)
         assert config.path == root / "config.yaml"
         stand_in = AgentConfig("uwf-rehearse", "uwf-rehearse", (), None, stands_in=True)
-        assert resolve_agent(config, "any", "role") == stand_in
+        assert resolve_agent(config, CastRole("any", "role")) == stand_in
         assert resolve_model(config, "extract") is None
         assert check_config(root) == []
 
@@ -89,16 +90,16 @@ def test_the_whole_file_is_read(full: Path) -> None:
 
 def test_an_override_wins_over_the_default_and_the_command_line_over_both(full: Path) -> None:
     config = load_config(full)
-    assert resolve_agent(config, "solve-issue", "developer").alias == "cursor"
-    assert resolve_agent(config, "solve-issue", "planner").alias == "hermes"
-    assert resolve_agent(config, "other", "developer").alias == "hermes"
-    assert resolve_agent(config, "solve-issue", "reviewer").command == "uwf-human"
-    assert resolve_agent(config, "solve-issue", "developer", "hermes").timeout == 600.0
-    assert resolve_agent(config, "solve-issue", "developer", "my-agent --role 'a b'") == AgentConfig(
-        "my-agent", "my-agent", ("--role", "a b"), None
-    )
-    assert resolve_agent(config, "x", "y", "/opt/bin/agent -v").alias == "agent"
-    assert resolve_agent(config, "x", "y", "rehearse").command == "uwf-rehearse"
+    assert resolve_agent(config, CastRole("solve-issue", "developer")).alias == "cursor"
+    assert resolve_agent(config, CastRole("solve-issue", "planner")).alias == "hermes"
+    assert resolve_agent(config, CastRole("other", "developer")).alias == "hermes"
+    assert resolve_agent(config, CastRole("solve-issue", "reviewer")).command == "uwf-human"
+    assert resolve_agent(config, CastRole("solve-issue", "developer"), "hermes").timeout == 600.0
+    assert resolve_agent(
+        config, CastRole("solve-issue", "developer"), "my-agent --role 'a b'"
+    ) == AgentConfig("my-agent", "my-agent", ("--role", "a b"), None)
+    assert resolve_agent(config, CastRole("x", "y"), "/opt/bin/agent -v").alias == "agent"
+    assert resolve_agent(config, CastRole("x", "y"), "rehearse").command == "uwf-rehearse"
 
 
 def test_a_model_is_found_by_override_then_by_scenario_then_by_default(full: Path) -> None:
@@ -212,10 +213,10 @@ def test_a_name_that_leads_nowhere_is_an_error_when_it_is_needed(root: Path) -> 
     )
     config = load_config(root)
     with pytest.raises(Invalid) as caught:
-        resolve_agent(config, "any", "role")
+        resolve_agent(config, CastRole("any", "role"))
     assert "defaultAgent" in caught.value.message and '"hermes"?' in caught.value.hint
     with pytest.raises(Invalid, match="has no command"):
-        resolve_agent(config, "w", "r")
+        resolve_agent(config, CastRole("w", "r"))
     with pytest.raises(Invalid) as caught:
         resolve_model(config, "y")
     assert '"sonnet"?' in caught.value.hint
@@ -438,14 +439,17 @@ def test_the_name_of_a_row_and_the_program_of_an_agent_that_ships_stand_for_thei
         ("uwf-cursor", ("--force",)),
         ("uwf-codex", ()),
     ]
-    assert resolve_agent(config, "x", "y", "parrot --loud")[1:3] == ("uwf-cli", ("parrot", "--loud"))
-    assert resolve_agent(config, "x", "y", "claude")[1:3] == ("uwf-claude-code", ())
+    assert resolve_agent(config, CastRole("x", "y"), "parrot --loud")[1:3] == (
+        "uwf-cli",
+        ("parrot", "--loud"),
+    )
+    assert resolve_agent(config, CastRole("x", "y"), "claude")[1:3] == ("uwf-claude-code", ())
 
 
 def test_a_misspelt_agent_is_no_program_and_the_name_that_is_meant_is_said(root: Path) -> None:
     config = load_config(root)
     with pytest.raises(Usage) as caught:
-        resolve_agent(config, "x", "y", "cluade-code --model opus")
+        resolve_agent(config, CastRole("x", "y"), "cluade-code --model opus")
     assert caught.value.hint == 'did you mean "claude-code"?'
-    assert resolve_agent(config, "x", "y", "codex --model o3").command == "uwf-codex"
-    assert resolve_agent(config, "x", "y", "/opt/nothing/there").command == "/opt/nothing/there"
+    assert resolve_agent(config, CastRole("x", "y"), "codex --model o3").command == "uwf-codex"
+    assert resolve_agent(config, CastRole("x", "y"), "/opt/nothing/there").command == "/opt/nothing/there"

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uwf_git.config.policy import STANDARD, ToolPolicy, parse_policy, tighten
+from uwf_git.config.policy import CONFIGURATION, ROLE, STANDARD, Source, ToolPolicy, parse_policy, tighten
 
 NAMES = [*STANDARD, "mcp/files/read", "mcp/files/write"]
 
 
-def policy(value: Any = None, of_role: bool = False) -> ToolPolicy:
-    parsed, problems = parse_policy(value, of_role=of_role)
+def policy(value: Any = None, source: Source = CONFIGURATION) -> ToolPolicy:
+    parsed, problems = parse_policy(value, source)
     assert problems == []
     return parsed
 
@@ -34,13 +34,11 @@ def test_deny_wins_and_an_empty_list_allows_nothing() -> None:
 def test_a_role_narrows_what_the_configuration_allows() -> None:
     local = policy({"allow": ["*_file", "grep"], "runCommand": True, "network": True})
     agent = policy({"deny": ["edit_file"]})
-    role = policy(
-        {"allow": ["read_file", "edit_file", "glob"], "runCommand": False, "network": False}, of_role=True
-    )
+    role = policy({"allow": ["read_file", "edit_file", "glob"], "runCommand": False, "network": False}, ROLE)
     merged = tighten(local, agent, role)
     assert [name for name in NAMES if merged.permits(name)] == ["read_file"]
     assert (merged.run_command, merged.network) == (False, False)
-    assert not tighten(local, agent, policy({"deny": ["*"]}, of_role=True)).permits("read_file")
+    assert not tighten(local, agent, policy({"deny": ["*"]}, ROLE)).permits("read_file")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +102,7 @@ def test_no_role_widens_what_the_configuration_allows(
     ],
 )
 def test_what_a_role_may_not_say_is_named(value: Any, problem: str) -> None:
-    parsed, problems = parse_policy(value, of_role=True)
+    parsed, problems = parse_policy(value, ROLE)
     assert [problem in said for said in problems] == [True]
     assert not tighten(policy({"runCommand": False}), None, parsed).run_command
 

@@ -16,7 +16,16 @@ from crew_threads import FILES, start_crew
 from model_server import Call, Fail, ModelServer, Say, serving
 
 from uwf_git.base.errors import AgentFailed, StoreDamaged
-from uwf_git.config.policy import ToolPolicy, parse_policy, reading_only, tighten
+from uwf_git.config.policy import (
+    CONFIGURATION,
+    ROLE,
+    SPEAKER,
+    Source,
+    ToolPolicy,
+    parse_policy,
+    reading_only,
+    tighten,
+)
 from uwf_git.engine.step import step
 from uwf_git.ext.builtin.environment import standard_tools
 from uwf_git.ext.builtin.tools.tool import Toolbox
@@ -407,35 +416,35 @@ def test_a_persona_narrows_the_tools_and_what_they_move(instance: Instance, mode
 
 
 def test_the_strictest_of_each_counts() -> None:
-    def of(value: Any, **more: bool) -> ToolPolicy:
-        parsed, problems = parse_policy(value, **more)
+    def of(value: Any, source: Source = CONFIGURATION) -> ToolPolicy:
+        parsed, problems = parse_policy(value, source)
         assert problems == []
         return parsed
 
     system = of({"maxReadBytes": 100, "runCommand": True, "permissions": ["read", "edit"]})
-    role = of({"deny": ["grep"]}, of_role=True)
+    role = of({"deny": ["grep"]}, ROLE)
     persona = of(
         {"maxReadBytes": 500, "maxWriteBytes": 7, "servers": ["docs"], "allow": ["*_file", "mcp/*"]},
-        of_persona=True,
+        SPEAKER,
     )
     both = tighten(system, None, role, persona)
     assert (both.max_read, both.max_write) == (100, 7)
     named = ("read_file", "grep", "run_command", "mcp/docs/look", "mcp/mail/send")
     assert [name for name in named if both.permits(name)] == ["read_file", "mcp/docs/look"]
     assert both.forbids_commands and both.grants("read")
-    blind = tighten(system, None, None, of({"files": False, "mcp": False}, of_persona=True))
+    blind = tighten(system, None, None, of({"files": False, "mcp": False}, SPEAKER))
     assert [
         name
         for name in ("read_file", "write_file", "run_command", "mcp/a/b", "fetch_url")
         if blind.permits(name)
     ] == ["fetch_url"]
-    looks = tighten(system, None, of(reading_only(), of_role=True))
+    looks = tighten(system, None, of(reading_only(), ROLE))
     assert [name for name in (*named, "write_file", "fetch_url") if looks.permits(name)] == [
         "read_file",
         "grep",
     ]
     wrong, problems = parse_policy(
-        {"files": "no", "maxReadBytes": -1, "servers": 3, "runCommand": True}, of_persona=True
+        {"files": "no", "maxReadBytes": -1, "servers": 3, "runCommand": True}, SPEAKER
     )
     assert len(problems) == 4 and not wrong.permits("read_file") and wrong.max_read == 0
     assert not wrong.permits("mcp/a/b")

@@ -11,6 +11,7 @@ from model_server import Call, serving
 
 from uwf_git.config.read import load_config
 from uwf_git.config.resolve import resolve_agent
+from uwf_git.format.casting import CastRole
 from uwf_git.store.instance import Instance
 
 SETTINGS = """\
@@ -32,7 +33,7 @@ def test_a_role_goes_before_its_persona_and_the_workflow_before_the_crew(
     settings = load_config(root)
 
     def agent(workflow: str, role: str, persona: str) -> str:
-        return resolve_agent(settings, workflow, role, persona=persona).alias
+        return resolve_agent(settings, CastRole(workflow, role, persona)).alias
 
     assert agent("trip/plan", "sketch", "ada") == "strong"
     assert agent("trip/plan", "write", "ada") == "usual"
@@ -40,7 +41,7 @@ def test_a_role_goes_before_its_persona_and_the_workflow_before_the_crew(
     assert agent("trip/book", "check", "tom") == "strong"
     assert agent("other/plan", "sketch", "ada") == "usual"
     assert agent("trip", "sketch", "") == "usual", "a workflow of no crew has no personas"
-    assert resolve_agent(settings, "trip/plan", "sketch", "usual", "ada").alias == "usual"
+    assert resolve_agent(settings, CastRole("trip/plan", "sketch", "ada"), "usual").alias == "usual"
 
 
 def test_the_agent_of_a_persona_does_its_steps(

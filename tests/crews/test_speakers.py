@@ -10,6 +10,7 @@ from forged import Forger
 
 from uwf_git.ext.crews.compile import compile_crew
 from uwf_git.ext.crews.package import from_files
+from uwf_git.format.casting import Cast
 from uwf_git.format.types import start_node
 from uwf_git.store.instance import Instance
 
@@ -23,9 +24,9 @@ def says(output: str) -> str:
 
 def test_a_node_speaks_as_its_own_persona_else_as_the_threads() -> None:
     flow = plan()
-    said = [flow.speaker(role, "ada") for role in ("sketch", "check", "$USER")]
+    said = [Cast(flow, "ada").role(role).persona for role in ("sketch", "check", "$USER")]
     assert [who and who.name for who in said] == ["Ada", "Tom", None]
-    assert flow.speaker("sketch", "nobody") is None
+    assert Cast(flow, "nobody").role("sketch").persona is None
 
 
 def test_a_step_is_by_the_persona_and_the_agent_wherever_it_is_named(instance: Instance, uwf: Uwf) -> None:

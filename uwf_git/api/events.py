@@ -25,7 +25,7 @@ from uwf_git.engine.thread_state import ended_state, thread_state
 from uwf_git.engine.waits import Waits, waits_of
 from uwf_git.engine.watching import Event, StepBegan, StepMade, TurnAdded, TurnFeed, TurnPosition, WorkStopped
 from uwf_git.format.ids import ThreadId, is_thread_id
-from uwf_git.format.kinds import SUBWORKFLOW, parse_attempt, parse_step, persona_value, remark_in
+from uwf_git.format.kinds import SUBWORKFLOW, parse_attempt, parse_step, remark_in
 from uwf_git.store import layout
 
 if TYPE_CHECKING:
@@ -213,8 +213,7 @@ class Events:
         for place, event in enumerate(events):
             if isinstance(event, StepBegan):
                 order = event.order
-                persona = {"persona": dict(order.persona)} if order.persona else {}
-                at = {"step": order.number, "role": order.role, "agent": order.name or order.agent, **persona}
+                at = {"step": order.number, "role": order.role, **order.credit.as_json()}
                 self._at[thread] = at
                 yield _value(thread, "step", **at)
             elif isinstance(event, TurnAdded):
@@ -233,8 +232,7 @@ class Events:
     def _who(self, made: StepMade) -> Value:
         payload = self._instance.store.get(made.node).payload
         step = parse_attempt(payload) if made.failed else parse_step(payload)
-        persona = self._instance.threads.speaker(step.start, step.role)
-        return {"step": made.number, "role": step.role, "agent": step.agent, **persona_value(persona)}
+        return {"step": made.number, "role": step.role, **self._instance.threads.credit(step).as_json()}
 
     def _made(self, thread: ThreadId, made: StepMade, later: Sequence[Event]) -> Value:
         instance, who = self._instance, self._who(made)

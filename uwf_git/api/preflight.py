@@ -18,6 +18,7 @@ from uwf_git.config.resolve import (
     agent_options,
     is_missing,
     known_agent,
+    named_agent,
     narrowed,
     overriding,
     resolve_agent,
@@ -26,6 +27,7 @@ from uwf_git.config.resolve import (
 from uwf_git.engine.default_agent import real_workers
 from uwf_git.engine.human_roles import agent_of_person
 from uwf_git.engine.performer import embedded
+from uwf_git.format.casting import Cast
 from uwf_git.format.endings import COMPLETED
 from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW
 from uwf_git.format.types import RESUME, START
@@ -74,9 +76,8 @@ class Usual(NamedTuple):
 
 def require_ready(
     instance: Instance,
-    workflow: Workflow,
+    cast: Cast,
     agents: str | Agent | AgentOptions | None = None,
-    persona: str = "",
     at: Position | None = None,
     role: str | None = None,
     folder: Path | None = None,
@@ -88,13 +89,14 @@ def require_ready(
     not known, installed or configured."""
     options = agent_options((agents,)) if isinstance(agents, str) else agents
     options = options if isinstance(options, AgentOptions | None) else AgentOptions(options)
+    workflow = cast.workflow
     check_roles(instance.config, workflow, options)
     if options is not None:
         require_agent(instance.location.root, options)
     if role is None:
-        parts = _parts(instance, workflow, options, persona, at, folder=folder)
+        parts = _parts(instance, cast, options, at, folder=folder)
     else:
-        parts = (_part(instance, workflow, role, options, persona, 0, folder),)
+        parts = (_part(instance, cast, role, options, 0, folder),)
     problems = _problems(instance, workflow, parts, at)
     if problems:
         texts = "; ".join(text for text, _ in problems)
@@ -151,7 +153,7 @@ def _require_ready_thread(
     at = instance.threads.position(head)
     workflow = at.history.workflow
     if outlook(instance, *at).next in workflow.roles:
-        require_ready(instance, workflow, agents, at.history.start.persona, at)
+        require_ready(instance, at.history.cast, agents, at)
     elif isinstance(agents, AgentOptions):
         check_roles(instance.config, workflow, agents)
 
@@ -168,9 +170,9 @@ def warn_unless_ready(instance: Instance, thread: ThreadId) -> None:
         _require_ready_thread(instance, thread)
     except UwfError as error:
         at = instance.threads.position(head)
-        workflow, persona, role = at.history.workflow, at.history.start.persona, outlook(instance, *at).next
+        role = outlook(instance, *at).next
         with suppress(UwfError):  # which the step raises
-            require_ready(instance, workflow, persona=persona, at=at, role=role)
+            require_ready(instance, at.history.cast, at=at, role=role)
             instance.warn(f"{error.message} — {error.hint}")
 
 
@@ -189,7 +191,7 @@ def check_roles(config: Config, workflow: Workflow, options: AgentOptions | None
             case Player.AGENT:
                 continue
             case Player.PEOPLE:
-                agent = resolve_agent(config, workflow.name, role, name)
+                agent = named_agent(config, name)
                 if agent_of_person(agent, is_override=True) == agent:
                     continue
                 player, hint = "a person plays", _NO_PERSON
@@ -198,18 +200,14 @@ def check_roles(config: Config, workflow: Workflow, options: AgentOptions | None
         raise Usage(f"--agent {role}={name}: {player} role {role!r} of {workflow.name}", hint)
 
 
-def require_played(
-    instance: Instance, workflow: Workflow, options: AgentOptions, role: str | None = None, persona: str = ""
-) -> None:
+def require_played(instance: Instance, cast: Cast, options: AgentOptions, role: str | None = None) -> None:
     """Raise Usage if --agent plays no role of a workflow, or not the only one that is asked, since no model plays it:
     a comparison would then be one with itself."""
+    workflow = cast.workflow
     check_roles(instance.config, workflow, options)
     roles = [role] if role is not None else [name for name in workflow.roles if asks_agent(workflow, name)]
-    config = instance.config
-    for each in roles:
-        speaker = workflow.speaks(each, persona) if each in workflow.roles else ""
-        if narrowed(config, workflow.name, each, options, speaker) is not None:
-            return
+    if any(narrowed(instance.config, cast.role(name), options) is not None for name in roles):
+        return
     if roles:
         raise Usage(
             f"--agent {' '.join(options.words)} plays no role of workflow {workflow.name}, where no model plays one",
@@ -249,38 +247,36 @@ def usual(instance: Instance, name: str) -> Usual | None:
 
 def _parts(
     instance: Instance,
-    workflow: Workflow,
+    cast: Cast,
     options: AgentOptions | None = None,
-    persona: str = "",
     at: Position | None = None,
     depth: int = 0,
     folder: Path | None = None,
 ) -> tuple[Part, ...]:
-    roles = _reached(instance, workflow, at)
-    return tuple(_part(instance, workflow, role, options, persona, depth, folder) for role in roles)
+    roles = _reached(instance, cast.workflow, at)
+    return tuple(_part(instance, cast, role, options, depth, folder) for role in roles)
 
 
 def _part(
     instance: Instance,
-    workflow: Workflow,
+    cast: Cast,
     role: str,
     options: AgentOptions | None,
-    persona: str,
     depth: int,
     folder: Path | None,
 ) -> Part:
-    config, speaker = instance.config, workflow.speaks(role, persona)
+    config, workflow, player = instance.config, cast.workflow, cast.role(role)
     is_persons = turn_of(workflow, role).player is Player.PEOPLE
     own = None
-    if workflow.code is not None and overriding(config, workflow.name, role)[0] is None:
+    if workflow.code is not None and overriding(config, player)[0] is None:
         own = role if known_agent(config, role) is not None else None  # a script names agents by their types
     named = None
     if options is not None:
-        named = narrowed(config, workflow.name, role, options, speaker, own)
+        named = narrowed(config, player, options, own)
     if not isinstance(named, str | None):
         return Part(role, "a person" if is_persons else named.name, MODEL, is_real=True)
     try:
-        agent = resolve_agent(config, workflow.name, role, named if named is not None else own, speaker)
+        agent = resolve_agent(config, player, named if named is not None else own)
         if is_persons:
             agent = agent_of_person(agent, named is not None)
         kept = options is not None and options.everywhere is not None and named is None
@@ -320,16 +316,16 @@ def _with_child(instance: Instance, part: Part, agent: AgentConfig, depth: int, 
     """Return a role that a workflow plays, with the first problem of its own roles."""
     from uwf_git.store.definitions import packages_with
 
-    name, persona = agent.args[-1] if agent.args else "", ""
+    name, speaker = agent.args[-1] if agent.args else "", ""
     if not name or depth >= _DEEPEST:
         return part._replace(is_real=True)
     if "/" in name:
         offer = packages_with(instance.store, name).offer(name)
-        version, persona = offer.workflow, offer.speakers[0]
+        version, speaker = offer.workflow, offer.speakers[0]
     else:
         version = instance.registry.current(name).hash
     child = instance.registry.workflow(version)
-    parts = _parts(instance, child, persona=persona, depth=depth + 1, folder=folder)
+    parts = _parts(instance, Cast(child, speaker), depth=depth + 1, folder=folder)
     problems = _problems(instance, child, parts)
     part = part._replace(
         agent=f"{part.agent} {name}" if part.agent == SUBWORKFLOW else part.agent,

@@ -30,8 +30,7 @@ def step_value(step: Progress | None) -> dict[str, Any]:
     return {
         "step": step.number,
         "role": step.role,
-        "agent": step.agent,
-        **({"persona": dict(step.persona)} if step.persona else {}),
+        **step.credit.as_json(),
         "since": iso(step.since),
         "seconds": max(0, int(time.time() - step.since)),
         "model": step.model or None,

@@ -138,7 +138,7 @@ def ready_agents(root: Path) -> list[str]:
     """Return the agents that ask a model and could work here, by the names in which they are chosen: those of the
     configuration, then the others; those that seem not to be logged in come last."""
     from uwf_git.config.known_agents import asks_model, known_names
-    from uwf_git.config.resolve import is_missing, resolve_agent
+    from uwf_git.config.resolve import is_missing, named_agent
     from uwf_git.config.secrets import load_secrets
     from uwf_git.engine.performer import embedded
 
@@ -151,7 +151,7 @@ def ready_agents(root: Path) -> list[str]:
         known_names(config.agents, config.agent_clis), key=lambda each: each.startswith("uwf-")
     ):
         try:
-            agent = resolve_agent(config, "", "", name)
+            agent = named_agent(config, name)
             playing = embedded(agent.command)
             if (
                 playing is None

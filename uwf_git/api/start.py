@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.thread_states import ThreadState
+from uwf_git.format.casting import Cast, CastRole
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
@@ -44,6 +45,9 @@ class Start(NamedTuple):
     origin: Oid | None = None
     workspace: WorkspaceOption | None = None
     place: Path | None = None
+
+    def cast(self, workflow: Workflow) -> Cast:
+        return Cast(workflow, self.persona)
 
     @property
     def where(self) -> Path | None:
@@ -120,7 +124,7 @@ def _warn_of_unmapped(instance: Instance, workflow: Workflow) -> None:
     unmapped = [
         each
         for each in types
-        if overriding(config, name, each)[0] is None and known_agent(config, each) is None
+        if overriding(config, CastRole(name, each))[0] is None and known_agent(config, each) is None
     ]
     if unmapped:
         instance.warn(
@@ -134,7 +138,7 @@ def _chosen(instance: Instance, workflow: Workflow, what: Start) -> Choice | Non
         return None
     from uwf_git.workspaces.choice import choose
 
-    return choose(instance, workflow, what.where, what.workspace, what.agent, what.persona)
+    return choose(instance, what.cast(workflow), what.where, what.workspace, what.agent)
 
 
 def _settle(instance: Instance, threads: Sequence[ThreadId], chosen: Choice | None, cwd: Path | None) -> None:
@@ -177,9 +181,8 @@ def warn_of_unknown_costs(instance: Instance, workflow: Workflow, what: Start) -
     configured = instance.config.budgets
     limits = (what.budget, workflow.budget or {}, configured.get("", {}), configured.get(workflow.name, {}))
     if any(COST in each for each in limits):
-        warn_of_limit(
-            instance, missing_price_reason(instance, workflow, workflow.roles, what.persona, what.agent)
-        )
+        cast = what.cast(workflow)
+        warn_of_limit(instance, missing_price_reason(instance, cast, workflow.roles, what.agent))
 
 
 def warn_of_limit(instance: Instance, reasons: Sequence[str]) -> None:
@@ -206,11 +209,11 @@ def warn_of_agent(instance: Instance, thread: ThreadId, agent: str | AgentOption
 def require_agent(root: Path, agent: str | AgentOptions) -> None:
     """Raise Usage for an unusable agent, before a thread exists. `root` has config.yaml."""
     from uwf_git.config.read import load_config
-    from uwf_git.config.resolve import is_missing, resolve_agent, why_missing
+    from uwf_git.config.resolve import is_missing, named_agent, why_missing
 
     config = load_config(root)
     for name in (agent,) if isinstance(agent, str) else agent.names:
-        found = resolve_agent(config, "", "", name)
+        found = named_agent(config, name)
         if is_missing(found):
             problem = f"there is no agent {found.command!r}, and no program of that name on PATH"
             if "/" in found.command:

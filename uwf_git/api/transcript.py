@@ -11,7 +11,7 @@ from uwf_git.base.text import counted, iso
 from uwf_git.engine.census import census_of, census_text
 from uwf_git.engine.summary import summary_of
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step, persona_value
+from uwf_git.format.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step
 from uwf_git.format.types import is_kind
 from uwf_git.store.history import log, shared_steps
 from uwf_git.store.pages import PageStep, approvals_of, attempt_page, section
@@ -160,8 +160,7 @@ def commits(instance: Instance, head: Head) -> list[dict[str, Any]]:
 
 def step_value(number: int, step: StepContext) -> dict[str, Any]:
     """Return a step's identity as in all JSON lists."""
-    who = {"agent": step.agent, **persona_value(step.persona)}
-    return {"step": step.hash, "number": number, "role": step.role, **who}
+    return {"step": step.hash, "number": number, "role": step.role, **step.credit.as_json()}
 
 
 def details(instance: Instance, node: Hash) -> dict[str, Any]:
@@ -169,17 +168,16 @@ def details(instance: Instance, node: Hash) -> dict[str, Any]:
     store = instance.store
     content = store.get(node)
     if is_kind(content.type, "attempt"):
-        detail = parse_attempt(content.payload).detail
-        how = _detail(store, detail) if detail else None
-        who = persona_value(instance.threads.speaker(content.payload["start"], content.payload["role"]))
+        attempt = parse_attempt(content.payload)
+        how = _detail(store, attempt.detail) if attempt.detail else None
+        who = instance.threads.credit(attempt).as_json()
         time = iso(content.timestamp / 1000)
         return {"attempt": node, "time": time, **content.payload, **who, "detail": how}
     step = parse_step(content.payload)
     return {
         "step": node,
         "role": step.role,
-        "agent": step.agent,
-        **persona_value(instance.threads.speaker(step.start, step.role)),
+        **instance.threads.credit(step).as_json(),
         "time": iso(content.timestamp / 1000),
         "start": step.start,
         "prev": step.prev,
@@ -197,13 +195,11 @@ def step_page(instance: Instance, node: Hash) -> str:
     if is_kind(content.type, "attempt"):
         attempt = parse_attempt(content.payload)
         tried = store.get(attempt.detail) if attempt.detail else None
-        persona = instance.threads.speaker(attempt.start, attempt.role)
-        return attempt_page(attempt, tried, persona).decode("utf-8")
+        return attempt_page(attempt, tried, instance.threads.credit(attempt)).decode("utf-8")
     step = parse_step(content.payload)
     detail = store.get(step.detail)
     number = instance.store.index_commit(instance.threads.commit_of(node)).number
-    output, persona = store.get(step.output).payload, instance.threads.speaker(step.start, step.role)
-    context = StepContext(node, step.role, output, step.detail, step.agent, persona=persona)
+    context = step.context(node, store.get(step.output).payload, instance.threads.credit(step))
     return section(PageStep.of(number, context, detail, store.get), 1)
 
 

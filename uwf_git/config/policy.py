@@ -24,12 +24,15 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import AgentFailed
 from uwf_git.base.text import nearest, one_line
 from uwf_git.format.amounts import parse_quota
 from uwf_git.sandbox.quota import Quota
+
+if TYPE_CHECKING:
+    from uwf_git.format.casting import CastRole
 
 READING = ("read_file", "list_dir", "glob", "grep")
 WRITING = ("write_file", "edit_file", "apply_patch")
@@ -39,16 +42,28 @@ STANDARD = (*READING, *WRITING, RUN, FETCH)
 EXTRACT = "extract"
 """A tool that asks a model; it is there where one is configured for it."""
 
-_LISTS = ("allow", "deny", "allowHosts", "permissions")
+_LISTS = ("allow", "deny", "allowHosts", "permissions", "servers")
 _SWITCHES = ("runCommand", "network", "allowUnconfined", "strict")
 _SIZES = ("maxReadBytes", "maxWriteBytes")
 LIMITS = "limits"
-KEYS = (*_LISTS[:2], *_SWITCHES[:3], *_LISTS[2:], *_SIZES, LIMITS, "strict")
-ROLE_KEYS = ("allow", "deny", "runCommand", "network")
-PERSONA_KEYS = ("allow", "deny", "files", *_SIZES, "mcp", "servers")
+KEYS = (*_LISTS[:2], *_SWITCHES[:3], *_LISTS[2:4], *_SIZES, LIMITS, "strict")
+
+
+class Source(NamedTuple):
+    """Where a policy is written: by whom, "" for the machine's own configuration, and the keys it may have."""
+
+    author: str
+    keys: tuple[str, ...]
+
+
+CONFIGURATION = Source("", KEYS)
+ROLE = Source("a workflow", ("allow", "deny", "runCommand", "network"))
+SPEAKER = Source("a persona", ("allow", "deny", "files", *_SIZES, "mcp", "servers"))
 REQUESTS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 """The kinds of requests that agents with tools of their own make."""
 _MCP = "mcp/"
+_SETS = {"files": (*READING, *WRITING, RUN), "mcp": (f"{_MCP}*",)}
+"""Keys that turn off several tools."""
 _MAX_ENTRIES = 200  # entries of a list, and characters of an entry
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.*?_-]+)(:[0-9]{1,5})?", re.ASCII)
 
@@ -203,61 +218,54 @@ def _mounts(writable: bool, further: Sequence[str]) -> str:
     return f"Files are named {' and '.join(filter(None, (', '.join(others), last)))}."
 
 
-def parse_policy(
-    value: Any, *, of_role: bool = False, of_persona: bool = False
-) -> tuple[ToolPolicy, list[str]]:
+def role_policies(role: CastRole) -> tuple[ToolPolicy, ...]:
+    """Return the policies of a role and of whoever speaks for it."""
+    sources = zip(role.tools, (ROLE, SPEAKER), strict=True)
+    return tuple(parse_policy(tools, source)[0] for tools, source in sources)
+
+
+def parse_policy(value: Any, source: Source = CONFIGURATION) -> tuple[ToolPolicy, list[str]]:
     """Return the policy of a `tools` mapping, and its problems. An invalid value counts as the strictest.
-    `of_role` and `of_persona` mappings can only narrow."""
+    Only the configuration can widen."""
     if value is None:
         return ToolPolicy(), []
     if not isinstance(value, Mapping):
         return ToolPolicy(allow=((),), run_command=False), ["tools must be a mapping"]
     problems: list[str] = []
-    known = ROLE_KEYS if of_role else PERSONA_KEYS if of_persona else KEYS
+    known = source.keys
     for key in value:
         if key not in known:
-            problems.append(_unknown(key, known))
-    if of_persona:
-        return _of_persona(value, problems), problems
+            problems.append(_unknown(key, source))
     lists = {key: _globs(value[key], key, problems) for key in _LISTS if key in known and key in value}
     switches = {
-        key: _switch(value[key], key, of_role, problems) for key in _SWITCHES if key in known and key in value
+        key: _switch(value[key], key, source is ROLE, problems)
+        for key in _SWITCHES
+        if key in known and key in value
     }
     # A list that should deny something and can't be read denies everything.
-    deny = lists.get("deny", ())
+    listed = lists.get("deny", ())
+    deny = ("*",) if listed is None else listed
+    for key, tools in _SETS.items():
+        if key in known and not _switch(value.get(key, True), key, False, problems):
+            deny += tools
     limits, wrong = parse_quota(value.get(LIMITS)) if LIMITS in known else (Quota(), [])
     problems += [f"{message} ({hint})" for _, message, hint in wrong]
     return (
         ToolPolicy(
             _layer(lists, "allow"),
-            ("*",) if deny is None else deny,
+            deny,
             switches.get("runCommand"),
             switches.get("network"),
             switches.get("allowUnconfined"),
             _layer(lists, "allowHosts"),
             _layer(lists, "permissions"),
+            _layer(lists, "servers"),
             max_read=_size(value, "maxReadBytes", problems) if "maxReadBytes" in known else None,
             max_write=_size(value, "maxWriteBytes", problems) if "maxWriteBytes" in known else None,
             limits=limits,
             strict=bool(switches.get("strict")),
         ),
         problems,
-    )
-
-
-def _of_persona(value: Mapping[str, Any], problems: list[str]) -> ToolPolicy:
-    lists = {key: _globs(value[key], key, problems) for key in ("allow", "deny", "servers") if key in value}
-    deny = lists.get("deny", ())
-    denied = ["*"] if deny is None else [*deny]
-    for key, tools in (("files", (*READING, *WRITING, RUN)), ("mcp", (f"{_MCP}*",))):
-        if not _switch(value.get(key, True), key, False, problems):
-            denied += tools
-    return ToolPolicy(
-        _layer(lists, "allow"),
-        tuple(denied),
-        servers=_layer(lists, "servers"),
-        max_read=_size(value, "maxReadBytes", problems),
-        max_write=_size(value, "maxWriteBytes", problems),
     )
 
 
@@ -371,10 +379,10 @@ def _size(value: Mapping[str, Any], key: str, problems: list[str]) -> int | None
     return size
 
 
-def _unknown(key: Any, known: Sequence[str]) -> str:
+def _unknown(key: Any, source: Source) -> str:
+    author, known = source
     if key in KEYS:
-        who = "a persona" if known is PERSONA_KEYS else "a workflow"
-        return f"{key} belongs into config.yaml: {who} can only tighten ({', '.join(known)})"
+        return f"{key} belongs into config.yaml: {author} can only tighten ({', '.join(known)})"
     return f"unknown key {_shown(key)} in tools ({nearest(str(key), known) or 'known: ' + ', '.join(known)})"
 
 

@@ -21,6 +21,7 @@ from uwf_git.config.known_agents import (
     shipped,
 )
 from uwf_git.config.settings import NO_MODEL, AgentConfig, Config, Model, expanded, parse_command
+from uwf_git.format.casting import CastRole
 from uwf_git.format.kinds import REHEARSE
 
 _ROLE = re.compile(r"([^\s=/.~'\"-][^\s='\"]*)=(.*)", re.DOTALL)
@@ -68,17 +69,12 @@ def agent_options(texts: Iterable[str]) -> AgentOptions | None:
 
 
 def narrowed(
-    config: Config,
-    workflow: str,
-    role: str,
-    options: AgentOptions,
-    persona: str = "",
-    own: str | None = None,
+    config: Config, role: CastRole, options: AgentOptions, own: str | None = None
 ) -> str | Any | None:
     """Return what --agent names for a role, None to leave it to the configuration, or to the agent that code names as
     the role's `own`."""
     roles = dict(options.roles)
-    if (named := roles.get(role, roles.get(EVERY_ROLE))) is not None:
+    if (named := roles.get(role.name, roles.get(EVERY_ROLE))) is not None:
         return named
     everywhere = options.everywhere
     if everywhere is None:
@@ -86,33 +82,34 @@ def narrowed(
     try:
         if isinstance(everywhere, str) and _is_rehearsal(config, everywhere):
             return everywhere
-        agent = resolve_agent(config, workflow, role, own, persona)
+        agent = resolve_agent(config, role, own)
     except (Invalid, Usage):  # what can't play the role needs no replacement
         return everywhere
     return everywhere if asks_model(agent.command) else None
 
 
 def _is_rehearsal(config: Config, name: str) -> bool:
-    return resolve_agent(config, "", "", name).command == REHEARSE
+    return named_agent(config, name).command == REHEARSE
 
 
-def resolve_agent(
-    config: Config, workflow: str, role: str, override: str | AgentOptions | None = None, persona: str = ""
-) -> AgentConfig:
+def named_agent(config: Config, name: str) -> AgentConfig:
+    """Return the agent that --agent names by an alias or a command. Raises Usage."""
+    return known_agent(config, name) or command_agent(config, name, "--agent")
+
+
+def resolve_agent(config: Config, role: CastRole, override: str | AgentOptions | None = None) -> AgentConfig:
     """Return a role's agent: `override` (--agent) > agentOverrides > defaultAgent > embedded `uwf-rehearse`.
-    Each is an alias or a command; a single word in the file is an alias. `persona` is the speaker's id.
-    Raises Invalid, Usage."""
+    Each is an alias or a command; a single word in the file is an alias. Raises Invalid, Usage."""
     if isinstance(override, AgentOptions):
-        chosen = narrowed(config, workflow, role, override, persona)
+        chosen = narrowed(config, role, override)
         override = chosen if isinstance(chosen, str) else None
     if override is not None:
-        log.debug("H8NBHNDW", "--agent names {agent} for {role}", agent=override, role=role)
-        known = known_agent(config, override)
-        return known if known is not None else command_agent(config, override, "--agent")
-    named, where = overriding(config, workflow, role, persona)
+        log.debug("H8NBHNDW", "--agent names {agent} for {role}", agent=override, role=role.name)
+        return named_agent(config, override)
+    named, where = overriding(config, role)
     if named is None:
         named, where = config.default_agent, "defaultAgent"
-    log.debug("MN11X218", "{where} names {agent} for {role}", where=where, agent=named, role=role)
+    log.debug("MN11X218", "{where} names {agent} for {role}", where=where, agent=named, role=role.name)
     if named is None:
         return AgentConfig(REHEARSE, REHEARSE, (), None, stands_in=True)
     agent = known_agent(config, named)
@@ -135,14 +132,9 @@ def resolve_agent(
     return agent._replace(stands_in=where == "defaultAgent" and PurePath(agent.command).name == REHEARSE)
 
 
-def overriding(config: Config, workflow: str, role: str, persona: str = "") -> tuple[str | None, str]:
-    """Return the agent in agentOverrides and its key, None if none. A workflow's role precedes its persona
-    there, which precedes the persona in the crew (`trip` of `trip/plan`)."""
-    crew, slash, _ = workflow.partition("/")
-    places = [(workflow, role)]
-    if persona:
-        places += [(workflow, persona), (crew, persona)] if slash else [(workflow, persona)]
-    for section, key in places:
+def overriding(config: Config, role: CastRole) -> tuple[str | None, str]:
+    """Return the agent in agentOverrides and its key, None if none."""
+    for section, key in role.sections:
         if (named := config.agent_overrides.get(section, {}).get(key)) is not None:
             return named, f"agentOverrides.{section}.{key}"
     return None, ""

@@ -111,8 +111,7 @@ def _unrequested_generated(instance: Instance, history: History) -> Iterator[tup
     for step in history.steps:
         if step.agent == REHEARSE:
             try:
-                persona = history.speaks(step.role)
-                agent = resolve_agent(instance.config, history.workflow.name, step.role, persona=persona)
+                agent = resolve_agent(instance.config, history.cast.role(step.role))
             except UwfError:
                 agent = None
             if agent is None or not _is_rehearse(agent) or (agent.stands_in and not agent.args):
@@ -130,7 +129,7 @@ def _is_rehearse(agent: AgentConfig) -> bool:
 def _named(config: Config, history: History, role: str) -> str | None:
     from uwf_git.config.resolve import overriding
 
-    return overriding(config, history.workflow.name, role, history.speaks(role))[0]
+    return overriding(config, history.cast.role(role))[0]
 
 
 def _setting(history: History, role: str) -> str:

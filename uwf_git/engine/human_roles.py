@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import UwfError
+from uwf_git.format.casting import CastRole
 from uwf_git.format.kinds import HUMAN, REHEARSE, parse_workflow
 from uwf_git.format.types import WITH_PEOPLE
 
@@ -41,7 +42,7 @@ class HumanRoles:
         self._instance = instance
         self._declared: dict[Hash, frozenset[str]] = {}
         self._gates: dict[Hash, frozenset[str]] = {}
-        self._played: dict[tuple[str, str, str], bool] = {}
+        self._played: dict[tuple[tuple[str, str], ...], bool] = {}
         self._config: Config | None = None
         try:
             self._configured = instance.config_has(b"human")
@@ -59,13 +60,14 @@ class HumanRoles:
             return True
         if role.startswith("$") or not self._configured:
             return False
-        threads = self._instance.threads
-        of_crew = row.start and row.workflow and threads.is_of_crew(row.workflow)
-        speaker = threads.speaker(row.start, role) if row.start and of_crew else None
-        who = row.name or "", role, speaker.id if speaker else ""
-        if who not in self._played:
-            self._played[who] = self._resolve(*who)
-        return self._played[who]
+        threads, player = self._instance.threads, None
+        if row.start and row.workflow and threads.has_cast(row.workflow):
+            player = threads.cast_role(row.start, role)
+        player = player or CastRole(row.name or "", role)
+        key = tuple(player.sections)
+        if key not in self._played:
+            self._played[key] = self._resolve(player)
+        return self._played[key]
 
     def is_gate(self, row: CommitRow, role: str) -> bool:
         """Return whether a role has approvers."""
@@ -75,11 +77,11 @@ class HumanRoles:
         """Return whether a role of this commit's workflow has approvers."""
         return bool(self._of(row)) and row.workflow is not None and bool(self._gates[row.workflow])
 
-    def _resolve(self, workflow: str, role: str, persona: str) -> bool:
+    def _resolve(self, role: CastRole) -> bool:
         from uwf_git.config.resolve import resolve_agent
 
         try:
-            agent = resolve_agent(self._config or self._instance.config, workflow, role, persona=persona)
+            agent = resolve_agent(self._config or self._instance.config, role)
         except UwfError:
             return False
         return agent.command == HUMAN

@@ -14,7 +14,6 @@ from uwf_git.engine.status import Outlook, outlook, standing_of
 from uwf_git.engine.summary import summary_of
 from uwf_git.engine.thread_state import resting_state
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import persona_value
 from uwf_git.format.types import END, JOIN
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
@@ -65,8 +64,7 @@ class Outcome(NamedTuple):
             "done": self.done,
             "status": self.state.word,
             "role": self.role,
-            "agent": last.agent if last else None,
-            **(persona_value(last.persona) if last else {}),
+            **(last.credit.as_json() if last else {"agent": None}),
         }
         if self.turn is not None and self.turn.standing is not None:
             value["approvals"] = self.turn.standing.as_json()

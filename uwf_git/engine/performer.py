@@ -16,6 +16,7 @@ from uwf_git.base.errors import AgentFailed, OutOfRounds, StoreDamaged, Throttle
 from uwf_git.base.text import one_line
 from uwf_git.config.known_agents import GROUP, PLUGIN, asks_model, plugins, shipped
 from uwf_git.config.resolve import EVERY_ROLE, AgentOptions, narrowed
+from uwf_git.format.casting import cast_of
 from uwf_git.format.ids import Hash, ThreadId, is_hash
 from uwf_git.format.kinds import HUMAN, REHEARSE, parse_start
 from uwf_git.format.node import from_blob
@@ -27,6 +28,7 @@ from uwf_git.workflow.turn import asks_agent
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.kit.agent import Agent
+    from uwf_git.format.casting import Cast
     from uwf_git.format.kinds import Workflow
     from uwf_git.sandbox.child import CommandResult
     from uwf_git.store.history import Head, Position
@@ -56,8 +58,7 @@ def override_at(
     """Return what an override, of a step or of a whole run, names for a role."""
     if not isinstance(override, AgentOptions):
         return override
-    speaks = at.history.speaks(role) if role in at.history.workflow.roles else ""
-    named: str | Agent | None = narrowed(instance.config, at.history.workflow.name, role, override, speaks)
+    named: str | Agent | None = narrowed(instance.config, at.history.cast.role(role), override)
     return named
 
 
@@ -79,7 +80,7 @@ def replacement(
     if workflow.code is not None or not asks_agent(workflow, role):
         return None
     with contextlib.suppress(UwfError):  # what can't play the role is not replaced
-        own = resolve_agent(instance.config, workflow.name, role, persona=at.history.speaks(role))
+        own = resolve_agent(instance.config, at.history.cast.role(role))
         if not asks_model(own.command) and (own.command, *own.args) != tuple(command):
             names = (name, own.alias)
             if name == own.alias:
@@ -94,7 +95,7 @@ def performer_of(
     """Return the configuration of a role's agent, and the agent itself if it runs in this process. A code
     workflow runs its own code and passes the override on. A role with `human: true` is a person's, whatever the
     override, unless that is `uwf-rehearse`. Raises Untrusted for code, Usage and Invalid if no
-    agent or persona is configured."""
+    agent is configured or nobody speaks for the role."""
     from uwf_git.config.resolve import resolve_agent
     from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.default_agent import refuse_to_make_up
@@ -107,7 +108,7 @@ def performer_of(
             raise Usage(
                 f"workflow {at.history.workflow.name} is code, whose calls this agent cannot do", "name one"
             )
-        at.history.check_speaker(role)
+        at.history.cast.require(role, at.head.thread)
         name = named.called(())
         if is_persons and named.name not in (HUMAN, REHEARSE):
             return AgentConfig(HUMAN, HUMAN, (), None), embedded(HUMAN)
@@ -117,9 +118,7 @@ def performer_of(
         alone = () if named is None else (f"{EVERY_ROLE}={named}",)
         words = override.words if isinstance(override, AgentOptions) else alone
         return AgentConfig(runner.name, runner.name, words, None), runner
-    at.history.check_speaker(role)
-    name, persona = at.history.workflow.name, at.history.speaks(role)
-    config = resolve_agent(instance.config, name, role, override=named, persona=persona)
+    config = resolve_agent(instance.config, at.history.cast.require(role, at.head.thread), named)
     if is_persons:
         config = agent_of_person(config, named is not None)
     refuse_to_make_up(instance, at, role, config)
@@ -132,14 +131,13 @@ def provider_of(instance: Instance, head: Head, role: str, override: str | Agent
     from uwf_git.config.resolve import resolve_agent
 
     known = instance.config.providers
-    if not known or head.row.workflow is None or head.row.start is None:
+    if not known or head.row.workflow is None:
         return ""
     with contextlib.suppress(UwfError):
-        workflow = instance.registry.workflow(head.row.workflow)
-        if not asks_agent(workflow, role):
+        cast = _cast_at(instance, head)
+        if cast is None or not asks_agent(cast.workflow, role):
             return ""
-        persona = parse_start(instance.store.get(head.row.start).payload).persona
-        config = resolve_agent(instance.config, workflow.name, role, override, workflow.speaks(role, persona))
+        config = resolve_agent(instance.config, cast.role(role), override)
         names = [config.alias, Path(config.command).name]
         if (playing := embedded(config.command)) is not None:
             name = called(playing, config)
@@ -147,6 +145,13 @@ def provider_of(instance: Instance, head: Head, role: str, override: str | Agent
             names.insert(0, playing.asks(instance.config, config.args))
         return next((name for name in names if name in known), "")
     return ""
+
+
+def _cast_at(instance: Instance, head: Head) -> Cast | None:
+    if head.row.workflow is None or head.row.start is None:
+        return None
+    start = parse_start(instance.store.get(head.row.start).payload)
+    return cast_of(instance.registry.workflow(head.row.workflow), start)
 
 
 def embedded(command: str) -> Agent | None:
@@ -365,40 +370,35 @@ def missing_price_at(
     instance: Instance, head: Head, role: str, agent: str | Agent | AgentOptions | None = None
 ) -> str:
     """Return why the cost of the next role's agent cannot be known beforehand, "" if it can."""
-    if head.row.workflow is None or head.row.start is None:
-        return ""
-    workflow = instance.registry.workflow(head.row.workflow)
-    persona = parse_start(instance.store.get(head.row.start).payload).persona
-    return next(iter(missing_price_reason(instance, workflow, [role], persona, agent)), "")
+    cast = _cast_at(instance, head)
+    return next(iter(missing_price_reason(instance, cast, [role], agent)), "") if cast is not None else ""
 
 
 def missing_price_reason(
     instance: Instance,
-    workflow: Workflow,
+    cast: Cast,
     roles: Iterable[str],
-    persona: str = "",
     agent: str | Agent | AgentOptions | None = None,
 ) -> list[str]:
-    """Return why the cost of these roles' agents cannot be known beforehand, one clause each. `persona` is
-    the default speaker."""
+    """Return why the cost of these roles' agents cannot be known beforehand, one clause each."""
     from uwf_git.config.resolve import resolve_agent
 
-    found: dict[str, None] = {}
+    reasons: dict[str, None] = {}
     for role in roles:
-        if not asks_agent(workflow, role):
+        if not asks_agent(cast.workflow, role):
             continue
         with contextlib.suppress(UwfError):  # reported to the agent of the role
-            speaker = workflow.speaks(role, persona)
+            player = cast.role(role)
             named: str | Agent | None
             if isinstance(agent, AgentOptions):
-                named = narrowed(instance.config, workflow.name, role, agent, speaker)
+                named = narrowed(instance.config, player, agent)
             else:
                 named = agent
             if isinstance(named, str | None):
-                config = resolve_agent(instance.config, workflow.name, role, override=named, persona=speaker)
+                config = resolve_agent(instance.config, player, named)
                 playing, args = embedded(config.command), config.args
             else:
                 playing, args = named, ()
             if playing is not None and (why := playing.missing_price(instance.config, args)):
-                found[why] = None
-    return list(found)
+                reasons[why] = None
+    return list(reasons)

@@ -17,6 +17,7 @@ from uwf_git.store.layout import NAMESPACE
 from uwf_git.store.private import LOG_END, EngineOrder
 
 if TYPE_CHECKING:
+    from uwf_git.format.credit import Credit
     from uwf_git.store.instance import Instance
 
 _DEEPEST = 8  # workflows within each other
@@ -78,19 +79,18 @@ def _changed(path: Path) -> tuple[int, ...]:
 class Progress(NamedTuple):
     """The step in progress, the `number`th of its thread. `since` is in Unix seconds; `model` is "" if
     unknown; `turns` and `tokens` are the model's so far; `last` is one line. `child` is the step of a
-    sub-workflow's thread, `persona` the speaker's id and name."""
+    sub-workflow's thread."""
 
     thread: ThreadId
     number: int
     role: str
-    agent: str
+    credit: Credit
     since: float
     model: str
     turns: int
     tokens: int
     last: str
     child: Progress | None
-    persona: Mapping[str, str] | None = None
 
 
 class _Heard(NamedTuple):
@@ -125,18 +125,18 @@ class Watch:
         if now is not None:
             lines.append((now.time, now.line))
         lines.sort(key=lambda line: line[0])
+        agent = heard.agent or (now.agent if now else "")
         return Progress(
             thread,
             order.number,
             order.role,
-            heard.agent or (now.agent if now else "") or order.name or order.agent,
+            order.credit._replace(agent=agent) if agent else order.credit,
             since,
             heard.model or (now.model if now else ""),
             heard.turns,
             max(heard.tokens, now.tokens if now else 0),
             next((line for _, line in reversed(lines) if line), ""),
             self.step(heard.child, depth + 1) if heard.child and depth < _DEEPEST else None,
-            order.persona,
         )
 
     def _logged(self, thread: ThreadId) -> tuple[float, str]:

@@ -17,7 +17,7 @@ from uwf_git.engine.status import at_rest, outlook, used_up, wordless
 from uwf_git.engine.step_parts import parts_of
 from uwf_git.engine.thread_state import resting_state, thread_state
 from uwf_git.engine.waits import waits_in
-from uwf_git.format.kinds import parse_detail, parse_step, persona_value
+from uwf_git.format.kinds import parse_detail, parse_step
 from uwf_git.format.types import is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, Link, link_of, parted
@@ -32,7 +32,7 @@ def state(instance: Instance, head: Head) -> dict[str, Any]:
 
 
 def _reached(instance: Instance, head: Head) -> dict[str, Any]:
-    if head.row.workflow is None or not instance.threads.is_of_crew(head.row.workflow):
+    if head.row.workflow is None or not instance.threads.has_cast(head.row.workflow):
         return {}
     history = instance.threads.history(head)
     parts = parts_of(history.workflow)
@@ -133,8 +133,7 @@ def _made(instance: Instance, head: Head) -> dict[str, Any]:
         return {"agent": None}
     step = parse_step(instance.store.get(head.node).payload)
     detail = instance.store.get(step.detail)
-    persona = instance.threads.speaker(step.start, step.role)
-    value: dict[str, Any] = {"agent": step.agent, **persona_value(persona)}
+    value = instance.threads.credit(step).as_json()
     if is_kind(detail.type, "detail") and (extraction := parse_detail(detail.payload).extraction):
         value["extraction"] = extraction
     elif is_kind(detail.type, "step") and (child := instance.threads.ending_with(step.detail)):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import one_line
+from uwf_git.format.credit import Credit
 from uwf_git.format.edges import Transition, parse_edges
 from uwf_git.format.ids import Hash, is_hash
 from uwf_git.format.origins import CALL, EDITED, ThreadOrigin, parse_origin
@@ -206,15 +207,6 @@ class Workflow(NamedTuple):
         known = self.roles.get(role)
         return known is not None and known.human
 
-    def speaker(self, role: str, persona: str) -> Persona | None:
-        """Return a role's persona, where `persona` is the default's id. None outside a crew."""
-        return self.personas.get(self.speaks(role, persona))
-
-    def speaks(self, role: str, persona: str) -> str:
-        """Return the id of a role's persona, as `speaker`; "" for anything but a role."""
-        found = self.roles.get(role)
-        return (found.persona or persona) if found is not None else ""
-
     @property
     def needs_answers(self) -> bool:
         """Whether decisions or prompts depend on agents' answers besides their outputs."""
@@ -261,6 +253,14 @@ class Step(NamedTuple):
     def payload(self) -> dict[str, Any]:
         return self._asdict()
 
+    def context(
+        self, node: Hash, output: Any, credit: Credit, answer: str | None = None, time: int = 0
+    ) -> StepContext:
+        """Return the step, whose node is `node`, as moderator and agents see it."""
+        return StepContext(
+            node, self.role, output, self.detail, self.agent, answer or "", time, credit.persona
+        )
+
 
 class StepContext(NamedTuple):
     """A step as moderator and agents see it. `output` is the payload itself. `answer` is the agent's verbatim
@@ -276,8 +276,12 @@ class StepContext(NamedTuple):
     persona: Persona | None = None
 
     @property
+    def credit(self) -> Credit:
+        return Credit(self.agent, self.persona)
+
+    @property
     def by(self) -> str:
-        return credited(self.agent, self.persona)
+        return self.credit.text()
 
     @property
     def remark(self) -> str | None:
@@ -585,16 +589,6 @@ def answer_in(detail_type: str, detail: Any) -> str | None:
 def may_have_code(detail: Node) -> bool:
     """Return whether a step with this detail may have left code: itself, or in a sub-workflow."""
     return not is_kind(detail.type, "detail") or "code" in detail.payload
-
-
-def credited(agent: str, persona: Persona | None) -> str:
-    """Return a step's agent for people, with its persona: `Ada (uwf-claude-code)`."""
-    return f"{persona.name} ({agent})" if persona is not None else agent
-
-
-def persona_value(persona: Persona | None) -> dict[str, Any]:
-    """Return `persona` for a step's JSON; empty if there is none."""
-    return {"persona": {"id": persona.id, "name": persona.name}} if persona is not None else {}
 
 
 def asks_human(output: Any) -> bool:

@@ -28,6 +28,11 @@ class Persona(NamedTuple):
     system_prompt: str = ""
     tools: Mapping[str, Any] | None = None
 
+    @property
+    def shown(self) -> dict[str, str]:
+        """Its fields in the JSON of a step."""
+        return {"id": self.id, "name": self.name}
+
     def payload(self) -> dict[str, Any]:
         """Return its part of a node, without id and empty fields."""
         value = self._asdict()

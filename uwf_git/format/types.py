@@ -677,11 +677,11 @@ _KINDS: dict[str, frozenset[Hash]] = {
 }
 OF_THREADS = tuple(BUILTIN.core)
 """The built-in types that a thread may have nodes of."""
-LIMITED, OF_CREW, FANS_OUT, WITH_PEOPLE, OF_BRANCH = "limited", "crew", "fans-out", "people", "branch"
+LIMITED, HAS_CAST, FANS_OUT, WITH_PEOPLE, OF_BRANCH = "limited", "crew", "fans-out", "people", "branch"
 _TRAITS: dict[Hash, dict[str, Callable[[Any], bool]]] = {
     WORKFLOW: {
         LIMITED: lambda payload: "budget" in payload,
-        OF_CREW: lambda payload: "crew" in payload,
+        HAS_CAST: lambda payload: "crew" in payload,
         FANS_OUT: lambda payload: any("fanOut" in edge for edge in _edges_in(payload)),
         WITH_PEOPLE: lambda payload: any("human" in role for role in payload["roles"].values()),
     },

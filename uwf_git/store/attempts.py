@@ -165,15 +165,15 @@ class Attempts:
                 tree = self._repository.graft(tree, ["attempts"], before)
         stop = frozenset(h for h in (attempt.start, attempt.prev) if h)
         files = self._store.files(node, stop)
-        persona = Histories(self._store).speaker(attempt.start, attempt.role)
-        files["README.md"] = attempt_page(attempt, detail, persona)
+        credit = Histories(self._store).credit(attempt)
+        files["README.md"] = attempt_page(attempt, detail, credit)
         folder = self._repository.write_folder(files)
         tree = self._repository.graft(tree, layout.attempt_folder(number, attempt.role), folder)
         text = layout.attempt_message(number, node, attempt)
         parents = [tip] if tip is not None else []
         if tip is None or self.head_of(tip) != head.commit:
             parents.append(head.commit)
-        author = layout.agent_author(attempt.agent, persona)
+        author = layout.agent_author(credit)
         try:
             return self._repository.write_commit(tree, parents, author, text)
         except SigningFailed:  # failed work is kept anyway, and its commit shows that it is unsigned

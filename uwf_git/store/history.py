@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import Invalid, StoreDamaged
-from uwf_git.base.text import one_line
+from uwf_git.format.casting import cast_of
+from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.kinds import (
     Start,
@@ -24,13 +25,14 @@ from uwf_git.format.kinds import (
     parse_workflow,
     split_remarks,
 )
-from uwf_git.format.types import FORK, OF_CREW, is_kind
+from uwf_git.format.types import FORK, HAS_CAST, is_kind
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout
 
 if TYPE_CHECKING:
-    from uwf_git.format.personas import Persona
+    from uwf_git.format.casting import Cast, CastRole
+    from uwf_git.format.kinds import Attempt
     from uwf_git.store.index import ArchiveRow, CommitRow
     from uwf_git.store.indexing import Store
 
@@ -91,24 +93,9 @@ class History(NamedTuple):
         number = hashes.index(prev)
         return self._replace(head=prev or self.start_hash, steps=self.steps[:number])
 
-    def speaks(self, role: str) -> str:
-        """Return the id of a role's persona, "" outside a crew."""
-        return self.workflow.speaks(role, self.start.persona)
-
-    def speaker(self, role: str) -> Persona | None:
-        """Return a role's persona, None outside a crew."""
-        return self.workflow.speaker(role, self.start.persona)
-
-    def check_speaker(self, role: str) -> None:
-        """Raise Invalid if a role of a crew's workflow has no persona, since the step would have no limits on
-        its tools."""
-        if self.workflow.crew is None or self.speaker(role) is not None:
-            return
-        shown = one_line(self.speaks(role), 80)
-        raise Invalid(
-            f"thread {self.thread} names persona {shown!r} for {role}, which {self.workflow.name} does not have",
-            f"start another: uwf thread start {self.workflow.name} --as NAME",
-        )
+    @property
+    def cast(self) -> Cast:
+        return cast_of(self.workflow, self.start)
 
     def after(self, step: StepContext) -> History:
         """Return the history with one more step."""
@@ -170,19 +157,25 @@ class Histories:
             detail = self._store.get(step.detail)
             answer = answer_in(detail.type, detail.payload)
         output = self._store.get(step.output).payload
-        persona = workflow.speaker(step.role, start.persona)
-        return StepContext(node, step.role, output, step.detail, step.agent, answer or "", time, persona)
+        credit = cast_of(workflow, start).role(step.role).credit(step.agent)
+        return step.context(node, output, credit, answer, time)
 
-    def speaker(self, start: Hash, role: str) -> Persona | None:
-        """Return a role's persona in a thread with this StartNode, None outside a crew."""
+    def cast_role(self, start: Hash, role: str) -> CastRole | None:
+        """Return a role as a thread with this StartNode casts it, None in a workflow without personas, which isn't
+        read."""
         began = parse_start(self._store.get(start).payload)
-        if not self.is_of_crew(began.workflow):
+        if not self.has_cast(began.workflow):
             return None
-        return parse_workflow(self._store.get(began.workflow).payload).speaker(role, began.persona)
+        return cast_of(parse_workflow(self._store.get(began.workflow).payload), began).role(role)
 
-    def is_of_crew(self, workflow: Hash) -> bool:
-        """Return whether a workflow is a crew's, without reading it."""
-        return self._store.index.has_trait(workflow, OF_CREW)
+    def has_cast(self, workflow: Hash) -> bool:
+        """Return whether a workflow has personas, without reading it."""
+        return self._store.index.has_trait(workflow, HAS_CAST)
+
+    def credit(self, made: Step | Attempt) -> Credit:
+        """Return who made a step or an attempt."""
+        cast = self.cast_role(made.start, made.role)
+        return cast.credit(made.agent) if cast is not None else Credit(made.agent)
 
     def past(self, node: Hash) -> Iterator[PastStep]:
         """Yield the StepNodes from one back to the first, newest first. Raises StoreDamaged if a `prev` is a

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
-from uwf_git.format.kinds import Attempt, credited
+from uwf_git.format.kinds import Attempt
 from uwf_git.git.objects import Person
 from uwf_git.store import ref_kinds
 
 if TYPE_CHECKING:
-    from uwf_git.format.personas import Persona
+    from uwf_git.format.credit import Credit
     from uwf_git.git.repository import Oid
 
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
@@ -307,10 +307,13 @@ def part_message(fork: Hash, number: int) -> str:
     return message(f"{number} branches of fork {fork}", {"Uwf-Part": fork})
 
 
-def agent_author(agent: str, persona: Persona | None = None) -> Person:
-    """Return the author of an agent's step, with its persona: `Ada (uwf-claude-code)`."""
-    spoke = persona and persona._replace(name=one_line(persona.name, 60))
-    return Person(credited(one_line(agent, 60), spoke), f"{slug(agent)}@agents.invalid")
+def agent_author(credit: Credit) -> Person:
+    """Return the author of an agent's step."""
+    return Person(credit.text(_author_name, _author_name), f"{slug(credit.agent)}@agents.invalid")
+
+
+def _author_name(text: str) -> str:
+    return one_line(text, 60)
 
 
 def attempt_message(number: int, node: Hash, attempt: Attempt) -> str:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from uwf_git.base.markdown import below, code, inline, output, question, table
 from uwf_git.base.text import counted, fenced, harmless, iso, one_line
 from uwf_git.format.approvals import UNSEEN, Approval, parse_approval
+from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
     REHEARSE,
@@ -36,7 +37,6 @@ from uwf_git.format.kinds import (
     status_of,
 )
 from uwf_git.format.node import Node
-from uwf_git.format.personas import Persona
 from uwf_git.format.types import END, ENDS, FAIL, USER, is_kind, next_name, role_name
 from uwf_git.store.layout import node_file, step_folder
 
@@ -303,10 +303,9 @@ def approvals_of(detail: Node, get: Callable[[Hash], Node]) -> tuple[Approval, .
     return tuple(parse_approval(get(node).payload) for node in nodes)
 
 
-def attempt_page(attempt: Attempt, detail: Node | None, persona: Persona | None = None) -> bytes:
-    """Return a failed attempt's page: persona, error, the agent's text, its command's output."""
-    by = _credited(attempt.agent, persona)
-    parts = [f"# {_name(attempt.role)}: failed", f"by {by}: {inline(attempt.error)}"]
+def attempt_page(attempt: Attempt, detail: Node | None, credit: Credit) -> bytes:
+    """Return a failed attempt's page: who made it, error, the agent's text, its command's output."""
+    parts = [f"# {_name(attempt.role)}: failed", f"by {_credited(credit)}: {inline(attempt.error)}"]
     said = report_of(None, detail) if detail is not None else ""
     if said:
         parts.append(below(said, 1))
@@ -351,7 +350,7 @@ def line_of(number: int, step: StepContext) -> str:
     """Return a step's line for its thread's page."""
     page = "/".join((*step_folder(number, step.role), "README.md"))
     made_up = ", made up" if step.agent == REHEARSE else ""
-    by = f"{_credited(step.agent, step.persona)}{made_up}"
+    by = f"{_credited(step.credit)}{made_up}"
     return f"| [{number} {_name_of(step)}]({page}) | {inline(verdict(step.output))} | {by} |"
 
 
@@ -451,8 +450,8 @@ def _name_of(step: StepContext) -> str:
     return "remark" if step.remark is not None else _name(step.role)
 
 
-def _credited(agent: str, persona: Persona | None) -> str:
-    return f"{inline(persona.name)} ({code(agent)})" if persona is not None else code(agent)
+def _credited(credit: Credit) -> str:
+    return credit.text(inline, code)
 
 
 def _by(told: PageStep) -> str:
@@ -460,7 +459,7 @@ def _by(told: PageStep) -> str:
         return f"by a run of the workflow {code(told.child)}"
     model = parse_detail(told.detail.payload).model if is_kind(told.detail.type, "detail") else None
     made_up = ", made up" if told.step.agent == REHEARSE else ""
-    by = _credited(told.step.agent, told.step.persona)
+    by = _credited(told.step.credit)
     return f"by {by}" + (f", model {code(model)}" if model else "") + made_up
 
 

@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from uwf_git.base.errors import Usage
+from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id
 from uwf_git.format.kinds import Usage as TokenUsage
 from uwf_git.git.database import StoreUnwritable
@@ -152,6 +153,16 @@ class EngineOrder(NamedTuple):
     folder: str = ""
     nonce_sha256: str = ""
     base: str = ""
+
+    @property
+    def credit(self) -> Credit:
+        """Who makes the step, as far as that is known before it."""
+        from uwf_git.format.personas import Persona
+
+        return Credit(
+            self.name or self.agent,
+            Persona(self.persona["id"], self.persona["name"]) if self.persona else None,
+        )
 
     def asks(self) -> list[Any]:
         """The question as JSON: an answer is valid only for the same."""

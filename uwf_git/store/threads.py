@@ -656,8 +656,8 @@ class Threads(Histories):
         number = head.row.number + 1
         tree = self._repository.root(head.commit)
         detail = self._store.get(step.detail)
-        persona = self.speaker(step.start, step.role)
-        made = StepContext(node, step.role, output, step.detail, step.agent, persona=persona)
+        credit = self.credit(step)
+        made = step.context(node, output, credit)
         page = pages.step_page(pages.PageStep.of(number, made, detail, self._store.get))
         folder = self._repository.write_folder({**files, "README.md": page})
         tree = self._with_step(tree, head, made, folder, then, merged)
@@ -667,7 +667,7 @@ class Threads(Histories):
         if step.role == JOIN:
             stamp = stamp or self._stamp_after((head.commit, *merged))
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
-        author = by if step.role == USER else layout.agent_author(step.agent, persona)
+        author = by if step.role == USER else layout.agent_author(credit)
         parents = (head.commit, *merged)
         commit = self._repository.write_commit(tree, parents, author, text, when, committer=stamp and by)
         return UnreferencedStep(commit, node, parents, when)

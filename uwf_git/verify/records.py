@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from uwf_git.engine.census import calls_in
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
-    StepContext,
     answer_in,
     parse_attempt,
     parse_detail,
@@ -203,21 +202,12 @@ class Records:
                 code.commit if code else "",
             ),
         )
-        persona = self._known.speaker(before, made.role)
+        credit = self._known.credit(before, made)
         if made.role != USER:
-            self._known.author(commit, made.agent, persona, report)
+            self._known.author(commit, credit, report)
         joined = self._turns.check_parents(step, report)
         answer = answer_in(detail.type, detail.payload) if definition.workflow.needs_answers else None
-        context = StepContext(
-            node,
-            made.role,
-            output.payload,
-            made.detail,
-            made.agent,
-            answer or "",
-            content.timestamp,
-            persona,
-        )
+        context = made.context(node, output.payload, credit, answer, content.timestamp)
         others = [self._known.records.get(parent.raw) for parent in commit.parents[1:]]
         rows = [other.row if other is not None else None for other in others]
         row = step_row(_row(commit, "step", node), before.row, made, output.payload, rows)
@@ -305,10 +295,10 @@ class Records:
             elif detail is not None:
                 expected = decision.instruction if isinstance(decision, Next) else None
                 self._known.check_detail(detail, here, expected, head, report)
-        persona = self._known.speaker(head, made.role)
-        self._known.page(files, name.path, report, lambda: pages.attempt_page(made, detail, persona))
+        credit = self._known.credit(head, made)
+        self._known.page(files, name.path, report, lambda: pages.attempt_page(made, detail, credit))
         self._known.message(commit, report, layout.attempt_message(number, node, made))
-        self._known.author(commit, made.agent, persona, report)
+        self._known.author(commit, credit, report)
         earlier_rows = (before.row,) if before is not None else ()
         row = bound_row(_row(commit, "attempt", node), head.row.start, made.role, earlier_rows)
         return Record(row, commit.tree, head=head.row.oid, attempts=number, code=made.code)

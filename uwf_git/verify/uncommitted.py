@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.format.builtin import META
+from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Step, parse_start, parse_step
 from uwf_git.format.node import Node
-from uwf_git.format.personas import Persona
 from uwf_git.format.types import DEFINITIONS, JOIN, is_kind, versions
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid, Repository
@@ -145,9 +145,9 @@ class MadeKnown(Known):
         if commit.oid.raw not in self.objects.commits:
             super().message(commit, report, expected)
 
-    def author(self, commit: CommitObject, agent: str, persona: Persona | None, report: Report) -> None:
+    def author(self, commit: CommitObject, credit: Credit, report: Report) -> None:
         if commit.oid.raw not in self.objects.commits:
-            super().author(commit, agent, persona, report)
+            super().author(commit, credit, report)
 
 
 class TreeCheck(NamedTuple):

@@ -9,11 +9,15 @@ from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.engine.census import calls_in
 from uwf_git.engine.new_step import detail_problems
+from uwf_git.format.casting import cast_of
+from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import (
+    Attempt,
     CallCounts,
     Revision,
     Start,
+    Step,
     StepContext,
     Workflow,
     parse_detail,
@@ -21,7 +25,6 @@ from uwf_git.format.kinds import (
     parse_workflow,
 )
 from uwf_git.format.node import Node
-from uwf_git.format.personas import Persona
 from uwf_git.format.types import FORK, USER, is_kind
 from uwf_git.git.objects import clean
 from uwf_git.git.repository import Oid
@@ -204,10 +207,11 @@ class Known:
             known = self.starts[start] = parse_start(self.nodes.get(start).payload)
         return known
 
-    def speaker(self, head: Record, role: str) -> Persona | None:
-        """Return a role's persona in the thread of a start or step. Raises Bad."""
+    def credit(self, head: Record, made: Step | Attempt) -> Credit:
+        """Return who made a step or an attempt, in the thread of a start or step. Raises Bad."""
         assert head.row.start is not None
-        return self.definition(head).workflow.speaker(role, self.start_of(head.row.start).persona)
+        cast = cast_of(self.definition(head).workflow, self.start_of(head.row.start))
+        return cast.role(made.role).credit(made.agent)
 
     def decision(self, head: Record, aside: bool = False) -> Decision | str:
         """Return the decision at a start or step, or why there is none. `aside` leaves `past` unchanged, for
@@ -368,9 +372,9 @@ class Known:
             subject = one_line(commit.message.split("\n", 1)[0], 80)
             report("wrong-message", f"the message is not what the nodes say: {subject!r}")
 
-    def author(self, commit: CommitObject, agent: str, persona: Persona | None, report: Report) -> None:
-        """Report a commit whose author is not its record's agent and persona."""
-        author = layout.agent_author(agent, persona)
+    def author(self, commit: CommitObject, credit: Credit, report: Report) -> None:
+        """Report a commit whose author is not who made its record."""
+        author = layout.agent_author(credit)
         if commit.author != author.ident:
             by = clean(author.name)
             report("wrong-author", f"the author is {one_line(commit.author, 120)!r}, the agent {by!r}")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.base.text import listed
 from uwf_git.config.known_agents import ANY_ROW, shipped
-from uwf_git.config.policy import RUN, WRITING, parse_policy, tighten
+from uwf_git.config.policy import RUN, WRITING, role_policies, tighten
 from uwf_git.config.resolve import AgentOptions, narrowed, resolve_agent
+from uwf_git.format.casting import Cast, CastRole
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import HUMAN, SUBWORKFLOW
 from uwf_git.format.types import USER
@@ -25,7 +26,7 @@ from uwf_git.workspaces.worktree import configured_remote
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
-    from uwf_git.format.kinds import Role, Workflow
+    from uwf_git.format.kinds import Role
     from uwf_git.store.history import Position
 
 _NAMED = 5  # folders in a message
@@ -64,22 +65,17 @@ class Choice(NamedTuple):
 
 
 def choose(
-    instance: Instance,
-    workflow: Workflow,
-    where: Path,
-    option: WorkspaceOption | None = None,
-    agent: object = None,
-    persona: str = "",
+    instance: Instance, cast: Cast, where: Path, option: WorkspaceOption | None = None, agent: object = None
 ) -> Choice | None:
     """Return the workspace of new threads that are started in a folder; None for that folder itself. `agent`
-    overrides the configuration, `persona` is the default speaker. With `changes`, a commit of the checkout's
-    uncommitted files is made. Raises Usage, NotFound and Invalid for a workspace that cannot be made."""
+    overrides the configuration. With `changes`, a commit of the checkout's uncommitted files is made. Raises
+    Usage, NotFound and Invalid for a workspace that cannot be made."""
     is_default = option is None
     if option is None:
-        kind = workflow.workspace or instance.config.workspace.of(_top(where)).kind
+        kind = cast.workflow.workspace or instance.config.workspace.of(_top(where)).kind
         if not kind:
             found = checkout_around(where)
-            if found is None or found.top is None or not _may_write(instance, workflow, agent, persona):
+            if found is None or found.top is None or not _may_write(instance, cast, agent):
                 return None
             if not Project(found.common).commit("HEAD"):
                 return None
@@ -99,8 +95,7 @@ def choose_late(
         return None
     if instance.config.workspace.of(checkout.top).kind or not Project(checkout.common).commit("HEAD"):
         return None
-    persona = at.history.start.persona or ""
-    if not _writes(instance, workflow, agent, role, persona):
+    if not _writes(instance, agent, at.history.cast.of(role)):
         return None
     return chosen(instance, where, WorkspaceOption(WORKTREE), is_default=True)
 
@@ -210,28 +205,28 @@ def share(instance: Instance, parent: ThreadId, child: ThreadId) -> None:
         notes.write(child, note)
 
 
-def _may_write(instance: Instance, workflow: Workflow, agent: object, persona: str, depth: int = 0) -> bool:
-    for name, role in workflow.roles.items():
+def _may_write(instance: Instance, cast: Cast, agent: object, depth: int = 0) -> bool:
+    for role in cast.workflow.roles.values():
         if role.human:
             continue
-        speaker = workflow.speaks(name, persona)
+        player = cast.of(role)
         with suppress(UwfError):  # reported by the step
             named = agent
             if isinstance(agent, AgentOptions):
-                named = narrowed(instance.config, workflow.name, name, agent, speaker)
+                named = narrowed(instance.config, player, agent)
             if not isinstance(named, str | None):  # a function of the caller's
                 continue
-            found = resolve_agent(instance.config, workflow.name, name, override=named, persona=speaker)
-            if found.command == SUBWORKFLOW and found.args and depth < _DEEPEST:
-                child = instance.registry.current(found.args[-1]).hash
-                if _may_write(instance, instance.registry.workflow(child), None, "", depth + 1):
+            config = resolve_agent(instance.config, player, named)
+            if config.command == SUBWORKFLOW and config.args and depth < _DEEPEST:
+                child = instance.registry.current(config.args[-1]).hash
+                if _may_write(instance, Cast(instance.registry.workflow(child)), None, depth + 1):
                     return True
-            elif _writes(instance, workflow, found, role, persona):
+            elif _writes(instance, config, player):
                 return True
     return False
 
 
-def _writes(instance: Instance, workflow: Workflow, agent: AgentConfig, role: Role, persona: str) -> bool:
+def _writes(instance: Instance, agent: AgentConfig, role: CastRole) -> bool:
     program = shipped(agent.command)
     if program is None or not program.writes:
         return False
@@ -239,10 +234,5 @@ def _writes(instance: Instance, workflow: Workflow, agent: AgentConfig, role: Ro
         row = instance.config.agent_clis.get(agent.args[0])
         if row is not None and not row.tools:
             return False
-    speaker = workflow.speaker(role.name, persona)
-    narrowed = (
-        parse_policy(role.tools, of_role=True)[0],
-        parse_policy(speaker.tools if speaker else None, of_persona=True)[0],
-    )
-    policy = tighten(instance.config.tools, agent.tools, *narrowed)
+    policy = tighten(instance.config.tools, agent.tools, *role_policies(role))
     return any(policy.permits(tool) for tool in (*WRITING, RUN))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.base.errors import RemoteFailed, WorkspaceFailed
+from uwf_git.format.credit import Credit
 from uwf_git.format.fan_out import Conflict
 from uwf_git.format.ids import Hash
 from uwf_git.format.quick_schema import OBJECT_ID
@@ -199,7 +200,7 @@ class Merging:
     def _written(
         self, fork: Hash, base: str, merged: Sequence[str], trees: Mapping[int, str], when: int
     ) -> str:
-        ident = layout.agent_author(UWF).at(when, utc=True)
+        ident = layout.agent_author(Credit(UWF)).at(when, utc=True)
         count = f"{len(merged):,} {'branch' if len(merged) == 1 else 'branches'}"
         text = layout.message(f"merge the code of {count}", {FORK_TRAILER: fork})
         commit = base
@@ -248,7 +249,7 @@ class Merging:
 
     def _three_way(self, root: str, ours: str, theirs: str, position: int) -> str | Conflict:
         """Return the tree of a merge, or a conflict whose commit is to be set."""
-        ident = layout.agent_author(UWF).at(0, utc=True)
+        ident = layout.agent_author(Credit(UWF)).at(0, utc=True)
         base = self._write_commit(root, (), ident, "base")
         names = "merged", f"branch-{position}"  # as the lines of a conflict say
         for name, side in zip(names, (ours, theirs), strict=True):

@@ -22,9 +22,9 @@ from typing import NamedTuple
 from uwf_git.base.errors import Invalid, NotFound, UwfError, WorkspaceFailed
 from uwf_git.base.text import one_line
 from uwf_git.config.forges import pages
+from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision, parse_step
-from uwf_git.format.personas import Persona
 from uwf_git.format.types import USER, is_kind, role_name
 from uwf_git.git.objects import Person
 from uwf_git.store import layout
@@ -47,11 +47,10 @@ ATTEMPT, STEP = "attempt", "step"
 
 
 class Maker(NamedTuple):
-    """The maker of a step: role, agent, persona and a few words on the output."""
+    """The maker of a step, its role, and a few words on the output."""
 
     role: str
-    agent: str
-    persona: Persona | None = None
+    credit: Credit
     verdict: str = ""
 
 
@@ -371,7 +370,7 @@ class StepWorkspace:
         call = self._at.history.start.call
         role = "call" if call is not None and call.is_call else role_name(maker.role)
         what = f"{role}: {maker.verdict or f'step {number}'}"
-        author = layout.agent_author(maker.agent, maker.persona)
+        author = layout.agent_author(maker.credit)
         commit = tree.commit_files(self._message(what, number), author, self._user)
         if commit != base:
             self._note_made_here(commit)

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from uwf_git.api.preflight import Part, Usual
     from uwf_git.api.start import Start
     from uwf_git.config.resolve import AgentOptions
+    from uwf_git.format.casting import Cast
     from uwf_git.format.ids import ThreadId
-    from uwf_git.format.kinds import Workflow
     from uwf_git.store.instance import Instance
 
 
@@ -217,11 +217,11 @@ def start_and_run(
     option = workspace_option(workspace, include_changes)
     what = Start(resolve.read_prompt(prompt, prompt_file), budget, where, agent, max_rounds, workspace=option)
 
-    def is_ready(found: Workflow, speaker: str) -> None:
-        parts = require_ready(invocation.instance, found, agent, speaker, folder=where or Path.cwd())
+    def is_ready(cast: Cast) -> None:
+        parts = require_ready(invocation.instance, cast, agent, folder=where or Path.cwd())
         is_rehearsal = all(each.kind == REHEARSAL for each in parts)
         if not (quiet or is_rehearsal) and invocation.format == "text" and terminal.is_terminal(sys.stderr):
-            sys.stderr.write(_plan_text(parts, usual(invocation.instance, found.name)))
+            sys.stderr.write(_plan_text(parts, usual(invocation.instance, cast.workflow.name)))
 
     begun = begin(invocation, workflow, what, persona=persona, to_run=True, is_ready=is_ready)
     value = begun.value()

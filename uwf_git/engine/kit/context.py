@@ -201,17 +201,12 @@ class Context(NamedTuple):
 
     @property
     def policy(self) -> ToolPolicy:
-        """The tools that the agent may use: the strictest of configuration, role and persona."""
-        from uwf_git.config.policy import parse_policy, tighten
+        """The tools that the agent may use: the strictest of the configuration's and the role's."""
+        from uwf_git.config.policy import role_policies, tighten
 
         configured = self.config.agents.get(self.alias)
-        persona = self.history.workflow.speaker(self.role.name, self.history.start.persona)
-        return tighten(
-            self.config.tools,
-            configured.tools if configured is not None else None,
-            parse_policy(self.workflow_policy, of_role=True)[0],
-            parse_policy(persona.tools if persona is not None else None, of_persona=True)[0],
-        )
+        own = configured.tools if configured is not None else None
+        return tighten(self.config.tools, own, *role_policies(self.history.cast.of(self.role)))
 
     @property
     def prompt(self) -> str:

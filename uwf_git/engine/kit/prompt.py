@@ -170,7 +170,7 @@ def role_of(history: History, name: str) -> Role:
     if role is None:
         hint = nearest(name, history.workflow.roles) or "see: uwf workflow show"
         raise Invalid(f"workflow {history.workflow.name} has no role {name!r}", hint)
-    history.check_speaker(name)
+    history.cast.require(name, history.thread)
     return role
 
 

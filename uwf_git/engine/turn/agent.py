@@ -37,7 +37,7 @@ from uwf_git.engine.slots import agent_slot
 from uwf_git.engine.turn.gate import raise_if_made_up
 from uwf_git.engine.turn.hooks import Part, Room, Turn, Work
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import INTERRUPTED, parse_step, persona_value
+from uwf_git.format.kinds import INTERRUPTED, parse_step
 from uwf_git.format.types import is_kind
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.private import KILL, EngineOrder
@@ -127,7 +127,7 @@ class AgentRoom(Room):
             budget.pending(instance, work.thread) or None,
             work.name,
             len(history.steps) + 1,
-            persona_value(history.speaker(work.role)).get("persona"),
+            history.cast.role(work.role).shown,
             (config.command, *config.args),
             str(work.folder),
             base=work.base,

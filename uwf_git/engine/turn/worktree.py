@@ -11,7 +11,6 @@ from uwf_git.config.known_agents import shipped
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.turn.hooks import Part, Work
 from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW, Revision, may_have_code
-from uwf_git.format.types import END
 from uwf_git.sandbox.programs import avoid
 from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.shared_folder import announcement, sharing, sparing_stash
@@ -46,8 +45,8 @@ class Worktree(Part):
         from uwf_git.workspaces.step_workspace import Maker
 
         role, output = new.step.role, store.get(new.step.output).payload
-        persona = work.at.history.speaker(role) if role != END else None
-        code = workspace.record(order.base, Maker(role, new.step.agent, persona, verdict(output)))
+        credit = work.at.history.cast.role(role).credit(new.step.agent)
+        code = workspace.record(order.base, Maker(role, credit, verdict(output)))
         if code is None:
             return new
         if note := left_out(work.instance, work.at, role, output, workspace, code.commit):

@@ -171,8 +171,7 @@ def _way_back(ctx: Context) -> str:
         return command_at(ctx.instance, head, turn)
     again = f"in a terminal: uwf thread step {ctx.thread}"
     with suppress(UwfError):  # a call of a code workflow
-        name, role = ctx.history.workflow.name, ctx.role.name
-        if resolve_agent(ctx.config, name, role, persona=ctx.history.speaks(role)).command == HUMAN:
+        if resolve_agent(ctx.config, ctx.history.cast.role(ctx.role.name)).command == HUMAN:
             return again
     return f"{again} --agent {HUMAN}"
 

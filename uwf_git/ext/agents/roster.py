@@ -30,7 +30,7 @@ from uwf_git.plugin import (
     known_agent,
     load_extension,
     model_alias,
-    resolve_agent,
+    named_agent,
     shipped_agents,
     shipped_names,
 )
@@ -214,7 +214,7 @@ def check(
     """
     from uwf_git.plugin import Instance, Location, Oid, compile_source, init_store, parse_source, step_thread
 
-    agent = resolve_agent(config, "", "", override=name)
+    agent = named_agent(config, name)
     if known_agent(config, name) is None and is_missing(agent):
         raise Usage(
             f"there is no agent {agent.command!r}, and no program of that name on PATH", "uwf agent list"

@@ -127,7 +127,7 @@ class Calls:
         self._at = at.head
         self._thread = at.head.thread
         self._instance = instance
-        self._workflow = at.history.workflow.name
+        self._cast = at.history.cast
         code = at.history.workflow.code
         self._language = code.language if code is not None else ""
         self._root = root_of(instance, at.head.commit)
@@ -262,7 +262,7 @@ class Calls:
 
         config = self._instance.config
         for name in filter(None, names):
-            if overriding_options(config, self._workflow, name)[0] is not None:
+            if overriding_options(config, self._cast.role(name))[0] is not None:
                 return None, name
             if known_agent(config, name) is not None:
                 return name, name
@@ -324,7 +324,7 @@ class Calls:
             return None
         config = self._instance.config
         own = agent if agent is not None and known_agent(config, agent) is not None else None
-        named: str | None = narrowed_options(config, self._workflow, role, self._options, own=own)
+        named: str | None = narrowed_options(config, self._cast.role(role), self._options, own)
         return named
 
     def _rehearses(self, agent: str | None, role: str) -> bool:
@@ -333,7 +333,7 @@ class Calls:
         with contextlib.suppress(UwfError):
             override = self._override(agent, role)
             chosen = override if override is not None else agent
-            found = resolve_agent(self._instance.config, self._workflow, role, chosen)
+            found = resolve_agent(self._instance.config, self._cast.role(role), chosen)
             return found.command == REHEARSE
         return False
 

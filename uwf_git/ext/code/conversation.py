@@ -299,7 +299,7 @@ def _agent_of(instance: Instance, history: History, asks: Question) -> AgentConf
 
     role = asks.plays or asks.role or BUNDLE
     try:
-        return resolve_agent(instance.config, history.workflow.name, role, _chosen(instance, asks))
+        return resolve_agent(instance.config, history.cast.role(role), _chosen(instance, asks))
     except (Invalid, errors.Usage) as error:
         raise Unavailable(error.message, error.hint) from None
 

@@ -142,7 +142,7 @@ def folders(named: Mapping[str, Path]) -> str:
 def policy(history: History, role: Role) -> str:
     """Return the tools permitted by workflow and persona, or ""."""
     lines = [*_limits("This workflow", role.tools)]
-    persona = history.speaker(role.name)
+    persona = history.cast.role(role.name).persona
     if persona is not None:
         lines += _limits(persona.name, persona.tools)
     if not lines:
@@ -175,7 +175,7 @@ def _limits(who: str, tools: Mapping[str, Any] | None) -> Iterable[str]:
 
 def speaks(history: History, role: Role) -> str:
     """Return the persona's description, or ""."""
-    persona = history.speaker(role.name)
+    persona = history.cast.role(role.name).persona
     if persona is None:
         return ""
     if persona.system_prompt.strip():
@@ -202,7 +202,7 @@ def directive(history: History, role: Role, resumes: bool = False) -> str:
         "graph": f"@pkg/{crew.graph}" if crew.graph else "",
         "artifactsRoot": ARTIFACTS,
         "currentNodeId": role.name,
-        "effectiveAgentId": history.speaks(role.name),
+        "effectiveAgentId": history.cast.role(role.name).speaker,
         "autopilot": "true",
     }
     return _form("RUN_DIRECTIVE", fields)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.ext.evaluation.records import COMMAND, EXACT, HALF, JSONATA, KINDS, SCHEMA, USE, WORKFLOW, Judge
 from uwf_git.plugin import (
+    Cast,
     JudgeSetting,
     Usage,
     UwfError,
@@ -24,7 +25,7 @@ from uwf_git.plugin import (
 )
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import AgentConfig, Instance, Workflow
+    from uwf_git.plugin import AgentConfig, Instance
 
 SECONDS = 600.0
 """For a command that no configuration gives another time."""
@@ -167,7 +168,7 @@ def _resolved(instance: Instance, judge: Judge, cwd: Path) -> ResolvedJudge:
     if judge.kind == WORKFLOW:
         version = instance.registry.current(judge.value)
         workflow = parse_workflow(instance.store.get(version.hash).payload)
-        agents = agents_of(instance, workflow, None)
+        agents = agents_of(instance, Cast(workflow), None)
         return ResolvedJudge(judge._replace(version=version.hash, agents=agents), timeout)
     return ResolvedJudge(judge, timeout)
 
@@ -182,10 +183,9 @@ def _configured(judge: Judge, setting: JudgeSetting) -> Judge:
 
 def agents_of(
     instance: Instance,
-    workflow: Workflow,
+    cast: Cast,
     override: str | None,
     only: str | None = None,
-    persona: str = "",
     around: tuple[str, ...] = (),
 ) -> dict[str, str]:
     """Return the agents of a workflow's roles, or of one, as command lines with their models, and for
@@ -194,13 +194,15 @@ def agents_of(
     from uwf_git.plugin import agent_options, resolve_agent
 
     options = None if override is None else agent_options((override,))
-    roles = workflow.roles if only is None else [only]
+    roles = cast.workflow.roles if only is None else [only]
     found = {}
     for role in roles:
-        speaks = workflow.speaks(role, persona) if role in workflow.roles else ""
-        config = resolve_agent(instance.config, workflow.name, role, options, speaks)
+        config = resolve_agent(instance.config, cast.role(role), options)
         said = " ".join(
-            (shlex.join([config.command, *config.args]), *_asked(instance, config, (*around, workflow.name)))
+            (
+                shlex.join([config.command, *config.args]),
+                *_asked(instance, config, (*around, cast.workflow.name)),
+            )
         )
         found[role] = instance.redactor.text(said)[0]
     return found
@@ -223,18 +225,18 @@ def _asked(instance: Instance, config: AgentConfig, around: tuple[str, ...]) -> 
 
 
 def _inner(instance: Instance, name: str, around: tuple[str, ...]) -> list[str]:
-    persona = ""
+    speaker = ""
     if "/" in name:
         from uwf_git.plugin import packages_with
 
         offer = packages_with(instance.store, name).offer(name)
-        version, persona = offer.workflow, offer.speakers[0]
+        version, speaker = offer.workflow, offer.speakers[0]
     else:
         version = instance.registry.current(name).hash
     workflow = parse_workflow(instance.store.get(version).payload)
     if workflow.name in around:  # its step says that this can't be
         return [f"({version})"]
-    agents = agents_of(instance, workflow, None, persona=persona, around=around)
+    agents = agents_of(instance, Cast(workflow, speaker), None, around=around)
     return [f"({version})", *(f"({role}: {said})" for role, said in agents.items())]
 
 

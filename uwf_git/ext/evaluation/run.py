@@ -38,6 +38,7 @@ from uwf_git.ext.evaluation.trials import (
 )
 from uwf_git.ext.evaluation.workers import Task, in_turn, side_by_side
 from uwf_git.plugin import (
+    Cast,
     Hash,
     Instance,
     Oid,
@@ -296,14 +297,14 @@ def _require_ready(instance: Instance, tasks: Sequence[Task]) -> None:
     for task in tasks:
         case, version, agent = task.planned.case, task.planned.version, task.planned.agent
         begun = None if task.planned.start is None else parse_start(task.planned.start[1])
-        persona = version.speaker if begun is None else begun.persona
-        plays = (version.hash, case.role, persona)
+        speaker = version.speaker if begun is None else begun.persona
+        plays = (version.hash, case.role, speaker)
         if task.known is None and plays not in ready:
-            require_ready(instance, version.workflow, agent, persona, role=case.role)
+            require_ready(instance, Cast(version.workflow, speaker), agent, role=case.role)
             ready.add(plays)
         for judge in (each.judge for each in task.planned.judges):
             if judge.version is not None and judge.version not in ready:
-                require_ready(instance, instance.registry.workflow(judge.version))
+                require_ready(instance, Cast(instance.registry.workflow(judge.version)))
                 ready.add(judge.version)
 
 

@@ -46,6 +46,7 @@ from uwf_git.plugin import (
     KILLED_ENDING,
     USER,
     Busy,
+    Cast,
     Hash,
     Head,
     Instance,
@@ -59,6 +60,7 @@ from uwf_git.plugin import (
     Workflow,
     ancestry,
     budget_limits,
+    cast_of,
     cbor,
     ended_state,
     hash_of,
@@ -84,6 +86,10 @@ class Version(NamedTuple):
     commit: Oid
     workflow: Workflow
     speaker: str = ""
+
+    @property
+    def cast(self) -> Cast:
+        return Cast(self.workflow, self.speaker)
 
 
 class TrialOptions(NamedTuple):
@@ -144,8 +150,8 @@ def plan(
         task = start or StartNode(version.hash, case.prompt or "")
         made = start_of(task, version.hash, version.workflow, version.speaker)
         head = hash_of(made[0], cbor.normalise(made[1]))
-    persona = start.persona if start else version.speaker
-    agents = agents_of(instance, version.workflow, asked.agent, case.role, persona)
+    cast = cast_of(version.workflow, start) if start else version.cast
+    agents = agents_of(instance, cast, asked.agent, case.role)
     wanted = case.judges if asked.judges is None else asked.judges
     judges = tuple(called(instance, judge, asked.cwd) for judge in wanted)
     expected = case.expected

@@ -226,8 +226,8 @@ class _Stream(Response):
 
 
 def _order(made: int, order: EngineOrder) -> dict[str, Any]:
-    by = (order.persona or {}).get("name", "") or order.name or order.agent
-    return {"made": made, "step": order.number, "role": role_name(order.role), "by": one_line(by, 60)}
+    by = one_line(order.credit.name, 60)
+    return {"made": made, "step": order.number, "role": role_name(order.role), "by": by}
 
 
 async def _gone(receive: Receive) -> None:

@@ -32,7 +32,6 @@ from uwf_git.plugin import (
     UwfError,
     ancestry,
     approvals_of,
-    credited_to,
     current_turns,
     cut_text,
     engine_budget,
@@ -51,7 +50,7 @@ from uwf_git.plugin import (
 )
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import CommitRow, Instance, Node, Persona, SpendingTotals, ThreadId, TurnRecord
+    from uwf_git.plugin import CommitRow, Instance, Node, SpendingTotals, Step, ThreadId, TurnRecord
 
 T = TypeVar("T")
 
@@ -133,7 +132,7 @@ def step_page(instance: Instance, asked: PageRequest) -> Page:
     head = instance.threads.head(thread)
     row = _row(instance, head, asked.parts["number"])
     step = parse_step(instance.store.get(row.node).payload)
-    persona = _or_none(lambda: instance.threads.speaker(step.start, step.role))
+    by = _by(instance, step)
     commit = instance.store.repository.commit(Oid(raw=row.oid))
     output = _node(instance, step.output)
     content, detail = _detail(instance, step.detail)
@@ -144,10 +143,10 @@ def step_page(instance: Instance, asked: PageRequest) -> Page:
     by_child = content is not None and is_kind(content.type, "step")
     too_large = Part(Markup(""), f"it has {size(instance, step.output)}, too much to show here")
     values = {
-        **_common(instance, head, row, step.agent, persona),
+        **_common(instance, head, row, by),
         "number": row.number,
         "role": f"{'remark' if remarked else 'answer'} of {name_of(commit.author)}" if answered else role,
-        "by": name_of(commit.author) if answered else credited_to(brief(step.agent, 100), persona),
+        "by": name_of(commit.author) if answered else by,
         "verdict": came.text if came is not None and came.decides else "",
         "made_up": step.agent == REHEARSE,
         "output": too_large if output is None else made.value("output", output.payload),
@@ -190,12 +189,11 @@ def attempt_page(instance: Instance, asked: PageRequest) -> Page:
     unread = Attempt(row.start or Hash(""), None, row.role or "", "", "")
     attempt = unread if content is None else parse_attempt(content.payload)
     detail_node, detail = _detail(instance, attempt.detail)
-    persona = _or_none(lambda: instance.threads.speaker(attempt.start, attempt.role))
     made = _HistoryView(instance, asked, detail)
     printed = (("stdout", attempt.stdout), ("stderr", attempt.stderr))
     heavy = attempt.detail is not None and detail_node is None
     values = {
-        **_common(instance, head, row, attempt.agent, persona),
+        **_common(instance, head, row, _by(instance, attempt)),
         "number": number,
         "many": len(rows),
         "role": role_name(attempt.role),
@@ -215,15 +213,21 @@ def attempt_page(instance: Instance, asked: PageRequest) -> Page:
     return Page("attempt.html", f"Failed attempt {number}, {values['role']}", values)
 
 
-def _common(
-    instance: Instance, head: Head, row: CommitRow, agent: str, persona: Persona | None
-) -> dict[str, Any]:
+def _by(instance: Instance, made: Step | Attempt) -> str:
+    def shortened(agent: str) -> str:
+        return brief(agent, 100)
+
+    credit = _or_none(lambda: instance.threads.credit(made))
+    return credit.text(agent=shortened) if credit is not None else shortened(made.agent)
+
+
+def _common(instance: Instance, head: Head, row: CommitRow, by: str) -> dict[str, Any]:
     git = f"git --git-dir {shlex.quote(str(instance.location.git_dir))}"
     return {
         "thread": head.thread,
         "task": head.row.title or head.thread,
         "last": head.row.number,
-        "by": credited_to(brief(agent, 100), persona),
+        "by": by,
         "node": row.node,
         "time": row.time,
         "commit": row.oid.hex(),

@@ -44,8 +44,8 @@ from uwf_git.plugin import (
     Watch,
     ancestry,
     branches_at,
+    cast_of,
     census_text,
-    credited_to,
     engine_budget,
     human_turn_of,
     layout,
@@ -398,9 +398,9 @@ class _Thread:
         if role == USER or agent == HUMAN:
             commit = instance.store.repository.commit(Oid(raw=row.oid))
             return plain._replace(by=name_of(commit.committer))
-        persona = (
-            self._workflow.speaker(role, self._start.persona) if self._workflow and self._start else None
-        )
+        by = agent
+        if self._workflow and self._start:
+            by = cast_of(self._workflow, self._start).role(role).credit(agent).text()
         child = self._children.get(row.merged) if row.merged else None
         if child is None and row.merged is not None:
             child = instance.threads.ending_with(Oid(raw=row.merged))
@@ -409,7 +409,7 @@ class _Thread:
             made = StepContext(row.node, role, None, step.detail, agent)
             spent = spent_on(instance, [made])[row.node]
         return plain._replace(
-            by=brief(credited_to(agent, persona), 60),
+            by=brief(by, 60),
             took=tuple(amounts(spent, self._prices)),
             made_up=agent == REHEARSE,
             child=child,

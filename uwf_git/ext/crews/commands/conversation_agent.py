@@ -15,13 +15,13 @@ BUILTIN = "uwf-builtin"
 
 def talker(instance: Instance, entry: Entry | None = None) -> str | None:
     """Return the default agent, None for the configured one. Raises Invalid without any."""
-    from uwf_git.plugin import REHEARSE, overriding_options, resolve_model
+    from uwf_git.plugin import REHEARSE, CastRole, overriding_options, resolve_model
 
     config = instance.config
-    role, name, persona = ASSISTANT_ROLE, CHAT_WORKFLOW, ""
+    role = CastRole(CHAT_WORKFLOW, ASSISTANT_ROLE)
     if entry is not None:
-        role, name, persona = PERSONA_CHAT, f"{entry.crew.name}/{TALK_WORKFLOW}", entry.member.persona.id
-    if overriding_options(config, name, role, persona)[0] is not None:
+        role = CastRole(f"{entry.crew.name}/{TALK_WORKFLOW}", PERSONA_CHAT, entry.member.persona.id)
+    if overriding_options(config, role)[0] is not None:
         return None
     if resolve_model(config, "agent") is not None:
         return BUILTIN

@@ -194,8 +194,7 @@ class Run:
         role = thread_outlook(self._instance, *at).next
         if role is None or role.startswith("$"):
             return None
-        name, persona = at.history.workflow.name, at.history.speaks(role)
-        agent = resolve_agent(self._instance.config, name, role, persona=persona)
+        agent = resolve_agent(self._instance.config, at.history.cast.role(role))
         return self._talker if agent.stands_in else None
 
 

@@ -221,7 +221,7 @@ def carried_out(
         require_agent(invocation, agents)
         for case in chosen:
             version = versions(case)
-            require_played(instance, version.workflow, agents, case.role, version.speaker)
+            require_played(instance, version.cast, agents, case.role)
     limits = options.limits
     whole = {key: limits[key] for key in ("max_cost", "max_tokens", "max_time")}
     each = {f"max_{key[5:]}": text for key, text in limits.items() if key.startswith("case_")}
@@ -329,9 +329,7 @@ def _warn(
     whys = [
         why
         for version in found.values()
-        for why in missing_price_reason(
-            invocation.instance, version.workflow, version.workflow.roles, version.speaker, agent
-        )
+        for why in missing_price_reason(invocation.instance, version.cast, version.workflow.roles, agent)
     ]
     warn_of_limit(invocation.instance, list(dict.fromkeys(whys)))
 
