@@ -82,7 +82,7 @@ def past_prompt(instance: Instance, thread: ThreadId, number: int) -> dict[str, 
     from uwf_git.api.find import numbered_step
     from uwf_git.engine.past_prompt import prompt_of_step
     from uwf_git.format.kinds import parse_step
-    from uwf_git.format.types import FORK, JOIN, USER
+    from uwf_git.format.types import USER, is_engines
     from uwf_git.git.repository import Oid
 
     row = numbered_step(instance, thread, number)
@@ -91,7 +91,7 @@ def past_prompt(instance: Instance, thread: ThreadId, number: int) -> dict[str, 
     detail = instance.store.detail(parse_step(instance.store.get(row.node).payload).detail)
     if row.role == USER:
         raise Invalid(f"step {number} of thread {thread} was said by a person, who had no prompt", "")
-    if row.role in (FORK, JOIN):
+    if is_engines(row.role):
         raise Invalid(f"step {number} of thread {thread} was made by uwf, without an agent or a prompt", "")
     if history.workflow.code is not None or row.role not in history.workflow.roles:
         raise Invalid(f"the code of the workflow made the prompt of step {number} of thread {thread}", "")

@@ -389,10 +389,9 @@ def _graph(workflow: Workflow) -> dict[str, set[str]]:
         for source, edges in workflow.graph.items()
     }
     for edge in workflow.edges:
-        if edge.fan_out is not None:
-            after = {role for each in edge.fan_out.join for role in each.targets}
-            for role in set(edge.targets) - after:
-                graph.setdefault(role, set()).update(after)
+        after = {role for each in edge.join for role in each.targets}
+        for role in set(edge.targets) - after if after else ():
+            graph.setdefault(role, set()).update(after)
     return graph
 
 

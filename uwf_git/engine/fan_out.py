@@ -32,8 +32,8 @@ from uwf_git.format.types import (
     JOIN,
     JOIN_OUTPUT,
     STEPNODE,
-    USER,
     UWF,
+    has_result,
     start_node,
 )
 from uwf_git.git.repository import Oid
@@ -346,7 +346,7 @@ def last_output(instance: Instance, head: Head) -> tuple[Hash | None, Any]:
         return None, None
     output = None
     for past in instance.threads.past(head.node):
-        if past.step.role not in (USER, FORK):
+        if has_result(past.step.role):
             output = instance.store.get(past.step.output).payload
             break
     return head.node, output

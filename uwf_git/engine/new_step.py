@@ -10,10 +10,6 @@ from uwf_git.format.kinds import Detail, Step, Workflow
 from uwf_git.format.types import (
     DETAIL,
     END,
-    FORK,
-    FORK_OUTPUT,
-    JOIN,
-    JOIN_OUTPUT,
     QUESTION,
     RESULT,
     STEPNODE,
@@ -43,10 +39,6 @@ class NewStep(NamedTuple):
 
 def outputs_of(workflow: Workflow, role: str) -> tuple[Hash, ...]:
     """Return the types of output that a role's step may have; of `$END` in a code workflow, its result's."""
-    if role == FORK:
-        return (FORK_OUTPUT,)
-    if role == JOIN:
-        return (JOIN_OUTPUT,)
     return (RESULT,) if role == END else (workflow.roles[role].schema, QUESTION)
 
 

@@ -14,7 +14,7 @@ from uwf_git.engine.status import Outlook, outlook, standing_of
 from uwf_git.engine.summary import summary_of
 from uwf_git.engine.thread_state import resting_state
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.types import END, JOIN
+from uwf_git.format.types import END, gathers_threads
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
 
@@ -110,7 +110,9 @@ def outcome_of(instance: Instance, at: Position, ahead: Outlook, role: str | Non
     if at.history.steps:
         newest = at.history.steps[-1]
         summary = summary_of(instance, at.history.workflow, newest.role, newest.output).text
-    census = census_of(instance, at.head.commit) if at.head.archive is not None or role == JOIN else None
+    census = (
+        census_of(instance, at.head.commit) if at.head.archive is not None or gathers_threads(role) else None
+    )
     return Outcome(at, ahead, state, role, standing, redactions, unpriced, uncounted, turn, summary, census)
 
 

@@ -8,7 +8,7 @@ from uwf_git.engine import budget
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.status import outlook_of
 from uwf_git.format.ids import fork_id
-from uwf_git.format.types import JOIN
+from uwf_git.format.types import is_made_alike
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import ConcurrentCommit
@@ -30,7 +30,7 @@ def record(instance: Instance, at: Position, new: NewStep, begins: bool = False)
         try:
             head = instance.threads.append(at.head, node, past, new.merged, extraction, ahead.shown, begins)
         except ConcurrentCommit as outrun:
-            if new.step.role == JOIN and (same := instance.threads.head(thread)).node == node:
+            if is_made_alike(new.step.role) and (same := instance.threads.head(thread)).node == node:
                 return at.after(same, context)  # another process joined the same
             fork = fork_id(thread, node)
             log.warning(

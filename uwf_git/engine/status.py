@@ -16,7 +16,7 @@ from uwf_git.engine.conversation import in_conversation
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.next_turn import Outlook as Outlook
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.types import BUNDLE, END, FORK, JOIN, USER
+from uwf_git.format.types import END, USER, is_engines
 from uwf_git.store.history import Head, History, ancestry
 
 if TYPE_CHECKING:
@@ -94,29 +94,27 @@ def _stuck(error: UwfError) -> Outlook:
 def _decided(history: History) -> Outlook:
     from uwf_git.workflow.moderator import (
         AwaitingAnswer,
-        AwaitingBranches,
-        DecidedByCode,
-        FansOut,
         Next,
+        WorkflowEnded,
         decide,
+        next_role,
     )
 
     decision = decide(history.workflow, history.start, history.steps)
+    role = next_role(decision)
     if isinstance(decision, Next):
-        return Outlook(decision.role, decision.instruction, decision.location)
+        return Outlook(role, decision.instruction, decision.location)
     if isinstance(decision, AwaitingAnswer):
         return Outlook(
-            USER,
+            role,
             asks=decision.role,
             question=decision.question,
             options=tuple(decision.options),
             reason=decision.reason or None,
         )
-    if isinstance(decision, DecidedByCode):
-        return Outlook(BUNDLE)
-    if isinstance(decision, FansOut | AwaitingBranches):
-        return Outlook(FORK if isinstance(decision, FansOut) else JOIN)
-    return Outlook(END, reason=decision.reason or None, failed=decision.failed)
+    if isinstance(decision, WorkflowEnded):
+        return Outlook(role, reason=decision.reason or None, failed=decision.failed)
+    return Outlook(role)
 
 
 def raise_if_stuck(instance: Instance, found: Outlook, head: Head) -> None:
@@ -133,7 +131,7 @@ def way_before(instance: Instance, head: Head) -> str:
     thread = head.thread
     if instance.threads.fork_of(head) is None:
         for row in ancestry(instance.store, head.commit):
-            if row.kind == "step" and row.role not in (USER, FORK, JOIN):
+            if row.kind == "step" and row.role != USER and not is_engines(row.role):
                 return f"let {row.role} answer again: uwf thread fork {thread} --from-role {row.role}"
     return f"end it: uwf thread kill {thread}"
 

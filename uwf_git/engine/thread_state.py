@@ -13,7 +13,7 @@ from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.pause import is_paused, paused_threads
 from uwf_git.engine.status import at_rest, persons_role, used_up
 from uwf_git.format.endings import COMPLETED, FAILED
-from uwf_git.format.types import CODE, FORK
+from uwf_git.format.types import CODE
 from uwf_git.store.layout import ATTEMPTS
 from uwf_git.store.threads import DamagedThread
 
@@ -54,7 +54,7 @@ class ThreadStates:
             or head.thread in self._running
             or head.thread in self._paused
             or head.row.asks
-            or head.row.role == FORK
+            or head.waits_for_join
             or head.row.workflow in self._code
             or ATTEMPTS + head.thread in self._tried
             or self._budgets.sources(head)
@@ -90,7 +90,7 @@ def resting_state(
         return ended_state(head.archive)
     if head.thread in paused if paused is not None else is_paused(instance, head.thread):
         return ThreadState.PAUSED
-    if head.row.role == FORK:
+    if head.waits_for_join:
         return ThreadState.JOINING
     if head.row.asks and (standing or not at_rest(instance, head)):
         return ThreadState.ASKING

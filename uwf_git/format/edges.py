@@ -96,6 +96,23 @@ class Transition(NamedTuple):
         return (self.role,) if self.fan_out is None else (*self.fan_out.roles, *self.fan_out.ends)
 
     @property
+    def join(self) -> tuple[Transition, ...]:
+        """The edges of its join, none if it leads to a role."""
+        return () if self.fan_out is None else self.fan_out.join
+
+    @property
+    def items(self) -> str:
+        """The expression of its items, "" without one."""
+        items = self.fan_out.items if self.fan_out is not None else None
+        return items if isinstance(items, str) else ""
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """Its prompt and location, and the prompts of its branches."""
+        fixed = () if self.fan_out is None else self.fan_out.fixed
+        return tuple(filter(None, (self.prompt, self.location, *(each.prompt for each in fixed))))
+
+    @property
     def leads_to(self) -> str:
         """Its role in words; of a fan-out the roles and workflows of its branches: `each file: fixer`."""
         if self.fan_out is None:

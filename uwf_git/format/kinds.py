@@ -182,16 +182,12 @@ class Workflow(NamedTuple):
     @property
     def item_expressions(self) -> list[str]:
         """The expressions of its fan-outs."""
-        items = (edge.fan_out.items for edge in self.edges if edge.fan_out is not None)
-        return [each for each in items if isinstance(each, str)]
+        return [edge.items for edge in self.edges if edge.items]
 
     @property
     def templates(self) -> list[str]:
         """The prompts and locations of its edges, joins and branches."""
-        edges = [*self.edges]
-        branches = (each for edge in edges if edge.fan_out is not None for each in edge.fan_out.fixed)
-        texts = (text for edge in edges for text in (edge.prompt, edge.location))
-        return [text for text in (*texts, *(each.prompt for each in branches)) if text]
+        return [text for edge in self.edges for text in edge.templates]
 
     @property
     def edges(self) -> Iterator[Transition]:
@@ -199,8 +195,7 @@ class Workflow(NamedTuple):
         for edges in self.graph.values():
             for edge in edges:
                 yield edge
-                if edge.fan_out is not None:
-                    yield from edge.fan_out.join
+                yield from edge.join
 
     def is_persons(self, role: str) -> bool:
         """Return whether a person plays a role; False for one that the workflow doesn't have."""

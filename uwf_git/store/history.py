@@ -25,7 +25,7 @@ from uwf_git.format.kinds import (
     parse_workflow,
     split_remarks,
 )
-from uwf_git.format.types import FORK, HAS_CAST, is_kind
+from uwf_git.format.types import HAS_CAST, begins_threads, is_kind
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout
@@ -55,7 +55,7 @@ class Head(NamedTuple):
     @property
     def waits_for_join(self) -> bool:
         """Whether the thread stands between a fork and its join."""
-        return self.archive is None and self.row.role == FORK
+        return self.archive is None and begins_threads(self.row.role)
 
     @property
     def updated(self) -> int:

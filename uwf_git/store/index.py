@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import REHEARSE, Start, Step, asks_human, remark_in, title_of
-from uwf_git.format.types import JOIN, USER
+from uwf_git.format.types import USER, gathers_threads
 from uwf_git.git.repository import Oid
 from uwf_git.git.sqlite_cache import SqliteCache
 from uwf_git.store import layout
@@ -158,9 +158,9 @@ def step_row(
 ) -> CommitRow:
     """Return the row of a step's commit, from that of the commit before. `others` are the rows of its other parents: a
     sub-workflow's last commit, or the last of its approvals; of a join the last commits of its branches."""
-    if step.role == JOIN or any(other is not None and other.kind != "step" for other in others):
+    if gathers_threads(step.role) or any(other is not None and other.kind != "step" for other in others):
         row = row._replace(merged=None)
-    if step.role != JOIN:
+    if not gathers_threads(step.role):
         others = [other for other in others if other is not None and other.kind == "step"]
     return row._replace(
         start=step.start,

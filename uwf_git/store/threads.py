@@ -34,7 +34,15 @@ from uwf_git.format.ids import (
     time_of,
 )
 from uwf_git.format.kinds import SUBWORKFLOW, StepContext, parse_start, parse_step, parse_workflow, title_of
-from uwf_git.format.types import END, FORK, JOIN, USER, start_node
+from uwf_git.format.types import (
+    END,
+    USER,
+    begins_threads,
+    gathers_threads,
+    is_engines,
+    is_made_alike,
+    start_node,
+)
 from uwf_git.git.objects import Person, Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
@@ -174,7 +182,7 @@ class Threads(Histories):
             if row.kind == "start" and row.merged is not None:
                 fork = self._store.index_commit(Oid(raw=row.merged))
                 index = branch_index(fork.oid.hex(), fork.time, head.thread)
-                if index is not None and fork.role == FORK:
+                if index is not None and begins_threads(fork.role):
                     self._forks[head.thread, start] = Oid(raw=fork.oid), index
                     return self._forks[head.thread, start]
         return None
@@ -664,7 +672,7 @@ class Threads(Histories):
         verdict = pages.verdict(output)
         code = left.commit if (left := pages.code_of(detail)) else ""
         text = layout.step_message(number, node, step.role, step.agent, verdict, extraction, code)
-        if step.role == JOIN:
+        if is_made_alike(step.role):
             stamp = stamp or self._stamp_after((head.commit, *merged))
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
         author = by if step.role == USER else layout.agent_author(credit)
@@ -750,9 +758,9 @@ class Threads(Histories):
 def fork_hint(head: Head) -> str:
     """Return the hint for a finished thread whose workflow defines no `resume` edge."""
     hint = f"go on from it with: uwf thread fork {head.thread}"
-    if head.archive and head.row.role in (FORK, JOIN) and head.archive.status != COMPLETED:
+    if head.archive and is_engines(head.row.role) and head.archive.status != COMPLETED:
         # Its branches have ended with it, and another fork of them would join the same.
-        before = head.row.number - (2 if head.row.role == JOIN else 1)
+        before = head.row.number - (2 if gathers_threads(head.row.role) else 1)
         return f"begin its branches anew with: uwf thread fork {head.thread} --at {before}"
     if head.archive and head.archive.status != KILLED:  # at its very end it has nowhere to go
         if head.row.role == END:

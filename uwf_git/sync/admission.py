@@ -10,7 +10,7 @@ from uwf_git.base.errors import RequirementUnmet, Usage
 from uwf_git.base.text import one_line
 from uwf_git.engine.forks import squatted
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.types import JOIN
+from uwf_git.format.types import gathers_threads
 from uwf_git.git.repository import Oid
 from uwf_git.store import archives, layout, ref_kinds
 from uwf_git.store.history import relate, tagged_commit
@@ -94,7 +94,9 @@ class Admission:
                 pending.append(tag.target)
             elif (row := index.commit(oid)) is None:
                 continue
-            elif row.merged is not None or row.role == JOIN or row.kind == "part":  # it may have many parents
+            elif (
+                row.merged is not None or gathers_threads(row.role) or row.kind == "part"
+            ):  # it may have many parents
                 pending += [parent.raw for parent in self._repository.commit(Oid(raw=oid)).parents]
             elif row.parent is not None:
                 pending.append(row.parent)

@@ -209,7 +209,6 @@ def _carry(instance: Instance, old: Head, new: Head) -> None:
         commit = put_on(instance.store, relation.base, relation.ours)
         instance.store.repository.move_ref(layout.THREADS + new.thread, new.commit, commit)
         new = instance.threads.head(new.thread)
-        if new.row.role == FORK:
-            move_branches(instance, old.commit, commit)
+        move_branches(instance, old.commit, commit)
     if old.archive is not None and old.archive.status in (COMPLETED, FAILED):
         instance.threads.archive(new, old.archive.status, old.archive.reason)

@@ -83,7 +83,7 @@ def publish_version(exchange: Exchange, versions: Versions[Any], what: str, name
     """Push the newest version of `what` to its kind's branch or the branch `name`, with the version before as
     base. Raises as publish_thread does."""
     commit = Oid(hex=versions.current(what).commit)
-    branch, base_branch = _names(exchange.instance, *_branches_of(versions.refs, what), name)
+    branch, base_branch = _names(exchange.instance, *_refs_of(versions.refs, what), name)
     parents = exchange.repository.commit(commit).parents
     another = f"uwf publish {versions.kind} {what} --as BRANCH --remote {exchange.remote.name}"
     base = parents[0] if parents else None
@@ -261,18 +261,18 @@ def _published_as(instance: Instance, what: str) -> list[tuple[str, str]]:
     repository = instance.store.repository
     for kind in ref_kinds.versioned().values():
         if kind.prefix + what in repository.ref_names(kind.prefix):
-            found.append(_branches_of(kind, what))
+            found.append(_refs_of(kind, what))
     name = branch_name(what)
     found.append((PROPOSED + name, ""))
     if name.startswith(short(layout.THREAD_BRANCHES)):
         found.append((HEADS + name, BASES + name.removeprefix(short(layout.THREAD_BRANCHES))))
     for kind in ref_kinds.versioned().values():
         if name.startswith(short(kind.branches)):
-            found.append(_branches_of(kind, name.removeprefix(short(kind.branches))))
+            found.append(_refs_of(kind, name.removeprefix(short(kind.branches))))
     return [*found, (HEADS + name, f"{BASES}branches/{name}")]
 
 
-def _branches_of(kind: RefKind, name: str) -> tuple[str, str]:
+def _refs_of(kind: RefKind, name: str) -> tuple[str, str]:
     branch = kind.branches + name
     return branch, BASES + branch.removeprefix(layout.BRANCHES)
 

@@ -44,7 +44,7 @@ from uwf_git.base.errors import StoreDamaged
 from uwf_git.engine.pause import carry
 from uwf_git.format.endings import COMPLETED, FAILED, KILLED
 from uwf_git.format.ids import ThreadId, fork_id
-from uwf_git.format.types import FORK, JOIN
+from uwf_git.format.types import is_made_alike
 from uwf_git.git.repository import Oid, Person
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Relation, relate
@@ -159,7 +159,7 @@ class Reconciler:
                 return self._keep_copies(mine.thread, relation)
             self._move(mine, head)
             if not relation.same_commits:
-                self._move_branches(relation.our_base, relation.base)
+                move_branches(self._instance, relation.our_base, relation.base)
             return ReconcileResult(
                 Case.BEHIND if relation.same_commits and relation.theirs else Case.TWO_COMMITS
             )
@@ -168,11 +168,11 @@ class Reconciler:
                 return ReconcileResult(Case.AHEAD)
             moved = put_on(self._store, relation.base, relation.ours)
             self._move(mine, moved)  # 15
-            self._move_branches(mine.commit, moved)
+            move_branches(self._instance, mine.commit, moved)
             return ReconcileResult(Case.TWO_COMMITS)
         if not self._yields:  # 5, of a bundle
             return self._keep_theirs(Case.DIVERGED, mine.thread, relation)
-        if _is_join(relation.ours):  # 20
+        if _is_made_alike(relation.ours):  # 20
             self._move(mine, head)
             return ReconcileResult(Case.JOINED_TWICE)
         fork = self._keep_ours(mine, relation)  # 5
@@ -189,7 +189,7 @@ class Reconciler:
             if not relation.theirs:
                 return ReconcileResult(Case.AHEAD)
             return self._keep_theirs(Case.DIVERGED, mine.thread, relation, archive)
-        if _is_join(relation.ours):  # 20
+        if _is_made_alike(relation.ours):  # 20
             self._end(mine, archive)
             return ReconcileResult(Case.ENDED_THERE_BEHIND if relation.theirs else Case.ENDED_THERE)
         fork = self._keep_ours(mine, relation)  # 8
@@ -224,7 +224,7 @@ class Reconciler:
         assert mine.archive is not None
         return (
             self._yields
-            and _is_join(relation.ours)
+            and _is_made_alike(relation.ours)
             and mine.archive.status in (COMPLETED, FAILED)
             and not self._is_end_shared(mine)
         )
@@ -264,13 +264,13 @@ class Reconciler:
         if self._repository.ref(name) != old:
             return self._ended_in_a_fold(mine, theirs, relation)
         kept = None
-        if relation.ours and not _is_join(relation.ours):  # 11
+        if relation.ours and not _is_made_alike(relation.ours):  # 11
             kept = self._keep_ours(mine, relation)
         self._repository.move_ref(name, old, Oid(raw=theirs.oid))
         return ReconcileResult(Case.ENDED_TWICE, kept, len(relation.ours), ours=True)
 
     def _ended_in_a_fold(self, mine: Head, archive: ArchiveRow, relation: Relation) -> ReconcileResult:
-        if relation.ours and not _is_join(relation.ours):
+        if relation.ours and not _is_made_alike(relation.ours):
             self._keep_ours(mine, relation)
         if not relation.theirs or self._is_kept(mine.thread, relation):
             return ReconcileResult(Case.ENDED_TWICE)
@@ -335,7 +335,7 @@ class Reconciler:
         self, case: Case, thread: ThreadId, relation: Relation, ended: ArchiveRow | None = None
     ) -> ReconcileResult:
         fork = self._keep(thread, relation.base, relation.theirs, ended)
-        if ended is None and _is_join(relation.theirs) and not self._threads.has_ended(fork):
+        if ended is None and _is_made_alike(relation.theirs) and not self._threads.has_ended(fork):
             self._threads.archive(
                 self._threads.head(fork), KILLED, f"thread {thread} ended without this join"
             )
@@ -380,14 +380,10 @@ class Reconciler:
             self._threads.archive(there, ended.status, ended.reason)
         return fork
 
-    def _move_branches(self, old: Oid, new: Oid) -> None:
-        if self._store.index_commit(old).role == FORK:
-            move_branches(self._instance, old, new)
 
-
-def _is_join(rows: tuple[CommitRow, ...]) -> bool:
-    """Return whether a side's own steps are a join alone."""
-    return [row.role for row in rows] == [JOIN]
+def _is_made_alike(rows: tuple[CommitRow, ...]) -> bool:
+    """Return whether nothing is lost with a side's own steps."""
+    return len(rows) == 1 and is_made_alike(rows[0].role)
 
 
 def settle_attempts(instance: Instance, thread: ThreadId, theirs: Oid) -> bool:

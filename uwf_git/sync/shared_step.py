@@ -26,7 +26,7 @@ from uwf_git.engine.outcome import Outcome, outcome_at
 from uwf_git.engine.retrying import PATIENCE
 from uwf_git.engine.step import step
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.types import JOIN
+from uwf_git.format.types import is_made_alike
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import COMMIT, Oid
 from uwf_git.store import layout, ref_kinds
@@ -71,7 +71,7 @@ def shared_step(
     push_code(instance, [thread])
     if problem := share_all(exchange, [thread])[thread]:
         raise problem
-    if outcome.role == JOIN and instance.threads.head(thread).commit != outcome.position.head.commit:
+    if is_made_alike(outcome.role) and instance.threads.head(thread).commit != outcome.position.head.commit:
         return outcome_at(instance, thread)  # another machine joined the branches first
     return outcome
 
@@ -267,8 +267,8 @@ def _lost(
     fork = next((each.fork for each in pulled.adopted if each.thread == thread and each.fork), None)
     message = f"thread {thread} was moved on {remote.name} meanwhile" + (f" by {who}" if who else "")
     if fork is None:
-        is_join = instance.store.index_commit(mine).role == JOIN
-        return None if is_join else HeadMoved(message, f"look at it: uwf thread show {thread}")
+        is_lost = not is_made_alike(instance.store.index_commit(mine).role)
+        return HeadMoved(message, f"look at it: uwf thread show {thread}") if is_lost else None
     error = HeadMoved(f"{message}; the step made here is kept as thread {fork}", f"uwf thread show {fork}")
     error.fork = fork
     return error

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import StepContext
-from uwf_git.format.types import BUNDLE, END, FAIL, FORK, JOIN
+from uwf_git.format.types import END, FAIL
 from uwf_git.store import pages
 from uwf_git.verify.findings import Report
 from uwf_git.verify.nodes import row_of
 from uwf_git.verify.objects import FILE, Objects
-from uwf_git.workflow.moderator import AwaitingBranches, DecidedByCode, FansOut, Next, WorkflowEnded
+from uwf_git.workflow.moderator import AwaitingAnswer, WorkflowEnded, next_role
 
 if TYPE_CHECKING:
     from uwf_git.verify.verified import Known, Record
@@ -61,16 +61,12 @@ class ThreadPages:
         if isinstance(decision, str):
             roles = self._known.definition(record).workflow.roles
             then = [None, END, FAIL, *islice(roles, _MOST_ROLES)]
-        elif isinstance(decision, Next):
-            then = [decision.role, None]
-        elif isinstance(decision, DecidedByCode):
-            then = [BUNDLE, None]
-        elif isinstance(decision, WorkflowEnded):
-            then = [FAIL if decision.failed else END, None]
-        elif isinstance(decision, FansOut | AwaitingBranches):
-            then = [FORK if isinstance(decision, FansOut) else JOIN, None]
-        else:
+        elif isinstance(decision, AwaitingAnswer):
             then = [None]
+        elif isinstance(decision, WorkflowEnded) and decision.failed:
+            then = [FAIL, None]
+        else:
+            then = [next_role(decision), None]
         row, step = record.row, record.step
         assert step is not None
         for role in then:

@@ -20,7 +20,7 @@ from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Step, parse_start, parse_step
 from uwf_git.format.node import Node
-from uwf_git.format.types import DEFINITIONS, JOIN, is_kind, versions
+from uwf_git.format.types import DEFINITIONS, gathers_threads, is_kind, versions
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, pages, ref_kinds
@@ -490,7 +490,7 @@ class _ThreadTree:
         details = {step.detail for step in steps.values()}
         node = next((name for name in fitting if name not in details), fitting[0])
         parents = [before]
-        if steps[node].role == JOIN:
+        if gathers_threads(steps[node].role):
             self.children += 1
         elif steps[node].detail in steps:
             self.children += 1

@@ -25,7 +25,7 @@ from uwf_git.format.kinds import (
     parse_workflow,
 )
 from uwf_git.format.node import Node
-from uwf_git.format.types import FORK, USER, is_kind
+from uwf_git.format.types import has_result, is_kind
 from uwf_git.git.objects import clean
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -254,9 +254,7 @@ class Known:
 
     def last_output(self, head: Record) -> Any:
         """Return the output of the last step up to a head by a role or of a join, None without one."""
-        return next(
-            (step.output for step in reversed(self.steps_aside(head)) if step.role not in (USER, FORK)), None
-        )
+        return next((step.output for step in reversed(self.steps_aside(head)) if has_result(step.role)), None)
 
     def begin_of(self, record: Record) -> CommitRow:
         """Return the row of the start of a step's thread. Raises Bad."""

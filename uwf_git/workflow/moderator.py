@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid, LimitExceeded, NoTransition
@@ -32,7 +32,7 @@ from uwf_git.format.kinds import (
     split_remarks,
     status_of,
 )
-from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, RESUME, START, USER
+from uwf_git.format.types import BUNDLE, END, ENDS, FAIL, FORK, JOIN, RESUME, START, USER
 from uwf_git.workflow.expression import Frozen, holds
 from uwf_git.workflow.template import body_of, render
 
@@ -84,6 +84,27 @@ class AwaitingBranches(NamedTuple):
 
 
 Decision = Next | WorkflowEnded | AwaitingAnswer | DecidedByCode | FansOut | AwaitingBranches
+
+
+def next_role(decision: Decision) -> str:
+    """Return the role that a decision leads to."""
+    match decision:
+        case Next():
+            return decision.role
+        case WorkflowEnded():
+            return END
+        case AwaitingAnswer():
+            return USER
+        case DecidedByCode():
+            return BUNDLE
+        case FansOut():
+            return FORK
+        case AwaitingBranches():
+            return JOIN
+        case _:
+            assert_never(decision)
+
+
 Graph = Mapping[str, Iterable[str]]
 
 

@@ -18,14 +18,13 @@ from uwf_git.base import log
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import cut_middle, fenced, nearest
 from uwf_git.engine.conversation import conversation_prompt, is_noted, talks
-from uwf_git.engine.kit.branch_texts import fork_text, join_text
+from uwf_git.engine.kit.branch_texts import INPUTS, engines_text
 from uwf_git.engine.kit.format import format_instruction
 from uwf_git.engine.step_parts import Recipient, parts_of
 from uwf_git.format.edges import Transition
 from uwf_git.format.kinds import Role, StepContext, asks_human, split_remarks
 from uwf_git.format.shape import variants
-from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, USER
-from uwf_git.workflow.fan_out import fork_before
+from uwf_git.format.types import END, ENDS, FAIL, USER, is_engines
 
 if TYPE_CHECKING:
     from uwf_git.store.history import History
@@ -201,13 +200,12 @@ def _inputs(history: History, role: Role) -> str:
     last: dict[str, int] = {}
     for number, step in enumerate(history.steps, 1):
         name = step.role if step.remark is None else _REMARKS
-        if name == FORK:
-            continue
         last.pop(name, None)
         last[name] = number
-    names = {USER: "the user's answer", JOIN: "the joined branches", _REMARKS: "the user's remark"}
-    said = [f"{names.get(name, name)} (step {n})" for name, n in last.items() if name != role.name]
-    return "".join(f", {each}" for each in said[-_NAMED:])
+    names = {USER: "the user's answer", _REMARKS: "the user's remark", **INPUTS}
+    inputs = [(names.get(name, name), number) for name, number in last.items() if name != role.name]
+    shown = [f", {name} (step {number})" for name, number in inputs if name]
+    return "".join(shown[-_NAMED:])
 
 
 def _outputs(schema: Any) -> str:
@@ -230,8 +228,8 @@ def _next(history: History, edge: Transition) -> str:
 
 
 def _target(history: History, edge: Transition) -> str:
-    if edge.fan_out is not None:
-        ends = [_named_end(history, role) or role for role in edge.fan_out.ends]
+    if edge.join:
+        ends = dict.fromkeys(_named_end(history, after.role) or after.role for after in edge.join)
         return f"{edge.leads_to}, then {' or '.join(ends)}"
     return _named_end(history, edge.role) or edge.role
 
@@ -356,11 +354,9 @@ def _notify(
         if step.role == USER:
             asked = number > 1 and asks_human(steps[number - 2].output)
             text = _of_user(number, step, asked, None if newest else room)
-        elif step.role == FORK:
-            text = fork_text(number, step)
-        elif step.role == JOIN:
+        elif is_engines(step.role):
             own = room if newest else min(_OUTPUT_QUOTA, max(room, _MIN_STEP_TEXT))
-            text = join_text(number, step, fork_before(steps[:number]), own)
+            text = engines_text(steps[:number], own)
         else:
             text = _step(number, step, role, answer_of(step), None if newest else room)
         room -= len(text)
