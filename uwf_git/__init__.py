@@ -10,8 +10,8 @@ Rooms, each importing only from itself and those above it, and extensions, known
     config   config.yaml, .env, policies, secrets
     store    nodes, threads, versions, index: everything under refs/uwf/
     trust    who signed what, and who may
-    approvals what people were shown, their approvals, and which of these count
     workspaces  where agents work: a git worktree per thread, and commits of what its steps left
+    approvals what people were shown, their approvals, and which of these count
     engine   one step: prompt, agent, output, acceptance, budget, conversation
     verify   histories and refs, checked from git's objects alone
     sync     two stores: push, pull, divergence, review, repair

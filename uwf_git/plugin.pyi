@@ -311,7 +311,6 @@ from uwf_git.config.settings import parse_command as parse_command
 from uwf_git.engine import budget as _engine_budget
 from uwf_git.engine import calls as _engine_calls
 from uwf_git.engine import trust as _engine_trust
-from uwf_git.engine.approving import raise_if_unmet as raise_if_unmet
 from uwf_git.engine.branch_states import branch_states as branch_states
 from uwf_git.engine.budget import COST as _COST_LIMIT
 from uwf_git.engine.budget import OPTIONS as _BUDGET_OPTIONS

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from uwf_git.approvals.gate import standing_at
 from uwf_git.approvals.records import folder_of, page_and_message
-from uwf_git.engine.approving import standing_at
 from uwf_git.engine.forks import branches_of
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.recording import record

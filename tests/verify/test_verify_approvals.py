@@ -14,7 +14,7 @@ from cli_samples import write
 from commands import git
 from conftest import Uwf
 
-from uwf_git.engine import approving
+from uwf_git.approvals import gate as approving
 from uwf_git.format.approvals import Approval, Part, Shown
 from uwf_git.format.kinds import Identity
 from uwf_git.store.instance import Instance

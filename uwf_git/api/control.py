@@ -58,7 +58,7 @@ def revoke(instance: Instance, thread: ThreadId, reason: str = "") -> dict[str, 
     `engine.inbox.revoke`."""
     from uwf_git.engine.inbox import revoke as take_back
 
-    return {"thread": thread, "approvals": take_back(instance, thread, reason).as_json()}
+    return {"thread": thread, **take_back(instance, thread, reason).as_json()}
 
 
 def say(instance: Instance, thread: ThreadId, text: str) -> Outcome:

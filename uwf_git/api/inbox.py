@@ -50,12 +50,10 @@ def is_persons_turn(instance: Instance, thread: ThreadId) -> bool:
 
 
 def check_may_answer(instance: Instance, thread: ThreadId) -> None:
-    """Raise RequirementUnmet if the thread waits for approvals, and none of the user."""
-    from uwf_git.engine.approving import check_approver
-
+    """Raise RequirementUnmet if the thread waits for votes, and none of the user."""
     turn = human_turn(instance, instance.threads.active_head(thread))
     if turn is not None and turn.standing is not None:
-        check_approver(instance, turn.standing, thread)
+        turn.standing.check_voter(instance, thread)
 
 
 def newest_or_step(instance: Instance, thread: ThreadId, text: str) -> Hash:

@@ -251,7 +251,7 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
                 **origins.get(head.thread, {}),
                 **_branches(instance, head),
                 **_unjudged(instance, head),
-                **(_approvals(instance, head) if each.state.request is Request.ROLE else {}),
+                **(_ballot(instance, head) if each.state.request is Request.ROLE else {}),
             }
         )
     return items
@@ -281,7 +281,7 @@ def _counts(instance: Instance, head: Head) -> dict[str, Any]:
     return {"branches": counts(branch_words(instance, branches_at(instance, head)))}
 
 
-def _approvals(instance: Instance, head: Head) -> dict[str, Any]:
+def _ballot(instance: Instance, head: Head) -> dict[str, Any]:
     """Return how the gate stands that a thread waits at."""
     from uwf_git.base.errors import UwfError
     from uwf_git.engine.human_roles import HumanRoles
@@ -292,7 +292,7 @@ def _approvals(instance: Instance, head: Head) -> dict[str, Any]:
     with suppress(UwfError):  # reported by the command that reads the thread
         turn = human_turn(instance, head)
         if turn is not None and turn.standing is not None:
-            return {"approvals": turn.standing.as_json()}
+            return turn.standing.as_json()
     return {}
 
 

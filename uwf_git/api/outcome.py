@@ -61,10 +61,8 @@ def waiting_for(instance: Instance, outcome: Outcome, is_shown: bool) -> Waiting
         return waiting(thread, outcome.standing)
     if (turn := outcome.turn) is not None:
         if turn.standing is not None:
-            from uwf_git.engine.approving import raise_if_unmet
-
             try:
-                raise_if_unmet(turn.standing, thread)
+                turn.standing.raise_if_unmet(thread)
             except Absent as absent:
                 return absent
         from uwf_git.engine.presented import command_at

@@ -129,7 +129,7 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
 
 def _missing(waits: Waits) -> tuple[int, tuple[str, ...]]:
     gate = waits.standing
-    return (0, ()) if gate is None else (gate.tally.missing, tuple(gate.awaited))
+    return (0, ()) if gate is None else (gate.missing, tuple(gate.awaited))
 
 
 def _asked_by_call(instance: Instance, call: Head) -> Waiting:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, RequirementUnmet, UwfError
 from uwf_git.config.resolve import AgentOptions
-from uwf_git.engine.human_roles import HumanRoles, gate_role
+from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import raise_if_moved
 from uwf_git.engine.kit.agent import Agent, create_agent
 from uwf_git.engine.kit.context import Reply
@@ -19,6 +19,7 @@ from uwf_git.engine.performer import called, performer_of
 from uwf_git.engine.persons_answer import is_stepped, keeping
 from uwf_git.engine.presented import raise_if_changed, shown_code
 from uwf_git.engine.status import outlook, used_up
+from uwf_git.engine.turn.gate import ballot_at
 from uwf_git.engine.turn.hooks import Turn, Vote
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import HUMAN
@@ -76,18 +77,14 @@ def typed_answer(
     if config.command != HUMAN or playing is None or is_stepped(instance, thread):
         return None
     name = called(playing, config)
-    gate = None
-    if gate_role(at.history, found.next) is not None:
-        from uwf_git.engine.approving import check_approver, raise_if_unmet, standing_at
-
-        gate = standing_at(instance, at, found)
-        assert gate is not None
-        if gate.tally.met is not None:
+    ballot = ballot_at(instance, at, found)
+    if ballot is not None:
+        if ballot.is_met:
             return None
         try:
-            check_approver(instance, gate, thread)
+            ballot.check_voter(instance, thread)
         except RequirementUnmet:  # somebody else has to
-            raise_if_unmet(gate, thread)
+            ballot.raise_if_unmet(thread)
     order = EngineOrder(
         head.node,
         found.next,
@@ -107,7 +104,7 @@ def typed_answer(
         reply: Reply = conversation.begin()
     from uwf_git.workflow.template import body_of
 
-    if gate is None:
+    if ballot is None:
         fields = reply.output if isinstance(reply.output, dict) else {}
         words = body_of(reply.text) if fields else reply.text
         return TypedAnswer(head.node, reply, fields, words, code)

@@ -10,12 +10,11 @@ from uwf_git.base.errors import UwfError
 from uwf_git.format.casting import CastRole
 from uwf_git.format.kinds import HUMAN, REHEARSE, parse_workflow
 from uwf_git.format.types import WITH_PEOPLE
+from uwf_git.workflow.turn import TurnKind, turn_of
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig, Config
     from uwf_git.format.ids import Hash
-    from uwf_git.format.kinds import Role
-    from uwf_git.store.history import History
     from uwf_git.store.index import CommitRow
     from uwf_git.store.instance import Instance
 
@@ -27,12 +26,6 @@ def agent_of_person(config: AgentConfig, is_override: bool = False) -> AgentConf
     if config.command == HUMAN or (config.command == REHEARSE and is_override):
         return config
     return type(config)(HUMAN, HUMAN, (), None)
-
-
-def gate_role(history: History, role: str | None) -> Role | None:
-    """Return a role of a history that has approvers, else None."""
-    found = history.workflow.roles.get(role or "")
-    return found if found is not None and found.approvers else None
 
 
 class HumanRoles:
@@ -70,11 +63,11 @@ class HumanRoles:
         return self._played[key]
 
     def is_gate(self, row: CommitRow, role: str) -> bool:
-        """Return whether a role has approvers."""
+        """Return whether a role is a gate."""
         return role in self._of(row) and row.workflow is not None and role in self._gates[row.workflow]
 
     def has_gates(self, row: CommitRow) -> bool:
-        """Return whether a role of this commit's workflow has approvers."""
+        """Return whether a role of this commit's workflow is a gate."""
         return bool(self._of(row)) and row.workflow is not None and bool(self._gates[row.workflow])
 
     def _resolve(self, role: CastRole) -> bool:
@@ -96,6 +89,6 @@ class HumanRoles:
                 if self._instance.store.index.has_trait(node, WITH_PEOPLE):
                     workflow = parse_workflow(self._instance.store.get(node).payload)
                     self._declared[node] = frozenset(filter(workflow.is_persons, workflow.roles))
-                    gates = (name for name, role in workflow.roles.items() if role.approvers)
+                    gates = (name for name in workflow.roles if turn_of(workflow, name) is TurnKind.GATE)
                     self._gates[node] = frozenset(gates)
         return self._declared[node]

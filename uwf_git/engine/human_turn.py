@@ -4,18 +4,44 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from uwf_git.base.errors import Invalid
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.kit.form import FormField, fields_of, options_of
 from uwf_git.engine.status import Outlook, outlook, persons_role, used_up
 from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Identity
 from uwf_git.store.history import Head
+from uwf_git.workflow.turn import TurnKind, turn_of
 
 if TYPE_CHECKING:
-    from uwf_git.engine.approving import Standing
     from uwf_git.store.instance import Instance
+
+
+class Ballot(Protocol):
+    """How an answer stands that several people give together. `missing` counts those who still have to, `awaited` are
+    the people who may."""
+
+    @property
+    def missing(self) -> int: ...
+
+    @property
+    def awaited(self) -> list[str]: ...
+
+    def awaits(self, person: str, identity: Identity) -> bool:
+        """Return whether somebody's answer is missing, and may come."""
+        ...
+
+    def check_voter(self, instance: Instance, thread: ThreadId) -> None:
+        """Raise RequirementUnmet if whoever uses this machine may not answer."""
+        ...
+
+    def raise_if_unmet(self, thread: ThreadId) -> None:
+        """Raise Absent, with whose answers are missing, unless enough agree."""
+        ...
+
+    def as_json(self) -> dict[str, Any]: ...
 
 
 class HumanTurn(NamedTuple):
@@ -28,7 +54,7 @@ class HumanTurn(NamedTuple):
     instruction: str
     assignee: str
     fields: tuple[FormField, ...]
-    standing: Standing | None = None
+    standing: Ballot | None = None
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -58,17 +84,18 @@ def human_turn(
     if not name or used_up(instance, head, found=found) is not None:
         return None
     assert head.row.workflow is not None
-    role = instance.registry.workflow(head.row.workflow).roles[name]
+    workflow = instance.registry.workflow(head.row.workflow)
+    role = workflow.roles[name]
     found = found or outlook(instance, head)
     told = (role.description, role.system_prompt, role.goal, role.procedure, role.output)
     about = "\n\n".join(text.strip() for text in told if text.strip())
     asked = role.request(found.instruction)
     fields = fields_of(instance.store.schema(role.schema).payload)
     standing = None
-    if role.approvers:
-        from uwf_git.engine.approving import standing_at
+    if turn_of(workflow, name) is TurnKind.GATE:
+        from uwf_git.engine.turn.gate import ballot_at
 
-        standing = standing_at(instance, instance.threads.position(head), found)
+        standing = ballot_at(instance, instance.threads.position(head), found)
     return HumanTurn(name, about, asked, role.assignee, fields, standing)
 
 

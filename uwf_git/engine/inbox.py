@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from uwf_git.base.errors import Invalid, Usage, Waiting
-from uwf_git.engine.approving import Standing, answered, standing_at, take_back
 from uwf_git.engine.budget import pending, waiting
 from uwf_git.engine.call_answer import value_of
 from uwf_git.engine.calls import persons_schema
@@ -13,7 +12,7 @@ from uwf_git.engine.conversation import CHOSEN, in_conversation, is_conversation
 from uwf_git.engine.fan_out_code import is_left_out, leaving_out, settled
 from uwf_git.engine.hooks import announce_all
 from uwf_git.engine.human_dialogue import with_answer
-from uwf_git.engine.human_turn import human_turn, raise_if_moved
+from uwf_git.engine.human_turn import Ballot, human_turn, raise_if_moved
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.form import fill
 from uwf_git.engine.kit.format import render_frontmatter
@@ -24,11 +23,13 @@ from uwf_git.engine.presented import raise_if_changed, raise_if_unseen
 from uwf_git.engine.recording import record
 from uwf_git.engine.status import Outlook, at_rest, chosen, outlook, persons_role, raise_if_stuck, used_up
 from uwf_git.engine.step import close, held, take
+from uwf_git.engine.turn import gate
+from uwf_git.engine.turn.person import with_person
 from uwf_git.engine.unfinished import record_leftovers
 from uwf_git.engine.waits import waits_of
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
 from uwf_git.format.kinds import INTERRUPTED, Detail, Step
-from uwf_git.format.types import ANSWER, APPROVAL, DETAIL, FORK, JOIN, PERSON, REMARK, STEPNODE, USER
+from uwf_git.format.types import ANSWER, DETAIL, FORK, JOIN, PERSON, REMARK, STEPNODE, USER
 from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import fork_hint
@@ -54,7 +55,7 @@ def answer(
     answer outside the options or fields, Invalid if nothing is asked or another step asks."""
     head = instance.threads.active_head(thread)
     human = human_turn(instance, head)
-    if not passed_on and (human is None or human.standing is None):  # of an approval `check_approver` says it
+    if not passed_on and (human is None or human.standing is None):  # of a vote its ballot says it
         instance.require_person(f"answers thread {thread}", answers=human is not None)
     if human is not None:
         if other:
@@ -124,11 +125,11 @@ def answer_role(
     return _announced(instance, outcome)
 
 
-def revoke(instance: Instance, thread: ThreadId, reason: str = "") -> Standing:
+def revoke(instance: Instance, thread: ThreadId, reason: str = "") -> Ballot:
     """Take the user's approval of a thread back. Moves `refs/uwf/approvals/<ULID>`. Raises Invalid if the user has
     none there, or the step is made, RequirementUnmet if it wouldn't count, Busy."""
     with held(instance, thread, hold_for_person(instance, thread)) as turn:
-        return take_back(instance, turn.at, standing_at(instance, turn.at, turn.ahead), reason)
+        return gate.revoke(turn, reason)
 
 
 def _instead_of_answer(instance: Instance, head: Head) -> str:
@@ -254,8 +255,7 @@ def _say(
         kind, field = output
         said = store.put(kind, {field: text})
         if asked is not None:
-            approval = answered(instance, at.history, asked, USER, said)
-            told = told._replace(approvals=(store.put(APPROVAL, approval.payload()),))
+            told = with_person(told, instance, at.history, asked, USER, said)
         detail = store.put(DETAIL, told.payload())
         step = Step(at.history.start_hash, at.history.prev, USER, said, detail, PERSON)
         new = NewStep(store.put(STEPNODE, step.payload()), step)

@@ -14,10 +14,10 @@ from uwf_git.base.timelimit import BudgetExceeded
 from uwf_git.engine.budget import COST, Budgets, BudgetState
 from uwf_git.engine.conversation import in_conversation
 from uwf_git.engine.human_roles import HumanRoles
-from uwf_git.engine.next_turn import Outlook as Outlook
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import END, USER, is_engines
 from uwf_git.store.history import Head, History, ancestry
+from uwf_git.workflow.turn import Outlook as Outlook
 
 if TYPE_CHECKING:
     from uwf_git.config.resolve import AgentOptions
@@ -179,7 +179,7 @@ def persons_role(
 
 
 def _is_met(instance: Instance, head: Head, found: Outlook) -> bool:
-    from uwf_git.engine.approving import is_met
+    from uwf_git.engine.turn.gate import is_met
 
     return is_met(instance, head, found)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Killed, NotFound, Throttled, UwfError
 from uwf_git.base.text import encodable
-from uwf_git.engine.next_turn import Outlook
 from uwf_git.engine.pause import pause_of, refusal
 from uwf_git.engine.performer import AgentResult, reported
 from uwf_git.engine.retrying import note_throttled
@@ -29,6 +28,7 @@ from uwf_git.format.kinds import (
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.history import Head
 from uwf_git.store.private import KILL, PAUSE, AgentReport
+from uwf_git.workflow.turn import Outlook
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance

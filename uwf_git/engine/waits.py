@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
+from typing import Any, NamedTuple, assert_never
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.thread_states import Request, ThreadState
@@ -10,7 +10,7 @@ from uwf_git.engine.budget import waiting
 from uwf_git.engine.call_answer import command_of, fields_wanted
 from uwf_git.engine.forks import parents_of
 from uwf_git.engine.human_roles import HumanRoles
-from uwf_git.engine.human_turn import human_turn
+from uwf_git.engine.human_turn import Ballot, human_turn
 from uwf_git.engine.kit.form import FormField, options_of
 from uwf_git.engine.status import outlook, used_up, wordless
 from uwf_git.engine.thread_state import ThreadStates, resting_state
@@ -18,9 +18,6 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
-
-if TYPE_CHECKING:
-    from uwf_git.engine.approving import Standing
 
 BUDGET, ROLE = Request.BUDGET, Request.ROLE
 
@@ -45,7 +42,7 @@ class Waits(NamedTuple):
     step: Hash
     assignee: str = ""
     fields: tuple[FormField, ...] = ()
-    standing: Standing | None = None
+    standing: Ballot | None = None
     parent: str = ""
 
     def in_state(self, is_call: bool) -> dict[str, Any]:
@@ -64,17 +61,17 @@ class Waits(NamedTuple):
         if self.kind == ROLE or is_call:
             value["command"] = self.command
         if self.standing is not None:
-            value["approvals"] = self.standing.as_json()
+            value |= self.standing.as_json()
         return value | ({"reason": self.reason} if self.reason else {})
 
     def as_json(self) -> dict[str, Any]:
-        """As JSON; `assignee` and `fields` belong to a ROLE, `approvals` to a gate, `parent` to a branch."""
+        """As JSON; `assignee` and `fields` belong to a ROLE, how a vote stands to a gate, `parent` to a branch."""
         value = {**self._asdict(), "kind": self.kind.value, "options": list(self.options)}
         del value["assignee"], value["fields"], value["standing"], value["parent"]
         if self.parent:
             value["parent"] = self.parent
         if self.standing is not None:
-            value["approvals"] = self.standing.as_json()
+            value |= self.standing.as_json()
         if self.kind == ROLE:
             value["assignee"] = self.assignee or None
         if self.kind == ROLE or self.fields:

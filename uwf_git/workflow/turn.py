@@ -1,12 +1,12 @@
-"""Whose turn a step is. The set is closed: the engine, verification and all else dispatch on it."""
+"""Whose turn a step is, of a closed set on which the engine, verification and all else dispatch; whose is next."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from uwf_git.format.kinds import Workflow
-from uwf_git.format.types import BUNDLE, END, FORK, JOIN, USER
+from uwf_git.format.types import BUNDLE, END, FAIL, FORK, JOIN, USER
 
 if TYPE_CHECKING:
     from uwf_git.workflow.moderator import Decision
@@ -44,6 +44,29 @@ class TurnKind(Enum):
                 return Player.ENGINE
             case _:
                 assert_never(self)
+
+
+class Outlook(NamedTuple):
+    """The next turn at a head: a role, `$END`, `$USER` for a question, `$BUNDLE` for a code workflow, or None
+    with the problem if no edge applies. `instruction` and `location` belong to a role; `question`, `options`,
+    `reason` and the asking role `asks` to `$USER`. At `$END`, `failed` says that the workflow ended at `$FAIL`, for
+    the `reason`."""
+
+    next: str | None
+    instruction: str | None = None
+    location: str | None = None
+    asks: str | None = None
+    question: str | None = None
+    options: tuple[str, ...] = ()
+    reason: str | None = None
+    problem: str | None = None
+    hint: str = ""
+    failed: bool = False
+
+    @property
+    def shown(self) -> str | None:
+        """What the pages show as next: a role, $END or $FAIL."""
+        return FAIL if self.failed else self.next
 
 
 def turn_of(workflow: Workflow, role: str) -> TurnKind:

@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.engine.new_step import NewStep
-from uwf_git.engine.next_turn import Outlook
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import END
 from uwf_git.store.history import Head, Position
 from uwf_git.store.indexing import pins, unpin
 from uwf_git.store.private import AgentReport, EngineOrder
-from uwf_git.workflow.turn import TurnKind, turn_of
+from uwf_git.workflow.turn import Outlook, TurnKind, turn_of
 
 if TYPE_CHECKING:
     from uwf_git.config.resolve import AgentOptions

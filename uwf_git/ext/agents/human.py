@@ -115,9 +115,7 @@ class Terminal:
             warn_once(ctx.instance, head)
             turn = human_turn_of(ctx.instance, head)
             if turn is not None and turn.standing is not None:
-                from uwf_git.plugin import raise_if_unmet
-
-                raise_if_unmet(turn.standing, ctx.thread)
+                turn.standing.raise_if_unmet(ctx.thread)
             # What a step leads to is shown with it.
             asks = f": {one_line(ctx.instruction, 200)}" if ctx.instruction and not ctx.history.steps else ""
             raise Absent(

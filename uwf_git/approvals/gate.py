@@ -14,24 +14,20 @@ from uwf_git.approvals.records import ApprovalRecord, Approvals, authors_of, now
 from uwf_git.approvals.shown import decision_text, output_before, request, shown
 from uwf_git.base.errors import Absent, Invalid, RequirementUnmet
 from uwf_git.base.text import counted, iso
-from uwf_git.engine import budget
-from uwf_git.engine.human_roles import gate_role
-from uwf_git.engine.kit.format import render_frontmatter
-from uwf_git.engine.new_step import NewStep
 from uwf_git.format.approvals import Approval, Revocation, Shown
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import HUMAN, Detail, Identity, Role, Step, parse_attempt
+from uwf_git.format.kinds import Identity, Role, parse_attempt
 from uwf_git.format.node import hash_of
-from uwf_git.format.types import APPROVAL, DETAIL, STEPNODE, USER
+from uwf_git.format.types import APPROVAL, USER
 from uwf_git.git.repository import Oid
 from uwf_git.sandbox.enclosing_step import acts_for_agent
-from uwf_git.store.history import Head, History, Position
+from uwf_git.store.history import History, Position
 from uwf_git.trust.people import People
 from uwf_git.workspaces import changes
 
 if TYPE_CHECKING:
-    from uwf_git.engine.next_turn import Outlook
     from uwf_git.store.instance import Instance
+    from uwf_git.workflow.turn import Outlook
 
 
 class Standing(NamedTuple):
@@ -44,6 +40,16 @@ class Standing(NamedTuple):
     @property
     def role(self) -> Role:
         return self.tally.gate.role
+
+    @property
+    def is_met(self) -> bool:
+        """Whether a quorum agrees."""
+        return self.tally.met is not None
+
+    @property
+    def missing(self) -> int:
+        """How many approvals are missing."""
+        return self.tally.missing
 
     @property
     def given(self) -> tuple[JudgedApproval, ...]:
@@ -71,18 +77,57 @@ class Standing(NamedTuple):
         done = {each.entry for each in self.given} | authors_among(self.tally.gate, self.people)
         return bool(entry) and done.isdisjoint((entry, person))
 
+    def check_voter(self, instance: Instance, thread: ThreadId) -> None:
+        """Raise RequirementUnmet if whoever uses this machine may not answer."""
+        role, by = self.role, me(instance)
+        if acts_for_agent(instance.environ):
+            raise RequirementUnmet(
+                f"an agent cannot approve, and role {role.name} of thread {thread} has approvers",
+                f"a person answers, outside of agents and MCP: uwf thread answer {thread}",
+            )
+        instance.require_person(f"approves as {role.name} of thread {thread}", answers=True)
+        people = self.people
+        person = people.person(by)
+        may = ", ".join(people.listed(role.approvers))
+        if not people.is_among(person, by, role.approvers):
+            unknown = people.unknown(role.approvers)
+            which = f"; {', '.join(unknown)} may be a group, which needs a trust policy" if unknown else ""
+            raise RequirementUnmet(
+                f"{by} may not answer as {role.name} of thread {thread}", f"who may: {may}{which}"
+            )
+        if role.not_author and person in authors_among(self.tally.gate, people):
+            raise RequirementUnmet(
+                f"{by} made what {role.name} of thread {thread} judges, and may not approve it",
+                f"who may: {', '.join(self.awaited) or 'nobody else'}",
+            )
+
+    def raise_if_unmet(self, thread: ThreadId) -> None:
+        """Raise Absent, with whose approvals are missing, unless a quorum agrees."""
+        if self.is_met:
+            return
+        role, more = (
+            self.role,
+            counted(self.tally.missing, "more approval" if self.given else "approval"),
+        )
+        of = ", ".join(self.awaited) or "people who have answered otherwise"
+        raise Absent(
+            f"thread {thread} waits for {more} at {role.name!r}, of {of}",
+            f"uwf thread answer {thread}; or see: uwf thread show {thread}",
+        )
+
     def as_json(self) -> dict[str, Any]:
-        """Return who may approve, who has, and how many are missing."""
-        return {
+        """Return who may approve, who has, and how many are missing, as `approvals`."""
+        value = {
             "approvers": list(self.role.approvers),
             "quorum": self.role.quorum,
             "notAuthor": self.role.not_author,
             "signed": self.role.signed,
             "shown": self.tally.gate.shown.payload(),
             "given": [self._given(each) for each in self.tally.judgements],
-            "missing": self.tally.missing,
+            "missing": self.missing,
             "of": self.awaited,
         }
+        return {"approvals": value}
 
     def _given(self, each: JudgedApproval) -> dict[str, Any]:
         said, signature = each.approval, each.signature
@@ -116,8 +161,8 @@ def shown_at(instance: Instance, history: History, found: Outlook, with_diff: bo
 def gate_at(instance: Instance, at: Position, found: Outlook) -> Gate | None:
     """Return the gate at a position, None if the next role has no approvers."""
     history = at.history
-    role = gate_role(history, found.next)
-    if role is None:
+    role = history.workflow.roles.get(found.next or "")
+    if role is None or not role.approvers:
         return None
     return Gate(
         role,
@@ -192,43 +237,10 @@ def _is_at(said: Approval, gate: Gate, places: frozenset[Hash | None]) -> bool:
     return said.start == gate.start and said.role == gate.role.name and said.prev in places
 
 
-def is_met(instance: Instance, head: Head, found: Outlook) -> bool:
-    """Return whether a gate at a head has its approvals."""
-    if Approvals(instance.store).tip(head.thread) is None:
-        return False
-    standing = standing_at(instance, instance.threads.position(head), found)
-    return standing is not None and standing.tally.met is not None
-
-
 def me(instance: Instance) -> Identity:
     """Return the identity that commits are made with here."""
     user = instance.store.repository.user
     return Identity(user.name, user.email)
-
-
-def check_approver(instance: Instance, standing: Standing, thread: ThreadId) -> None:
-    """Raise RequirementUnmet if whoever uses this machine may not answer."""
-    role, by = standing.role, me(instance)
-    if acts_for_agent(instance.environ):
-        raise RequirementUnmet(
-            f"an agent cannot approve, and role {role.name} of thread {thread} has approvers",
-            f"a person answers, outside of agents and MCP: uwf thread answer {thread}",
-        )
-    instance.require_person(f"approves as {role.name} of thread {thread}", answers=True)
-    people = standing.people
-    person = people.person(by)
-    may = ", ".join(people.listed(role.approvers))
-    if not people.is_among(person, by, role.approvers):
-        unknown = people.unknown(role.approvers)
-        which = f"; {', '.join(unknown)} may be a group, which needs a trust policy" if unknown else ""
-        raise RequirementUnmet(
-            f"{by} may not answer as {role.name} of thread {thread}", f"who may: {may}{which}"
-        )
-    if role.not_author and person in authors_among(standing.tally.gate, people):
-        raise RequirementUnmet(
-            f"{by} made what {role.name} of thread {thread} judges, and may not approve it",
-            f"who may: {', '.join(standing.awaited) or 'nobody else'}",
-        )
 
 
 def approve(
@@ -237,7 +249,7 @@ def approve(
     """Record an answer of the user as an approval, and return how the gate stands then. The caller holds the lock.
     Moves `refs/uwf/approvals/<ULID>`. Raises RequirementUnmet if it would not count, SigningFailed."""
     thread, store = at.head.thread, instance.store
-    check_approver(instance, standing, thread)
+    standing.check_voter(instance, thread)
     gate, role, by = standing.tally.gate, standing.role, me(instance)
     if must_sign(gate, by, standing.people) and not store.repository.config.signs_commits:
         raise RequirementUnmet(
@@ -300,44 +312,6 @@ def take_back(instance: Instance, at: Position, standing: Standing | None, reaso
 
 def _is_mine(standing: Standing, each: JudgedApproval, by: Identity) -> bool:
     return each.person == standing.people.person(by)
-
-
-def raise_if_unmet(standing: Standing, thread: ThreadId) -> None:
-    """Raise Absent, with whose approvals are missing, unless a quorum agrees."""
-    if standing.tally.met is not None:
-        return
-    role, more = (
-        standing.role,
-        counted(standing.tally.missing, "more approval" if standing.given else "approval"),
-    )
-    of = ", ".join(standing.awaited) or "people who have answered otherwise"
-    raise Absent(
-        f"thread {thread} waits for {more} at {role.name!r}, of {of}",
-        f"uwf thread answer {thread}; or see: uwf thread show {thread}",
-    )
-
-
-def step_of(instance: Instance, at: Position, found: Outlook, standing: Standing) -> NewStep:
-    """Return the step that a quorum agrees on. Its commit stands on the newest of the thread's approvals."""
-    side = standing.tally.met
-    assert side is not None
-    thread, store, first = at.head.thread, instance.store, side.approvals[0].approval
-    tip = Approvals(store).tip(thread)
-    assert tip is not None
-    told = Detail(
-        answer=render_frontmatter(standing.outputs[first.output], first.reason),
-        instruction=found.instruction,
-        context=at.head.node,
-        budget=budget.pending(instance, thread) or None,
-        approvals=tuple(each.record.hash for each in side.approvals),
-    )
-    instruction, secrets = instance.redactor.text(told.instruction or "")
-    if secrets:
-        told = told._replace(instruction=instruction, redactions=(("instruction", secrets),))
-    with store.registering():
-        detail = store.put(DETAIL, told.payload())
-        step = Step(at.history.start_hash, at.history.prev, standing.role.name, first.output, detail, HUMAN)
-        return NewStep(store.put(STEPNODE, step.payload()), step, (tip,))
 
 
 def answered(
