@@ -1,5 +1,8 @@
 from uwf_cli import changed_files as changed_files
+from uwf_cli import completers as completers
 from uwf_cli import definitions as definitions
+from uwf_cli import options as options
+from uwf_cli import plot as _charts
 from uwf_cli import resolve as resolve
 from uwf_cli import streams as streams
 from uwf_cli import terminal as terminal
@@ -18,24 +21,6 @@ from uwf_cli.command import Number as Number
 from uwf_cli.command import command as command
 from uwf_cli.commands.spending import bars_of as _spending_bars
 from uwf_cli.commands.spending import labels as _bar_labels
-from uwf_cli.completers import complete_agent as complete_agent
-from uwf_cli.completers import complete_crew as complete_crew
-from uwf_cli.completers import complete_remote as complete_remote
-from uwf_cli.completers import complete_suite as complete_suite
-from uwf_cli.completers import complete_thread as complete_thread
-from uwf_cli.completers import complete_workflow as complete_workflow
-from uwf_cli.completers import offering as _completer_of
-from uwf_cli.definitions import ACCEPTED as _ACCEPTED_OPTION
-from uwf_cli.definitions import BRANCH as _BRANCH_OPTION
-from uwf_cli.definitions import PROPOSAL as _PROPOSAL_ARGUMENT
-from uwf_cli.definitions import PROPOSED_BRANCH as _PROPOSED_BRANCH_OPTION
-from uwf_cli.definitions import REMOTE as _PUBLISH_REMOTE_OPTION
-from uwf_cli.definitions import REVIEW_REMOTE as _REVIEW_REMOTE_OPTION
-from uwf_cli.definitions import WORKFLOW as _WORKFLOW_ARGUMENT
-from uwf_cli.definitions import accepting as _accept_proposal
-from uwf_cli.definitions import history_note as history_note
-from uwf_cli.definitions import publish_version as publish_version
-from uwf_cli.definitions import warn_of_use as warn_of_use
 from uwf_cli.exchange import Meter as _ProgressMeter
 from uwf_cli.exchange import adopt_news as adopt_news
 from uwf_cli.exchange import exchange_for as exchange_for
@@ -50,18 +35,6 @@ from uwf_cli.files import write_text as write_text
 from uwf_cli.files import write_whole as write_whole
 from uwf_cli.invocation import Invocation as Invocation
 from uwf_cli.invocation import itself as itself
-from uwf_cli.options import AGENT as _AGENT_OPTION
-from uwf_cli.options import AT_ONCE as _AT_ONCE_OPTION
-from uwf_cli.options import CWD as _CWD_OPTION
-from uwf_cli.options import MAX_COST as _MAX_COST_OPTION
-from uwf_cli.options import MAX_STEPS as _MAX_STEPS_OPTION
-from uwf_cli.options import MAX_TIME as _MAX_TIME_OPTION
-from uwf_cli.options import MAX_TOKENS as _MAX_TOKENS_OPTION
-from uwf_cli.options import PROMPT_FILE as _PROMPT_FILE_OPTION
-from uwf_cli.options import QUIET as _QUIET_OPTION
-from uwf_cli.options import REMOTE as _REMOTE_OPTION
-from uwf_cli.options import THREAD as THREAD
-from uwf_cli.options import folder as _existing_folder
 from uwf_cli.output import ago as _time_ago
 from uwf_cli.output import as_json as as_json
 from uwf_cli.output import as_yaml as as_yaml
@@ -76,25 +49,7 @@ from uwf_cli.page.addresses import STATUS as _STATUS_FIELD
 from uwf_cli.page.addresses import Page as Page
 from uwf_cli.page.addresses import PageRequest as PageRequest
 from uwf_cli.page.document import document as document
-from uwf_cli.page.markup import answer as _html_answer
-from uwf_cli.page.markup import bounded as _bounded_html
-from uwf_cli.page.markup import fold as _html_fold
-from uwf_cli.page.markup import markdown as _markdown_html
-from uwf_cli.page.markup import pre as _html_pre
-from uwf_cli.page.markup import room_for_markdown as room_for_markdown
-from uwf_cli.page.markup import table as _html_table
 from uwf_cli.page.markup import tag as tag
-from uwf_cli.page.markup import text as _html_text
-from uwf_cli.page.markup import value as _html_value
-from uwf_cli.plot import Pair as _PlottedPair
-from uwf_cli.plot import Spread as _PlottedSpread
-from uwf_cli.plot import bars_drawing as bars_drawing
-from uwf_cli.plot import pair_chart as pair_chart
-from uwf_cli.plot import pairs_drawing as pairs_drawing
-from uwf_cli.resolve import find_version as find_version
-from uwf_cli.resolve import find_workflow as find_workflow
-from uwf_cli.resolve import moment as _parse_moment
-from uwf_cli.resolve import read_prompt as read_prompt
 from uwf_cli.selection import Selection as _ThreadSelection
 from uwf_cli.selection import chosen_threads as chosen_threads
 from uwf_cli.selection import short_ids as short_ids
@@ -166,6 +121,7 @@ from uwf_git.base import errors as errors
 from uwf_git.base import extensions as extensions
 from uwf_git.base import lifetime as lifetime
 from uwf_git.base import log as log
+from uwf_git.base import thread_states as thread_states
 from uwf_git.base.errors import Absent as Absent
 from uwf_git.base.errors import AgentFailed as AgentFailed
 from uwf_git.base.errors import Busy as Busy
@@ -244,15 +200,7 @@ from uwf_git.base.text import one_line as one_line
 from uwf_git.base.text import printable as printable
 from uwf_git.base.text import settled as _settled_text
 from uwf_git.base.text import shortened as shortened
-from uwf_git.base.thread_states import ABSENT as _ABSENT_STATE
-from uwf_git.base.thread_states import WORDS as _STATE_WORDS
-from uwf_git.base.thread_states import Actor as _StateActor
-from uwf_git.base.thread_states import Group as _StateGroup
 from uwf_git.base.thread_states import ThreadState as ThreadState
-from uwf_git.base.thread_states import colour_of as colour_of
-from uwf_git.base.thread_states import parse as _parse_state
-from uwf_git.base.thread_states import states_of as states_of
-from uwf_git.base.thread_states import words as _state_words
 from uwf_git.base.timelimit import BudgetExceeded as _TimeBudgetExceeded
 from uwf_git.base.timelimit import TimeExceeded as TimeExceeded
 from uwf_git.base.timelimit import time_limit as time_limit
@@ -311,6 +259,7 @@ from uwf_git.config.settings import parse_command as parse_command
 from uwf_git.engine import budget as _engine_budget
 from uwf_git.engine import calls as _engine_calls
 from uwf_git.engine import trust as _engine_trust
+from uwf_git.engine import watching as watching
 from uwf_git.engine.branch_states import branch_states as branch_states
 from uwf_git.engine.budget import COST as _COST_LIMIT
 from uwf_git.engine.budget import OPTIONS as _BUDGET_OPTIONS
@@ -479,40 +428,14 @@ from uwf_git.engine.trust import require_trusted as require_trusted
 from uwf_git.engine.trust import trust as _trust_store
 from uwf_git.engine.waits import BUDGET as _BUDGET_WAIT
 from uwf_git.engine.waits import waits_in as waits_in
-from uwf_git.engine.watching import Event as _WatchEvent
-from uwf_git.engine.watching import LinesPrinted as LinesPrinted
-from uwf_git.engine.watching import StepBegan as StepBegan
-from uwf_git.engine.watching import StepMade as StepMade
-from uwf_git.engine.watching import TurnAdded as TurnAdded
-from uwf_git.engine.watching import TurnFeed as TurnFeed
-from uwf_git.engine.watching import TurnPosition as TurnPosition
-from uwf_git.engine.watching import WordsAdded as WordsAdded
-from uwf_git.engine.watching import WordsDropped as WordsDropped
-from uwf_git.engine.watching import WorkStopped as WorkStopped
-from uwf_git.engine.watching import current_turns as current_turns
-from uwf_git.engine.watching import parse_place as parse_place
+from uwf_git.format import builtin as _schemas
 from uwf_git.format import cbor as cbor
+from uwf_git.format import endings as endings
 from uwf_git.format import forms as forms
 from uwf_git.format import yaml12 as yaml12
 from uwf_git.format.amounts import LIMITS as _AMOUNT_LIMITS
 from uwf_git.format.amounts import parse_budget as parse_budget
 from uwf_git.format.amounts import parse_duration as parse_duration
-from uwf_git.format.builtin import BUDGET as _BUDGET_SCHEMA
-from uwf_git.format.builtin import BUILTIN as _BUILTIN_SCHEMAS
-from uwf_git.format.builtin import COST as _COST_SCHEMA
-from uwf_git.format.builtin import COUNT as _COUNT_SCHEMA
-from uwf_git.format.builtin import FLAG as _FLAG_SCHEMA
-from uwf_git.format.builtin import META as _META_SCHEMA
-from uwf_git.format.builtin import NULLABLE_REF as _NULLABLE_REF_SCHEMA
-from uwf_git.format.builtin import POSITIVE as _POSITIVE_SCHEMA
-from uwf_git.format.builtin import REF as _REF_SCHEMA
-from uwf_git.format.builtin import REFS as _REFS_SCHEMA
-from uwf_git.format.builtin import STRING as _STRING_SCHEMA
-from uwf_git.format.builtin import STRINGS as _STRINGS_SCHEMA
-from uwf_git.format.builtin import USAGE as _USAGE_SCHEMA
-from uwf_git.format.builtin import list_of as _list_schema
-from uwf_git.format.builtin import map_of as _map_schema
-from uwf_git.format.builtin import record as _record_schema
 from uwf_git.format.casting import Cast as Cast
 from uwf_git.format.casting import CastRole as CastRole
 from uwf_git.format.casting import cast_of as cast_of
@@ -525,9 +448,6 @@ from uwf_git.format.document import Mark as _SourceMark
 from uwf_git.format.document import read_bytes as read_bytes
 from uwf_git.format.document import unreadable as _unreadable_document
 from uwf_git.format.edges import Transition as Transition
-from uwf_git.format.endings import COMPLETED as _COMPLETED_ENDING
-from uwf_git.format.endings import FAILED as _FAILED_ENDING
-from uwf_git.format.endings import KILLED as _KILLED_ENDING
 from uwf_git.format.fields import Fields as _FieldReader
 from uwf_git.format.fields import kind_of as kind_of
 from uwf_git.format.fields import own_items as own_items
@@ -899,22 +819,15 @@ from uwf_git.workspaces.sharing import push_code as push_code
 from uwf_git.workspaces.step_workspace import code_left as code_left
 from uwf_git.workspaces.step_workspace import logs_url as logs_url
 
-ABSENT_STATE = _ABSENT_STATE
-ACCEPTED_OPTION = _ACCEPTED_OPTION
 ACTIVE_STATES = _ACTIVE_STATES
 AGENT_CLI_KEYS = _AGENT_CLI_KEYS
-AGENT_OPTION = _AGENT_OPTION
 AMOUNT_LIMITS = _AMOUNT_LIMITS
 ASIDE_FOLDER = _ASIDE_FOLDER
 ASSISTANT_ROLE = _ASSISTANT_ROLE
-AT_ONCE_OPTION = _AT_ONCE_OPTION
 AgentPlugin = _AgentPlugin
 AnswerVerdict = _AnswerVerdict
-BRANCH_OPTION = _BRANCH_OPTION
 BUDGET_OPTIONS = _BUDGET_OPTIONS
-BUDGET_SCHEMA = _BUDGET_SCHEMA
 BUDGET_WAIT = _BUDGET_WAIT
-BUILTIN_SCHEMAS = _BUILTIN_SCHEMAS
 BULK_FULL = _BULK_FULL
 BUNDLE_AGENTS = _BUNDLE_AGENTS
 BadObject = _BadObject
@@ -925,14 +838,10 @@ CENSUS_FAILURES = _CENSUS_FAILURES
 CHAT_DEFINITION = _CHAT_DEFINITION
 CHAT_WORKFLOW = _CHAT_WORKFLOW
 CHECK_SECONDS = _CHECK_SECONDS
-COMPLETED_ENDING = _COMPLETED_ENDING
 COMPLETE_TURN = _COMPLETE_TURN
 CONFIG_FILE = _CONFIG_FILE
 CONTENT_FIELD = _CONTENT_FIELD
 COST_LIMIT = _COST_LIMIT
-COST_SCHEMA = _COST_SCHEMA
-COUNT_SCHEMA = _COUNT_SCHEMA
-CWD_OPTION = _CWD_OPTION
 CallRequest = _CallRequest
 CheckReport = _CheckReport
 CheckedNodes = _CheckedNodes
@@ -955,11 +864,9 @@ DiagramDrawing = _DiagramDrawing
 ENCLOSING_NONCE_VARIABLE = _ENCLOSING_NONCE_VARIABLE
 EVERY_SELECTOR = _EVERY_SELECTOR
 EXTRACT_TOOL = _EXTRACT_TOOL
-FAILED_ENDING = _FAILED_ENDING
 FETCH_TOOLS = _FETCH_TOOLS
 FILE_KIND = _FILE_KIND
 FINDING_CODES = _FINDING_CODES
-FLAG_SCHEMA = _FLAG_SCHEMA
 FOLDER_KIND = _FOLDER_KIND
 FieldPath = _FieldPath
 FieldReader = _FieldReader
@@ -973,23 +880,16 @@ IndexOverlay = _IndexOverlay
 IndexedStore = _IndexedStore
 KEPT_OUTPUT = _KEPT_OUTPUT
 KEPT_RESULT = _KEPT_RESULT
-KILLED_ENDING = _KILLED_ENDING
 KILL_GRACE = _KILL_GRACE
 KnownRecords = _KnownRecords
 LARGEST_OUTPUT = _LARGEST_OUTPUT
 LONGEST_PATH = _LONGEST_PATH
 MAX_CODE_BYTES = _MAX_CODE_BYTES
-MAX_COST_OPTION = _MAX_COST_OPTION
 MAX_DOCUMENT_BYTES = _MAX_DOCUMENT_BYTES
-MAX_STEPS_OPTION = _MAX_STEPS_OPTION
-MAX_TIME_OPTION = _MAX_TIME_OPTION
-MAX_TOKENS_OPTION = _MAX_TOKENS_OPTION
-META_SCHEMA = _META_SCHEMA
 MOST_PROCESSES = _MOST_PROCESSES
 MOUNT_PLACEHOLDERS = _MOUNT_PLACEHOLDERS
 MenuHandler = _MenuHandler
 NO_SIGNATURE = _NO_SIGNATURE
-NULLABLE_REF_SCHEMA = _NULLABLE_REF_SCHEMA
 OUTPUT_MOUNT = _OUTPUT_MOUNT
 OWN_TYPES = _OWN_TYPES
 OutputTail = _OutputTail
@@ -998,26 +898,14 @@ PACKAGE_MOUNT = _PACKAGE_MOUNT
 PAYLOAD_TOO_LONG = _PAYLOAD_TOO_LONG
 PERSONA_CHAT = _PERSONA_CHAT
 PLUGIN_AGENT = _PLUGIN_AGENT
-POSITIVE_SCHEMA = _POSITIVE_SCHEMA
 PRIVATE_MODE = _PRIVATE_MODE
 PRIVATE_REFS = _PRIVATE_REFS
 PROJECT_MOUNT = _PROJECT_MOUNT
-PROMPT_FILE_OPTION = _PROMPT_FILE_OPTION
-PROPOSAL_ARGUMENT = _PROPOSAL_ARGUMENT
-PROPOSED_BRANCH_OPTION = _PROPOSED_BRANCH_OPTION
-PUBLISH_REMOTE_OPTION = _PUBLISH_REMOTE_OPTION
 PackageSource = _PackageSource
-PlottedPair = _PlottedPair
-PlottedSpread = _PlottedSpread
 ProcessResult = _ProcessResult
 ProgressMeter = _ProgressMeter
-QUIET_OPTION = _QUIET_OPTION
 QuotaExceeded = _QuotaExceeded
-REFS_SCHEMA = _REFS_SCHEMA
-REF_SCHEMA = _REF_SCHEMA
-REMOTE_OPTION = _REMOTE_OPTION
 REPLY_FIELD = _REPLY_FIELD
-REVIEW_REMOTE_OPTION = _REVIEW_REMOTE_OPTION
 RUN_TOOLS = _RUN_TOOLS
 RegisteredVersion = _RegisteredVersion
 Rehearsal = _Rehearsal
@@ -1026,11 +914,8 @@ SEEN_FIELD = _SEEN_FIELD
 SHOWN_RESULT = _SHOWN_RESULT
 SILENCE_LIMIT = _SILENCE_LIMIT
 STATE_MOUNT = _STATE_MOUNT
-STATE_WORDS = _STATE_WORDS
 STATUS_FIELD = _STATUS_FIELD
 STATUS_KEY = _STATUS_KEY
-STRINGS_SCHEMA = _STRINGS_SCHEMA
-STRING_SCHEMA = _STRING_SCHEMA
 SUSPEND_STATUS = _SUSPEND_STATUS
 SampleHints = _SampleHints
 SandboxLifetime = _SandboxLifetime
@@ -1043,8 +928,6 @@ SigningSettings = _SigningSettings
 SourceMark = _SourceMark
 SpendingTotals = _SpendingTotals
 StartNode = _StartNode
-StateActor = _StateActor
-StateGroup = _StateGroup
 StepChanges = _StepChanges
 StepLines = _StepLines
 StoreLocks = _StoreLocks
@@ -1059,18 +942,14 @@ ThreadSummary = _ThreadSummary
 TimeBudgetExceeded = _TimeBudgetExceeded
 TokenUsage = _TokenUsage
 ToolOutputs = _ToolOutputs
-USAGE_SCHEMA = _USAGE_SCHEMA
 VerifiedRecord = _VerifiedRecord
 VisibleFolder = _VisibleFolder
 WITHHELD_VARIABLES = _WITHHELD_VARIABLES
-WORKFLOW_ARGUMENT = _WORKFLOW_ARGUMENT
 WORKFLOW_MOUNT = _WORKFLOW_MOUNT
 WORKTREE_OPTION = _WORKTREE_OPTION
 WRITING_TOOLS = _WRITING_TOOLS
-WatchEvent = _WatchEvent
 WorkspaceLimits = _WorkspaceLimits
 WorktreeNotes = _WorktreeNotes
-accept_proposal = _accept_proposal
 agent_environment = _agent_environment
 agent_plugins = _agent_plugins
 answer_turn = _answer_turn
@@ -1079,7 +958,6 @@ avoid_programs = _avoid_programs
 bar_labels = _bar_labels
 begin_thread = _begin_thread
 begin_worktree = _begin_worktree
-bounded_html = _bounded_html
 brief_decision = _brief_decision
 budget_limits = _budget_limits
 budget_share = _budget_share
@@ -1096,7 +974,6 @@ coerce_value = _coerce_value
 command_limits = _command_limits
 compare_trees = _compare_trees
 compiler_of = _compiler_of
-completer_of = _completer_of
 confined_command = _confined_command
 current_policy = _current_policy
 cut_text = _cut_text
@@ -1114,7 +991,6 @@ engine_trust = _engine_trust
 entry_name_problem = _entry_name_problem
 evaluate_expression = _evaluate_expression
 exact_number = _exact_number
-existing_folder = _existing_folder
 expanded_path = _expanded_path
 failures_reported = _failures_reported
 find_call = _find_call
@@ -1124,12 +1000,6 @@ gather_refs = _gather_refs
 git_failure = _git_failure
 guard_writer = _guard_writer
 happened_before = _happened_before
-html_answer = _html_answer
-html_fold = _html_fold
-html_pre = _html_pre
-html_table = _html_table
-html_text = _html_text
-html_value = _html_value
 human_turn_of = _human_turn_of
 in_dollars = _in_dollars
 init_store = _init_store
@@ -1141,14 +1011,11 @@ judge_answer = _judge_answer
 judged_answer = _judged_answer
 kept_indexed = _kept_indexed
 kill_thread = _kill_thread
-list_schema = _list_schema
 list_threads = _list_threads
 load_extension = _load_extension
 load_yaml = _load_yaml
 locate_store = _locate_store
-map_schema = _map_schema
 markdown_code = _markdown_code
-markdown_html = _markdown_html
 markdown_paragraphs = _markdown_paragraphs
 markdown_table = _markdown_table
 mermaid_diagram = _mermaid_diagram
@@ -1171,8 +1038,6 @@ page_style = _page_style
 parent_threads = _parent_threads
 parse_agent_row = _parse_agent_row
 parse_budget_option = _parse_budget_option
-parse_moment = _parse_moment
-parse_state = _parse_state
 parse_workspace_option = _parse_workspace_option
 past_versions = _past_versions
 pause_thread = _pause_thread
@@ -1184,7 +1049,6 @@ read_definitions = _read_definitions
 read_lines = _read_lines
 read_yaml = _read_yaml
 ready_chat = _ready_chat
-record_schema = _record_schema
 registered_versions = _registered_versions
 related_threads = _related_threads
 remark_on = _remark_on
@@ -1221,7 +1085,6 @@ spending_sums = _spending_sums
 spent_in = _spent_in
 spent_together = _spent_together
 start_child = _start_child
-state_words = _state_words
 step_exchanged = _step_exchanged
 step_once = _step_once
 step_thread = _step_thread
@@ -1245,3 +1108,5 @@ used_up_budget = _used_up_budget
 waiting_budget = _waiting_budget
 wanted_data = _wanted_data
 workflow_define = _workflow_define
+schemas = _schemas
+charts = _charts

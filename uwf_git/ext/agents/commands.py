@@ -14,7 +14,7 @@ from uwf_git.plugin import (
     Table,
     Usage,
     command,
-    complete_agent,
+    completers,
     parse_duration,
     terminal,
 )
@@ -50,7 +50,7 @@ _AGENTS = Table(
     "uwf agent check coder --timeout 30s",
     'uwf agent check "uwf-acp opencode acp"',
 )
-@click.argument("name", shell_complete=complete_agent)
+@click.argument("name", shell_complete=completers.complete_agent)
 @click.option("--timeout", metavar="TIME", help="Time limit. Default: the agent's own, or 2m.")
 @click.option(
     "--cwd",

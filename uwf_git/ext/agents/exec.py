@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
 from uwf_git.plugin import (
-    BUILTIN_SCHEMAS,
     BUNDLE,
     QUESTION,
     RESULT,
@@ -43,6 +42,7 @@ from uwf_git.plugin import (
     schema_choices,
     schema_types,
     schema_variants,
+    schemas,
     settled_text,
     shortened,
     type_name,
@@ -265,7 +265,7 @@ def _is_cut(ctx: Context, finished: ProcessResult) -> bool:
 def _takes_text(ctx: Context) -> bool:
     """Return whether the output is taken as it is, by a conversation or by code: no field could say that the command
     failed."""
-    return is_conversation(ctx.role) or ctx.schema.payload == BUILTIN_SCHEMAS[RESULT]
+    return is_conversation(ctx.role) or ctx.schema.payload == schemas.BUILTIN[RESULT]
 
 
 def _decoded(data: bytes) -> str:

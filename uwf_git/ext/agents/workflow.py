@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.plugin import (
     CONTENT_FIELD,
-    FAILED_ENDING,
-    KILLED_ENDING,
     SUBWORKFLOW,
     SUSPEND_STATUS,
     USER,
@@ -39,6 +37,7 @@ from uwf_git.plugin import (
     Waiting,
     WorkspaceFailed,
     asks_human,
+    endings,
     failed_with,
     human_turn_of,
     is_thread_id,
@@ -122,7 +121,7 @@ def _own(ctx: Context, session: str) -> Head | None:
         head = ctx.instance.threads.head(ThreadId(session))
     except NotFound:
         return None
-    lost = head.archive is not None and head.archive.status in (KILLED_ENDING, FAILED_ENDING)
+    lost = head.archive is not None and head.archive.status in (endings.KILLED, endings.FAILED)
     return None if lost or head.row.name != ctx.options.name else head
 
 
@@ -336,7 +335,7 @@ def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -
 def _ended(ctx: Context, head: Head) -> Reply:
     child = head.thread
     assert head.archive is not None
-    if head.archive.status == KILLED_ENDING:
+    if head.archive.status == endings.KILLED:
         raise _broken(ctx, child, *_KILLED)
     history = ctx.instance.threads.history(head)
     if not history.steps:
@@ -351,8 +350,8 @@ def _ended(ctx: Context, head: Head) -> Reply:
         verdict = judge_answer(reply, ExpectedOutput(ctx.role, ctx.schema))
         if (
             not verdict.problems
-            and head.archive.status == FAILED_ENDING
-            and status_of(output) != FAILED_ENDING
+            and head.archive.status == endings.FAILED
+            and status_of(output) != endings.FAILED
         ):
             why = f": {head.archive.reason}" if head.archive.reason else ""
             raise _broken(ctx, child, f"has failed{why}", "step again for a new one")

@@ -6,16 +6,7 @@ from pathlib import Path
 
 import click
 
-from uwf_git.plugin import (
-    Invocation,
-    Usage,
-    as_json,
-    command,
-    complete_thread,
-    counted,
-    find_head,
-    write_whole,
-)
+from uwf_git.plugin import Invocation, Usage, as_json, command, completers, counted, find_head, write_whole
 
 
 @command(
@@ -23,7 +14,7 @@ from uwf_git.plugin import (
     "uwf attest 01JK7M --statement            the statement alone",
     "uwf attest 01JK7M --agent-trace          which lines of code are a model's",
 )
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.argument("thread", metavar="ID", shell_complete=completers.complete_thread)
 @click.option(
     "-o",
     "--out",

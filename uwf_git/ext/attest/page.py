@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from uwf_git.plugin import bounded_html as bounded
-from uwf_git.plugin import colour_of, counted, document, role_name, room_for_markdown, tag, title_of
-from uwf_git.plugin import html_table as table
-from uwf_git.plugin import html_text as text
-from uwf_git.plugin import markdown_html as markdown
+from uwf_git.plugin import counted, document, markup, role_name, tag, thread_states, title_of
 
 _MARKDOWN = 500_000  # characters that are rendered; the rest is shown as text
 _WIDTH = 12  # characters of an id in a table; the whole one is in its title
@@ -20,7 +16,7 @@ _TOKENS = ("input", "output", "cached")
 def audit_page(report: Mapping[str, Any]) -> str:
     """Return the page of a report."""
     record = report["record"]
-    with room_for_markdown(_MARKDOWN):
+    with markup.room_for_markdown(_MARKDOWN):
         parts = (
             *_header(report),
             *_verification(report["verification"]),
@@ -35,32 +31,32 @@ def _header(report: Mapping[str, Any]) -> Iterator[str]:
     record = report["record"]
     end = record["end"]
     state = end["status"] if end else "not ended"
-    said = f": {text(end['reason'])}" if end and end["reason"] else ""
+    said = f": {markup.text(end['reason'])}" if end and end["reason"] else ""
     facts = [
-        ("thread", tag("code", text(record["thread"]))),
-        ("head", tag("code", text(record["head"]))),
-        ("workflow", f"{text(record['workflow']['name'])} {_id(record['workflow']['commit'])}"),
-        ("started", f"{text(record['start']['time'])} by {_who(record['start'])}"),
-        ("state", tag("span", text(state), f"badge {colour_of(state)}") + said),
+        ("thread", tag("code", markup.text(record["thread"]))),
+        ("head", tag("code", markup.text(record["head"]))),
+        ("workflow", f"{markup.text(record['workflow']['name'])} {_id(record['workflow']['commit'])}"),
+        ("started", f"{markup.text(record['start']['time'])} by {_who(record['start'])}"),
+        ("state", tag("span", markup.text(state), f"badge {thread_states.colour_of(state)}") + said),
         ("steps", str(len(record["steps"]))),
         ("as JSON", "signed" if report["signature"] else "not signed"),
     ]
     if end:
-        facts.insert(5, ("ended", f"{text(end['time'])} by {_who(end)}"))
-    yield tag("h1", f"Audit of {text(title_of(report['texts']['prompt']))}")
+        facts.insert(5, ("ended", f"{markup.text(end['time'])} by {_who(end)}"))
+    yield tag("h1", f"Audit of {markup.text(title_of(report['texts']['prompt']))}")
     yield tag("dl", "".join(tag("dt", name) + tag("dd", inside) for name, inside in facts), "facts")
-    yield tag("h2", "Task") + tag("div", markdown(report["texts"]["prompt"], breaks=True), "task")
+    yield tag("h2", "Task") + tag("div", markup.markdown(report["texts"]["prompt"], breaks=True), "task")
 
 
 def _verification(found: Mapping[str, Any]) -> Iterator[str]:
     yield tag("h2", "Verification")
     counts = ", ".join(counted(number, what.removesuffix("s")) for what, number in found["verified"].items())
     wrong = counted(len(found["findings"]), "finding") if found["findings"] else "nothing is wrong"
-    yield tag("p", text(f"{found['by']} at {found['time']}: {counts}: {wrong}."))
+    yield tag("p", markup.text(f"{found['by']} at {found['time']}: {counts}: {wrong}."))
     for kind in ("findings", "warnings", "notes"):
-        rows = [(text(each["code"]), text(each["message"])) for each in found[kind]]
+        rows = [(markup.text(each["code"]), markup.text(each["message"])) for each in found[kind]]
         if rows:
-            yield table((kind, ""), rows)
+            yield markup.table((kind, ""), rows)
 
 
 def _decisions(record: Mapping[str, Any]) -> Iterator[str]:
@@ -68,10 +64,10 @@ def _decisions(record: Mapping[str, Any]) -> Iterator[str]:
     rows = [
         (
             f'<a href="#step-{each["number"]}">{each["number"]}</a>',
-            text(role_name(each["role"])),
-            text(each["kind"]),
-            _who(made, with_key=False) + (f": {text(made['reason'])}" if made.get("reason") else ""),
-            text(made["time"]),
+            markup.text(role_name(each["role"])),
+            markup.text(each["kind"]),
+            _who(made, with_key=False) + (f": {markup.text(made['reason'])}" if made.get("reason") else ""),
+            markup.text(made["time"]),
             _id(made.get("shown") or each["on"]),
         )
         for each in record["approvals"]
@@ -80,47 +76,47 @@ def _decisions(record: Mapping[str, Any]) -> Iterator[str]:
     if not rows:
         yield tag("p", "No person made a decision.", "dim")
         return
-    yield table(("step", "role", "kind", "by", "time", "shown"), rows)
+    yield markup.table(("step", "role", "kind", "by", "time", "shown"), rows)
 
 
 def _steps(record: Mapping[str, Any], texts: Mapping[str, Any]) -> Iterator[str]:
     yield tag("h2", "Steps")
     for step, said in zip(record["steps"], texts["steps"], strict=True):
         facts = list(_facts(step))
-        parts = [tag("h3", f"{step['number']} {text(role_name(step['role']))}")]
+        parts = [tag("h3", f"{step['number']} {markup.text(role_name(step['role']))}")]
         parts.append(tag("dl", "".join(tag("dt", name) + tag("dd", each) for name, each in facts), "facts"))
         if said["instruction"]:
-            parts.append(tag("h4", "Prompt") + markdown(said["instruction"], breaks=True))
-        parts.append(tag("h4", "Output") + bounded(said["output"]))
+            parts.append(tag("h4", "Prompt") + markup.markdown(said["instruction"], breaks=True))
+        parts.append(tag("h4", "Output") + markup.bounded(said["output"]))
         yield tag("article", "".join(parts), id_=f"step-{step['number']}")
 
 
 def _facts(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "by", text(step["agent"]) + (f", {text(step['model'])}" if step["model"] else "")
-    yield "committed", f"{text(step['time'])} by {_who(step)}"
+    yield "by", markup.text(step["agent"]) + (f", {markup.text(step['model'])}" if step["model"] else "")
+    yield "committed", f"{markup.text(step['time'])} by {_who(step)}"
     if step["session"]:
-        yield "session", tag("code", text(step["session"]))
+        yield "session", tag("code", markup.text(step["session"]))
     if usage := step["usage"]:
-        yield "tokens", text(", ".join(f"{usage[name]:,} {name}" for name in _TOKENS))
+        yield "tokens", markup.text(", ".join(f"{usage[name]:,} {name}" for name in _TOKENS))
     if step["cost"] is not None:
-        yield "cost", text(f"${step['cost']}")
+        yield "cost", markup.text(f"${step['cost']}")
     yield "output", _id(step["output"]["sha256"]) + " (SHA-256)"
-    yield "commit", tag("code", text(step["commit"]))
+    yield "commit", tag("code", markup.text(step["commit"]))
     if code := step["code"]:
-        yield "code", f"{tag('code', text(code['commit']))} {text(code.get('remote') or '')}"
+        yield "code", f"{tag('code', markup.text(code['commit']))} {markup.text(code.get('remote') or '')}"
     if child := step["child"]:
-        yield "done by", f"workflow {text(child['workflow']['name'])} {_id(child['head'])}"
+        yield "done by", f"workflow {markup.text(child['workflow']['name'])} {_id(child['head'])}"
 
 
 def _unknown(report: Mapping[str, Any]) -> Iterator[str]:
     yield tag("h2", "Limits of the evidence")
-    yield tag("ul", "".join(tag("li", text(each)) for each in report["unknown"]))
+    yield tag("ul", "".join(tag("li", markup.text(each)) for each in report["unknown"]))
     yield tag(
         "footer",
         tag(
             "p",
             "This page is for reading, and proves nothing. The same report as JSON is compared with the commits by"
-            f" verify.py: uwf export {text(report['record']['thread'])} --audit-json FILE",
+            f" verify.py: uwf export {markup.text(report['record']['thread'])} --audit-json FILE",
         ),
     )
 
@@ -132,8 +128,9 @@ def _who(made: Mapping[str, Any], with_key: bool = True) -> str:
         signer = f" by {signature['signer']}" if signature["signer"] else ""
         key = f", {signature['key'] or 'key unknown'}" if with_key else ""
         signed = f"signature {signature['state']}{signer}{key}"
-    return f"{text(by['name'])} &lt;{text(by['email'])}&gt; {tag('span', text(f'({signed})'), 'address')}"
+    name, email = markup.text(by["name"]), markup.text(by["email"])
+    return f"{name} &lt;{email}&gt; {tag('span', markup.text(f'({signed})'), 'address')}"
 
 
 def _id(name: str) -> str:
-    return tag("code", text(name[:_WIDTH]), title=name)
+    return tag("code", markup.text(name[:_WIDTH]), title=name)

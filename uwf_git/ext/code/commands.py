@@ -11,7 +11,6 @@ import click
 
 from uwf_git.plugin import (
     JAVASCRIPT,
-    WORKFLOW_ARGUMENT,
     Grants,
     Invocation,
     Oid,
@@ -19,8 +18,9 @@ from uwf_git.plugin import (
     Usage,
     bundle_of,
     command,
-    complete_workflow,
+    completers,
     counted,
+    definitions,
     terminal,
 )
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "uwf workflow trust solve-issue",
     "uwf workflow trust 81XYP6XW2G7WT --yes    without a terminal",
 )
-@click.argument("workflow", metavar="NAME|HASH", shell_complete=complete_workflow)
+@click.argument("workflow", metavar="NAME|HASH", shell_complete=completers.complete_workflow)
 @click.option("--yes", is_flag=True, help="Don't show the code and don't ask.")
 def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
     """Allow a code workflow to run on this machine.
@@ -56,11 +56,11 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
         if told := otherwise(instance, found.workflow, source):
             invocation.warn(told)
     value = {**_describe(invocation, found), "changed": not already}
-    invocation.emit(value, Record(*WORKFLOW_ARGUMENT, ("trusted", lambda _: "yes")))
+    invocation.emit(value, Record(*definitions.WORKFLOW, ("trusted", lambda _: "yes")))
 
 
 @command("uwf workflow untrust solve-issue")
-@click.argument("workflow", metavar="NAME|HASH", shell_complete=complete_workflow)
+@click.argument("workflow", metavar="NAME|HASH", shell_complete=completers.complete_workflow)
 def untrust(invocation: Invocation, workflow: str) -> None:
     """Revoke the trust in a code workflow on this machine. Nothing is deleted."""
     from uwf_git.plugin import engine_trust
@@ -68,14 +68,14 @@ def untrust(invocation: Invocation, workflow: str) -> None:
     found = _bundle(invocation, workflow)
     changed = engine_trust.untrust(invocation.instance, found.workflow)
     value = {**_describe(invocation, found), "changed": changed}
-    invocation.emit(value, Record(*WORKFLOW_ARGUMENT, ("trusted", lambda _: "no")))
+    invocation.emit(value, Record(*definitions.WORKFLOW, ("trusted", lambda _: "no")))
 
 
 def _bundle(invocation: Invocation, text: str) -> ResolvedWorkflow:
     """Return a code workflow. Raises Usage for others."""
-    from uwf_git.plugin import find_workflow
+    from uwf_git.plugin import resolve
 
-    found = find_workflow(invocation, text)
+    found = resolve.find_workflow(invocation, text)
     if found.workflow.code is None:
         raise Usage(f"workflow {found.workflow.name!r} is not code, so there is nothing to trust")
     if found.commit is None:
@@ -126,7 +126,7 @@ def _asked_whether(invocation: Invocation, found: ResolvedWorkflow, source: str)
         "may ask": "the configured agents, which work outside its sandbox",
         "file": f"{counted(len(lines), 'line')}, {code.size:,} bytes",
     }
-    view = Record(*WORKFLOW_ARGUMENT, "sha256", "granted", "may ask", "file")
+    view = Record(*definitions.WORKFLOW, "sha256", "granted", "may ask", "file")
     sys.stderr.write("\n" + view(bundle) + "\n")
     sys.stderr.write("Let it run on this machine? [y/N] ")
     sys.stderr.flush()

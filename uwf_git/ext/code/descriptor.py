@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from uwf_git.plugin import (
     END,
-    META_SCHEMA,
     MOST_ROUNDS,
     START,
     Document,
@@ -30,6 +29,7 @@ from uwf_git.plugin import (
     name_problem,
     one_line,
     parse_budget,
+    schemas,
 )
 
 _TOP = ("name", "description", "roles", "graph", "maxRounds", "budget")
@@ -111,7 +111,7 @@ class _Reader:
             self._wrong_type((*path, "schema"), f"{what}: schema", "a JSON Schema", schema)
         elif isinstance(schema, dict) and check_role_schema(name, schema, (*path, "schema"), self._findings):
             schema = cbor.normalise(schema)
-            role["outputSchema"] = hash_of(META_SCHEMA, schema)
+            role["outputSchema"] = hash_of(schemas.META, schema)
             self._schemas[Hash(role["outputSchema"])] = schema
         return role
 

@@ -11,7 +11,6 @@ from uwf_git.ext.crews.package import from_files, read_archive
 from uwf_git.ext.crews.page import readme
 from uwf_git.ext.crews.registry import ARCHIVED_PACKAGE, NODES, PACKAGE, crew_message
 from uwf_git.plugin import (
-    BUILTIN_SCHEMAS,
     CHECK_SECONDS,
     BadObject,
     CheckedNodes,
@@ -39,6 +38,7 @@ from uwf_git.plugin import (
     parse_crew,
     parse_workflow,
     read_version,
+    schemas,
     time_limit,
     type_versions,
 )
@@ -63,7 +63,7 @@ def _read(
     files = files_below(objects, tree, "", report)
     blobs, here = read_version(nodes, files, NODES, name, "crew", type_versions("crew"), report)
     reached = nodes.closure(name, here, lambda _: False, report)
-    for extra in here.keys() - reached - BUILTIN_SCHEMAS.keys():
+    for extra in here.keys() - reached - schemas.BUILTIN.keys():
         path = f"{NODES}{layout.node_file(extra)}"
         report("extra-file", f"{path} is not reached by the crew", Oid(raw=blobs[extra]), path)
     try:

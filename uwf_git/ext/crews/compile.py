@@ -41,7 +41,6 @@ from uwf_git.plugin import (
     CREW,
     CREW_DEFINITION,
     END,
-    META_SCHEMA,
     OWN_TYPES,
     REPLY_FIELD,
     REPLY_SCHEMA,
@@ -61,6 +60,7 @@ from uwf_git.plugin import (
     nearest,
     one_line,
     parse_workflow,
+    schemas,
     workflow_type,
 )
 from uwf_git.plugin import foresee as rehearsed
@@ -260,7 +260,7 @@ class _Graph:
         choices = choices if len(choices) > 1 else ()
         if (choices, sets) not in self._answers:
             schema = cbor.normalise(self._schema(choices, sets))
-            name = self._answers[choices, sets] = hash_of(META_SCHEMA, schema)
+            name = self._answers[choices, sets] = hash_of(schemas.META, schema)
             self._schemas[name] = schema
         return self._answers[choices, sets]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uwf_git.plugin import Instance, Page, PageRequest, history_note
+from uwf_git.plugin import Instance, Page, PageRequest, definitions
 
 
 def crews(instance: Instance, asked: PageRequest) -> Page:
@@ -30,6 +30,6 @@ def crew(instance: Instance, asked: PageRequest) -> Page:
             "updated": version.time,
             "does": does,
             "versions": past_crews(found, version.name),
-            "note": history_note,
+            "note": definitions.history_note,
         },
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from uwf_git.ext.evaluation.baselines import Baselines
-from uwf_git.plugin import Instance, NotFound, Page, PageRequest, duration_text, pairs_drawing
+from uwf_git.plugin import Instance, NotFound, Page, PageRequest, charts, duration_text
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.sides import Side
@@ -97,7 +97,9 @@ def suite(instance: Instance, asked: PageRequest) -> Page:
             "outcomes": OUTCOMES,
             "judged": judged_otherwise(before, after, ("the first", "the second")),
             "difference": difference_text(value["score"]) if value["score"] else "",
-            "chart": Markup(pairs_drawing(f"{before.said} and {after.said}", pairs_of(value)[:CHARTED])),
+            "chart": Markup(
+                charts.pairs_drawing(f"{before.said} and {after.said}", pairs_of(value)[:CHARTED])
+            ),
             "uncharted": max(0, len(value["cases"]) - CHARTED),
             "duration": duration_text,
         }

@@ -42,7 +42,6 @@ from uwf_git.ext.evaluation.suite_tree import (
 )
 from uwf_git.plugin import (
     BLOB_MODE,
-    META_SCHEMA,
     TREE_MODE,
     Entry,
     Hash,
@@ -56,6 +55,7 @@ from uwf_git.plugin import (
     layout,
     name_problem,
     nearest,
+    schemas,
 )
 
 _TRIES = 10
@@ -243,7 +243,7 @@ class Suites:
             ".gitattributes": self._repository.write_blob(layout.GITATTRIBUTES),
             "README.md": self._repository.write_blob(suite_page(name)),
         }
-        for each in (META_SCHEMA, *OF_SUITES, node):
+        for each in (schemas.META, *OF_SUITES, node):
             blobs[f"suite/{layout.node_file(each)}"] = self._store.blob_of(each)
         return {path: self._entry(oid) for path, oid in blobs.items()}
 

@@ -17,7 +17,6 @@ from uwf_git.ext.evaluation.suite_tree import (
 )
 from uwf_git.plugin import (
     COUNT_LIMIT,
-    META_SCHEMA,
     TREE_FOLDER,
     BadObject,
     CheckedObjects,
@@ -37,6 +36,7 @@ from uwf_git.plugin import (
     layout,
     mode_problem,
     read_definitions,
+    schemas,
     shown_name,
     stands_for_modules,
 )
@@ -178,7 +178,7 @@ def _check_beginning(
     if is_first:
         check_attributes(known.objects, added.files, report)
         known.page(added.files, "", report, lambda: suite_page(name))
-        for each in (META_SCHEMA, *OF_SUITES, node):
+        for each in (schemas.META, *OF_SUITES, node):
             path = f"suite/{layout.node_file(each)}"
             top.add(path)
             if path not in added.files:

@@ -43,7 +43,6 @@ from uwf_git.ext.evaluation.stepping import (
 )
 from uwf_git.ext.evaluation.suite import Suite, Suites
 from uwf_git.plugin import (
-    KILLED_ENDING,
     USER,
     Busy,
     Cast,
@@ -63,6 +62,7 @@ from uwf_git.plugin import (
     cast_of,
     cbor,
     ended_state,
+    endings,
     hash_of,
     is_hash,
     is_thread_id,
@@ -298,7 +298,7 @@ def _give_up(instance: Instance, head: Head) -> None:
     """End a trial that waits for its branches, and these with it: no run goes on with them."""
     if head.waits_for_join:
         with suppress(UwfError), instance.locks.hold(head.thread):
-            settle_thread(instance, instance.threads.archive(head, KILLED_ENDING, _GIVEN_UP))
+            settle_thread(instance, instance.threads.archive(head, endings.KILLED, _GIVEN_UP))
 
 
 def _begin(instance: Instance, planned: PlannedTrial, thread: ThreadId) -> None:
@@ -372,7 +372,7 @@ def _tried(instance: Instance, planned: PlannedTrial) -> tuple[Trial, tuple[Oid,
     ended = run_out(instance, thread, base, folder, planned.limits, planned.agent, once)
     head = instance.threads.head(thread)
     if once is not None and ended.status == COMPLETED and head.archive is None:
-        head = instance.threads.archive(head, KILLED_ENDING, "a step that was done again ends here")
+        head = instance.threads.archive(head, endings.KILLED, "a step that was done again ends here")
     return _trial(instance, planned, ended, thread, base.row.number), (head.commit,), thread
 
 

@@ -21,8 +21,7 @@ from uwf_git.ext.fleet.process_pool import Tell
 from uwf_git.ext.fleet.queue_states import QueueState, RowState, is_over, rests
 from uwf_git.ext.fleet.queue_states import parse as parse_state
 from uwf_git.ext.fleet.retry_policy import Fault, fault_of, parse_fault
-from uwf_git.plugin import RemoteFailed, ThreadState, UwfError, install_hint
-from uwf_git.plugin import parse_state as parse
+from uwf_git.plugin import RemoteFailed, ThreadState, UwfError, install_hint, thread_states
 
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
@@ -475,7 +474,7 @@ class Queue:
         if status == WorkflowExecutionStatus.COMPLETED:
             result = await self.client.get_workflow_handle(listed.id, run_id=listed.run_id).result()
             said = result if isinstance(result, Mapping) else {}
-            ended = parse(said.get("status"), True) or ThreadState.COMPLETED
+            ended = thread_states.parse(said.get("status"), True) or ThreadState.COMPLETED
             return Row(
                 listed.id, ended, str(said.get("why") or ""), head=str(said.get("head", "")), used=used
             )

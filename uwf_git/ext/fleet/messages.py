@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.ext.fleet.queue_states import QueueState
-from uwf_git.plugin import Invalid, ThreadId, ThreadState, is_hash, is_thread_id, parse_state
+from uwf_git.plugin import Invalid, ThreadId, ThreadState, is_hash, is_thread_id, thread_states
 
 QUEUE = "uwf"
 """The task queue of the workflows, and of steps that ask no provider; with the name of one behind it, of those that ask
@@ -90,7 +90,7 @@ def parse_report(value: object) -> ThreadReport:
     """Parse a ThreadReport, also of later versions. Raises Invalid."""
     if not isinstance(value, Mapping):
         raise _invalid()
-    state = parse_state(value.get("status"), value.get("done"))
+    state = thread_states.parse(value.get("status"), value.get("done"))
     report = ThreadReport(**_fields({**value, "state": state}, ThreadReport))
     texts = (report.queue, report.why, report.next or "", report.problem or "")
     if state is None or not all(isinstance(text, str) for text in texts) or not _is_used(report.used):

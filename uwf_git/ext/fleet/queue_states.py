@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import assert_never
 
-from uwf_git.plugin import StateActor, StateGroup, ThreadState
+from uwf_git.plugin import ThreadState, thread_states
 
 
 class QueueState(Enum):
@@ -68,7 +68,7 @@ def rests(state: RowState) -> bool:
         case QueueState.BLOCKED | QueueState.HELD | QueueState.GAVE_UP | QueueState.CANCELLED:
             return True
         case ThreadState():
-            waits = state.group is StateGroup.WAITING or state.actor is StateActor.BRANCHES
+            waits = state.group is thread_states.Group.WAITING or state.actor is thread_states.Actor.BRANCHES
             return waits or state.is_ended
         case _:
             assert_never(state)

@@ -26,7 +26,6 @@ from uwf_git.ext.fleet.worker import WorkerSettings
 from uwf_git.plugin import (
     Pipes,
     RemoteFailed,
-    StateGroup,
     ThreadId,
     ThreadState,
     UwfError,
@@ -37,6 +36,7 @@ from uwf_git.plugin import (
     read_lines,
     spawn_child,
     thread_state,
+    thread_states,
     waits_for_branches,
 )
 
@@ -227,7 +227,7 @@ class Fleet:
                 continue
             there = rows.get(each.thread) or await queue.row(each.thread)
             if there is None:  # it isn't its turn, or it cannot go on
-                if thread_state(self._instance, each.head).group is not StateGroup.WAITING:
+                if thread_state(self._instance, each.head).group is not thread_states.Group.WAITING:
                     return False
             elif not there.open:
                 if isinstance(there.state, ThreadState):

@@ -30,7 +30,6 @@ from uwf_git.plugin import (
     Invalid,
     NotFound,
     RemoteFailed,
-    StateGroup,
     ThreadId,
     ThreadState,
     UwfError,
@@ -52,6 +51,7 @@ from uwf_git.plugin import (
     redactor_at,
     thread_outlook,
     thread_state,
+    thread_states,
     wanted_log,
 )
 
@@ -282,7 +282,7 @@ def standing(instance: Instance, thread: ThreadId, agent: AgentOptions | None = 
 def _why(state: ThreadState) -> str:
     if state is ThreadState.JOINING:
         return _BRANCHES
-    return _ANSWER if state.group is StateGroup.WAITING and state is not ThreadState.PAUSED else ""
+    return _ANSWER if state.group is thread_states.Group.WAITING and state is not ThreadState.PAUSED else ""
 
 
 def branches_to_queue(

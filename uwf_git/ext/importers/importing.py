@@ -23,7 +23,7 @@ from uwf_git.ext.importers.json_cas import OldNodes
 from uwf_git.ext.importers.storage import OldStorage
 from uwf_git.ext.importers.threads import Threads
 from uwf_git.ext.importers.workflows import of_nodes, take_registered
-from uwf_git.plugin import META_SCHEMA, Hash, Instance, Invalid, kept_indexed, layout
+from uwf_git.plugin import Hash, Instance, Invalid, kept_indexed, layout, schemas
 
 LIST_SCHEMA = {
     "title": "Imported nodes",
@@ -131,7 +131,7 @@ def _take_the_rest(intake: Intake, tell: Tell) -> None:
 
 
 def _list(intake: Intake, nodes: list[Hash]) -> None:
-    type_ = intake.store.put(META_SCHEMA, LIST_SCHEMA, 0)
+    type_ = intake.store.put(schemas.META, LIST_SCHEMA, 0)
     when = max(intake.nodes.get(node).timestamp for node in nodes)
     _pin(intake, intake.store.put(type_, nodes, when), when)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from uwf_git.ext.importers.json_cas import OldNodes
-from uwf_git.plugin import BUILTIN_SCHEMAS, META_SCHEMA, Hash, Node, NodeStore, UwfError
+from uwf_git.plugin import Hash, Node, NodeStore, UwfError, schemas
 
 _BEGUN = "it refers to itself"
 _TYPES_OF_TYPES = 3  # the type of a node, of a schema, and of the meta-schema
@@ -62,7 +62,7 @@ class Originals:
         return self._done.get(root)
 
     def _is_here(self, node: Hash) -> bool:
-        return node in self._done or node in BUILTIN_SCHEMAS or self._store.index.node(node) is not None
+        return node in self._done or node in schemas.BUILTIN or self._store.index.node(node) is not None
 
     def _is_known(self, node: Hash) -> bool:
         if not self._is_here(node):
@@ -76,8 +76,8 @@ class Originals:
             return None
         try:
             content = self._nodes.get(node)
-            if node in BUILTIN_SCHEMAS:
-                same = (content.type, content.payload) == (META_SCHEMA, BUILTIN_SCHEMAS[node])
+            if node in schemas.BUILTIN:
+                same = (content.type, content.payload) == (schemas.META, schemas.BUILTIN[node])
                 return None if same else "another content has that hash here"
             self._store.keep(node, content)
         except UwfError as error:

@@ -11,8 +11,6 @@ from uwf_git.ext.importers.steps import OldStep, read_start, read_step
 from uwf_git.ext.importers.storage import OldThread
 from uwf_git.ext.importers.workflows import Version, Workflows
 from uwf_git.plugin import (
-    COMPLETED_ENDING,
-    KILLED_ENDING,
     Hash,
     Head,
     Invalid,
@@ -20,6 +18,7 @@ from uwf_git.plugin import (
     ThreadId,
     UwfError,
     WorkflowEnded,
+    endings,
     is_kind,
     layout,
     parse_step,
@@ -87,7 +86,7 @@ class Threads:
         status = archived.status if archived is not None else None
         state = NEW if here is None else GROWN if added else HERE
         if archived is None and not went_on and old.has_ended:
-            status = COMPLETED_ENDING if isinstance(run.decision, WorkflowEnded) else KILLED_ENDING
+            status = endings.COMPLETED if isinstance(run.decision, WorkflowEnded) else endings.KILLED
             self._end(old, run, status)
             state = GROWN if state == HERE else state
         name = run.version.compiled.workflow.name

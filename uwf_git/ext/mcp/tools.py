@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.plugin import ACTIVE_STATES, STATE_WORDS, SUFFIXES, ThreadState, Usage, nearest, state_words
+from uwf_git.plugin import ACTIVE_STATES, SUFFIXES, ThreadState, Usage, nearest, thread_states
 
 LONGEST = 1000
 LARGEST = 4 << 20
@@ -86,7 +86,7 @@ def _number(description: str, least: int, **more: Any) -> dict[str, Any]:
     return {"type": "integer", "minimum": least, "maximum": 1 << 31, "description": description, **more}
 
 
-_ACTIVE = state_words(state for state in ThreadState if state in ACTIVE_STATES)
+_ACTIVE = thread_states.words(state for state in ThreadState if state in ACTIVE_STATES)
 _THREAD = _text("A thread's id, or the beginning of one (four characters and more).")
 _WORKFLOW = _text(
     "A workflow: its registered name, CREW/ID for one of a crew, its hash, or a file of the folder the server works in."
@@ -162,8 +162,8 @@ def _thread(
     command: str, subject: str = "thread", wrap: str = "", apart: bool = False, **options: str
 ) -> Callable[[Mapping[str, Any], Path], Call]:
     def call(arguments: Mapping[str, Any], _folder: Path) -> Call:
-        state_words = ("thread", command, *_options(arguments, **options), "--", arguments[subject])
-        return Call(state_words, wrap=wrap, apart=apart)
+        words = ("thread", command, *_options(arguments, **options), "--", arguments[subject])
+        return Call(words, wrap=wrap, apart=apart)
 
     return call
 
@@ -262,7 +262,7 @@ TOOLS = (
         "those that have ended. A branch has its `parent`.",
         {
             "all": {"type": "boolean", "description": "Also those that have ended."},
-            "status": {"enum": list(STATE_WORDS), "description": "Only these."},
+            "status": {"enum": list(thread_states.WORDS), "description": "Only these."},
             "workflow": _text("Only of this name or hash."),
             "limit": _number("At most so many.", 1, default=50),
             "offset": _number("Leave out the first so many.", 0, default=0),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from uwf_git.plugin import Invocation, as_json, command, complete_thread, find_head, write_text
+from uwf_git.plugin import Invocation, as_json, command, completers, find_head, write_text
 
 
 @command(
@@ -14,7 +14,7 @@ from uwf_git.plugin import Invocation, as_json, command, complete_thread, find_h
     "uwf trace export 01JK7M | curl -d @- -H 'Content-Type: application/json' \\",
     "    http://localhost:4318/v1/traces",
 )
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.argument("thread", metavar="ID", shell_complete=completers.complete_thread)
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="FILE", help="Output file. Default: standard output."
 )

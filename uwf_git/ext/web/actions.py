@@ -35,7 +35,6 @@ from uwf_git.plugin import (
     NotRunning,
     Page,
     PageRequest,
-    StateActor,
     ThreadId,
     ThreadState,
     Usage,
@@ -52,6 +51,7 @@ from uwf_git.plugin import (
     parse_workflow,
     spawn_child,
     thread_outlook,
+    thread_states,
 )
 from uwf_git.plugin import page_addresses as addresses
 
@@ -307,9 +307,9 @@ def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActi
     turn = human_turn_of(instance, head, found=following)
     if (head.row.asks or turn is not None) and not ended:
         names.add("answer")
-    if state.actor is StateActor.AGENT and not head.row.asks and turn is None:
+    if state.actor is thread_states.Actor.AGENT and not head.row.asks and turn is None:
         names |= {"step", "run"}
-    elif state.actor is StateActor.BRANCHES:
+    elif state.actor is thread_states.Actor.BRANCHES:
         names.add("run")
     standing = None if ended else Budgets(instance).standing(head)
     limits = {key: _words(key) for key in BUDGET_OPTIONS if standing is not None and key in standing.limits}

@@ -18,7 +18,7 @@ from uwf_git.plugin import (
     JudgedCode,
     changed_files,
     cut_text,
-    html_text,
+    markup,
     parse_step,
     step_code,
     tag,
@@ -127,7 +127,7 @@ def _difference(patch: str) -> Markup:
 
 
 def _line(line: str) -> str:
-    shown = html_text(terminal.escape_code(line))
+    shown = markup.text(terminal.escape_code(line))
     if line.startswith(("+++ ", "--- ")) or line[:1] not in ("+", "-"):
         return shown
     return tag("ins" if line[0] == "+" else "del", shown)

@@ -15,7 +15,7 @@ from uwf_git.plugin import (
     UwfError,
     adopt_news,
     command,
-    complete_thread,
+    completers,
     counted,
     find_thread,
     install_hint,
@@ -34,7 +34,7 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
     "uwf web --write --run         with buttons to answer, fork, step",
     "uwf web --export pages        as files, to keep or to mail",
 )
-@click.argument("thread", metavar="[ID]", required=False, shell_complete=complete_thread)
+@click.argument("thread", metavar="[ID]", required=False, shell_complete=completers.complete_thread)
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),

@@ -25,25 +25,15 @@ from uwf_git.ext.web.step import LARGEST_IN_A_LINE, weight
 from uwf_git.plugin import (
     PRIVATE_REFS,
     Freshness,
-    LinesPrinted,
     NotFound,
-    StepBegan,
-    StepMade,
     StoreLocks,
-    TurnAdded,
-    TurnFeed,
-    TurnPosition,
     UwfError,
-    WatchEvent,
-    WordsAdded,
-    WordsDropped,
-    WorkStopped,
     one_line,
     parse_attempt,
-    parse_place,
     parse_step,
     role_name,
     summarise_thread,
+    watching,
 )
 
 if TYPE_CHECKING:
@@ -93,11 +83,13 @@ class Streams:
         """Return a thread's stream; 204, which ends reconnecting, if idle without news `after` a place."""
         if self._open >= MOST:
             return PlainTextResponse("Too many pages are live. Close some.\n", 503, {"retry-after": "10"})
-        after = parse_place(request.headers.get("last-event-id") or request.query_params.get("after", ""))
+        after = watching.parse_place(
+            request.headers.get("last-event-id") or request.query_params.get("after", "")
+        )
         stack = ExitStack()
         try:
             instance = stack.enter_context(self._opened())
-            news = TurnFeed(instance, instance.threads.find(request.path_params["id"]), after)
+            news = watching.TurnFeed(instance, instance.threads.find(request.path_params["id"]), after)
             begun = await _begin(news)
         except UwfError as error:
             stack.close()
@@ -106,7 +98,7 @@ class Streams:
         except BaseException:
             stack.close()
             raise
-        if not begun or begun == [WorkStopped()]:
+        if not begun or begun == [watching.WorkStopped()]:
             stack.close()
             return Response(status_code=204)
         return _Stream(self._describe(stack), instance, news, begun)
@@ -121,11 +113,11 @@ class Streams:
         return end
 
 
-async def _begin(news: TurnFeed) -> list[WatchEvent]:
+async def _begin(news: watching.TurnFeed) -> list[watching.Event]:
     """Return the first events; a rest only if idle, since a run rests briefly between steps."""
     while not (found := news.news()) and not news.works:
         await asyncio.sleep(_TICK)
-    return found or [WordsAdded(0, "")]
+    return found or [watching.WordsAdded(0, "")]
 
 
 class _Stream(Response):
@@ -134,7 +126,11 @@ class _Stream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, end: Callable[[], None], instance: Instance, news: TurnFeed, begun: list[WatchEvent]
+        self,
+        end: Callable[[], None],
+        instance: Instance,
+        news: watching.TurnFeed,
+        begun: list[watching.Event],
     ) -> None:
         super().__init__(headers={"cache-control": "no-store"})
         del self.headers["content-length"]
@@ -172,38 +168,38 @@ class _Stream(Response):
             elif time.monotonic() - spoke >= _BEAT:
                 spoke = time.monotonic()
                 yield b":\n\n"
-            if any(isinstance(event, WorkStopped) for event in events):
+            if any(isinstance(event, watching.WorkStopped) for event in events):
                 return
             yield b""
             try:
                 events = self._news.news()
             except UwfError:  # it was removed, or can't be read: its page says so
-                events = [WorkStopped()]
+                events = [watching.WorkStopped()]
 
-    def _written(self, events: Iterable[WatchEvent]) -> Iterator[bytes]:
+    def _written(self, events: Iterable[watching.Event]) -> Iterator[bytes]:
         for event in events:
             place, kind, value = self._describe(event)
             if kind:
                 named = f"id: {place}\n" if place else ""
                 yield f"{named}event: {kind}\ndata: {json.dumps(value)}\n\n".encode()
 
-    def _describe(self, event: WatchEvent) -> tuple[TurnPosition | None, str, dict[str, Any]]:
+    def _describe(self, event: watching.Event) -> tuple[watching.TurnPosition | None, str, dict[str, Any]]:
         match event:
-            case StepBegan(made, order, _):
+            case watching.StepBegan(made, order, _):
                 return None, "began", _order(made, order)
-            case WordsAdded(made, text) if text:
+            case watching.WordsAdded(made, text) if text:
                 return None, "said", {"made": made, "text": text}
-            case WordsDropped(made):
+            case watching.WordsDropped(made):
                 return None, "dropped", {"made": made}
-            case LinesPrinted(made, text):
+            case watching.LinesPrinted(made, text):
                 return None, "printed", {"made": made, "text": text}
-            case TurnAdded(place, record, thread):
+            case watching.TurnAdded(place, record, thread):
                 return place, "turn", {"id": str(place), "thread": thread, "html": turn(record)}
-            case StepMade(made, node, number, failed):
+            case watching.StepMade(made, node, number, failed):
                 came, rules = self._came(node, failed)
                 value = {"made": made, "step": number, "node": node, "failed": failed}
-                return TurnPosition(made + 1, 0), "step", {**value, "verdict": came, "rules": rules}
-            case WorkStopped():
+                return watching.TurnPosition(made + 1, 0), "step", {**value, "verdict": came, "rules": rules}
+            case watching.WorkStopped():
                 return None, "rest", {}
         return None, "", {}
 

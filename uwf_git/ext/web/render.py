@@ -15,13 +15,10 @@ from markupsafe import Markup
 from uwf_git.ext.web.page.graph import node_label
 from uwf_git.ext.web.page.step import name_of
 from uwf_git.plugin import (
-    ABSENT_STATE,
     Page,
-    StateGroup,
     ThreadState,
     as_json,
     branches_text,
-    colour_of,
     counted,
     duration_line,
     extensions,
@@ -33,6 +30,7 @@ from uwf_git.plugin import (
     role_name,
     shortened,
     terminal,
+    thread_states,
     time_ago,
 )
 
@@ -70,7 +68,7 @@ def _environment(live: bool) -> Environment:
         "branches": branches_text,
         "bounded": lambda content, room=markup.LONGEST: Markup(markup.bounded(content, room)),
         "code": terminal.escape_code,
-        "colour": colour_of,
+        "colour": thread_states.colour_of,
         "counted": counted,
         "dollars": in_dollars,
         "json": as_json,
@@ -83,7 +81,7 @@ def _environment(live: bool) -> Environment:
         "short": shortened,
         "when": _when if live else _exactly,
     }
-    made.globals |= {"ABSENT": ABSENT_STATE, "Group": StateGroup, "ThreadState": ThreadState}
+    made.globals |= {"ABSENT": thread_states.ABSENT, "Group": thread_states.Group, "ThreadState": ThreadState}
     return made
 
 

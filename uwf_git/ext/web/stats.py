@@ -13,10 +13,10 @@ from uwf_git.plugin import (
     PageRequest,
     Usage,
     bar_labels,
-    bars_drawing,
+    charts,
     duration_text,
     page_addresses,
-    parse_moment,
+    resolve,
     spending_bars,
     spending_sums,
 )
@@ -36,7 +36,7 @@ def spending(instance: Instance, asked: PageRequest) -> Page:
     since, until = asked.one("since", SPAN), asked.one("until")
     wrong: Usage | None = None
     try:
-        span = parse_moment(since, "since"), parse_moment(until or None, "until", 86_400)
+        span = resolve.moment(since, "since"), resolve.moment(until or None, "until", 86_400)
     except Usage as error:
         span, wrong = (0.0, 0.0), error
     threads = [instance.threads.find(each) for each in asked.all("thread")]
@@ -62,7 +62,7 @@ def spending(instance: Instance, asked: PageRequest) -> Page:
             "total": value["total"],
             "damaged": value["damaged"],
             "measured": what,
-            "chart": Markup(bars_drawing(f"{what} by {by}", bars)),
+            "chart": Markup(charts.bars_drawing(f"{what} by {by}", bars)),
             "duration": duration_text,
             "wrong": wrong,
         },

@@ -32,7 +32,6 @@ from uwf_git.plugin import (
     UwfError,
     ancestry,
     approvals_of,
-    current_turns,
     cut_text,
     engine_budget,
     is_kind,
@@ -47,6 +46,7 @@ from uwf_git.plugin import (
     role_name,
     spent_in,
     summarise_thread,
+    watching,
 )
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ def spent_by(instance: Instance, detail: Detail, failed: bool = False) -> Spendi
 
 def live_turns(instance: Instance, thread: ThreadId) -> tuple[list[Markup], int]:
     """Return the newest turns of the step in progress, and their number."""
-    turns = current_turns(instance, thread)
+    turns = watching.current_turns(instance, thread)
     return [Markup(turn(each)) for each in turns[-_LIVE:]], len(turns)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from uwf_git.ext.web.actions import registered, workflows
 from uwf_git.plugin import (
     BUDGET_WAIT,
-    STATE_WORDS,
     STATUS_FIELD,
     Head,
     Instance,
@@ -16,22 +15,21 @@ from uwf_git.plugin import (
     NotFound,
     Page,
     PageRequest,
-    StateGroup,
     ThreadFilters,
     ThreadState,
     Usage,
     UwfError,
     list_threads,
     nest_threads,
-    parse_moment,
-    states_of,
+    resolve,
     thread_items,
+    thread_states,
     waits_in,
     without_quiet_branches,
 )
 
 ALL = "all"
-TABS = (*(group.value for group in StateGroup), ALL)
+TABS = (*(group.value for group in thread_states.Group), ALL)
 
 SHOWN = 50
 
@@ -102,13 +100,13 @@ def _wanted(instance: Instance, each: ListedThread) -> str:
 
 def _filters(asked: PageRequest) -> ThreadFilters:
     statuses = asked.all("status")
-    if unknown := [word for word in statuses if word not in STATE_WORDS]:
-        raise Usage(f"no status {unknown[0]!r}", "it is one of " + ", ".join(STATE_WORDS))
+    if unknown := [word for word in statuses if word not in thread_states.WORDS]:
+        raise Usage(f"no status {unknown[0]!r}", "it is one of " + ", ".join(thread_states.WORDS))
     return ThreadFilters(
-        frozenset(state for word in statuses for state in states_of(word)),
+        frozenset(state for word in statuses for state in thread_states.states_of(word)),
         workflow=asked.one("workflow") or None,
         author=asked.one("author") or None,
-        since=parse_moment(asked.one("since") or None, "since"),
+        since=resolve.moment(asked.one("since") or None, "since"),
         search=asked.one("search") or None,
         ended=True,
     )

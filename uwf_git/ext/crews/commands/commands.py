@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_git.plugin import (
-    ACCEPTED_OPTION,
     BMAD,
     OWN_TYPES,
-    PROPOSAL_ARGUMENT,
-    PROPOSED_BRANCH_OPTION,
-    REVIEW_REMOTE_OPTION,
     Failures,
     Invalid,
     Invocation,
@@ -22,15 +18,12 @@ from uwf_git.plugin import (
     ThreadState,
     Usage,
     UwfError,
-    accept_proposal,
     adopt_news,
     command,
-    complete_crew,
+    completers,
     definitions,
-    history_note,
     iso_of_milliseconds,
     terminal,
-    warn_of_use,
 )
 
 if TYPE_CHECKING:
@@ -110,7 +103,7 @@ def registered(crews: Crews) -> list[dict[str, Any]]:
     "uwf crew show trip",
     "uwf crew show trip~1      the version before",
 )
-@click.argument("crew", metavar="CREW[~N]", shell_complete=complete_crew)
+@click.argument("crew", metavar="CREW[~N]", shell_complete=completers.complete_crew)
 def show(invocation: Invocation, crew: str) -> None:
     """Show a crew: its personas with their menus, and its workflows."""
     _, version, found = _find(invocation, crew)
@@ -119,13 +112,15 @@ def show(invocation: Invocation, crew: str) -> None:
 
 
 @command("uwf crew history trip")
-@click.argument("crew", metavar="CREW", shell_complete=complete_crew)
+@click.argument("crew", metavar="CREW", shell_complete=completers.complete_crew)
 def history(invocation: Invocation, crew: str) -> None:
     """List a crew's versions, newest first, with authors and rollbacks."""
     from uwf_git.ext.crews.registry import Crews
 
     columns = ("hash", "version", ("imported", "time"), ("commit", "{commit:short}"), ("by", "author"))
-    invocation.emit(past(Crews(invocation.instance.store), crew), Table(*columns, ("", history_note)))
+    invocation.emit(
+        past(Crews(invocation.instance.store), crew), Table(*columns, ("", definitions.history_note))
+    )
 
 
 def past(crews: Crews, name: str) -> list[dict[str, Any]]:
@@ -146,7 +141,7 @@ def past(crews: Crews, name: str) -> list[dict[str, Any]]:
     "uwf crew rollback trip            the version before; again: one further",
     "uwf crew rollback trip 4KNM2PXR3B1QW",
 )
-@click.argument("crew", metavar="CREW", shell_complete=complete_crew)
+@click.argument("crew", metavar="CREW", shell_complete=completers.complete_crew)
 @click.argument("to", metavar="[HASH]", required=False)
 def rollback(invocation: Invocation, crew: str, to: str | None) -> None:
     """Restore an older version of a crew: the previous one, or the one with this hash.
@@ -169,7 +164,7 @@ def rollback(invocation: Invocation, crew: str, to: str | None) -> None:
 
 
 @command("uwf crew rm trip", "uwf crew rm trip --yes       also while it is in use")
-@click.argument("crew", metavar="CREW", shell_complete=complete_crew)
+@click.argument("crew", metavar="CREW", shell_complete=completers.complete_crew)
 @click.option("--yes", is_flag=True, help="Unregister it even if an agent or a thread uses it.")
 def rm(invocation: Invocation, crew: str, yes: bool) -> None:
     """Unregister a crew. Its history is kept, and its threads keep their version.
@@ -188,7 +183,7 @@ def rm(invocation: Invocation, crew: str, yes: bool) -> None:
     if use.users and not yes:
         raise Usage(f"crew {crew!r} is in use: {'; '.join(use.users)}", f"uwf crew rm {crew} --yes")
     crews.remove(crew)
-    value |= {"removed": True, **warn_of_use(invocation, use, f"crew {crew!r}")}
+    value |= {"removed": True, **definitions.warn_of_use(invocation, use, f"crew {crew!r}")}
     invocation.emit(value, "forgot {name}, which was {hash}")
 
 
@@ -197,7 +192,7 @@ def rm(invocation: Invocation, crew: str, yes: bool) -> None:
     "uwf crew export trip -o old.bmad --force",
     "uwf crew export trip --folder ./trip  its files",
 )
-@click.argument("crew", metavar="CREW[~N]", shell_complete=complete_crew)
+@click.argument("crew", metavar="CREW[~N]", shell_complete=completers.complete_crew)
 @click.option(
     "-o",
     "--output",
@@ -263,8 +258,8 @@ def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
     "uwf crew propose ./trip --branch shorter-menu --remote origin",
 )
 @click.argument("package", type=click.Path(path_type=Path))
-@PROPOSED_BRANCH_OPTION
-@REVIEW_REMOTE_OPTION
+@definitions.PROPOSED_BRANCH
+@definitions.REVIEW_REMOTE
 def propose(invocation: Invocation, package: Path, branch: str, remote: str | None) -> None:
     """Propose a version of a crew without registering it.
 
@@ -280,7 +275,7 @@ def propose(invocation: Invocation, package: Path, branch: str, remote: str | No
         return {**version, **_warnings(definition)}
 
     definitions.propose(
-        invocation, crews, definition, branch, remote, more, Record(*_VERSION, PROPOSAL_ARGUMENT)
+        invocation, crews, definition, branch, remote, more, Record(*_VERSION, definitions.PROPOSAL)
     )
 
 
@@ -288,7 +283,7 @@ def propose(invocation: Invocation, package: Path, branch: str, remote: str | No
     "uwf crew accept shorter-menu",
     "uwf crew accept shorter-menu --remote origin",
 )
-@accept_proposal
+@definitions.accepting
 def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     """Register a proposed version of a crew: the local one, or with --remote a branch of that remote."""
     from uwf_git.ext.crews.registry import Crews
@@ -297,7 +292,7 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     version = accepted.version
     crew = Crews(invocation.instance.store).crew(version.hash)
     value = {**accepted.to_json(), **_version(crew, version.hash, version.commit)}
-    invocation.emit(value, Record(*_VERSION, ACCEPTED_OPTION))
+    invocation.emit(value, Record(*_VERSION, definitions.ACCEPTED))
 
 
 # Arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from uwf_git.ext.crews.registry import Crews
-from uwf_git.plugin import Invocation, completer_of
+from uwf_git.plugin import Invocation, completers
 
 
 def _personas(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
@@ -19,4 +19,4 @@ def _personas(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, st
                     yield address, each.persona.title
 
 
-complete_persona = completer_of(_personas)
+complete_persona = completers.offering(_personas)

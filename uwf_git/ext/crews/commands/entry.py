@@ -11,15 +11,6 @@ import click
 from uwf_git.ext.crews.commands.completers import complete_persona
 from uwf_git.ext.crews.menu import CHAT, CLARIFY, EXACT, RESUME, SHOW_MENU, Routing, shown
 from uwf_git.plugin import (
-    AGENT_OPTION,
-    CWD_OPTION,
-    MAX_COST_OPTION,
-    MAX_STEPS_OPTION,
-    MAX_TIME_OPTION,
-    MAX_TOKENS_OPTION,
-    PROMPT_FILE_OPTION,
-    QUIET_OPTION,
-    REMOTE_OPTION,
     Invocation,
     NotFound,
     Usage,
@@ -27,10 +18,9 @@ from uwf_git.plugin import (
     as_json,
     begin_thread,
     command,
-    existing_folder,
     nearest,
     one_line,
-    read_prompt,
+    options,
     require_agent,
     resolve,
     run_one,
@@ -91,17 +81,17 @@ def route(invocation: Invocation, who: str, text: str) -> None:
 @_WHO
 @click.argument("text")
 @click.option("-p", "--prompt", metavar="TEXT", help="The prompt of the workflow. - reads standard input.")
-@PROMPT_FILE_OPTION
+@options.PROMPT_FILE
 @click.option("--talk", is_flag=True, help="Send TEXT to the persona, even if it matches the menu.")
 @click.option("--no-run", is_flag=True, help="Start the thread without running it.")
-@MAX_TOKENS_OPTION
-@MAX_COST_OPTION
-@MAX_TIME_OPTION
-@MAX_STEPS_OPTION
-@AGENT_OPTION
-@CWD_OPTION
-@REMOTE_OPTION
-@QUIET_OPTION
+@options.MAX_TOKENS
+@options.MAX_COST
+@options.MAX_TIME
+@options.MAX_STEPS
+@options.AGENT
+@options.CWD
+@options.REMOTE
+@options.QUIET
 def do(
     invocation: Invocation,
     who: str,
@@ -124,11 +114,11 @@ def do(
     without --talk, since it may be a typo.
     """
     budget = resolve.limits({**limits, "max_steps": None})
-    where = existing_folder(cwd)
+    where = options.folder(cwd)
     if agent is not None:
         require_agent(invocation, agent)
     given = prompt is not None or prompt_file is not None
-    task = read_prompt(prompt, prompt_file) if given else ""
+    task = resolve.read_prompt(prompt, prompt_file) if given else ""
     entry = _entry(invocation, who, where)
     routed = _said(text) if talk else entry.route(_given(text)).to_act_on
     if not talk:

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.plugin import (
-    KILLED_ENDING,
-    TALK_WORKFLOW,
-    Invalid,
-    NotFound,
-    UwfError,
-    find_thread,
-    in_conversation,
-)
+from uwf_git.plugin import TALK_WORKFLOW, Invalid, NotFound, UwfError, endings, find_thread, in_conversation
 
 if TYPE_CHECKING:
     from uwf_git.plugin import Head, Instance, Invocation, Oid, ThreadId
@@ -83,7 +75,7 @@ def _run(instance: Instance, head: Head) -> SessionState:
     conversation = threads.ending_with(origin) if origin is not None else None
     if conversation is not None and threads.has_ended(conversation):
         conversation = None
-    if head.archive is None or head.archive.status != KILLED_ENDING:
+    if head.archive is None or head.archive.status != endings.KILLED:
         run: ThreadId | None = thread
     elif conversation is not None:
         run = None
@@ -100,7 +92,7 @@ def begun_from(instance: Instance, crew: str, conversation: Oid) -> ThreadId | N
         if not isinstance(head, Head) or not (head.row.name or "").startswith(f"{crew}/"):
             continue
         if head.row.name == f"{crew}/{TALK_WORKFLOW}" or (
-            head.archive and head.archive.status == KILLED_ENDING
+            head.archive and head.archive.status == endings.KILLED
         ):
             continue
         try:

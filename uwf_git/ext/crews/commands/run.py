@@ -7,16 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.ext.crews.commands.events import EventPrinter, question_lines
-from uwf_git.plugin import (
-    KILLED_ENDING,
-    Invalid,
-    Paused,
-    ThreadState,
-    Usage,
-    outcome_line,
-    outcome_value,
-    terminal,
-)
+from uwf_git.plugin import Invalid, Paused, ThreadState, Usage, endings, outcome_line, outcome_value, terminal
 
 if TYPE_CHECKING:
     from uwf_git.plugin import Hash, Instance, Invocation, Outcome, ThreadId
@@ -54,7 +45,7 @@ class Run:
     @property
     def was_completed(self) -> bool:
         archive = self._instance.threads.head(self.thread).archive
-        return archive is not None and archive.status != KILLED_ENDING
+        return archive is not None and archive.status != endings.KILLED
 
     @property
     def name(self) -> str:

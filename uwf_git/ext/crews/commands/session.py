@@ -16,9 +16,7 @@ from uwf_git.ext.crews.commands.events import EventPrinter
 from uwf_git.ext.crews.commands.line_input import typed
 from uwf_git.ext.crews.commands.resuming import NEWEST, SessionState, find_session
 from uwf_git.plugin import (
-    AGENT_OPTION,
     CHAT_WORKFLOW,
-    CWD_OPTION,
     OWN_TYPES,
     TALK_WORKFLOW,
     USER,
@@ -28,8 +26,8 @@ from uwf_git.plugin import (
     Usage,
     UwfError,
     command,
-    existing_folder,
     nearest,
+    options,
     terminal,
 )
 
@@ -56,8 +54,8 @@ if TYPE_CHECKING:
     metavar="[ID]",
     help="Continue a conversation. Default: the newest.",
 )
-@AGENT_OPTION
-@CWD_OPTION
+@options.AGENT
+@options.CWD
 def chat(
     invocation: Invocation, who: str | None, resumed: str | None, agent: str | None, cwd: Path | None
 ) -> None:
@@ -70,7 +68,7 @@ def chat(
     """
     # Without a store there are no known personas.
     instance = invocation.instance if who or resumed else invocation.instance_for_writing()
-    session = Session(invocation, agent, existing_folder(cwd), asks_tasks=terminal.is_terminal(sys.stdin))
+    session = Session(invocation, agent, options.folder(cwd), asks_tasks=terminal.is_terminal(sys.stdin))
     if resumed is not None:
         session.go_back_to(find_session(invocation, resumed, who or ""))
     else:

@@ -14,21 +14,15 @@ from uwf_git.ext.evaluation.commands.comparison_output import score_text
 from uwf_git.ext.evaluation.commands.sides import find_side, names_of, narrowing
 from uwf_git.ext.evaluation.suite import Suites
 from uwf_git.plugin import (
-    ACCEPTED_OPTION,
-    PROPOSAL_ARGUMENT,
-    PROPOSED_BRANCH_OPTION,
-    REVIEW_REMOTE_OPTION,
     Failures,
     Invocation,
     Record,
     Table,
     TableColumn,
     View,
-    accept_proposal,
     command,
     counted,
     definitions,
-    history_note,
     iso,
 )
 
@@ -114,7 +108,7 @@ def history(invocation: Invocation, suite: str) -> None:
     """List a suite's baselines, newest first, with their authors."""
     columns = (_SCORE, ("set", "time"), ("commit", "{commit:short}"), ("by", "author"), ("of", "said"))
     found = past(Baselines(invocation.instance.store), suite)
-    invocation.emit(found, Table(*columns, ("", history_note)))
+    invocation.emit(found, Table(*columns, ("", definitions.history_note)))
 
 
 def past(baselines: Baselines, suite: str) -> list[dict[str, Any]]:
@@ -136,8 +130,8 @@ def past(baselines: Baselines, suite: str) -> list[dict[str, Any]]:
 @click.argument("run", required=False)
 @narrowing
 @PARTIAL
-@PROPOSED_BRANCH_OPTION
-@REVIEW_REMOTE_OPTION
+@definitions.PROPOSED_BRANCH
+@definitions.REVIEW_REMOTE
 def propose(
     invocation: Invocation,
     suite: str,
@@ -154,7 +148,7 @@ def propose(
     """
     baselines = Baselines(invocation.instance.store)
     made = _made(invocation, suite, run, workflow, agent, partial)
-    view = _scores_view(PROPOSAL_ARGUMENT)
+    view = _scores_view(definitions.PROPOSAL)
     definitions.propose(invocation, baselines, made.payload, branch, remote, lambda _: _scores(made), view)
 
 
@@ -162,13 +156,13 @@ def propose(
     "uwf eval baseline accept new-plan",
     "uwf eval baseline accept new-plan --remote origin",
 )
-@accept_proposal
+@definitions.accepting
 def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     """Set a proposed baseline: the local one, or with --remote a branch of that remote."""
     accepted = definitions.accept(invocation, branch, remote, "baseline")
     baselines = Baselines(invocation.instance.store)
     value = {**accepted.to_json(), **version_value(baselines, accepted.version)}
-    invocation.emit(value, _scores_view(ACCEPTED_OPTION))
+    invocation.emit(value, _scores_view(definitions.ACCEPTED))
 
 
 @command("uwf eval baseline rm issues")

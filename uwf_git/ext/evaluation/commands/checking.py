@@ -26,9 +26,9 @@ from uwf_git.plugin import (
     Undecided,
     Worse,
     command,
-    complete_suite,
+    completers,
     counted,
-    find_version,
+    resolve,
     terminal,
     write_whole,
 )
@@ -247,7 +247,7 @@ def checked(
     "git bisect run uwf eval check issues --workflow solve-issue.yaml",
     cls=_ForBisect,
 )
-@click.argument("suite", shell_complete=complete_suite)
+@click.argument("suite", shell_complete=completers.complete_suite)
 @click.option(
     "--max-drop",
     type=Number(0, 1),
@@ -342,7 +342,7 @@ def _recorded(
     invocation: Invocation, suite: Suite, options: RunOptions, like: Side
 ) -> tuple[SuiteRun, Sequence[Result], Side]:
     """Return the newest run of a version, judged as the other side was if there is one. Raises Undecided."""
-    version = find_version(invocation, options.workflow).hash if options.workflow else None
+    version = resolve.find_version(invocation, options.workflow).hash if options.workflow else None
     runs = {run.hash: run for run in matching(suite, version, options.agent)}
     if not runs:
         chosen = f" --workflow {options.workflow}" if options.workflow else ""
@@ -375,6 +375,6 @@ def _warn_of_apart(invocation: Invocation, value: Mapping[str, Any], now: Side) 
 def _require_workflow(invocation: Invocation, text: str | None) -> None:
     try:
         if text is not None:
-            find_version(invocation, text)
+            resolve.find_version(invocation, text)
     except (Invalid, NotFound) as error:
         raise Undecided(f"{text} cannot be judged: {error.message}", error.hint) from None

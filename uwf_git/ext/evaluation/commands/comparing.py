@@ -60,10 +60,12 @@ def compare(
     warn_of_judges(invocation, one, other)
     value = compared_value(found, one, other, do(one.scored, other.scored))
     if plot is not None:
-        from uwf_git.plugin import pair_chart
+        from uwf_git.plugin import charts
 
         title, note = f"{one.said} → {other.said}", f"{found.name}: the score of each case, ○ before, ● after"
-        write_whole(plot, pair_chart(title, note, pairs_of(value)).encode("utf-8", "replace"), force=True)
+        write_whole(
+            plot, charts.pair_chart(title, note, pairs_of(value)).encode("utf-8", "replace"), force=True
+        )
     invocation.emit(value, compared_text)
 
 

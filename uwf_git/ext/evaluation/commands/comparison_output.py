@@ -11,7 +11,7 @@ from uwf_git.plugin import counted, in_dollars, terminal
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.breakdown import Passes, Share
     from uwf_git.ext.evaluation.sides import Side
-    from uwf_git.plugin import PlottedPair
+    from uwf_git.plugin import charts
 
 OUTCOMES = {WIN: "better", LOSS: "worse", TIE: "same"}
 """What people call how a case came out."""
@@ -200,14 +200,14 @@ def _time(average: Mapping[str, Any]) -> str:
     return str(duration_text(average["seconds"]))
 
 
-def pairs_of(value: Mapping[str, Any]) -> list[PlottedPair]:
-    from uwf_git.plugin import PlottedPair, PlottedSpread
+def pairs_of(value: Mapping[str, Any]) -> list[charts.Pair]:
+    from uwf_git.plugin import charts
 
-    def spread(average: Mapping[str, Any]) -> PlottedSpread:
-        return PlottedSpread(average["least"], average["score"], average["most"])
+    def spread(average: Mapping[str, Any]) -> charts.Spread:
+        return charts.Spread(average["least"], average["score"], average["most"])
 
     return [
-        PlottedPair(
+        charts.Pair(
             each["case"],
             spread(each["a"]),
             spread(each["b"]),

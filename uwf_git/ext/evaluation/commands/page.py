@@ -13,7 +13,7 @@ from uwf_git.ext.evaluation.commands.comparison_output import (
     percent,
 )
 from uwf_git.ext.evaluation.commands.result_output import summary
-from uwf_git.plugin import document, exact_number, html_table, html_text, one_line, pairs_drawing, tag
+from uwf_git.plugin import charts, document, exact_number, markup, one_line, tag
 
 CHARTED = 60
 """Cases in the chart: those that differ most."""
@@ -28,10 +28,10 @@ def page(
     cases with their probabilities."""
     title = f"Suite {run['suite']}"
     parts = [
-        tag("h1", html_text(title)),
-        tag("p", html_text(f"{run['said']}, {exact_number(run['time'])}"), "dim"),
-        tag("p", html_text(summary(run))),
-        tag("div", f"It stopped early: {html_text(run['stopped'])}", "notice") if run["stopped"] else "",
+        tag("h1", markup.text(title)),
+        tag("p", markup.text(f"{run['said']}, {exact_number(run['time'])}"), "dim"),
+        tag("p", markup.text(summary(run))),
+        tag("div", f"It stopped early: {markup.text(run['stopped'])}", "notice") if run["stopped"] else "",
         _flaky(run["flaky"]),
         _changes(compared, lower) if compared is not None else "",
         _parts(run, compared),
@@ -42,34 +42,41 @@ def page(
 
 def _flaky(flaky: Sequence[Mapping[str, Any]]) -> str:
     said = flaky_text(flaky)
-    return tag("div", f"<strong>Flaky:</strong> {html_text(said)}", "notice") if said else ""
+    return tag("div", f"<strong>Flaky:</strong> {markup.text(said)}", "notice") if said else ""
 
 
 def _changes(compared: Mapping[str, Any], lower: Mapping[str, float | None]) -> str:
-    heading = tag("h2", f"{html_text(compared['a']['said'])} → {html_text(compared['b']['said'])}")
+    heading = tag("h2", f"{markup.text(compared['a']['said'])} → {markup.text(compared['b']['said'])}")
     if not compared["cases"]:
         return heading + tag("p", "The two have no case in common.")
     counts = f"{compared['wins']} better, {compared['losses']} worse, {compared['ties']} the same"
     one, other = (compared["average"][side]["score"] for side in "ab")
     said = f"{counts}. Score {one:.2f} → {other:.2f}: {difference_text(compared['score'])}."
-    chart = pairs_drawing("Score of each case: a circle is before, a dot after", pairs_of(compared)[:CHARTED])
+    chart = charts.pairs_drawing(
+        "Score of each case: a circle is before, a dot after", pairs_of(compared)[:CHARTED]
+    )
     rows = [
-        (html_text(each["case"]), _score(each["a"]), _score(each["b"]), html_text(OUTCOMES[each["outcome"]]))
+        (
+            markup.text(each["case"]),
+            _score(each["a"]),
+            _score(each["b"]),
+            markup.text(OUTCOMES[each["outcome"]]),
+        )
         for each in compared["cases"]
     ]
     return (
         heading
-        + tag("p", html_text(said))
+        + tag("p", markup.text(said))
         + "".join(map(_worse, lower, lower.values()))
         + tag("div", chart, "scrolls", tabindex="0")
-        + html_table(("case", "before", "after", ""), rows, "numbers")
+        + markup.table(("case", "before", "after", ""), rows, "numbers")
         + _alone(compared)
     )
 
 
 def _worse(case: str, chance: float | None) -> str:
     sure = "" if chance is None else f", which chance does in {percent(chance)} of checks"
-    return tag("div", f"<strong>{html_text(case)} is worse</strong>{html_text(sure)}.", "notice")
+    return tag("div", f"<strong>{markup.text(case)} is worse</strong>{markup.text(sure)}.", "notice")
 
 
 def _alone(compared: Mapping[str, Any]) -> str:
@@ -77,7 +84,7 @@ def _alone(compared: Mapping[str, Any]) -> str:
     for key, side in (("onlyA", "a"), ("onlyB", "b")):
         if cases := compared[key]:
             said += tag(
-                "p", html_text(f"Only {compared[side]['said']} has a score of {', '.join(cases)}."), "dim"
+                "p", markup.text(f"Only {compared[side]['said']} has a score of {', '.join(cases)}."), "dim"
             )
     return said
 
@@ -90,7 +97,7 @@ def _parts(run: Mapping[str, Any], compared: Mapping[str, Any] | None) -> str:
         before = {each["name"]: each["a"] for each in (compared or {}).get(key) or ()}
         rows = [
             (
-                html_text(each["name"]),
+                markup.text(each["name"]),
                 str(each["cases"]),
                 *([_number(before.get(each["name"]))] if compared else []),
                 _number(each["score"]),
@@ -98,23 +105,23 @@ def _parts(run: Mapping[str, Any], compared: Mapping[str, Any] | None) -> str:
             for each in run[key]
         ]
         header = (called, "cases", *(["before"] if compared else []), "score")
-        shown += tag("h2", f"By {called}") + html_table(header, rows, "numbers")
+        shown += tag("h2", f"By {called}") + markup.table(header, rows, "numbers")
     return shown
 
 
 def _trials(results: Iterable[Mapping[str, Any]]) -> str:
     rows = [
         (
-            html_text(each["case"]),
+            markup.text(each["case"]),
             str(each["repeat"]),
-            html_text(each["state"]),
+            markup.text(each["state"]),
             _number(each["score"]),
-            "<br>".join(map(html_text, _said(each))),
-            tag("code", html_text(each["thread"])) if each["thread"] else "",
+            "<br>".join(map(markup.text, _said(each))),
+            tag("code", markup.text(each["thread"])) if each["thread"] else "",
         )
         for each in results
     ]
-    return tag("h2", "Trials") + html_table(
+    return tag("h2", "Trials") + markup.table(
         ("case", "repeat", "", "score", "judges", "thread"), rows, "values"
     )
 

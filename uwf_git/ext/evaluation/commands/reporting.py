@@ -10,7 +10,7 @@ import click
 from uwf_git.ext.evaluation.commands.comparing import compared_value, warn_of_judges
 from uwf_git.ext.evaluation.commands.result_output import parts_value, result_value, run_value
 from uwf_git.ext.evaluation.commands.sides import BASELINE, find_side, names_of
-from uwf_git.plugin import Invocation, NotFound, command, complete_suite, write_whole
+from uwf_git.plugin import Invocation, NotFound, command, completers, write_whole
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.records import SuiteRun
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "uwf eval report bugs codex --against claude-code --html agents.html",
     "uwf eval report bugs --html - | mail -s bugs ada   to standard output",
 )
-@click.argument("suite", shell_complete=complete_suite)
+@click.argument("suite", shell_complete=completers.complete_suite)
 @click.argument("run", required=False)
 @click.option(
     "--html",

@@ -19,8 +19,6 @@ from uwf_git.ext.evaluation.commands.result_output import (
 )
 from uwf_git.ext.evaluation.commands.suites import JUDGES, parse_judges
 from uwf_git.plugin import (
-    AT_ONCE_OPTION,
-    QUIET_OPTION,
     AgentFailed,
     AgentOptions,
     Failures,
@@ -33,12 +31,11 @@ from uwf_git.plugin import (
     Waiting,
     agent_options,
     command,
-    complete_agent,
-    complete_suite,
-    complete_workflow,
+    completers,
     counted,
     extensions,
     nearest,
+    options,
     require_agent,
     require_played,
     resolve,
@@ -90,19 +87,19 @@ def running(function: _F) -> _F:
         return function(*args, options=options, **given)
 
     wrapped: Any = update_wrapper(packed, function)
-    options = (
+    decorators = (
         click.option(
             "--workflow",
             metavar="W",
             help="Workflow to test: NAME, NAME@VERSION, NAME~2, a hash or a file. Default: the newest of each case.",
-            shell_complete=complete_workflow,
+            shell_complete=completers.complete_workflow,
         ),
         click.option(
             "--agent",
             metavar="CMD",
             help="Agent of config.yaml, or a command line, for all roles that a model plays; ROLE=CMD for one role."
             " Default: as configured.",
-            shell_complete=complete_agent,
+            shell_complete=completers.complete_agent,
         ),
         click.option(
             "--repeat",
@@ -116,7 +113,7 @@ def running(function: _F) -> _F:
         click.option(
             "-j",
             "--jobs",
-            type=AT_ONCE_OPTION,
+            type=options.AT_ONCE,
             default=1,
             metavar="N",
             help="Run up to N trials in parallel.",
@@ -154,9 +151,9 @@ def running(function: _F) -> _F:
             metavar="N",
             help="Retry a failed step up to N times.",
         ),
-        QUIET_OPTION,
+        options.QUIET,
     )
-    for option in reversed(options):
+    for option in reversed(decorators):
         wrapped = option(wrapped)
     return wrapped  # type: ignore[no-any-return]
 
@@ -167,7 +164,7 @@ def running(function: _F) -> _F:
     "uwf eval run bugs --repeat 5 -j 4 --max-cost 10",
     'uwf eval run bugs --judge "command:make test"    what is known is judged anew',
 )
-@click.argument("suite", shell_complete=complete_suite)
+@click.argument("suite", shell_complete=completers.complete_suite)
 @click.argument("cases", metavar="[CASE]...", nargs=-1)
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Run only cases with this tag. Repeatable.")
 @running

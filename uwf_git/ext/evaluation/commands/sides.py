@@ -114,10 +114,10 @@ def _fitting(
 
 
 def _version(invocation: Invocation, text: str) -> Hash | None:
-    from uwf_git.plugin import find_version
+    from uwf_git.plugin import resolve
 
     try:
-        return find_version(invocation, text).hash
+        return resolve.find_version(invocation, text).hash
     except NotFound:
         return None
 

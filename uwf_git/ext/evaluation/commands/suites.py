@@ -23,9 +23,7 @@ from uwf_git.plugin import (
     Table,
     Usage,
     command,
-    complete_suite,
-    complete_thread,
-    complete_workflow,
+    completers,
     counted,
     name_problem,
     one_line,
@@ -47,7 +45,7 @@ TO = click.option(
     "suite",
     metavar="SUITE",
     help="Suite to add to; created if it does not exist.",
-    shell_complete=complete_suite,
+    shell_complete=completers.complete_suite,
 )
 JUDGES = click.option(
     "--judge",
@@ -65,7 +63,9 @@ JUDGES = click.option(
     "uwf eval add 01JK7M@3 --to reviews --judge exact:approved    its third step",
     "uwf eval add 01JK7M 01JK9Q --role reviewer --to reviews      all steps of a role",
 )
-@click.argument("threads", metavar="ID[@STEP]...", nargs=-1, required=True, shell_complete=complete_thread)
+@click.argument(
+    "threads", metavar="ID[@STEP]...", nargs=-1, required=True, shell_complete=completers.complete_thread
+)
 @TO
 @click.option("--name", metavar="NAME", help="Name of the case. Replaces an existing one.")
 @click.option("--role", metavar="ROLE", help="Make a case of each step of this role.")
@@ -219,7 +219,10 @@ def _names(value: Any) -> str:
 @click.argument("file", type=click.Path(path_type=Path))
 @TO
 @click.option(
-    "--workflow", metavar="W", help="Workflow of cases that name none.", shell_complete=complete_workflow
+    "--workflow",
+    metavar="W",
+    help="Workflow of cases that name none.",
+    shell_complete=completers.complete_workflow,
 )
 def import_(invocation: Invocation, file: Path, suite: str | None, workflow: str | None) -> None:
     """Import cases with prompts and files from a YAML list or a JSON Lines file.
@@ -252,7 +255,7 @@ def import_(invocation: Invocation, file: Path, suite: str | None, workflow: str
     "uwf eval remove bugs csv",
     "uwf eval remove bugs --yes        the whole suite",
 )
-@click.argument("suite", shell_complete=complete_suite)
+@click.argument("suite", shell_complete=completers.complete_suite)
 @click.argument("cases", metavar="[CASE]...", nargs=-1)
 @click.option("--yes", is_flag=True, help="Confirm the removal of the suite.")
 def remove(invocation: Invocation, suite: str, cases: tuple[str, ...], yes: bool) -> None:
@@ -322,7 +325,7 @@ _SUITES = Table(
     "uwf eval show bugs",
     "uwf eval show bugs csv",
 )
-@click.argument("suite", shell_complete=complete_suite)
+@click.argument("suite", shell_complete=completers.complete_suite)
 @click.argument("case", required=False)
 def show(invocation: Invocation, suite: str, case: str | None) -> None:
     """Show a suite's cases and results."""

@@ -26,8 +26,7 @@ from uwf_git.plugin import (
     UwfError,
     adopt_news,
     command,
-    complete_remote,
-    complete_thread,
+    completers,
     counted,
     exchange_for,
     find_thread,
@@ -65,7 +64,7 @@ _IN_TURN = (QueueState.QUEUED.value, ThreadState.RUNNING.in_queue)
     "--remote",
     metavar="R",
     help="Push the threads to this remote first, for workers on other machines.",
-    shell_complete=complete_remote,
+    shell_complete=completers.complete_remote,
 )
 @place
 def start(
@@ -203,7 +202,7 @@ def _since(text: str | None) -> str:
 
 
 def _of_queue(function: Any) -> Any:
-    ids = click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
+    ids = click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=completers.complete_thread)
     return ids(
         click.option("--all", "every", is_flag=True, help="Every thread in the queue.")(place(function))
     )
@@ -288,7 +287,9 @@ def _id(invocation: Invocation, text: str) -> str:
 )
 @threads
 @pace
-@click.option("--remote", metavar="R", help="Pull from this remote first.", shell_complete=complete_remote)
+@click.option(
+    "--remote", metavar="R", help="Pull from this remote first.", shell_complete=completers.complete_remote
+)
 @place
 def sync(
     invocation: Invocation,

@@ -27,11 +27,6 @@ from uwf_git.ext.fleet.commands.options import (
 )
 from uwf_git.ext.fleet.queue_states import QueueState
 from uwf_git.plugin import (
-    AGENT_OPTION,
-    AT_ONCE_OPTION,
-    CWD_OPTION,
-    QUIET_OPTION,
-    REMOTE_OPTION,
     Busy,
     Failure,
     Failures,
@@ -44,7 +39,7 @@ from uwf_git.plugin import (
     UwfError,
     Waiting,
     command,
-    existing_folder,
+    options,
     outcome_line,
     print_error,
     short_ids,
@@ -64,7 +59,7 @@ _T = TypeVar("_T")
 JOBS = click.option(
     "-j",
     "--jobs",
-    type=AT_ONCE_OPTION,
+    type=options.AT_ONCE,
     default=1,
     show_default=True,
     metavar="N",
@@ -88,15 +83,15 @@ JOBS = click.option(
 )
 @JOBS
 @pace
-@AGENT_OPTION
-@CWD_OPTION
-@REMOTE_OPTION
+@options.AGENT
+@options.CWD
+@options.REMOTE
 @WORKSPACE
 @WORKSPACE_REMOTE
 @allowance
 @place
 @click.option("--stay", is_flag=True, help="Keep running while threads wait for an answer.")
-@QUIET_OPTION
+@options.QUIET
 def run(
     invocation: Invocation,
     chosen: ThreadSelection,
@@ -139,7 +134,7 @@ def run(
         raise Usage(
             "a fleet with a server of its own has no namespaces", "give the --address of the one that has"
         )
-    given = orders(invocation, agent, existing_folder(cwd), remote, workspace, workspace_remote)
+    given = orders(invocation, agent, options.folder(cwd), remote, workspace, workspace_remote)
     failures = Failures(invocation)
     if not chosen.ids and chosen.filters == ThreadFilters():
         chosen = ThreadSelection((), ThreadFilters(ended=True))  # as --all says
@@ -338,9 +333,9 @@ class EventPrinter:
     "uwf fleet worker --address temporal.example:7233 -j 8 --remote origin",
 )
 @JOBS
-@AGENT_OPTION
-@CWD_OPTION
-@REMOTE_OPTION
+@options.AGENT
+@options.CWD
+@options.REMOTE
 @WORKSPACE
 @WORKSPACE_REMOTE
 @place
@@ -367,7 +362,7 @@ def worker(
 
     client.require()
     given, told = (
-        orders(invocation, agent, existing_folder(cwd), remote, workspace, workspace_remote),
+        orders(invocation, agent, options.folder(cwd), remote, workspace, workspace_remote),
         EventPrinter(invocation),
     )
     instance = invocation.instance

@@ -13,15 +13,14 @@ from uwf_git.ext.fleet.limits import Gate
 from uwf_git.ext.fleet.process_pool import Tell
 from uwf_git.ext.fleet.queue_states import QueueState, RowState
 from uwf_git.plugin import (
-    StateGroup,
     StepLines,
     ThreadState,
     Watch,
     counted,
     duration_line,
-    parse_state,
     step_line,
     terminal,
+    thread_states,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class Table:
         """Print an event above the lines."""
         if "step" in value:
             step = value["step"]
-            if (state := parse_state(step["status"], step["done"])) is not None:
+            if (state := thread_states.parse(step["status"], step["done"])) is not None:
                 self._states[step["thread"]] = state
             self._steps += step["role"] is not None
             self._recent.append(time.monotonic())
@@ -116,5 +115,5 @@ class Table:
 
 def _waits(state: RowState) -> bool:
     if isinstance(state, ThreadState):
-        return state.group is StateGroup.WAITING
+        return state.group is thread_states.Group.WAITING
     return state is QueueState.BLOCKED

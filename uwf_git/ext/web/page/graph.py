@@ -10,11 +10,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.plugin import (
-    COMPLETED_ENDING,
     END,
     ENDS,
     FAIL,
-    FAILED_ENDING,
     FORK,
     JOIN,
     START,
@@ -24,10 +22,11 @@ from uwf_git.plugin import (
     ancestry,
     branches_of_step,
     counted,
+    endings,
     harmless,
-    html_text,
     join_name,
     label_of,
+    markup,
     shortened,
     tag,
 )
@@ -42,7 +41,7 @@ _LONGEST = 26
 _MOST_ROWS = 5_000  # steps of branches that are counted
 _INSET = 45  # by which the ends are narrower, at each side
 NOW, NEXT = "now", "next"
-NODE_NAMES = {START: "start", END: "end", FAIL: FAILED_ENDING}
+NODE_NAMES = {START: "start", END: "end", FAIL: endings.FAILED}
 """The names shown for nodes that are no roles."""
 
 
@@ -67,7 +66,7 @@ class Transition(NamedTuple):
 
 def end_of(status: str | None) -> str | None:
     """Return the end of a thread with this archive status, None if it is active or was killed."""
-    return {COMPLETED_ENDING: END, FAILED_ENDING: FAIL}.get(status or "")
+    return {endings.COMPLETED: END, endings.FAILED: FAIL}.get(status or "")
 
 
 def way_of(steps: Iterable[tuple[str, bool]], end: str | None) -> list[str]:
@@ -243,7 +242,9 @@ def drawing(
         + (f" ({way.label})" if way.label else "")
         for way in placed
     )
-    inside = tag("title", html_text(f"The graph of {workflow.name}")) + tag("desc", html_text(said)) + _ARROWS
+    inside = (
+        tag("title", markup.text(f"The graph of {workflow.name}")) + tag("desc", markup.text(said)) + _ARROWS
+    )
     size = f"0 0 {left + _WIDTH + right:.0f} {height:.0f}"
     wide = f"{left + _WIDTH + right:.0f}"
     return tag(
@@ -331,9 +332,9 @@ def _labelled(
     while any(begin < right and end > left and abs(middle - y) < 14 for left, right, y in labels):
         middle += 14
     labels.append((begin, end, middle))
-    title = tag("title", html_text(label)) if short != label else ""
+    title = tag("title", markup.text(label)) if short != label else ""
     place = f'x="{at:.0f}" y="{middle:.0f}" text-anchor="{"end" if back else "start"}"'
-    return f'<text class="label" {place}>{html_text(short)}{title}</text>'
+    return f'<text class="label" {place}>{markup.text(short)}{title}</text>'
 
 
 def _node(name: str, place: int, left: float, count: int, turn: str) -> str:
@@ -350,12 +351,12 @@ def _node(name: str, place: int, left: float, count: int, turn: str) -> str:
     label = shortened(shown, 16 if turn else 22) + (f" · {count}×" if count and not ends else "")
     label += f" · {turn}" if turn and not ends else ""
     said = f"{shown}: {counted(count, 'step')}" + (f", {turn}" if turn else "")
-    title = tag("title", html_text(said if not ends else shown))
+    title = tag("title", markup.text(said if not ends else shown))
     return tag(
         "g",
         title
         + box
-        + f'<text x="{middle:.0f}" y="{y + 25:.0f}" text-anchor="middle">{html_text(label)}</text>',
+        + f'<text x="{middle:.0f}" y="{y + 25:.0f}" text-anchor="middle">{markup.text(label)}</text>',
     )
 
 

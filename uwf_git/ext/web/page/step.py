@@ -6,19 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.plugin import (
-    SpendingTotals,
-    cut_text,
-    html_answer,
-    html_fold,
-    html_pre,
-    in_dollars,
-    money_text,
-    one_line,
-    tag,
-    tokens_of,
-)
-from uwf_git.plugin import html_text as text
+from uwf_git.plugin import SpendingTotals, cut_text, in_dollars, markup, money_text, one_line, tag, tokens_of
 
 if TYPE_CHECKING:
     from uwf_git.plugin import Detail, Price, TurnRecord
@@ -71,28 +59,32 @@ def turn(record: TurnRecord) -> str:
     kind = f"turn {record.role if record.role.isalpha() else ''}"
     if record.tool is None:
         said = record.text.strip()
-        words = html_answer(cut_text(said, _PROSE)) if record.role == "assistant" else html_pre(record.text)
-        return tag("div", tag("strong", text(record.role)) + (words if said else ""), kind)
+        words = (
+            markup.answer(cut_text(said, _PROSE)) if record.role == "assistant" else markup.pre(record.text)
+        )
+        return tag("div", tag("strong", markup.text(record.role)) + (words if said else ""), kind)
     parts = []
     if record.arguments not in (None, {}):
-        parts.append(tag("p", "arguments", "meta") + html_pre(plain(record.arguments)))
+        parts.append(tag("p", "arguments", "meta") + markup.pre(plain(record.arguments)))
     if record.result not in (None, ""):
-        parts.append(tag("p", "result", "meta") + html_pre(plain(record.result)))
+        parts.append(tag("p", "result", "meta") + markup.pre(plain(record.result)))
     if (said := record.text.strip()) and said not in plain(record.result) and not _is_in(said, record.result):
-        parts.append(html_pre(record.text))
+        parts.append(markup.pre(record.text))
     failed = tag("span", ", failed", "is-no") if record.failed else ""
-    title = tag("strong", text(brief(record.tool, _GIST))) + failed
+    title = tag("strong", markup.text(brief(record.tool, _GIST))) + failed
     if called := _first_text(record.arguments):
-        title += " " + tag("code", text(called))
-    return tag("div", html_fold(title, "".join(parts)) if parts else title, kind)
+        title += " " + tag("code", markup.text(called))
+    return tag("div", markup.fold(title, "".join(parts)) if parts else title, kind)
 
 
-def _is_in(text: str, result: Any) -> bool:
+def _is_in(words: str, result: Any) -> bool:
     """Return whether a value of a tool's result is a text, or the whole is."""
     values = (
         result.values() if isinstance(result, Mapping) else result if isinstance(result, list) else (result,)
     )
-    return text == plain(result).strip() or any(isinstance(each, str) and text in each for each in values)
+    return words == plain(result).strip() or any(
+        isinstance(value, str) and words in value for value in values
+    )
 
 
 def plain(content: Any) -> str:

@@ -25,13 +25,8 @@ from uwf_git.plugin import (
     counted,
     document,
     exact_number,
-    html_answer,
-    html_fold,
-    html_pre,
-    html_text,
-    html_value,
     is_kind,
-    markdown_html,
+    markup,
     model_prices,
     nested_spending,
     report_of,
@@ -107,29 +102,29 @@ class _Page:
         head, history = self._head, self._history
         state = thread_state(self._instance, head)
         start = self._commits[history.start_hash]
+        author = name_of(head.row.author or start.committer)
         spent = spent_together(self._all)._replace(attempts=sum(map(len, self._attempts.values())))
         census = census_of(self._instance, head.commit)
         facts = [
-            ("state", tag("span", html_text(state.word), f"badge {state.value.colour}") + self._ending()),
+            ("state", tag("span", markup.text(state.word), f"badge {state.value.colour}") + self._ending()),
             (
                 "workflow",
-                html_text(history.workflow.name) + " " + tag("code", html_text(history.workflow_hash), "dim"),
+                markup.text(history.workflow.name)
+                + " "
+                + tag("code", markup.text(history.workflow_hash), "dim"),
             ),
-            (
-                "started",
-                f"{html_text(exact_number(start.time))} by {html_text(name_of(head.row.author or start.committer))}",
-            ),
-            ("last change", html_text(exact_number(head.updated))),
+            ("started", f"{markup.text(exact_number(start.time))} by {markup.text(author)}"),
+            ("last change", markup.text(exact_number(head.updated))),
             ("steps", self._numbers(spent)),
-            ("asked", html_text(census_text(census.as_json())) if census is not None else ""),
-            ("spent", " · ".join(map(html_text, self._amounts(spent)))),
+            ("asked", markup.text(census_text(census.as_json())) if census is not None else ""),
+            ("spent", " · ".join(map(markup.text, self._amounts(spent)))),
         ]
         shown = "".join(tag("dt", name) + tag("dd", inside) for name, inside in facts if inside)
-        return tag("h1", html_text(title)) + tag("dl", shown, "facts") + self._notices()
+        return tag("h1", markup.text(title)) + tag("dl", shown, "facts") + self._notices()
 
     def _ending(self) -> str:
         archive = self._head.archive
-        return f": {html_text(archive.reason)}" if archive is not None and archive.reason else ""
+        return f": {markup.text(archive.reason)}" if archive is not None and archive.reason else ""
 
     def _numbers(self, spent: SpendingTotals) -> str:
         failed = f", and {counted(spent.attempts, 'failed attempt')}" if spent.attempts else ""
@@ -140,16 +135,16 @@ class _Page:
         if made := self._head.row.rehearsed:
             whole = "All" if made == len(self._history.steps) else "Some"
             found.append(
-                f"<strong>{whole} of this is made up:</strong> {counted(made, 'step')} by {html_text(REHEARSE)}, which"
-                " invents valid answers to try a workflow out."
+                f"<strong>{whole} of this is made up:</strong> {counted(made, 'step')} by {markup.text(REHEARSE)},"
+                " which invents valid answers to try a workflow out."
             )
         ahead = thread_outlook(self._instance, self._head, self._history)
         if not self._head.archive and ahead.next == USER and ahead.question:
-            options = "".join(tag("li", html_text(option)) for option in ahead.options)
+            options = "".join(tag("li", markup.text(option)) for option in ahead.options)
             listed = tag("ul", options) if options else ""
             found.append(
-                f"<strong>{html_text(ahead.asks or 'It')} asks:</strong> "
-                + markdown_html(ahead.question, breaks=True)
+                f"<strong>{markup.text(ahead.asks or 'It')} asks:</strong> "
+                + markup.markdown(ahead.question, breaks=True)
                 + listed
             )
         elif not self._head.archive and ahead.next not in (None, END):
@@ -158,30 +153,32 @@ class _Page:
                 + (
                     "the code decides which role is next."
                     if ahead.next == BUNDLE
-                    else f"{html_text(ahead.next or '')}{self._whose(ahead.next or '')} is next."
+                    else f"{markup.text(ahead.next or '')}{self._whose(ahead.next or '')} is next."
                 )
             )
         elif ahead.problem and not self._head.archive:
-            found.append(f"<strong>It cannot continue:</strong> {html_text(ahead.problem)}")
+            found.append(f"<strong>It cannot continue:</strong> {markup.text(ahead.problem)}")
         return "".join(tag("div", each, "notice") for each in found)
 
     def _whose(self, name: str) -> str:
         workflow = self._history.workflow
         if not workflow.is_persons(name):
             return ""
-        return f", which {html_text(workflow.roles[name].assignee or 'a person')} plays,"
+        return f", which {markup.text(workflow.roles[name].assignee or 'a person')} plays,"
 
     def _task(self) -> str:
-        return tag("h2", "Task") + tag("div", markdown_html(self._history.start.prompt, breaks=True), "task")
+        return tag("h2", "Task") + tag(
+            "div", markup.markdown(self._history.start.prompt, breaks=True), "task"
+        )
 
     def _graph(self) -> str:
         end = end_of(self._head.archive.status if self._head.archive else None)
         steps = (step for step in self._history.steps if step.remark is None)
         taken = way_of(((step.role, asks_human(step.output)) for step in steps), end)
         workflow = self._history.workflow
-        said = markdown_html(workflow.description) if workflow.description.strip() else ""
+        said = markup.markdown(workflow.description) if workflow.description.strip() else ""
         return (
-            tag("h2", f"Workflow {html_text(workflow.name)}")
+            tag("h2", f"Workflow {markup.text(workflow.name)}")
             + said
             + drawing(workflow, taken, ran=branch_ways(self._instance, self._rows()))
         )
@@ -195,9 +192,9 @@ class _Page:
             tag(
                 "li",
                 tag("span", str(number))
-                + f'<a href="#step-{number}">{html_text(self._who(step))}</a>'
-                + tag("span", html_text(self._summary(step).text))
-                + tag("span", " · ".join(map(html_text, self._listed(step))), "meta"),
+                + f'<a href="#step-{number}">{markup.text(self._who(step))}</a>'
+                + tag("span", markup.text(self._summary(step).text))
+                + tag("span", " · ".join(map(markup.text, self._listed(step))), "meta"),
             )
             for number, step in enumerate(self._history.steps, 1)
         )
@@ -223,15 +220,15 @@ class _Page:
         node = store.get(step.detail)
         detail = store.detail(step.detail)
         said = self._summary(step)
-        badges = tag("span", html_text(said.text), "badge") if said.decides else ""
+        badges = tag("span", markup.text(said.text), "badge") if said.decides else ""
         if step.agent == REHEARSE:
             badges += tag("span", "made up", "badge made-up")
-        parts = [tag("div", tag("h3", f"{number} {html_text(self._who(step))}") + badges, "head")]
+        parts = [tag("div", tag("h3", f"{number} {markup.text(self._who(step))}") + badges, "head")]
         parts.append(tag("p", self._meta(step, detail), "meta"))
-        parts.append(html_value(step.output))
+        parts.append(markup.value(step.output))
         report = report_of(step.output, node)
         if report:
-            parts.append(markdown_html(report))
+            parts.append(markup.markdown(report))
         if is_kind(node.type, "step") and depth < _DEEPEST:
             parts.append(self._child(step.detail, depth))
         if detail is not None:
@@ -251,13 +248,13 @@ class _Page:
     def _meta(self, step: StepContext, detail: Detail | None) -> str:
         spent = self._spent.get(step.hash)
         made = self._commits.get(step.hash)
-        parts = [html_text(step.by)]
+        parts = [markup.text(step.by)]
         if detail is not None and detail.model:
-            parts.append(html_text(detail.model))
-        parts += map(html_text, self._amounts(spent))
+            parts.append(markup.text(detail.model))
+        parts += map(markup.text, self._amounts(spent))
         if made is not None:
-            parts.append(html_text(exact_number(made.time)))
-        parts.append(tag("code", html_text(step.hash)))
+            parts.append(markup.text(exact_number(made.time)))
+        parts.append(tag("code", markup.text(step.hash)))
         return " · ".join(parts)
 
     def _child(self, last: Hash, depth: int) -> str:
@@ -271,23 +268,23 @@ class _Page:
             ),
             None,
         )
-        name = f"by the workflow {html_text(history.workflow.name)}, {counted(len(history.steps), 'step')}"
-        where = f" · thread {tag('code', html_text(found))}" if found else ""
-        task = tag("div", markdown_html(history.start.prompt, breaks=True), "task")
+        name = f"by the workflow {markup.text(history.workflow.name)}, {counted(len(history.steps), 'step')}"
+        where = f" · thread {tag('code', markup.text(found))}" if found else ""
+        task = tag("div", markup.markdown(history.start.prompt, breaks=True), "task")
         steps = "".join(
             self._step(number, step, "", depth + 1) for number, step in enumerate(history.steps, 1)
         )
-        return html_fold(name + where, task + steps)
+        return markup.fold(name + where, task + steps)
 
     def _detail(self, detail: Detail) -> str:
         parts = []
         if detail.instruction:
-            parts.append(html_fold("what it was asked", markdown_html(detail.instruction)))
+            parts.append(markup.fold("what it was asked", markup.markdown(detail.instruction)))
         if turns := self._instance.store.turns(detail):
             shown = "".join(map(turn, turns))
-            parts.append(html_fold(f"how it came about: {counted(len(turns), 'turn')}", shown))
+            parts.append(markup.fold(f"how it came about: {counted(len(turns), 'turn')}", shown))
         how = how_found(detail)
-        notes = "".join(tag("li", html_text(note)) for note in (*how, *detail.notes))
+        notes = "".join(tag("li", markup.text(note)) for note in (*how, *detail.notes))
         if notes:
             parts.append(tag("ul", notes, "meta"))
         return "".join(parts)
@@ -300,14 +297,14 @@ class _Page:
         parts = []
         if detail is not None:
             if detail.answer.strip():
-                parts.append(html_answer(detail.answer))
+                parts.append(markup.answer(detail.answer))
             parts.append(self._detail(detail))
         for name, printed in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
             if printed.strip():
-                parts.append(tag("p", f"The end of {name}:", "meta") + html_pre(printed))
-        when = tag("p", f"{html_text(attempt.agent)} · {html_text(exact_number(attempt.time))}", "meta")
-        title = f"failed attempt of {html_text(role_name(attempt.role))}: {html_text(attempt.error)}"
-        return html_fold(title, when + "".join(parts), "attempt")
+                parts.append(tag("p", f"The end of {name}:", "meta") + markup.pre(printed))
+        when = tag("p", f"{markup.text(attempt.agent)} · {markup.text(exact_number(attempt.time))}", "meta")
+        title = f"failed attempt of {markup.text(role_name(attempt.role))}: {markup.text(attempt.error)}"
+        return markup.fold(title, when + "".join(parts), "attempt")
 
     def _amounts(self, spent: SpendingTotals | None) -> list[str]:
         return amounts(spent, self._prices)
@@ -316,13 +313,13 @@ class _Page:
         head, history = self._head, self._history
         made = self._commits[history.head]
         facts = [
-            ("thread", tag("code", html_text(head.thread))),
-            ("head", tag("code", html_text(history.head))),
+            ("thread", tag("code", markup.text(head.thread))),
+            ("head", tag("code", markup.text(history.head))),
             (
                 "commit",
-                f"{tag('code', html_text(made.commit))}, "
-                f"{html_text(exact_number(made.time))}, by {html_text(made.committer)}",
+                f"{tag('code', markup.text(made.commit))}, "
+                f"{markup.text(exact_number(made.time))}, by {markup.text(made.committer)}",
             ),
-            ("to check", tag("code", html_text(f"uwf verify {head.thread}"))),
+            ("to check", tag("code", markup.text(f"uwf verify {head.thread}"))),
         ]
         return tag("footer", tag("dl", "".join(tag("dt", a) + tag("dd", b) for a, b in facts), "facts"))
