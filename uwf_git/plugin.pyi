@@ -725,8 +725,8 @@ from uwf_git.sync.shared_step import share_all as share_all
 from uwf_git.sync.tracking import list_refs as list_refs
 from uwf_git.sync.tracking import listed_lines as listed_lines
 from uwf_git.sync.transfer import transfer as _transfer_refs
-from uwf_git.trust.ability import guard as _guard_writer
 from uwf_git.trust.people import identity_of as identity_of
+from uwf_git.trust.permission import guard as _guard_by_policy
 from uwf_git.trust.policies import current as _current_policy
 from uwf_git.trust.signatures import GOOD as _GOOD_SIGNATURE
 from uwf_git.trust.signatures import NONE as _NO_SIGNATURE
@@ -998,7 +998,7 @@ follow_graph = _follow_graph
 fork_thread = _fork_thread
 gather_refs = _gather_refs
 git_failure = _git_failure
-guard_writer = _guard_writer
+guard_by_policy = _guard_by_policy
 happened_before = _happened_before
 human_turn_of = _human_turn_of
 in_dollars = _in_dollars

@@ -63,10 +63,8 @@ class Invocation:
     def instance(self) -> Instance:
         """The existing store. Raises NotFound."""
         from uwf_git.store.instance import Instance
-        from uwf_git.trust.ability import guard
 
         instance = Instance(self.location)
-        guard(instance)
         instance.warn = instance.store.repository.lockfiles.told = self.warn
         instance.after = self._after.append
         if self.place is not None:

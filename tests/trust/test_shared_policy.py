@@ -416,14 +416,23 @@ def test_history_from_before_a_policy_can_be_accepted_as_it_is(team: Team) -> No
     assert late["code"] == "requirement_unmet"
 
 
+_LISTING_MODULES = """
+import sys
+from uwf_cli import main
+status = main._run(sys.argv[1:])
+print(*sys.modules, file=sys.stderr)
+sys.exit(status)
+"""
+
+
 def test_a_store_without_a_policy_reads_nothing_of_signatures(team: Team) -> None:
     thread = team.ann.starts()
     for words in (("thread", "step", thread), ("verify",), ("push",), ("pull",)):
         done = subprocess.run(
-            [sys.executable, "-X", "importtime", "-m", "uwf_cli.main", *words],
+            [sys.executable, "-c", _LISTING_MODULES, *words],
             env={**os.environ, **team.ann.environment}, capture_output=True, text=True, check=True,
         )  # fmt: skip
         loaded = set(re.findall(r"uwf_git\.trust\.(\w+)", done.stderr))
-        assert "ability" in loaded
+        assert "permission" in loaded
         assert not loaded & {"seen_signatures", "records", "judgement", "policies"}, words
     assert not (team.ann.store / "uwf" / "signatures.db").exists()

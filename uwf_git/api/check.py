@@ -18,7 +18,7 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
-from uwf_git.trust.ability import has_policy
+from uwf_git.trust.permission import has_policy
 from uwf_git.verify.findings import UNCHECKED as UNCHECKED
 from uwf_git.verify.findings import UNTRUSTED, Finding
 from uwf_git.verify.whole import VerifyResult, missing_refs

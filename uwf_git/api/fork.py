@@ -15,7 +15,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
-from uwf_git.trust.ability import raise_if_unmet
+from uwf_git.store.new_record import STARTS, THREADS, NewRecord
 
 
 class Fork(NamedTuple):
@@ -51,7 +51,7 @@ def fork_with(instance: Instance, thread: ThreadId, version: Version) -> Fork:
     history = instance.threads.history(head)
     if history.workflow.code is None or version.workflow.code is None:
         raise Usage("only a code workflow's run begins anew with other code", "uwf thread fork ID --at N")
-    raise_if_unmet(instance, "workflow", version.workflow.name, version.commit)
+    instance.store.before_record(NewRecord(THREADS, version.workflow.name, (STARTS,), version.commit))
     made = new_thread_id()
     said = ThreadOrigin(head.node, 0, EDITED, None)
     prompt, budget = history.start.prompt, history.start.budget

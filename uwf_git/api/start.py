@@ -15,7 +15,6 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import Task as Task
-from uwf_git.trust.ability import raise_if_unmet
 from uwf_git.workspaces.options import SHARED, WorkspaceOption
 
 if TYPE_CHECKING:
@@ -76,7 +75,6 @@ def start(instance: Instance, version: Version, what: Start) -> Started:
     """Start a thread. Makes `refs/uwf/threads/<new ULID>`, and with a worktree
     `refs/heads/uwf/work/<new ULID>` of the project. Warns of removed secrets, a large prompt, and an
     unenforceable cost limit. Raises what `workspaces.choice.choose` raises."""
-    raise_if_unmet(instance, "workflow", version.workflow.name, version.commit)
     chosen = _chosen(instance, version.workflow, what)
     prompt = clean_prompt(instance, what.prompt, "the prompt")
     thread = instance.threads.start(
@@ -230,7 +228,6 @@ def start_all(
 ) -> list[Started]:
     """Start a thread per task, all or none, each with its folder, and the workspace of `what`. Warns and
     raises as `start`."""
-    raise_if_unmet(instance, "workflow", version.workflow.name, version.commit)
     choices = {
         folder: _chosen(instance, version.workflow, what._replace(cwd=folder)) for folder in set(folders)
     }

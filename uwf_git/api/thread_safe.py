@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location
-from uwf_git.trust.ability import guard
 
 if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange
@@ -44,7 +43,6 @@ class ThreadSafeStore:
 
     def _opened(self) -> Instance:
         instance = Instance(self._location)
-        guard(instance)
         instance.warn = lambda text: warnings.warn(text, stacklevel=2)
         self._local.instance = instance
         return instance

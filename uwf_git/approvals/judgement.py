@@ -23,8 +23,8 @@ from uwf_git.format.approvals import Approval, Part, Revocation, Shown
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Identity, Role
 from uwf_git.git.repository import Oid
+from uwf_git.store.new_record import ANSWERS
 from uwf_git.trust.people import People, identity_of
-from uwf_git.trust.policy import ANSWERS
 from uwf_git.trust.signatures import BAD, GOOD, NONE, Signature
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -174,7 +174,8 @@ class Extension(NamedTuple):
 
     The others name a function, "" for none. `resumed` gets an Instance and ids of threads that can continue.
     `collected` gets an Instance, to clean the private folder in `uwf gc`. `checks` gets an Instance and
-    yields `verify.checks.Check` for `uwf doctor`.
+    yields `verify.checks.Check` for `uwf doctor`. `guard` gets an Instance and a `store.new_record.NewRecord` that is
+    about to be made, and raises to prevent it; only a shipped extension has any.
     """
 
     name: str
@@ -191,6 +192,7 @@ class Extension(NamedTuple):
     resumed: str = ""
     collected: str = ""
     checks: str = ""
+    guard: str = ""
 
 
 @cache
@@ -339,6 +341,12 @@ def collected(instance: Any) -> None:
 def checks() -> Iterator[tuple[str, str]]:
     """Yield the extensions with checks for `uwf doctor`."""
     return ((each.name, each.checks) for each in every() if each.checks)
+
+
+@cache
+def guards() -> tuple[Callable[[Any, Any], None], ...]:
+    """Return the functions that are asked before a record is made."""
+    return tuple(load(each.guard) for each in ours() if each.guard)
 
 
 def compiler(language: str) -> str:

@@ -20,8 +20,8 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import is_signed, parse_tag
 from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout
+from uwf_git.store.new_record import PAUSES, THREADS, NewRecord
 from uwf_git.store.private import PAUSE
-from uwf_git.trust.ability import PAUSES, raise_if_unable
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
@@ -82,7 +82,7 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
     repository = instance.store.repository
     head = instance.threads.active_head(thread)
     if not is_paused(instance, thread):
-        raise_if_unable(instance, "threads", head.row.name or "", (PAUSES,))
+        instance.store.before_record(NewRecord(THREADS, head.row.name or "", (PAUSES,)))
         instance.store.gate(reason, "the reason", "a tag")
         text = f"paused: {one_line(reason, layout.LONGEST_REASON)}\n" if reason.strip() else "paused\n"
         tag = repository.write_tag(layout.tag_name(thread), head.commit, text)

@@ -11,16 +11,16 @@ from uwf_git.format.ids import fork_id
 from uwf_git.format.types import is_made_alike
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
+from uwf_git.store.new_record import new_step
 from uwf_git.store.threads import ConcurrentCommit
-from uwf_git.trust.ability import raise_if_unable_to_step
 
 
 def record(instance: Instance, at: Position, new: NewStep, begins: bool = False) -> Position:
     """Commit a checked step and return the position after it. `begins` creates the thread. Moves
     `refs/uwf/threads/<ULID>`. If a push moved the thread meanwhile, the step becomes a new thread, named by
-    HeadMoved. Raises RequirementUnmet if the trust policy wants another to make the step."""
+    HeadMoved. Raises RequirementUnmet if another has to make the step."""
     thread, node = at.head.thread, new.node
-    raise_if_unable_to_step(instance, at.history.workflow, new.step.role, new.step.agent)
+    instance.store.before_record(new_step(at.history.workflow, new.step.role, new.step.agent))
     detail = instance.store.detail(new.step.detail)
     past = {step.hash for step in at.history.steps}
     context = instance.threads.context(node, at.history.workflow)

@@ -16,9 +16,9 @@ from uwf_git.format.endings import JOINED_WITHOUT, KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
+from uwf_git.store.new_record import ENDS, THREADS, NewRecord
 from uwf_git.store.private import KILL
 from uwf_git.store.starts import branch_of
-from uwf_git.trust.ability import ENDS, raise_if_unable
 
 _PATIENCE = 5.0  # seconds for another process to let go of a thread
 
@@ -36,7 +36,8 @@ def stop(instance: Instance, thread: ThreadId, reason: str) -> Head:
     """End a thread, its running agent, and what follows from that, its parents excepted. Interrupted work becomes a
     failed attempt. Makes `refs/uwf/archive/<ULID>` and deletes the active ref; may move `refs/uwf/attempts/<ULID>`.
     Raises Invalid for a thread that has ended, Busy if its agent does not end."""
-    raise_if_unable(instance, "threads", instance.threads.active_head(thread).row.name or "", (ENDS,))
+    name = instance.threads.active_head(thread).row.name or ""
+    instance.store.before_record(NewRecord(THREADS, name, (ENDS,)))
     try:
         end_step(instance, thread, KILL)
         with instance.locks.hold(thread, wait=_PATIENCE):

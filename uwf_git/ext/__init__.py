@@ -16,4 +16,5 @@ OURS = (
     "importers",
     "attest",
     "ci",
+    "trust",
 )

@@ -30,6 +30,7 @@ from uwf_git.store.index import (
     start_row,
     step_row,
 )
+from uwf_git.store.new_record import NewRecord
 from uwf_git.store.nodes import NodeStore
 
 # Exceptions of readers on content that uwf did not write.
@@ -43,9 +44,9 @@ class Store(NodeStore):
         """With the caller's `index`, only what is passed to `index_commit` is known: no ref is followed."""
         super().__init__(repository, index or Index(repository.private))
         self._follows_refs = index is None
-        self.before_record: Callable[[str, str, str], None] = lambda kind, name, record: None
-        """Is told of a record that is about to be made: its kind of version, or `threads`, the name of that or of the
-        thread's workflow, and `starts` or `ends`; what it raises prevents it."""
+        self.before_record: Callable[[NewRecord], None] = lambda record: None
+        """Is told of a record that is about to be made; what it raises prevents it. Those who make one ask it before
+        any work for it."""
         self.registers: Callable[[str], None] = lambda ref: None
         """Is told of the ref of a definition that somebody registers, also if it has this version already."""
         self._taking_in = False

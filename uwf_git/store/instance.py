@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from uwf_git.base import extensions
 from uwf_git.base.errors import Invalid, UwfError
 from uwf_git.base.text import counted
 from uwf_git.base.timelimit import Budget
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from uwf_git.format.kinds import TurnRecord
     from uwf_git.git.objects import Person
     from uwf_git.store.attempts import Attempts
+    from uwf_git.store.new_record import NewRecord
     from uwf_git.store.remotes import Remotes
     from uwf_git.store.versions import Registry
 
@@ -87,6 +89,7 @@ class Instance:
         self.environ = os.environ if environ is None else environ
         self.store = Store.open(location.git_dir)
         self.store.gate = self._refuse_secrets
+        self.store.before_record = self._ask_guards
         self.store.repository.before_naming = self._refuse_secret_names
         self._named: Person | None = None  # the user, once no secret was found in the name
         private = self.store.repository.private
@@ -133,6 +136,10 @@ class Instance:
                 self.kept = None
                 for each in kept.values():
                     stack.callback(each.close)
+
+    def _ask_guards(self, record: NewRecord) -> None:
+        for guard in extensions.guards():
+            guard(self, record)
 
     def require_person(self, what: str, answers: bool = False) -> None:
         """Raise RequirementUnmet within a step, which doesn't do `what` in the user's name, such as "kills a thread",

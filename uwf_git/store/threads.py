@@ -48,6 +48,7 @@ from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry, forked_at, start_of
 from uwf_git.store.index import ArchiveRow, CommitRow, is_generated, title_after
+from uwf_git.store.new_record import ENDS, FORKS, STARTS, THREADS, NewRecord
 from uwf_git.store.nodes import UnionSet
 from uwf_git.store.private import Sessions
 from uwf_git.store.projects import Projects
@@ -400,7 +401,7 @@ class Threads(Histories):
         """Start a thread of a workflow version. `max_rounds` is for code workflows, `persona` and `data` for
         crews. `origin` is the head of the conversation or run that it follows, `project` a label. Makes
         `refs/uwf/threads/<new ULID>`."""
-        self._store.before_record("threads", self._name_of(workflow), "starts")
+        self._store.before_record(NewRecord(THREADS, self._name_of(workflow), (STARTS,), version))
         with self._store.together():
             node = self._store.put(*start_node(workflow, prompt, budget, max_rounds, persona, data))
             thread = new_thread_id()
@@ -411,7 +412,7 @@ class Threads(Histories):
     ) -> list[ThreadId]:
         """Start one thread per task with one write; return their ids in order. `projects` are their labels. Makes
         `refs/uwf/threads/<new ULID>` for each."""
-        self._store.before_record("threads", self._name_of(workflow), "starts")
+        self._store.before_record(NewRecord(THREADS, self._name_of(workflow), (STARTS,), version))
         threads = sorted(new_thread_id() for _ in tasks)
         with self._store.together():
             nodes = [
@@ -574,7 +575,9 @@ class Threads(Histories):
             start = Oid(raw=start_of(self._store, commit).oid)
             origin = layout.thread_named(self._repository.commit(start).message)
         if origin not in (None, thread):
-            self._store.before_record("threads", self._store.index_commit(commit).name or "", "forks")
+            self._store.before_record(
+                NewRecord(THREADS, self._store.index_commit(commit).name or "", (FORKS,))
+            )
             tag = self._repository.write_tag(layout.tag_name(thread), commit, layout.fork_message(origin))
             self._repository.create_ref(layout.FORKS + thread, tag)
         return self._at(thread, commit)
@@ -726,7 +729,7 @@ class Threads(Histories):
                 self._let_go(head.thread)
             return head
         self._store.gate(reason, "the reason", "a tag")
-        self._store.before_record("threads", head.row.name or "", "ends")
+        self._store.before_record(NewRecord(THREADS, head.row.name or "", (ENDS,)))
         text = layout.end_message(status, reason)
         tag = self._repository.write_tag(layout.tag_name(head.thread), head.commit, text)
         row = self._store.index_tag(tag)

@@ -26,6 +26,7 @@ from uwf_git.format.types import CODE, DEFINITIONS, JAVASCRIPT, OF_THREADS, PYTH
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import Entry, Oid, Repository
 from uwf_git.store import layout, ref_kinds
+from uwf_git.store.new_record import NewRecord
 from uwf_git.store.version_files import VersionFiles
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ class Versions(ABC, Generic[Defined]):
             old = self._repository.ref(self.prefix + name)
             if old is not None and self.holds(old, definition):
                 return self._version(old)
-            self._store.before_record(self.kind, name, "")
+            self._store.before_record(NewRecord(self.kind, name))
             try:
                 with self._store.together():
                     return self.move(name, old, self.write(definition, [old] if old else []))
@@ -299,7 +300,7 @@ class Versions(ABC, Generic[Defined]):
             raise NotFound(f"{self.kind} {name!r} has {missing}", f"see: {self.refs.commands} history {name}")
         if self.are_same(target.version, now):
             return now
-        self._store.before_record(self.kind, name, "")
+        self._store.before_record(NewRecord(self.kind, name))
         old, source = Oid(hex=now.commit), Oid(hex=origin(target).version.commit)
         tree = self._repository.commit(source).tree
         return self.move(name, old, self._commit(name, target.version.hash, tree, [old, source]))

@@ -28,7 +28,7 @@ from uwf_git.sync.reconcile import (
 )
 from uwf_git.sync.removal import forget_removed, removed_threads
 from uwf_git.sync.rewritten import RemoteHistory, Rewrite, keep
-from uwf_git.trust.ability import has_policy
+from uwf_git.trust.permission import has_policy
 
 if TYPE_CHECKING:
     from uwf_git.sync.admission import Admission

@@ -35,6 +35,7 @@ from uwf_git.store import layout, ref_kinds
 from uwf_git.store.definitions import kind_in, versions_of
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
+from uwf_git.store.new_record import NewRecord
 from uwf_git.store.versions import Defined, Version, Versions
 from uwf_git.sync.exchange import Exchange
 from uwf_git.sync.publish import (
@@ -58,7 +59,7 @@ from uwf_git.sync.untrusted_versions import (
     same_version,
     version_below,
 )
-from uwf_git.trust.ability import has_policy, unmet
+from uwf_git.trust.permission import has_policy, unmet
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
@@ -342,7 +343,7 @@ def _raise_if_unreviewed(
             and not unmet(instance, kind, name, oid)
         ):
             return
-    instance.store.before_record(kind, name, "")
+    instance.store.before_record(NewRecord(kind, name))
     raise RequirementUnmet(
         f"{wording.what} has a change of {kind} {name!r} that does not meet the trust policy", wording.review
     )
@@ -359,7 +360,7 @@ def _version_of(
     """Return a version commit after `first` with `source`'s definition, author and time. `source` is its
     second parent, which is never followed. If its author isn't valid for git, the user makes the commit."""
     repository, name = instance.store.repository, registry.name_of(definition)
-    instance.store.before_record(registry.kind, name, "")
+    instance.store.before_record(NewRecord(registry.kind, name))
     tree, parents = registry.tree(definition), [*([first] if first else []), source]
     message = registry.message(name, registry.node_of(definition))
     commit = repository.rewrite_commit(source, tree, parents, message)

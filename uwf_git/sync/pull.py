@@ -19,7 +19,7 @@ from uwf_git.store.private import read_private, write_private
 from uwf_git.store.remotes import DEFAULT, Remote
 from uwf_git.sync import tracking
 from uwf_git.sync.branches import settle_lost_forks
-from uwf_git.trust.ability import has_policy
+from uwf_git.trust.permission import has_policy
 
 if TYPE_CHECKING:
     from uwf_git.sync.adopt import Adopted, RefusedRef

@@ -26,7 +26,7 @@ from uwf_git.sync.persons_records import require_none_sent
 from uwf_git.sync.seen import Seen
 from uwf_git.sync.tracking import RemoteListing, list_refs, tracked_among, tracked_refs
 from uwf_git.sync.transfer import FEW, MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
-from uwf_git.trust.ability import has_policy
+from uwf_git.trust.permission import has_policy
 
 if TYPE_CHECKING:
     from uwf_git.sync.exchange import Exchange

@@ -32,6 +32,7 @@ from uwf_git.base.errors import Invalid
 from uwf_git.base.markdown import code, inline, table
 from uwf_git.base.text import counted, harmless, iso, one_line
 from uwf_git.format.ids import name_problem
+from uwf_git.store.new_record import ANSWERS, ATTEMPTS, ENDS, FORKS, PAUSES, STARTS, STEPS
 
 if TYPE_CHECKING:
     from uwf_git.format.document import Document
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 FILE = "trust.yaml"
 
 SSH, OPENPGP, X509 = "ssh", "openpgp", "x509"
-STARTS, STEPS, ANSWERS, ENDS = "starts", "steps", "answers", "ends"
-ATTEMPTS, PAUSES, FORKS = "attempts", "pauses", "forks"
 OF_THREADS = (STARTS, STEPS, ANSWERS, ENDS, ATTEMPTS, PAUSES, FORKS)
 """The records of a thread, as rules call them: its start, its agents' steps, its persons' steps and approvals, its
 archive tag, failed attempts, its pause, and the tag of a fork that a user made."""

@@ -11,14 +11,14 @@ from typing import NamedTuple
 from uwf_git.base.errors import UwfError
 from uwf_git.base.extensions import RefKind
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
-from uwf_git.format.kinds import HUMAN, parse_workflow
-from uwf_git.format.types import USER
+from uwf_git.format.kinds import parse_workflow
 from uwf_git.git.objects import id_of, is_signed, parse_commit, parse_tag
 from uwf_git.git.repository import COMMIT, TAG, Oid, Repository
 from uwf_git.store import archives, layout, ref_kinds
 from uwf_git.store.index import CommitRow
 from uwf_git.store.indexing import Store
-from uwf_git.trust.policy import ANSWERS, ENDS, FORKS, STARTS, STEPS, Policy
+from uwf_git.store.new_record import ENDS, FORKS, STARTS, step_of
+from uwf_git.trust.policy import Policy
 
 _MOST_FOREIGN = (
     10_000  # commits that are no records, through which records are looked for, as in a project's history
@@ -61,14 +61,6 @@ def records(
     """Return the records that refs of any name lead to, each once, newest first, without those that are known and
     all below them. Unreadable ones are left to `verify`; the refs should be verified."""
     return list(_Walk(store, is_known).all(refs))
-
-
-def step_of(role: str, agent: str, is_persons: bool) -> tuple[str, ...]:
-    """Return the records of OF_THREADS that a step is. An answer at the role of an agent is a step too, since only its
-    maker says that a person answered."""
-    if role == USER or is_persons:
-        return (ANSWERS,)
-    return (STEPS, ANSWERS) if agent == HUMAN else (STEPS,)
 
 
 def accepted_by(policy: Policy, repository: Repository) -> set[Oid]:

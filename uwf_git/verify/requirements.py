@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
+from uwf_git.store.new_record import ANSWERS, STEPS
 from uwf_git.trust.judgement import MET, UNMET, Judgement
-from uwf_git.trust.policy import ANSWERS, STEPS
 from uwf_git.verify.findings import Finding
 
 

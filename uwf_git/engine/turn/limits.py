@@ -1,18 +1,18 @@
-"""What forbids a turn before anything is asked or paid, as parts of it: the trust policy, and a budget that is used
-up."""
+"""What forbids a turn before anything is asked or paid, as parts of it: the guards of the store, and a budget that is
+used up."""
 
 from __future__ import annotations
 
 from uwf_git.engine import budget
 from uwf_git.engine.status import budget_before
 from uwf_git.engine.turn.hooks import Part, Turn
-from uwf_git.trust.ability import raise_if_unable_to_step
+from uwf_git.store.new_record import new_step
 
 
 class Policy(Part):
     def decide(self, turn: Turn) -> None:
         """Raises RequirementUnmet. `recording.record` asks again, for the agent that made the step."""
-        raise_if_unable_to_step(turn.instance, turn.at.history.workflow, turn.role)
+        turn.instance.store.before_record(new_step(turn.at.history.workflow, turn.role))
 
 
 class Budget(Part):

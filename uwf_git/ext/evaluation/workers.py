@@ -38,7 +38,6 @@ from uwf_git.plugin import (
     StoreUnwritable,
     UwfError,
     errors,
-    guard_writer,
     heed_signals,
     own_processes,
     signals_deferred,
@@ -281,7 +280,6 @@ def main(_argv: Sequence[str] = ()) -> None:
     own_processes()
     heed_signals()
     instance = Instance.open()
-    guard_writer(instance)
     tasks: queue.Queue[bytes | None] = queue.Queue()
     busy = threading.Event()
     out = os.dup(1)

@@ -41,7 +41,6 @@ from uwf_git.plugin import (
     branches_of,
     ended_state,
     failure_of,
-    guard_writer,
     lifetime,
     locate_store,
     log,
@@ -107,7 +106,6 @@ class StepRunner:
         seen = [signature(root / name) for name in ("config.yaml", ".env")]
         if self._opened is None or seen != self._seen:
             opened = Instance(self._location)
-            guard_writer(opened)
             opened.warn = lambda text: self._notify({"warning": text})
             try:
                 opened.config = impatient(opened.config)

@@ -43,7 +43,6 @@ from uwf_git.plugin import (
     Usage,
     describe_failure,
     extensions,
-    guard_writer,
     markup,
     page_addresses,
     page_style,
@@ -100,7 +99,6 @@ class Site(NamedTuple):
     @contextmanager
     def opened(self) -> Iterator[Instance]:
         instance = Instance(self.location)
-        guard_writer(instance)
         if self.place is not None:
             instance.threads.projects.here = repository_at(self.place)
         try:

@@ -1,5 +1,5 @@
-"""Whether the user can write a record as the trust policy requires, asked before work that everybody else would
-refuse. Light without a policy: importing it loads nothing else of this package."""
+"""Permission to make a record: whether the user can write it as the trust policy requires, asked before work that
+everybody else would refuse. Light without a policy: importing it loads nothing else of this package."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING
 from uwf_git.base.errors import RequirementUnmet, SigningFailed
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, ref_kinds
+from uwf_git.store.new_record import ENDS, FORKS, PAUSES, NewRecord
 
 if TYPE_CHECKING:
-    from uwf_git.format.kinds import Workflow
     from uwf_git.store.instance import Instance
     from uwf_git.trust.policy import Rule
 
-ENDS, PAUSES = "ends", "pauses"
-_TAGS = frozenset({ENDS, PAUSES, "forks"})
+_TAGS = frozenset({ENDS, PAUSES, FORKS})
 """The records that are tags, whose signing git configures apart."""
 _SIGN = "git config --global commit.gpgSign true"
 
 
-def guard(instance: Instance) -> None:
-    """Have a store refuse records that its user can't sign as the policy requires."""
-
-    def before(kind: str, name: str, record: str) -> None:
-        raise_if_unable(instance, kind, name, (record,) if record else ())
-
-    instance.store.before_record = before
+def guard(instance: Instance, record: NewRecord) -> None:
+    """Refuse a record that the user can't make as the trust policy requires: raise RequirementUnmet if a rule about it
+    is not met by their configuration and key, or by the version that a thread would start with."""
+    if not has_policy(instance):
+        return
+    if record.version is not None and (reason := unmet(instance, "workflow", record.name, record.version)):
+        raise RequirementUnmet(reason, "see: uwf trust show")
+    _raise_if_unable(instance, record)
 
 
 def has_policy(instance: Instance) -> bool:
@@ -37,33 +37,19 @@ def has_policy(instance: Instance) -> bool:
     return repository.ref(layout.POLICY) is not None or (repository.private / "policy").exists()
 
 
-def raise_if_unable_to_step(instance: Instance, workflow: Workflow, role: str, agent: str = "") -> None:
-    """Raise as `raise_if_unable` for a step of a role by an agent, "" if it isn't known yet."""
-    if has_policy(instance):
-        from uwf_git.trust.policy import ATTEMPTS, STEPS
-        from uwf_git.trust.records import step_of
-
-        of = step_of(role, agent, workflow.is_persons(role))
-        may_fail = (ATTEMPTS,) if STEPS in of else ()
-        raise_if_unable(instance, "threads", workflow.name, (*of, *may_fail))
-
-
-def raise_if_unable(instance: Instance, subject: str, name: str, of: tuple[str, ...] = ()) -> None:
-    """Raise RequirementUnmet if the user's configuration and key don't meet a rule about such a record. `subject`
-    is one of a rule's or a kind of version; other arguments are as for `Rule.applies`."""
-    if not has_policy(instance):
-        return
+def _raise_if_unable(instance: Instance, record: NewRecord) -> None:
     from uwf_git.trust import policies
     from uwf_git.trust.own_key import own_key
 
     policy = policies.current(instance)
-    subject = ref_kinds.rule_for(subject) or subject
-    rules = policy.rules_for(subject, name, of) if policy is not None else ()
+    subject = ref_kinds.rule_for(record.kind) or record.kind
+    rules = policy.rules_for(subject, record.name, record.of) if policy is not None else ()
     if policy is None or not rules:
         return
     what = f"the trust policy wants {rules[0]}"
     repository = instance.store.repository
-    if not (repository.config.signs_tags if _TAGS.issuperset(of) and of else repository.config.signs_commits):
+    is_tag = record.of and _TAGS.issuperset(record.of)
+    if not (repository.config.signs_tags if is_tag else repository.config.signs_commits):
         raise RequirementUnmet(f"{what}, and you don't sign", _SIGN)
     try:
         key = own_key(repository)
@@ -86,12 +72,6 @@ def raise_if_unable(instance: Instance, subject: str, name: str, of: tuple[str, 
     for rule in rules:
         if rule.signers and who not in policy.members(rule.signers):
             raise RequirementUnmet(f"the trust policy wants {rule}, and you are {who}", _instead(rule))
-
-
-def raise_if_unmet(instance: Instance, kind: str, name: str, commit: Oid) -> None:
-    """Raise RequirementUnmet if a version doesn't meet the policy, registered or not."""
-    if reason := unmet(instance, kind, name, commit):
-        raise RequirementUnmet(reason, "see: uwf trust show")
 
 
 def unmet(instance: Instance, kind: str, name: str, commit: Oid) -> str:
