@@ -17,9 +17,9 @@ from signers import Signer, SigningMachine, trust_file
 from uwf_git.store import ref_kinds
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
+from uwf_git.store.new_record import step_of
 from uwf_git.trust.judgement import MET, NOT_PROVABLE, UNMET, Judgement, Requirements
 from uwf_git.trust.policy import OF_THREADS, SUBJECTS, fingerprint_of, parse
-from uwf_git.trust.records import step_of
 from uwf_git.trust.seen_signatures import SeenSignatures
 
 KINDS = (*SUBJECTS[1:], *OF_THREADS)
