@@ -12,7 +12,7 @@ from rows import Row, Size, compared, cost
 from stores import Lab
 
 from uwf_git.api.listing import Filters, listed, thread_items
-from uwf_git.engine.fan_out import branches_at
+from uwf_git.engine.forks import branches_at
 from uwf_git.engine.step import step
 from uwf_git.engine.thread_spending import account
 from uwf_git.format.ids import ThreadId

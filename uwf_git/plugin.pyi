@@ -294,8 +294,8 @@ from uwf_git.engine.conversation import conversation_payload as conversation_pay
 from uwf_git.engine.conversation import in_conversation as in_conversation
 from uwf_git.engine.conversation import talks as _is_conversation
 from uwf_git.engine.default_agent import refuse_to_make_up as refuse_to_make_up
-from uwf_git.engine.fan_out import branches_at as branches_at
-from uwf_git.engine.forks import branches_of_step as branches_of_step
+from uwf_git.engine.forks import begun_at as begun_at
+from uwf_git.engine.forks import branches_at as branches_at
 from uwf_git.engine.forks import parents_of as parents_of
 from uwf_git.engine.human_turn import HumanTurn as HumanTurn
 from uwf_git.engine.human_turn import human_turn as _human_turn_of

@@ -10,7 +10,7 @@ from typing import Any
 
 from uwf_git.approvals.gate import standing_at
 from uwf_git.approvals.records import folder_of, page_and_message
-from uwf_git.engine.forks import branches_of
+from uwf_git.engine.forks import begun_at
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.recording import record
 from uwf_git.engine.status import outlook
@@ -145,7 +145,7 @@ def at_gate_after_branches(uwf: Callable[..., Any], *builders: str) -> str:
     dora("thread", "step", thread, "--agent", "uwf-exec cat parts.json")
     dora("thread", "step", thread, check=None)
     instance = Instance(locate(None, os.environ, Path.cwd()))
-    branches = branches_of(instance, instance.threads.head(ThreadId(thread)))
+    branches = begun_at(instance, instance.threads.head(ThreadId(thread)).row)
     for name, branch in zip(builders, branches, strict=True):
         Colleague(uwf, name)("thread", "step", branch, "--agent", BUILDS)
     return thread

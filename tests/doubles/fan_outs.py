@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from uwf_git.api import run as api_run
 from uwf_git.base.errors import AgentFailed, UwfError
 from uwf_git.engine import step as engine
-from uwf_git.engine.fan_out import branches_at
+from uwf_git.engine.forks import branches_at
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.kit import Context, Reply, create_agent

@@ -13,7 +13,7 @@ from signers import Signer, SigningMachine, trust_file
 from uwf_git.base.errors import AgentFailed, Invalid, StoreDamaged, Waiting
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine import step as engine
-from uwf_git.engine.fan_out import branches_at
+from uwf_git.engine.forks import branches_at
 from uwf_git.engine.inbox import continue_finished, remark
 from uwf_git.format.endings import COMPLETED, FAILED, KILLED
 from uwf_git.git.foreign import ForeignRepository

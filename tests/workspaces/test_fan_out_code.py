@@ -20,7 +20,7 @@ from uwf_git.api.run import Options, run
 from uwf_git.base.errors import Invalid, UwfError, Waiting, WorkspaceFailed
 from uwf_git.base.thread_states import Group
 from uwf_git.engine import fan_out_code
-from uwf_git.engine.fan_out import branches_at
+from uwf_git.engine.forks import branches_at
 from uwf_git.engine.kit.agent import Agent
 from uwf_git.engine.kit.context import Context, Reply
 from uwf_git.engine.step import kill, step

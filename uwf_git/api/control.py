@@ -103,10 +103,10 @@ def _resume_branches(instance: Instance, thread: ThreadId) -> None:
 
 
 def _open_branches(instance: Instance, thread: ThreadId) -> list[ThreadId]:
-    from uwf_git.api.fan_out import branches_of
+    from uwf_git.engine.forks import awaited
 
-    branches = branches_of(instance, instance.threads.head(thread))
-    return [each.thread for each in branches.open if each.head is not None] if branches else []
+    heads = awaited(instance, instance.threads.head(thread))
+    return [head.thread for head in heads if head.archive is None]
 
 
 def resume(instance: Instance, thread: ThreadId, text: str | None = None) -> Resumed:

@@ -10,12 +10,11 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.api.conversation import turn_value
-from uwf_git.api.fan_out import branches_of
 from uwf_git.base.errors import NotFound, StoreDamaged
 from uwf_git.base.text import iso
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.budget import prices
-from uwf_git.engine.forks import parents_of
+from uwf_git.engine.forks import awaited, parents_of
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.progress import Freshness
 from uwf_git.engine.spending import money, spent
@@ -112,8 +111,8 @@ class Events:
         pending = list(threads)
         while pending:
             with suppress(NotFound, StoreDamaged):
-                branches = branches_of(self._instance, self._instance.threads.head(pending.pop()))
-                here = [each.thread for each in branches.each if each.head is not None] if branches else []
+                heads = awaited(self._instance, self._instance.threads.head(pending.pop()))
+                here = [head.thread for head in heads]
                 pending += [each for each in here if each not in found | threads]
                 found.update(here)
         return frozenset(found)

@@ -105,15 +105,14 @@ def fetch(
 
 def fetch_branches(exchange: Exchange, thread: ThreadId) -> None:
     """Pull the branches that a thread waits for. Moves and raises as `sync.pull.gather`."""
-    from uwf_git.engine.fan_out import branches_at
+    from uwf_git.engine.forks import begun_at
     from uwf_git.sync.pull import gather
 
     instance = exchange.instance
     head = instance.threads.head(thread)
     if head.waits_for_join:
         removed = instance.store.repository.ref_names(layout.REMOVED)
-        branches = [each.thread for each in branches_at(instance, head).each]
-        wanted = [each for each in branches if layout.REMOVED + each not in removed]
+        wanted = [each for each in begun_at(instance, head.row) if layout.REMOVED + each not in removed]
         gather(exchange, wanted)
 
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import AgentFailed, NotRunning, Paused, UwfError, Waiting
 from uwf_git.engine.branch_states import branch_states
-from uwf_git.engine.fan_out import Branches as Branches
-from uwf_git.engine.fan_out import branches_at, pending
+from uwf_git.engine.forks import Branches as Branches
+from uwf_git.engine.forks import branches_at, pending
 from uwf_git.engine.pause import raise_if_paused
 from uwf_git.engine.status import outlook, raise_if_stuck
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
-from uwf_git.workflow.fan_out import Pending
 
 if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange
@@ -42,7 +41,7 @@ def branches_of(instance: Instance, head: Head) -> Branches | None:
 def waits_for_branches(instance: Instance, thread: ThreadId) -> Branches | None:
     """Return the branches that a thread waits for, None if it waits for none. Raises NotFound."""
     branches = branches_of(instance, instance.threads.head(thread))
-    return branches if branches is not None and isinstance(branches.verdict, Pending) else None
+    return branches if branches is not None and not branches.may_be_joined else None
 
 
 def at_work(instance: Instance, branches: Branches) -> set[ThreadId]:
@@ -110,15 +109,17 @@ def raise_if_stopped(instance: Instance, thread: ThreadId) -> None:
     branches = waits_for_branches(instance, thread)
     if branches is not None:
         raise_if_paused(instance, thread)
-        raise_if_at_rest(instance, thread, branches)
+        raise_if_at_rest(instance, instance.threads.head(thread))
         left = pending(thread, branches)
         raise NotRunning(f"{left.message}, stopped before their end", f"{left.hint} goes on")
 
 
-def raise_if_at_rest(instance: Instance, thread: ThreadId, branches: Branches) -> None:
-    """Raise AgentFailed for branches whose last step failed, Waiting for those that wait for a person or are paused,
-    NoTransition for one that cannot go on. Waiting also if none that is open is here."""
-    states = branch_states(instance, branches)
+def raise_if_at_rest(instance: Instance, head: Head) -> None:
+    """If a thread waits for branches, raise AgentFailed for those whose last step failed, Waiting for those that wait
+    for a person or are paused, NoTransition for one that cannot go on. Waiting also if none that is open is here."""
+    if (branches := branches_of(instance, head)) is None:
+        return
+    thread, states = head.thread, branch_states(instance, branches)
     resting: dict[type[UwfError] | None, list[ThreadId]] = defaultdict(list)
     for branch, state in zip(branches.each, states, strict=True):
         if state is not None and not state.is_ended:

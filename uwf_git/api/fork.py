@@ -7,10 +7,10 @@ from typing import NamedTuple
 from uwf_git.api.start import Version
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import nearest
-from uwf_git.format.endings import FAILED, KILLED
+from uwf_git.format.endings import COMPLETED, KILLED
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
 from uwf_git.format.origins import EDITED, ThreadOrigin
-from uwf_git.format.types import FORK, start_node
+from uwf_git.format.types import start_node
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
@@ -86,20 +86,17 @@ def _fork(
 
 
 def _same_branches(instance: Instance, made: Head, source: ThreadId | None) -> str:
-    """Return a warning if a fork at a `$FORK` has branches that failed or were killed, else ""."""
-    if made.row.role != FORK:
-        return ""
-    from uwf_git.engine.fan_out import branches_at
+    """Return a warning if the new thread waits for others that failed or were killed, else ""."""
+    from uwf_git.engine.forks import awaited, begun_at
 
-    branches = branches_at(instance, made).each
-    bad = sum(each.state in (FAILED, KILLED) for each in branches)
+    ends = [head.archive.status for head in awaited(instance, made) if head.archive is not None]
+    bad = sum(status != COMPLETED for status in ends)
     return (
-        ""
-        if not bad
-        else (
-            f"{made.thread} has the same branches: those that failed or were killed, {bad} of {len(branches)}, are not "
-            f"tried again — to ask all anew: uwf thread fork {source or made.thread} --at {made.row.number - 1}"
-        )
+        f"{made.thread} has the same branches: those that failed or were killed, {bad} of"
+        f" {len(begun_at(instance, made.row))}, are not tried again — to ask all anew:"
+        f" uwf thread fork {source or made.thread} --at {made.row.number - 1}"
+        if bad
+        else ""
     )
 
 

@@ -267,18 +267,14 @@ def project_value(project: Project | None) -> dict[str, Any]:
 
 def _branches(instance: Instance, head: Head) -> dict[str, Any]:
     """Return how many branches of a thread have each status, if it waits for them, and the index of a branch."""
+    value: dict[str, Any] = {}
     if (branch := instance.threads.fork_of(head)) is not None:
-        return {"branch": branch[1], **_counts(instance, head)}
-    return _counts(instance, head)
+        value["branch"] = branch[1]
+    if head.waits_for_join:
+        from uwf_git.engine.branch_states import awaited_value
 
-
-def _counts(instance: Instance, head: Head) -> dict[str, Any]:
-    if not head.waits_for_join:
-        return {}
-    from uwf_git.engine.branch_states import branch_words, counts
-    from uwf_git.engine.fan_out import branches_at
-
-    return {"branches": counts(branch_words(instance, branches_at(instance, head)))}
+        value |= awaited_value(instance, head)
+    return value
 
 
 def _ballot(instance: Instance, head: Head) -> dict[str, Any]:

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.api.fan_out import branches_of
 from uwf_git.api.listing import nested
 from uwf_git.base.errors import NotFound
 from uwf_git.base.text import iso
-from uwf_git.engine.branch_states import branch_words, counts
+from uwf_git.engine.branch_states import awaited_value
 from uwf_git.engine.forks import parents_of
 from uwf_git.engine.progress import Progress as Progress
 from uwf_git.engine.progress import Watch as Watch
@@ -75,9 +74,7 @@ def _steps(instance: Instance, seen: Watch) -> list[dict[str, Any]]:
                     "name": row.name,
                     "parent": parent or min(parents_of(instance, head), default=None),
                 }
-                if (branches := branches_of(instance, head)) is not None:
-                    value["branches"] = counts(branch_words(instance, branches))
-                found.append({**value, **step_value(step)})
+                found.append({**value, **awaited_value(instance, head), **step_value(step)})
             if step is None or step.child is None:
                 break
             parent, step = thread, step.child

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.api.fan_out import branches_of, raise_if_at_rest
+from uwf_git.api.fan_out import raise_if_at_rest
 from uwf_git.api.outcome import raise_as_ended
 from uwf_git.api.run import settle_branches
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Busy, NotRunning, TimedOut, Waiting
 from uwf_git.engine.call_answer import command_of
 from uwf_git.engine.calls import asking_calls
+from uwf_git.engine.forks import awaited
 from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.performer import override_at
 from uwf_git.engine.status import at_rest, outlook, raise_if_stuck
@@ -57,11 +58,10 @@ def _is_at_work(instance: Instance, thread: ThreadId) -> bool:
     busy = instance.locks.held() | instance.locks.runs()
     if not busy:
         return False
-    branches = branches_of(instance, instance.threads.head(thread))
-    return branches is not None and any(
-        each.thread in busy
-        or (each.head is not None and each.head.waits_for_join and _is_at_work(instance, each.thread))
-        for each in branches.open
+    return any(
+        head.archive is None
+        and (head.thread in busy or (head.waits_for_join and _is_at_work(instance, head.thread)))
+        for head in awaited(instance, instance.threads.head(thread))
     )
 
 
@@ -80,8 +80,7 @@ def raise_unless_completed(instance: Instance, head: Head, stopped: str, hint: s
     if head.archive is not None:
         return
     raise_if_waiting(instance, head)
-    if (branches := branches_of(instance, head)) is not None:
-        raise_if_at_rest(instance, head.thread, branches)
+    raise_if_at_rest(instance, head)
     if instance.attempts.failed(head) and (failed := instance.attempts.last(head)) is not None:
         raise AgentFailed(f"the last step of thread {head.thread} has failed: {failed.error}", hint)
     if calls := asking_calls(instance, head):

@@ -9,8 +9,7 @@ from typing import Any
 
 from uwf_git.base.text import one_line
 from uwf_git.base.thread_states import ABSENT, ThreadState, words
-from uwf_git.engine.fan_out import Branches, branches_at
-from uwf_git.engine.forks import fork_at, join_at
+from uwf_git.engine.forks import Branches, branches_at, fork_at, join_at
 from uwf_git.engine.lineage import parent_of_branch
 from uwf_git.engine.thread_state import ThreadStates
 from uwf_git.format.types import FORK, JOIN, JOIN_OUTPUT
@@ -48,6 +47,13 @@ def counts(statuses: Iterable[str]) -> dict[str, int]:
     return {
         status: found[status] for status in (*_ORDER, *sorted(found.keys() - set(_ORDER))) if found[status]
     }
+
+
+def awaited_value(instance: Instance, head: Head) -> dict[str, Any]:
+    """Return `branches` of a thread that waits for them: how many have each status; empty for others."""
+    if not head.waits_for_join:
+        return {}
+    return {"branches": counts(branch_words(instance, branches_at(instance, head)))}
 
 
 def joining_value(instance: Instance, head: Head) -> dict[str, Any]:

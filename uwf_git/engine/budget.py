@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import Usage, UwfError, Waiting
 from uwf_git.base.text import duration
 from uwf_git.engine.fan_out_budget import SHARED, allowance
-from uwf_git.engine.forks import branches_of, waiting_at
+from uwf_git.engine.forks import begun_at, waiting_at
 from uwf_git.engine.spending import Totals, money, together, tokens_of
 from uwf_git.engine.thread_spending import account, spent_on_branches
 from uwf_git.format.amounts import LIMITS, parse_limit
@@ -273,7 +273,7 @@ class Budgets:
         priced = prices(self._instance) if COST in standing.limits else {}
         used = {thread: use(spent, priced) for thread, (_, spent) in branches.items()}
         ended = frozenset(thread for thread, (head, _) in branches.items() if head.archive is not None)
-        absent = len(branches_of(self._instance, parent)) - len(used)
+        absent = len(begun_at(self._instance, parent.row)) - len(used)
         found = FanOut(parent, standing, used, ended, share, {})
         unused = {
             key: absent * part + sum(found.unused_by(key, branch) for branch in used)

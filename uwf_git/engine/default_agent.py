@@ -14,7 +14,7 @@ from pathlib import PurePath
 from uwf_git.base.errors import AgentFailed, NotFound, Usage, UwfError
 from uwf_git.config.known_agents import BUNDLES, full_name
 from uwf_git.config.settings import AgentConfig, Config
-from uwf_git.format.fan_out import parse_join
+from uwf_git.engine.forks import ends_gathered
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.kinds import (
     EXTRACT,
@@ -26,7 +26,7 @@ from uwf_git.format.kinds import (
     remark_in,
     split_remarks,
 )
-from uwf_git.format.types import FORK, JOIN, USER, is_kind
+from uwf_git.format.types import USER, is_engines, is_kind
 from uwf_git.store.history import Head, History, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.layout import ATTEMPTS
@@ -156,13 +156,9 @@ def _others(
 def _workers(instance: Instance, steps: Iterable[StepContext | Step]) -> Iterator[str]:
     store = instance.store
     for step in steps:
-        if step.role == FORK:
-            continue
-        if step.role == JOIN:
-            output = store.get(step.output).payload if isinstance(step, Step) else step.output
-            for branch in parse_join(output):
-                if branch.step is not None:
-                    yield from _workers(instance, (each.step for each in instance.threads.past(branch.step)))
+        if is_engines(step.role):
+            for end in ends_gathered(instance, step):
+                yield from _workers(instance, (past.step for past in instance.threads.past(end)))
         elif step.role == USER:
             output = store.get(step.output).payload if isinstance(step, Step) else step.output
             if remark_in(USER, output) is None:  # who only remarks on it does no work

@@ -8,31 +8,28 @@ step or by the process that ended the last branch. It says the same whoever writ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Waiting
-from uwf_git.base.text import counted, listed
+from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.base.text import counted
 from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out_budget import share_of
 from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
-from uwf_git.engine.forks import fork_at, is_branch_at, waiting_at
-from uwf_git.engine.new_step import NewStep
+from uwf_git.engine.forks import BranchState, branches_at, pending
+from uwf_git.engine.new_step import NewStep, engines_step
 from uwf_git.engine.status import way_before
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
-from uwf_git.format.endings import COMPLETED, FAILED, KILLED, LEFT
+from uwf_git.format.endings import LEFT
 from uwf_git.format.fan_out import DEEPEST, Fork, ForkedBranch, JoinedBranch, join_payload
-from uwf_git.format.ids import Hash, ThreadId, branch_id, branch_index
-from uwf_git.format.kinds import Detail, Revision, Step, Workflow
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Workflow
 from uwf_git.format.origins import ThreadOrigin
 from uwf_git.format.types import (
-    DETAIL,
     FORK,
     FORK_OUTPUT,
     JOIN,
     JOIN_OUTPUT,
-    STEPNODE,
-    UWF,
     has_result,
     start_node,
 )
@@ -41,7 +38,7 @@ from uwf_git.store import layout
 from uwf_git.store.history import Head, History, Position, start_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.starts import branch_of
-from uwf_git.workflow.fan_out import Joinable, Pending, join_question, judge, planned
+from uwf_git.workflow.fan_out import join_question, planned
 from uwf_git.workflow.moderator import ChosenEdge, FansOut, branch_prompt, choose, decide
 
 _NAMED = 3  # branches that a message names
@@ -49,116 +46,6 @@ MOST_PROMPTS = 64 << 20
 """Bytes of the prompts of a fork's branches together."""
 MOST_JOINED = 16 << 20
 """Bytes of the outputs that a join has together."""
-
-
-class BranchState(NamedTuple):
-    """A branch of a fork. `head` is None if the thread is not here: it was removed, or never fetched."""
-
-    position: int
-    thread: ThreadId
-    head: Head | None
-
-    @property
-    def state(self) -> str:
-        """completed, failed or killed; "" for a branch that has not ended."""
-        archive = self.head.archive if self.head is not None else None
-        if archive is None:
-            return ""
-        return archive.status if archive.status in (COMPLETED, FAILED) else KILLED
-
-    @property
-    def reason(self) -> str:
-        archive = self.head.archive if self.head is not None else None
-        return archive.reason if archive is not None else ""
-
-
-class Branches(NamedTuple):
-    """The branches of a fork by index, and whether they may be joined."""
-
-    fork: Fork
-    each: tuple[BranchState, ...]
-    verdict: Pending | Joinable
-
-    @property
-    def open(self) -> tuple[BranchState, ...]:
-        """The branches that have not ended."""
-        return tuple(each for each in self.each if not each.state)
-
-
-# Looking
-
-
-def branches_at(instance: Instance, head: Head) -> Branches:
-    """Return the branches of a thread whose last step is a fork."""
-    return _branches(instance, head.commit, fork_at(instance, head.node))
-
-
-def _branches(instance: Instance, commit: Oid, fork: Fork) -> Branches:
-    row = instance.store.index_commit(commit)
-    threads = [branch_id(str(commit), row.time, position) for position in range(fork.size)]
-    heads = instance.threads.heads(threads)
-    for position, thread in enumerate(threads):
-        head = heads.get(thread)
-        if head is not None and not is_branch_at(instance.store, head.row, row.node, position):
-            raise StoreDamaged(
-                f"thread {thread} has the id of branch {position} of a fork, and is not that branch",
-                f"uwf thread rm {thread} --yes, then step again",
-            )
-    found = [BranchState(position, thread, heads.get(thread)) for position, thread in enumerate(threads)]
-    states = [each.state for each in found]
-    reasons = {each.position: each.reason for each in found if each.reason}
-    return Branches(fork, tuple(found), judge(fork, states, reasons))
-
-
-def is_joinable(instance: Instance, head: Head, ended: ThreadId | None = None) -> bool:
-    """Return whether a thread's last step is a fork whose branches may be joined. `ended` is a branch that has just
-    ended: those after it are looked at first, since most often one of them is what is waited for."""
-    if head.row.role != FORK:
-        return False
-    if ended is not None and _needs_all(fork := fork_at(instance, head.node)):
-        commit, when = str(head.commit), head.row.time
-        at = (branch_index(commit, when, ended) or 0) + 1
-        order = (branch_id(commit, when, place % fork.size) for place in range(at, at + fork.size))
-        if not all(map(instance.threads.has_ended, order)):
-            return False
-    return isinstance(branches_at(instance, head).verdict, Joinable)
-
-
-def _needs_all(fork: Fork) -> bool:
-    return fork.of_all and not fork.failure_policy.fails_thread
-
-
-def is_joined(instance: Instance, branch: Head) -> bool:
-    """Return whether the fork of a thread, if it is a branch, is joined in every thread here that has it."""
-    fork = instance.threads.fork_of(branch)
-    if fork is None or not instance.store.index.joins_of(fork[0].raw):
-        return False
-    return not waiting_at(instance, fork[0])
-
-
-def ends_at_failure(instance: Instance, branch: Head) -> bool:
-    """Return whether a branch ends if its step fails, by the fork that it stands on."""
-    fork = instance.threads.fork_of(branch)
-    if fork is None:
-        return False
-    return fork_at(instance, instance.store.index_commit(fork[0]).node).failure_policy.ends_branch
-
-
-def pending(thread: ThreadId, branches: Branches) -> Waiting:
-    """Return the error of a step that has to wait for branches."""
-    open_ = branches.open
-    shown = listed([each.thread for each in open_], _NAMED)
-    gone = [each for each in open_ if each.head is None]
-    if gone and len(gone) == len(open_):
-        return Waiting(
-            f"thread {thread} waits for branches that are not here: {shown}",
-            f"uwf pull, or bring one back: uwf thread restore {gone[0].thread}",
-        )
-    done = branches.fork.size - len(open_)
-    return Waiting(
-        f"thread {thread} waits for its branches, {done} of {branches.fork.size} have ended; left: {shown}",
-        f"uwf thread run {thread}",
-    )
 
 
 # Forking
@@ -179,7 +66,7 @@ def fork(instance: Instance, at: Position) -> NewStep:
         )
     made = _planned(instance, at, chosen.edge.fan_out, decision)
     _raise_if_long(instance, at, decision)
-    return _stored(instance, history, FORK, FORK_OUTPUT, made.payload(), code_at_fork(instance, at))
+    return engines_step(instance, history, FORK, FORK_OUTPUT, made.payload(), code_at_fork(instance, at))
 
 
 def _raise_if_long(instance: Instance, at: Position, decision: FansOut) -> None:
@@ -305,7 +192,7 @@ def join(instance: Instance, at: Position) -> NewStep:
     Waiting if they may not be joined yet, or their code is not here, Invalid if their outputs are too large together.
     """
     branches = branches_at(instance, at.head)
-    if isinstance(branches.verdict, Pending):
+    if not branches.may_be_joined:
         raise pending(at.head.thread, branches)
     told = [_joined(instance, each) for each in branches.each]
     _raise_if_large(at, told)
@@ -313,7 +200,7 @@ def join(instance: Instance, at: Position) -> NewStep:
     output = join_payload(joined, join_question(branches.fork, joined))
     ended = [each.head for each in branches.each if each.state and each.head is not None]
     when = max(head.row.time for head in (at.head, *ended)) * 1000
-    new = _stored(instance, at.history, JOIN, JOIN_OUTPUT, output, code, when)
+    new = engines_step(instance, at.history, JOIN, JOIN_OUTPUT, output, code, when)
     tips = [head.commit for head in ended]
     return new._replace(merged=instance.threads.gathered(at.head.node, tips))
 
@@ -350,27 +237,3 @@ def last_output(instance: Instance, head: Head) -> tuple[Hash | None, Any]:
             output = instance.store.get(past.step.output).payload
             break
     return head.node, output
-
-
-def _stored(
-    instance: Instance,
-    history: History,
-    role: str,
-    type_hash: Hash,
-    output: Any,
-    code: Revision | None,
-    when: int | None = None,
-) -> NewStep:
-    """Store a StepNode that is the same on every machine; given `when`, Unix milliseconds, its file is so too."""
-    store = instance.store
-    with store.registering():
-        said = Detail("", context=history.head, code=code)
-        step = Step(
-            history.start_hash,
-            history.prev,
-            role,
-            store.draft(type_hash, output, when),
-            store.draft(DETAIL, said.payload(), when),
-            UWF,
-        )
-        return NewStep(store.draft(STEPNODE, step.payload(), when), step)

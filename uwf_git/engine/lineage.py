@@ -10,7 +10,7 @@ from uwf_git.base.errors import StoreDamaged
 from uwf_git.engine.forks import join_at
 from uwf_git.format.ids import Hash, ThreadId, by_age
 from uwf_git.format.kinds import SUBWORKFLOW
-from uwf_git.format.types import JOIN, OF_BRANCH
+from uwf_git.format.types import OF_BRANCH, gathers_threads
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry, parted_from
 from uwf_git.store.index import CommitRow
@@ -52,12 +52,12 @@ class _Forks:
             self._starts = frozenset(self._instance.store.index.hashes_with(OF_BRANCH))
         if head.row.start not in self._starts or (found := self._instance.threads.fork_of(head)) is None:
             return None
-        fork, index = found
+        fork = found[0]
         if fork not in self._threads:
             self._threads[fork] = sorted(self._with(fork), key=lambda each: self._rank(each[0]))
         having = self._threads[fork]
         if len(having) > 1:
-            having = sorted(having, key=lambda each: not self._has_joined(each[1], index, head))
+            having = sorted(having, key=lambda each: not self._has_joined(each[1], head))
         return having[0][0].thread if having else None
 
     def _with(self, fork: Oid) -> Iterator[tuple[Head, CommitRow | None]]:
@@ -76,14 +76,13 @@ class _Forks:
         is_timeless, _ = by_age(head.thread)
         return is_timeless, parted_from(self._instance.store, head.thread) is not None
 
-    def _has_joined(self, step: CommitRow | None, index: int, branch: Head) -> bool:
-        if step is None or step.role != JOIN:
+    def _has_joined(self, step: CommitRow | None, branch: Head) -> bool:
+        if step is None or not gathers_threads(step.role):
             return False
         try:
-            joined = join_at(self._instance, step.node)
+            return any(end.step == branch.node for end in join_at(self._instance, step.node))
         except StoreDamaged:
             return False
-        return index < len(joined) and joined[index].step == branch.node
 
     def _of_start(self, start: str) -> list[Head]:
         if self._by_start is None:

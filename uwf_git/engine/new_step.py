@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import Detail, Step, Workflow
+from uwf_git.format.kinds import Detail, Revision, Step, Workflow
 from uwf_git.format.types import (
     DETAIL,
     END,
     QUESTION,
     RESULT,
     STEPNODE,
+    UWF,
     is_kind,
 )
 from uwf_git.git.repository import Oid
 
 if TYPE_CHECKING:
+    from uwf_git.store.history import History
     from uwf_git.store.instance import Instance
 
 
@@ -35,6 +37,31 @@ class NewStep(NamedTuple):
         with store.registering():
             step = self.step._replace(detail=store.draft(DETAIL, detail.payload()))
             return self._replace(node=store.draft(STEPNODE, step.payload()), step=step)
+
+
+def engines_step(
+    instance: Instance,
+    history: History,
+    role: str,
+    type_hash: Hash,
+    output: Any,
+    code: Revision | None,
+    when: int | None = None,
+) -> NewStep:
+    """Store a StepNode of the engine's own that is the same on every machine; given `when`, Unix milliseconds, its
+    file is so too."""
+    store = instance.store
+    with store.registering():
+        said = Detail("", context=history.head, code=code)
+        step = Step(
+            history.start_hash,
+            history.prev,
+            role,
+            store.draft(type_hash, output, when),
+            store.draft(DETAIL, said.payload(), when),
+            UWF,
+        )
+        return NewStep(store.draft(STEPNODE, step.payload(), when), step)
 
 
 def outputs_of(workflow: Workflow, role: str) -> tuple[Hash, ...]:

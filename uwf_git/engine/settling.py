@@ -55,7 +55,7 @@ def raise_if_joined(instance: Instance, head: Head) -> None:
     """End a branch that its parent was joined without, and raise Killed. The caller holds the lock."""
     if branch_of(instance.store, head.row.start) is None:
         return
-    from uwf_git.engine.fan_out import is_joined
+    from uwf_git.engine.forks import is_joined
 
     if is_joined(instance, head):
         head = end(instance, head, KILLED, JOINED_WITHOUT)

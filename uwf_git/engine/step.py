@@ -229,7 +229,7 @@ def drop_branch(
         head = instance.threads.active_head(thread)
         if branch_of(instance.store, head.row.start) is None:
             return
-        from uwf_git.engine.fan_out import ends_at_failure
+        from uwf_git.engine.forks import ends_at_failure
 
         if not ends_at_failure(instance, head):
             return
@@ -244,8 +244,7 @@ def tell_parents(instance: Instance, head: Head, joined: list[Outcome] | None = 
     `joined`. No lock of theirs is held here."""
     if branch_of(instance.store, head.row.start) is None:
         return
-    from uwf_git.engine.fan_out import is_joinable
-    from uwf_git.engine.forks import parents_of
+    from uwf_git.engine.forks import is_joinable, parents_of
 
     for parent in parents_of(instance, head):
         try:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import UwfError
 from uwf_git.config.known_agents import asks_no_model
 from uwf_git.engine import spending
-from uwf_git.engine.forks import branches_of, join_at
+from uwf_git.engine.forks import begun_at, join_at
 from uwf_git.engine.spending import DEEPEST, ModelUsage, Run, Tokens, Totals, together
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import EXTRACT, SUBWORKFLOW, StepContext, TurnRecord, parse_start, parse_step
-from uwf_git.format.types import FORK, JOIN, USER, is_kind
+from uwf_git.format.types import USER, begins_threads, gathers_threads, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.starts import is_call
 
@@ -170,7 +170,7 @@ def spent_on(instance: Instance, steps: Iterable[StepContext]) -> dict[Hash, Tot
             found[step.hash] = Totals()
         elif _is_child(instance, step.detail):
             found[step.hash] = _account_at(instance, step.detail, 1).spent._replace(steps=1)
-        elif step.role == JOIN:
+        elif gathers_threads(step.role):
             spent, joins = _spent_at_join(instance, step.hash, 1)
             found[step.hash] = together([spent, *_missing_at(instance, joins, DEEPEST)])._replace(steps=1)
         else:
@@ -194,13 +194,13 @@ def _nested(instance: Instance, head: Head | None, node: Hash, place: _Place, de
             spent = _spent(instance, step.detail, step.agent)._replace(steps=int(place.counts))
             role = place.role or step.role
             yield Run(hash_, at.thread, at.workflow, at.number, role, step.agent, time // 1000, spent)
-        if step.role == JOIN:
+        if gathers_threads(step.role):
             joined = join_at(instance, hash_)
             left = instance.threads.heads([each.thread for each in joined if each.is_left])
             for each in joined:
                 last = left[each.thread].node if each.thread in left else each.step
                 yield from _of_branch(instance, left.get(each.thread), each.thread, last, at, depth)
-    if head is not None and (branches := branches_of(instance, head)):
+    if head is not None and (branches := begun_at(instance, head.row)):
         at = place if place.number else place._replace(number=number + 1)
         for thread, branch in instance.threads.heads(branches).items():
             yield from _of_branch(instance, branch, thread, branch.node, at, depth)
@@ -279,12 +279,12 @@ def account(instance: Instance, head: Head) -> Account:
 
 def spent_on_branches(instance: Instance, head: Head) -> dict[ThreadId, tuple[Head, Totals]]:
     """Return the head and the spending of each branch that a thread waits for, except those that are not here."""
-    return _spent_by_each(instance, branches_of(instance, head), DEEPEST)
+    return _spent_by_each(instance, begun_at(instance, head.row), DEEPEST)
 
 
 def _spent_beside(instance: Instance, head: Head, joins: Iterable[Hash], deepest: int) -> list[Totals]:
     """Return what no StepNode up to a head has: what its joins lack, and the branches that it waits for."""
-    waited_for = _spent_by_each(instance, branches_of(instance, head), deepest)
+    waited_for = _spent_by_each(instance, begun_at(instance, head.row), deepest)
     return [*_missing_at(instance, joins, deepest), *(spent for _, spent in waited_for.values())]
 
 
@@ -331,7 +331,7 @@ def spent_by_all(instance: Instance, heads: Iterable[Head]) -> dict[ThreadId, To
         told = _read(known.get(head.node)) if head.row.number else Account(Totals(), {})
         tried = _read(known.get(tip.hex())) if tip else Account(Totals(), {})
         with contextlib.suppress(UwfError):
-            if told is None or tried is None or told.joins or head.row.role == FORK:
+            if told is None or tried is None or told.joins or begins_threads(head.row.role):
                 found[head.thread] = account(instance, head).spent
             else:
                 found[head.thread] = together((told.spent, tried.spent)) if tip else told.spent
@@ -359,7 +359,7 @@ def _account_at(instance: Instance, node: Hash, depth: int) -> Account:
                 parts.append(child.spent._replace(steps=1))
                 joins += child.joins
             continue
-        if step.role == JOIN and depth < DEEPEST:
+        if gathers_threads(step.role) and depth < DEEPEST:
             branches, within = _spent_at_join(instance, hash_, depth + 1)
             parts.append(branches)
             joins += within

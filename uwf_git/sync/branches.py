@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged
-from uwf_git.engine.forks import branches_of_step, parents_of, waiting_at
+from uwf_git.engine.forks import begun_at, parents_of, waiting_at
 from uwf_git.format.endings import COMPLETED, FAILED, JOINED_WITHOUT, KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import FANS_OUT, FORK, JOIN, OF_BRANCH
@@ -32,7 +32,7 @@ def with_branches(instance: Instance, threads: Iterable[ThreadId]) -> set[Thread
             head = instance.threads.head(thread)
             if _fans_out(instance, head):
                 rows = ancestry(instance.store, head.commit)
-                pending += (each for row in rows for each in branches_of_step(instance, row))
+                pending += (each for row in rows for each in begun_at(instance, row))
     return found
 
 
@@ -57,7 +57,7 @@ def _at_fork(instance: Instance, head: Head) -> Sequence[ThreadId]:
     row = head.row
     if row.role == JOIN and row.parent is not None:
         row = instance.store.index_commit(Oid(raw=row.parent))
-    return branches_of_step(instance, row)
+    return begun_at(instance, row)
 
 
 def _above(instance: Instance, head: Head) -> set[ThreadId]:
@@ -78,7 +78,7 @@ def move_branches(instance: Instance, old: Oid, new: Oid) -> None:
     get the steps of those of `old`, unless more was done there, and these end. Makes and moves
     `refs/uwf/threads/<branch>`, makes `refs/uwf/archive/<branch>`. A branch that is at work is left as it is."""
     rows = (instance.store.index_commit(oid) for oid in (old, new))
-    for ours, theirs in zip(*(branches_of_step(instance, row) for row in rows), strict=True):
+    for ours, theirs in zip(*(begun_at(instance, row) for row in rows), strict=True):
         with contextlib.suppress(NotFound, HeadMoved, Busy), instance.locks.hold(ours):
             head = instance.threads.head(ours)
             with instance.locks.hold(theirs):
@@ -126,7 +126,7 @@ def _at_forks_of(instance: Instance, thread: ThreadId) -> Iterator[Head]:
         return
     nodes = dict.fromkeys(row.node for row in ancestry(instance.store, head.commit) if row.role == FORK)
     for row in (row for node in nodes for row in instance.store.index.commits_of(node)):
-        for each in branches_of_step(instance, row):
+        for each in begun_at(instance, row):
             with contextlib.suppress(NotFound, StoreDamaged):
                 if (branch := instance.threads.head(each)).archive is None:
                     yield branch
@@ -184,7 +184,7 @@ def own_branches(instance: Instance, thread: ThreadId) -> list[ThreadId]:
                 forks.pop(row.oid, None)
     found: list[ThreadId] = []
     for row in forks.values():
-        for branch in branches_of_step(instance, row):
+        for branch in begun_at(instance, row):
             if instance.threads.exists(branch):
                 found += [branch, *own_branches(instance, branch)]
     return found

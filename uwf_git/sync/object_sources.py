@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged, UwfError
+from uwf_git.engine.forks import tips_gathered
 from uwf_git.engine.status import decide_at
-from uwf_git.format.fan_out import parse_join
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_attempt, parse_detail, parse_step
-from uwf_git.format.types import JOIN, is_kind
+from uwf_git.format.types import gathers_threads, is_kind
 from uwf_git.git.bulk import Bulk
 from uwf_git.git.fsync import ASIDE
 from uwf_git.git.objects import Person, id_of, tag_text
@@ -320,8 +320,8 @@ def _step(store: Store, head: Head, node: Hash, ends: Mapping[ThreadId, bytes]) 
     extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
     then = decide_at(history.after(threads.context(node, history.workflow))).shown
     merged: Sequence[Oid] = (merge,) if merge else ()
-    if made.role == JOIN:
-        merged = threads.gathered(head.node, _tips(store, made.output, ends))
+    if gathers_threads(made.role):
+        merged = threads.gathered(head.node, tips_gathered(store, made.output, ends))
     threads.append(head, node, known, merged, extraction, then)
 
 
@@ -334,21 +334,6 @@ def _attempt(store: Store, node: Hash, before: Oid, is_attempt: bool) -> None:
     attempts.write_commit(
         Head(_NOBODY, head, store.index_commit(head), None), node, attempt, attempts.count(tip) + 1, tip
     )
-
-
-def _tips(store: Store, output: Hash, ends: Mapping[ThreadId, bytes]) -> list[Oid]:
-    """Return the last commits of the branches of a join. Raises NotFound."""
-    tips = []
-    for branch in parse_join(store.get(output).payload):
-        if branch.is_left:
-            continue
-        row = store.index.commit(ends.get(branch.thread, b""))
-        if branch.step is not None and (row is None or row.node != branch.step):
-            row = next(iter(store.index.commits_of(branch.step)), None)
-        if row is None:
-            raise NotFound(f"branch {branch.thread} is not here", "uwf pull")
-        tips.append(Oid(raw=row.oid))
-    return tips
 
 
 class ImaginedRepository(Repository):

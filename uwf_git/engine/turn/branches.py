@@ -25,8 +25,8 @@ class ForkRoom(Room):
         them. Makes `refs/uwf/threads/<branch>`."""
         if head.row.role != FORK:
             return
-        from uwf_git.engine.fan_out import begin_branches, branches_at
-        from uwf_git.engine.forks import parents_of
+        from uwf_git.engine.fan_out import begin_branches
+        from uwf_git.engine.forks import branches_at, parents_of
 
         if head.archive is None:
             begin_branches(instance, instance.threads.position(head))

@@ -37,7 +37,7 @@ from uwf_git.plugin import (
     TurnRecord,
     Workflow,
     ancestry,
-    branches_of_step,
+    begun_at,
     extracting_model,
     is_kind,
     remark_in,
@@ -166,7 +166,7 @@ class _Spans:
 
     def _branches(self, fork: Oid, depth: int) -> Iterator[Span]:
         """Yield the spans of a fork's branches, by index, without those that are not here."""
-        for thread in branches_of_step(self._instance, self._store.index_commit(fork)):
+        for thread in begun_at(self._instance, self._store.index_commit(fork)):
             with suppress(NotFound):
                 yield self.thread(self._instance.threads.head(thread), depth)
 

@@ -20,7 +20,7 @@ from uwf_git.plugin import (
     DiagramDrawing,
     Workflow,
     ancestry,
-    branches_of_step,
+    begun_at,
     counted,
     endings,
     harmless,
@@ -130,7 +130,7 @@ def branch_ways(instance: Instance, rows: Iterable[CommitRow]) -> list[BranchWay
         if row.role != FORK:
             continue
         ways = []
-        for head in instance.threads.heads(branches_of_step(instance, row)).values():
+        for head in instance.threads.heads(begun_at(instance, row)).values():
             way: list[str] = []
             for each in ancestry(instance.store, head.commit):
                 left -= 1
