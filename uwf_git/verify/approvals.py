@@ -6,7 +6,8 @@ Who may approve is asked of the store's trust policy, as for a step that is made
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any
 
 from uwf_git.approvals.judgement import (
     COUNTS,
@@ -40,45 +41,25 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.index import CommitRow, bound_row, commit_row
 from uwf_git.trust.people import People
-from uwf_git.verify.findings import Bad, Report
+from uwf_git.verify.findings import Bad, Finding, OpenQuestions, Report, ShownDiff
 from uwf_git.verify.nodes import check_page, grown, row_of
 from uwf_git.verify.objects import FILE, FOLDER, CommitObject
-from uwf_git.verify.verified import Known, Record
+from uwf_git.verify.verified import Known, Record, StepCommit
 from uwf_git.workflow.moderator import AwaitingAnswer, Decision, Next
 
 MOST = 4000  # approvals that a step may stand on
 SKEW = 300  # seconds that a clock may be set back between an answer and its commit
 
 
-class ApprovedDiff(NamedTuple):
-    """What an approval says of the diff of some code that was shown: the SHA-256 of git's words, between commits in
-    hexadecimal. `step` is the step made of it, `object` that one's commit."""
-
-    approval: Hash
-    step: Hash
-    base: str
-    commit: str
-    sha256: str
-    object: str
-
-
 Reached = Callable[..., dict[Hash, Node]]
 """Checks that a record's folder has what its node reaches, as `Records` does for steps."""
 
 
-class Unjudged(NamedTuple):
-    """An approval of which nothing is known to be wrong: who gave it cannot be told here."""
-
-    step: Hash
-    commit: Oid
-    message: str
-
-
 class ApprovalChecks:
-    """Checks approvals and the steps made of them, parents first. `unjudged` are those that nobody can tell of,
-    `diffs` what was shown of code, which a project may tell of."""
+    """Checks approvals and the steps made of them, parents first. An approval of which nobody here can tell who gave it
+    is an open question."""
 
-    def __init__(self, known: Known, people: Callable[[], People]) -> None:
+    def __init__(self, known: Known, people: Callable[[], People], open_questions: OpenQuestions) -> None:
         self._known = known
         self._make_people = people
         self._people: People | None = None
@@ -86,8 +67,7 @@ class ApprovalChecks:
         self._contents: dict[Hash, Approval | Revocation] = {}
         self._gates: dict[tuple[bytes, str], Gate] = {}
         self._codes: dict[bytes, tuple[Revision | None, str]] = {}
-        self.unjudged: list[Unjudged] = []
-        self.diffs: list[ApprovedDiff] = []
+        self._open = open_questions
 
     @property
     def people(self) -> People:
@@ -266,13 +246,11 @@ class ApprovalChecks:
 
     # Steps
 
-    def check_parents(
-        self, commit: CommitObject, made: Step, detail: Node, head: Record, report: Report
-    ) -> None:
+    def check_parents(self, new: StepCommit, report: Report) -> None:
         """Check the parents of a step that no sub-workflow did: at a gate the last of its approvals is the
         second."""
-        role = self._known.definition(head).workflow.roles.get(made.role)
-        is_gate = role is not None and bool(role.approvers) and bool(_named(detail))
+        commit, step = new.commit, new.step
+        is_gate = self._gate_role(new) is not None and bool(_named(new.detail))
         if is_gate and not commit.committer:
             return
         if len(commit.parents) != (2 if is_gate else 1):
@@ -281,49 +259,34 @@ class ApprovalChecks:
                 if is_gate
                 else "has one parent, but for one of a sub-workflow"
             )
-            report("wrong-parent", f"a step of {made.role} {which}")
+            report("wrong-parent", f"a step of {step.role} {which}")
         elif is_gate:
             last = self._known.parent(commit, 1, ("approval",))
-            if last is not None and last.row.start != made.start:
+            if last is not None and last.row.start != step.start:
                 report("wrong-parent", "the approvals are of another thread")
 
-    def check_step(
-        self,
-        commit: CommitObject,
-        node: Hash,
-        made: Step,
-        head: Record,
-        output: Node,
-        detail: Node,
-        here: Mapping[Hash, Node],
-        report: Report,
-    ) -> None:
-        """Check who answered in a step, and what they were shown. `head` is the record before."""
-        named, decision = _named(detail), self._known.decision(head) if head.decided else None
-        role = self._known.definition(head).workflow.roles.get(made.role)
-        self._check_rehearsal(made, head, report)
-        if role is not None and role.approvers and isinstance(decision, Next) and decision.role == made.role:
-            if made.agent == REHEARSE or output.type == QUESTION:
-                return
-            self._check_gate(commit, node, made, head, role, decision, named, output, report)
+    def check_step(self, new: StepCommit, report: Report) -> None:
+        """Check who answered in a step, and what they were shown."""
+        step, before = new.step, new.before
+        named, decision = _named(new.detail), self._known.decision(before) if before.decided else None
+        role = self._gate_role(new)
+        self._check_rehearsal(step, before, report)
+        if role is not None and isinstance(decision, Next) and decision.role == step.role:
+            if step.agent != REHEARSE and new.output.type != QUESTION:
+                self._check_gate(new, role, decision, named, report)
         elif named:
-            self._check_own(commit, node, made, head, decision, named, here, report)
+            self._check_own(new, decision, named, report)
+
+    def _gate_role(self, new: StepCommit) -> Role | None:
+        role = self._known.definition(new.before).workflow.roles.get(new.step.role)
+        return role if role is not None and role.approvers else None
 
     def _check_gate(
-        self,
-        commit: CommitObject,
-        node: Hash,
-        made: Step,
-        head: Record,
-        role: Role,
-        decision: Next,
-        named: Sequence[Hash],
-        output: Node,
-        report: Report,
+        self, new: StepCommit, role: Role, decision: Next, named: Sequence[Hash], report: Report
     ) -> None:
+        commit, before = new.commit, new.before
         if named and not commit.committer:
-            message = f"the commits of the approvals of {role.name} are not here"
-            self.unjudged.append(Unjudged(node, commit.oid, message))
+            self._note(new, f"the commits of the approvals of {role.name} are not here")
             return
         records: list[ApprovalRecord] = []
         second = self._row(commit.parents[1].raw) if len(commit.parents) == 2 else None
@@ -333,61 +296,63 @@ class ApprovalChecks:
         def payload(target: Hash) -> Any:
             return self._known.nodes.get(target).payload
 
-        problems = step_problems(
-            self._gate(role, decision, head), records, named, output.payload, payload, self.people
-        )
-        for code, message in problems:
+        gate = self._gate(role, decision, before)
+        for code, message in step_problems(gate, records, named, new.output.payload, payload, self.people):
             if code == UNJUDGED:
-                self.unjudged.append(Unjudged(node, commit.oid, message))
+                self._note(new, message)
             else:
                 report(code, message)
-        given = [each.content for each in records if each.hash in named]
-        for name, said in zip((each.hash for each in records if each.hash in named), given, strict=True):
-            if isinstance(said, Approval):
-                self._note_diff(name, node, said, head, commit)
-        if made.output not in {said.output for said in given if isinstance(said, Approval)}:
-            report(FORGED, f"output {made.output} is none that was approved")
+        outputs = set()
+        for record in records:
+            if record.hash in named and isinstance(record.content, Approval):
+                self._note_diff(new, record.hash, record.content)
+                outputs.add(record.content.output)
+        if new.step.output not in outputs:
+            report(FORGED, f"output {new.step.output} is none that was approved")
 
-    def _note_diff(self, name: Hash, step: Hash, said: Approval, head: Record, commit: CommitObject) -> None:
-        part = next((part for part in said.shown.parts if part.name == "diff"), None)
-        code = self._code(head) if part is not None else None
+    def _note(self, new: StepCommit, message: str) -> None:
+        self._open.notes.append(Finding(UNJUDGED, None, new.node, str(new.commit.oid), message))
+
+    def _note_diff(self, new: StepCommit, name: Hash, approval: Approval) -> None:
+        part = next((part for part in approval.shown.parts if part.name == "diff"), None)
+        code = self._code(new.before) if part is not None else None
         if part is not None and code is not None:
-            self.diffs.append(ApprovedDiff(name, step, code.base, code.commit, part.sha256, str(commit.oid)))
+            message = f"approval {name} is of another diff than {code.base[:12]} to {code.commit[:12]}"
+            finding = Finding(STALE, None, new.node, str(new.commit.oid), message)
+            self._open.diffs.append(ShownDiff(code.base, code.commit, part.sha256, finding))
 
     def _check_own(
-        self,
-        commit: CommitObject,
-        node: Hash,
-        made: Step,
-        head: Record,
-        decision: Decision | str | None,
-        named: Sequence[Hash],
-        here: Mapping[Hash, Node],
-        report: Report,
+        self, new: StepCommit, decision: Decision | str | None, named: Sequence[Hash], report: Report
     ) -> None:
         """Check an answer whose record is the step itself."""
+        commit, step = new.commit, new.step
         if len(named) != 1:
-            report(FORGED, f"a step of {made.role} is the answer of one person, and names {len(named)}")
+            report(FORGED, f"a step of {step.role} is the answer of one person, and names {len(named)}")
             return
-        content = self._known.content(here, named[0])
+        content = self._known.content(new.here, named[0])
         if not is_kind(content.type, "approval"):
             report("wrong-detail", f"the detail names node {named[0]} as an approval, which is none")
             return
-        said = parse_approval(content.payload)
-        if (said.start, said.prev, said.role, said.output) != (made.start, made.prev, made.role, made.output):
+        answer = parse_approval(content.payload)
+        if (answer.start, answer.prev, answer.role, answer.output) != (
+            step.start,
+            step.prev,
+            step.role,
+            step.output,
+        ):
             report(FORGED, f"approval {named[0]} is of another answer than the step")
-        self._note_diff(named[0], node, said, head, commit)
-        if commit.committer and commit.committer != ident(said):
+        self._note_diff(new, named[0], answer)
+        if commit.committer and commit.committer != ident(answer):
             by = one_line(commit.committer, 80)
-            report(FORGED, f"approval {named[0]} says {said.by}, and the step is committed by {by}")
-        if commit.committer and said.at > commit.time + SKEW:
+            report(FORGED, f"approval {named[0]} says {answer.by}, and the step is committed by {by}")
+        if commit.committer and answer.at > commit.time + SKEW:
             report(FORGED, f"approval {named[0]} is of a time after its commit")
-        if said.digest != said.shown.digest:
+        if answer.digest != answer.shown.digest:
             report(FORGED, f"the digest of approval {named[0]} is not that of its parts")
         if isinstance(decision, Next | AwaitingAnswer):
-            expected = self._shown(head, made.role, decision)
-            if said.shown.without_diff != expected.without_diff:
-                report(STALE, f"{said.by} was shown something else than the thread has there")
+            expected = self._shown(new.before, step.role, decision)
+            if answer.shown.without_diff != expected.without_diff:
+                report(STALE, f"{answer.by} was shown something else than the thread has there")
 
     def _check_rehearsal(self, made: Step, head: Record, report: Report) -> None:
         """Report made-up approvals in a thread that isn't a rehearsal."""
@@ -466,13 +431,10 @@ class ApprovalChecks:
         return (code, code.base) if code is not None else (None, "")
 
     def _authors(self, head: Record) -> tuple[tuple[Oid, str], ...]:
-        roles: dict[Hash, frozenset[str]] = {}
-
-        def is_gate(workflow: Hash, role: str) -> bool:
-            if workflow not in roles:
-                found = parse_workflow(self._known.nodes.get(workflow).payload).roles
-                roles[workflow] = frozenset(name for name, each in found.items() if each.approvers)
-            return role in roles[workflow]
+        @cache
+        def gates(workflow: Hash) -> set[str]:
+            roles = parse_workflow(self._known.nodes.get(workflow).payload).roles
+            return {name for name, role in roles.items() if role.approvers}
 
         def row_of(oid: bytes) -> CommitRow | None:
             try:
@@ -486,7 +448,7 @@ class ApprovalChecks:
             except Bad:
                 return None  # read from a tree
 
-        return authors_of(head.row, row_of, commit_of, is_gate)
+        return authors_of(head.row, row_of, commit_of, lambda workflow, role: role in gates(workflow))
 
     def _record(self, oid: bytes) -> Record | None:
         records = self._known.records

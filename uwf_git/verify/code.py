@@ -16,7 +16,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.approvals.judgement import STALE
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import counted, one_line
 from uwf_git.format.endings import COMPLETED
@@ -24,8 +23,7 @@ from uwf_git.format.fan_out import parse_join
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
 from uwf_git.format.quick_schema import OBJECT_ID
-from uwf_git.verify.approvals import ApprovedDiff
-from uwf_git.verify.findings import Finding
+from uwf_git.verify.findings import Finding, ShownDiff
 from uwf_git.verify.verified import Record
 from uwf_git.workspaces.changes import RAW_BYTES, RAW_DIFF, doubted
 
@@ -145,27 +143,21 @@ def check_code(
     return CodeResult(findings, [*_notes(waiting), *map(_not_merged, unknown)])
 
 
-def check_diffs(
-    diffs: Sequence[tuple[ApprovedDiff, ThreadId | None, str]], projects: Iterable[Path]
-) -> list[Finding]:
+def check_diffs(diffs: Sequence[ShownDiff], projects: Iterable[Path]) -> list[Finding]:
     """Compare the diffs that people were shown with those of the projects that have their commits."""
     findings: list[Finding] = []
     waiting = list(diffs)
-    known: dict[tuple[str, str], str] = {}
-    for place in projects if waiting else ():
+    digests: dict[tuple[str, str], str] = {}
+    for project in projects if waiting else ():
         elsewhere = []
-        for each in waiting:
-            said = each[0]
-            key = said.base, said.commit
-            if key not in known and (found := _diff_digest(place, *key)):
-                known[key] = found
-            if key not in known:
-                elsewhere.append(each)
-            elif known[key] != said.sha256:
-                message = (
-                    f"approval {said.approval} is of another diff than {said.base[:12]} to {said.commit[:12]}"
-                )
-                findings.append(Finding(STALE, each[1], said.step, said.object, message, each[2]))
+        for diff in waiting:
+            key = diff.base, diff.commit
+            if key not in digests and (digest := _diff_digest(project, *key)):
+                digests[key] = digest
+            if key not in digests:
+                elsewhere.append(diff)
+            elif digests[key] != diff.sha256:
+                findings.append(diff.finding)
         waiting = elsewhere
         if not waiting:
             break

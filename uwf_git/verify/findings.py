@@ -127,6 +127,23 @@ class Finding(NamedTuple):
         return value
 
 
+class ShownDiff(NamedTuple):
+    """The diff of code that somebody was shown: the SHA-256 of git's words, between commits in hexadecimal. A project
+    that has another makes it the `finding`."""
+
+    base: str
+    commit: str
+    sha256: str
+    finding: Finding
+
+
+class OpenQuestions(NamedTuple):
+    """What checks of commits can't tell: notes on that, and diffs that a project may tell of."""
+
+    notes: list[Finding]
+    diffs: list[ShownDiff]
+
+
 class Report(Protocol):
     """A function that takes a finding. `at` is its object, by default the commit or ref being checked; `path`
     and `line` as in a Finding."""

@@ -24,17 +24,16 @@ from uwf_git.format.types import (
 from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, bound_row, commit_row, start_row, step_row
 from uwf_git.trust.people import People
-from uwf_git.verify.approvals import ApprovalChecks
 from uwf_git.verify.calls import CallChecks
 from uwf_git.verify.crew_starts import check_speaking
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
 from uwf_git.verify.fan_outs import FanOutChecks
-from uwf_git.verify.findings import Bad, Listener, Report
+from uwf_git.verify.findings import Bad, Listener, OpenQuestions, Report
 from uwf_git.verify.nodes import files_below, grown, node_files, row_of
 from uwf_git.verify.objects import CommitObject
 from uwf_git.verify.thread_pages import ThreadPages, files_of
-from uwf_git.verify.turns import StepCommit, TurnChecks
-from uwf_git.verify.verified import Known, Record
+from uwf_git.verify.turns import TurnChecks
+from uwf_git.verify.verified import Known, Record, StepCommit
 from uwf_git.verify.versions import check_record
 from uwf_git.workflow.moderator import (
     DecidedByCode,
@@ -50,10 +49,10 @@ class Records:
         self._known = known
         self._pages = ThreadPages(known)
         self._definitions: dict[bytes, Definition] = {}
-        self.approvals = ApprovalChecks(known, people)
+        self.open_questions = OpenQuestions([], [])
         self.fan_outs = FanOutChecks(known)
         self.calls = CallChecks(known)
-        self._turns = TurnChecks(known, self.approvals, self.fan_outs, self.calls)
+        self._turns = TurnChecks(known, people, self.fan_outs, self.calls, self.open_questions)
 
     def check(self, commit: CommitObject, report: Report) -> Record | None:
         """Check a commit and return its record; None if a parent's record is missing, already reported.
@@ -74,8 +73,8 @@ class Records:
             return self._pin(commit, node, report)
         if kind == "part":
             return self.fan_outs.part(commit, node, report)
-        if kind == "approval":
-            return self.approvals.check(commit, node, report, self._check_reached)
+        if (check := self._turns.check_record(kind)) is not None:
+            return check(commit, node, report, self._check_reached)
         return check_record(self._known, commit, kind, node, report)
 
     def thread_pages(self, record: Record) -> Iterator[Callable[[], bytes]]:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.approvals.judgement import UNJUDGED
 from uwf_git.base.errors import UwfError
 from uwf_git.base.extensions import RefKind
 from uwf_git.base.text import one_line
@@ -27,9 +26,8 @@ from uwf_git.store.indexing import Store
 from uwf_git.store.node_rows import NodeRow
 from uwf_git.store.threads import MOST_PARENTS
 from uwf_git.trust.people import People
-from uwf_git.verify.approvals import ApprovedDiff
 from uwf_git.verify.fan_outs import BranchOrigin
-from uwf_git.verify.findings import Bad, Finding, Report
+from uwf_git.verify.findings import Bad, Finding, Report, ShownDiff
 from uwf_git.verify.objects import CommitObject, Objects, TagObject, parse_tag
 from uwf_git.verify.records import Records
 from uwf_git.verify.verified import Known, Record
@@ -79,7 +77,7 @@ class Verifier:
         """`blob_limit` is in bytes; `on_commit` is called for each checked commit; `seconds` limits slow
         checks in all, after which commits are unchecked. With `fresh` the store's index is empty and stays
         so; otherwise verified records are indexed. `known` is a fresh one of the caller's. `threads`, `steps`,
-        `claims` and `unjudged` approvals hold the results so far.
+        `claims`, `diffs` and `unjudged` records hold the results so far.
         """
         self._store = store
         self._known = known or Known(Objects(store.repository, blob_limit), store, fresh)
@@ -97,7 +95,7 @@ class Verifier:
         self.claims: list[Claim] = []
         self.unjudged: list[Finding] = []
         self._forks_with_own_times: set[Oid] = set()
-        self.diffs: list[tuple[ApprovedDiff, ThreadId | None, str]] = []
+        self.diffs: list[ShownDiff] = []
         self.steps = 0
 
     @property
@@ -132,11 +130,9 @@ class Verifier:
                 self._store.index_tag(oid)
             self._take_in(self._tips)
         self._tips = []
-        self.unjudged += [
-            Finding(UNJUDGED, thread, each.step, str(each.commit), each.message, name)
-            for each in self._records.approvals.unjudged
-        ]
-        self._records.approvals.unjudged.clear()
+        notes, diffs = self._records.open_questions
+        self.unjudged += [note._replace(thread=thread, ref=name) for note in notes]
+        notes.clear()
         own_times = self._records.fan_outs.own_times
         self.unjudged += [
             Finding(OWN_TIME, thread, None, str(start), f"branches of fork {fork} {_OWN_TIME}", name)
@@ -145,8 +141,10 @@ class Verifier:
         ]
         self._forks_with_own_times.update(own_times)
         own_times.clear()
-        self.diffs += [(each, thread, name) for each in self._records.approvals.diffs]
-        self._records.approvals.diffs.clear()
+        self.diffs += [
+            diff._replace(finding=diff.finding._replace(thread=thread, ref=name)) for diff in diffs
+        ]
+        diffs.clear()
         unique = list(dict.fromkeys(each._replace(thread=each.thread or thread, ref=name) for each in found))
         if len(unique) > MOST:
             more = Finding("too-many", thread, None, str(oid), f"{len(unique) - MOST} more findings", name)

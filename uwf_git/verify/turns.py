@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, assert_never
+from collections.abc import Callable
+from typing import assert_never
 
 from uwf_git.base.text import one_line
 from uwf_git.engine.new_step import outputs_of
@@ -12,12 +12,12 @@ from uwf_git.format.kinds import HUMAN, REHEARSE, Step, Workflow, answer_in, rem
 from uwf_git.format.node import Node
 from uwf_git.format.types import ANSWER, END, JOIN_OUTPUT, PERSON, REMARK, USER, is_kind
 from uwf_git.git.repository import Oid
+from uwf_git.trust.people import People
 from uwf_git.verify.approvals import ApprovalChecks
 from uwf_git.verify.calls import CallChecks
 from uwf_git.verify.fan_outs import FanOutChecks
-from uwf_git.verify.findings import Report
-from uwf_git.verify.objects import CommitObject
-from uwf_git.verify.verified import Known, Record
+from uwf_git.verify.findings import OpenQuestions, Report
+from uwf_git.verify.verified import Known, Record, StepCommit
 from uwf_git.workflow.moderator import (
     AwaitingAnswer,
     AwaitingBranches,
@@ -30,36 +30,31 @@ from uwf_git.workflow.moderator import (
 from uwf_git.workflow.turn import TurnKind, turn_called, turn_of
 
 
-class StepCommit(NamedTuple):
-    """A step as its commit has it: the StepNode and its payload, the record before, the nodes of output and detail,
-    and those of its folder."""
-
-    commit: CommitObject
-    node: Hash
-    step: Step
-    before: Record
-    output: Node
-    detail: Node
-    here: Mapping[Hash, Node]
-
-
 class TurnChecks:
     """Checks steps by whose turn they are."""
 
     def __init__(
-        self, known: Known, approvals: ApprovalChecks, fan_outs: FanOutChecks, calls: CallChecks
+        self,
+        known: Known,
+        people: Callable[[], People],
+        fan_outs: FanOutChecks,
+        calls: CallChecks,
+        open_questions: OpenQuestions,
     ) -> None:
         self._known = known
-        self._approvals = approvals
+        self._approvals = ApprovalChecks(known, people, open_questions)
         self._fan_outs = fan_outs
         self._calls = calls
 
     def check(self, new: StepCommit, report: Report) -> bool:
         """Check a step against the history before it. Return whether that has a decision."""
-        commit, node, step, before, output, detail, here = new
         decided = self._check_turn(new, report)
-        self._approvals.check_step(commit, node, step, before, output, detail, here, report)
+        self._approvals.check_step(new, report)
         return decided
+
+    def check_record(self, kind: str) -> Callable[..., Record | None] | None:
+        """Return the check of a kind of record that turns make besides steps, as `ApprovalChecks.check`."""
+        return self._approvals.check if kind == "approval" else None
 
     def check_parents(self, new: StepCommit, report: Report) -> tuple[Oid, ...]:
         """Check the further parents of a step's commit, and return those of the branches that it joins."""
@@ -74,7 +69,7 @@ class TurnChecks:
         elif workflow.code is not None:
             self._calls.check_joined(commit, step, detail, before, report)
         else:
-            self._approvals.check_parents(commit, step, detail, before, report)
+            self._approvals.check_parents(new, report)
         return ()
 
     def _check_turn(self, new: StepCommit, report: Report) -> bool:

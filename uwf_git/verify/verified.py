@@ -60,6 +60,19 @@ class Record(NamedTuple):
     calls: CallCounts | None = None
 
 
+class StepCommit(NamedTuple):
+    """A step as its commit has it: the StepNode and its payload, the record before, the nodes of output and detail,
+    and those of its folder."""
+
+    commit: CommitObject
+    node: Hash
+    step: Step
+    before: Record
+    output: Node
+    detail: Node
+    here: Mapping[Hash, Node]
+
+
 class KnownHistory:
     """The steps up to a head, oldest first, extended for the next commit."""
 

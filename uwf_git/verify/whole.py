@@ -17,10 +17,9 @@ from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import own_forks
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
-from uwf_git.verify.approvals import ApprovedDiff
 from uwf_git.verify.calls import WRONG_CALL
 from uwf_git.verify.code import RecordedCode, merge_of
-from uwf_git.verify.findings import Finding
+from uwf_git.verify.findings import Finding, ShownDiff
 from uwf_git.verify.refs import Claim, Verifier
 from uwf_git.verify.verified import Record
 
@@ -30,8 +29,7 @@ _LAST = 1 << 30  # place of objects in no transfer
 
 class VerifyResult(NamedTuple):
     """Numbers of threads, steps and nodes; findings, warnings, notes on what could not be checked, the code
-    of steps and attempts, for `check_code`, and the diffs that were approved, each with its thread and ref, for
-    `check_diffs`."""
+    of steps and attempts, for `check_code`, and the diffs that people were shown, for `check_diffs`."""
 
     threads: int
     steps: int
@@ -40,7 +38,7 @@ class VerifyResult(NamedTuple):
     warnings: tuple[Finding, ...]
     notes: tuple[Finding, ...]
     code: tuple[RecordedCode, ...]
-    diffs: tuple[tuple[ApprovedDiff, ThreadId | None, str], ...] = ()
+    diffs: tuple[ShownDiff, ...] = ()
 
 
 def local_refs(repository: Repository) -> dict[str, Oid | None]:
