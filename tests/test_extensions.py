@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 MANIFEST = """\
-from uwf_git.base.extensions import Command, Extension
+from uwf_git.plugin import Command, ConfigSection, Extension
 
 EXTENSION = Extension(
     "greetings",
@@ -17,19 +17,28 @@ EXTENSION = Extension(
         Command("greet", "greetings.commands:greet", "Greet somebody.", "Run"),
         Command("thread greet", "greetings.commands:greet", "Greet a thread."),
     ),
+    config=(ConfigSection("greetings", "greetings.settings:read", texts=("text",)),),
 )
 """
 COMMANDS = """\
 import click
 
-from uwf_cli.command import command
+from uwf_git.plugin import command
 
 
 @command("uwf greet Ada")
 @click.argument("name")
 def greet(invocation, name):
     \"\"\"Greet somebody.\"\"\"
-    invocation.emit({"greeting": f"Hello {name}"}, lambda value: value["greeting"])
+    word = invocation.instance.config.sections.get("greetings", {}).get(name, "Hello")
+    invocation.emit({"greeting": f"{word} {name}"}, lambda value: value["greeting"])
+"""
+SETTINGS = """\
+def read(reader, value):
+    def text(path, entry):
+        return reader.text(path, reader.mapping(path, entry, "a greeting", ("text",)), "text")
+
+    return reader.entries("greetings", value, text)
 """
 
 
@@ -44,6 +53,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (site / "greetings").mkdir()
     (site / "greetings" / "__init__.py").write_text(MANIFEST)
     (site / "greetings" / "commands.py").write_text(COMMANDS)
+    (site / "greetings" / "settings.py").write_text(SETTINGS)
     monkeypatch.setenv("PYTHONPATH", str(site))
     return site / "greetings"
 
@@ -55,12 +65,23 @@ def called(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_package_adds_commands_to_uwf_and_to_a_group_of_the_core(package: Path) -> None:
+    assert called("init").returncode == 0
     for words in (["greet", "Ada"], ["thread", "greet", "Ada"]):
         done = called("--json", *words)
         assert (done.returncode, done.stdout) == (0, '{\n  "greeting": "Hello Ada"\n}\n'), done.stderr
     assert "Greet somebody." in called("--help").stdout
     assert "Greet a thread." in called("thread", "--help").stdout
     assert 'did you mean \\"uwf greet\\"' in called("greeet").stderr
+
+
+def test_a_package_reads_a_section_of_the_configuration(package: Path) -> None:
+    assert called("init").returncode == 0
+    assert called("config", "set", "greetings.Ada.text", "1").returncode == 0
+    assert '"greeting": "1 Ada"' in called("--json", "greet", "Ada").stdout
+    wrong = called("config", "set", "greetings.Ada.word", "Hi")
+    assert wrong.returncode != 0 and 'unknown key \\"word\\" in a greeting' in wrong.stderr
+    misspelt = called("config", "set", "greeting.Ada.text", "1").stderr
+    assert 'did you mean \\"greetings\\"' in misspelt
 
 
 def test_an_extension_costs_nothing_where_it_is_not_asked(package: Path) -> None:

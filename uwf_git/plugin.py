@@ -3,7 +3,7 @@
 `plugin.pyi` is the list of its names, each with the place that it is loaded from when it is used; `_name` there is a
 name that is called otherwise where it comes from. docs/reference/plugin.md is made of it. Names of commands and pages
 are the command's: they are for extensions that add any, and load nothing before. No module of the core or the command
-imports this one.
+imports this one. The rows that a manifest is made of are here at once, since every call reads manifests.
 """
 
 from __future__ import annotations
@@ -11,6 +11,15 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from typing import Any
+
+from uwf_git.base.extensions import AgentProgram as AgentProgram
+from uwf_git.base.extensions import Command as Command
+from uwf_git.base.extensions import ConfigSection as ConfigSection
+from uwf_git.base.extensions import Dispatcher as Dispatcher
+from uwf_git.base.extensions import Export as Export
+from uwf_git.base.extensions import Extension as Extension
+from uwf_git.base.extensions import Pages as Pages
+from uwf_git.base.extensions import RefKind as RefKind
 
 
 @cache

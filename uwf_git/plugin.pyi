@@ -162,6 +162,7 @@ from uwf_git.base.errors import Worse as Worse
 from uwf_git.base.errors import failure_of as failure_of
 from uwf_git.base.extensions import AgentProgram as AgentProgram
 from uwf_git.base.extensions import Command as Command
+from uwf_git.base.extensions import ConfigSection as ConfigSection
 from uwf_git.base.extensions import Dispatcher as Dispatcher
 from uwf_git.base.extensions import Export as Export
 from uwf_git.base.extensions import Extension as Extension
@@ -205,19 +206,6 @@ from uwf_git.base.timelimit import BudgetExceeded as _TimeBudgetExceeded
 from uwf_git.base.timelimit import TimeExceeded as TimeExceeded
 from uwf_git.base.timelimit import time_limit as time_limit
 from uwf_git.base.version import VERSION as VERSION
-from uwf_git.config.agent_cli import EVERY as _EVERY_SELECTOR
-from uwf_git.config.agent_cli import KEYS as _AGENT_CLI_KEYS
-from uwf_git.config.agent_cli import AgentRow as AgentRow
-from uwf_git.config.agent_cli import Find as _FindField
-from uwf_git.config.agent_cli import Path as _FieldPath
-from uwf_git.config.agent_cli import SecondCall as SecondCall
-from uwf_git.config.agent_cli import Select as _SelectRule
-from uwf_git.config.agent_cli import SessionsAt as SessionsAt
-from uwf_git.config.agent_cli import Tests as _SelectTests
-from uwf_git.config.agent_cli import TurnAt as TurnAt
-from uwf_git.config.agent_cli import UsageAt as UsageAt
-from uwf_git.config.agent_cli import parse_row as _parse_agent_row
-from uwf_git.config.known_agents import ANY_ROW as ANY_ROW
 from uwf_git.config.known_agents import BUNDLES as _BUNDLE_AGENTS
 from uwf_git.config.known_agents import PLUGIN as _PLUGIN_AGENT
 from uwf_git.config.known_agents import Plugin as _AgentPlugin
@@ -234,6 +222,7 @@ from uwf_git.config.policy import ToolPolicy as ToolPolicy
 from uwf_git.config.policy import parse_policy as parse_policy
 from uwf_git.config.policy import tighten as _tighten_policy
 from uwf_git.config.read import load_config as load_config
+from uwf_git.config.reader import Reader as _ConfigReader
 from uwf_git.config.resolve import AgentOptions as AgentOptions
 from uwf_git.config.resolve import agent_options as agent_options
 from uwf_git.config.resolve import hint_to_add as hint_to_add
@@ -249,9 +238,7 @@ from uwf_git.config.secrets import Redactor as Redactor
 from uwf_git.config.settings import FILE as _CONFIG_FILE
 from uwf_git.config.settings import AgentConfig as AgentConfig
 from uwf_git.config.settings import Config as Config
-from uwf_git.config.settings import Grants as Grants
-from uwf_git.config.settings import JudgeSetting as JudgeSetting
-from uwf_git.config.settings import McpServer as McpServer
+from uwf_git.config.settings import NamedAgent as NamedAgent
 from uwf_git.config.settings import Price as Price
 from uwf_git.config.settings import Rates as Rates
 from uwf_git.config.settings import expanded as _expanded_path
@@ -820,7 +807,6 @@ from uwf_git.workspaces.step_workspace import code_left as code_left
 from uwf_git.workspaces.step_workspace import logs_url as logs_url
 
 ACTIVE_STATES = _ACTIVE_STATES
-AGENT_CLI_KEYS = _AGENT_CLI_KEYS
 AMOUNT_LIMITS = _AMOUNT_LIMITS
 ASIDE_FOLDER = _ASIDE_FOLDER
 ASSISTANT_ROLE = _ASSISTANT_ROLE
@@ -862,16 +848,13 @@ DefinitionOffer = _DefinitionOffer
 DefinitionRegistry = _DefinitionRegistry
 DiagramDrawing = _DiagramDrawing
 ENCLOSING_NONCE_VARIABLE = _ENCLOSING_NONCE_VARIABLE
-EVERY_SELECTOR = _EVERY_SELECTOR
 EXTRACT_TOOL = _EXTRACT_TOOL
 FETCH_TOOLS = _FETCH_TOOLS
 FILE_KIND = _FILE_KIND
 FINDING_CODES = _FINDING_CODES
 FOLDER_KIND = _FOLDER_KIND
-FieldPath = _FieldPath
 FieldReader = _FieldReader
 FileChange = _FileChange
-FindField = _FindField
 FormPart = _FormPart
 GIT_PATIENCE = _GIT_PATIENCE
 GOOD_SIGNATURE = _GOOD_SIGNATURE
@@ -922,8 +905,6 @@ SandboxLifetime = _SandboxLifetime
 SandboxView = _SandboxView
 SchemaField = _SchemaField
 SchemaVariant = _SchemaVariant
-SelectRule = _SelectRule
-SelectTests = _SelectTests
 SigningSettings = _SigningSettings
 SourceMark = _SourceMark
 SpendingTotals = _SpendingTotals
@@ -1036,7 +1017,6 @@ own_processes = _own_processes
 page_addresses = _page_addresses
 page_style = _page_style
 parent_threads = _parent_threads
-parse_agent_row = _parse_agent_row
 parse_budget_option = _parse_budget_option
 parse_workspace_option = _parse_workspace_option
 past_versions = _past_versions
@@ -1110,3 +1090,4 @@ wanted_data = _wanted_data
 workflow_define = _workflow_define
 schemas = _schemas
 charts = _charts
+ConfigReader = _ConfigReader

@@ -19,11 +19,11 @@ from loop_thread import AGAIN, DONE, TASK, WORKFLOW, detail, start_loop
 
 from uwf_git.base.errors import AgentFailed
 from uwf_git.base.errors import Usage as BadUsage
-from uwf_git.config.agent_cli import AgentRow, parse_row
 from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.engine.progress import Progress, Watch
 from uwf_git.ext.agents.cli.calls import extra_for
 from uwf_git.ext.agents.cli.output import Output
+from uwf_git.ext.agents.cli.row import AgentRow, parse_row
 from uwf_git.ext.agents.cli.rows import OBSERVED, TABLE, shipped_row
 from uwf_git.format.kinds import TurnRecord, Usage
 from uwf_git.format.yaml12 import load

@@ -19,7 +19,7 @@ from late_import import imported_late
 
 from uwf_git.base.errors import AgentFailed
 from uwf_git.config.policy import ToolPolicy, parse_policy
-from uwf_git.config.settings import McpServer
+from uwf_git.ext.builtin.mcp_servers import McpServer
 from uwf_git.ext.builtin.tools.files import FILES
 from uwf_git.ext.builtin.tools.mcp_client import McpServers, could_permit, wire_names
 from uwf_git.ext.builtin.tools.tool import Toolbox, ToolContext, ToolResult

@@ -17,6 +17,7 @@ from uwf_git.config.read import check_config, load_config
 from uwf_git.config.resolve import resolve_agent, resolve_model
 from uwf_git.config.secrets import load_secrets
 from uwf_git.config.settings import AgentConfig, Model, Provider, parse_command
+from uwf_git.ext.agents.cli.row import rows_of
 from uwf_git.format.amounts import parse_duration
 from uwf_git.format.casting import CastRole
 from uwf_git.format.yaml12 import load
@@ -419,11 +420,11 @@ def test_a_row_of_an_agent_cli_is_filled_in_key_by_key_and_what_is_wrong_in_one_
     assert [problem.message for problem in check_config(root)] == [
         'agentClis "new": first is missing: the arguments of a first run, [] for none'
     ]
-    assert load_config(root).broken_clis.keys() == {"new"}
+    assert rows_of(load_config(root)).broken.keys() == {"new"}
     with pytest.raises(Invalid, match="unknown key 'frist'"):
         set_value(root, "agentClis.new.frist", "[]")
     set_value(root, "agentClis.new.first", '[run, "{args}"]')
-    assert not check_config(root) and not load_config(root).broken_clis
+    assert not check_config(root) and not rows_of(load_config(root)).broken
 
 
 def test_the_name_of_a_row_and_the_program_of_an_agent_that_ships_stand_for_their_agent(root: Path) -> None:

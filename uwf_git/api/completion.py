@@ -75,13 +75,13 @@ def agents(root: Path, begun: str) -> Offers:
     from uwf_git.config.read import load_config
 
     config = load_config(root)
-    known = known_names(config.agents, config.agent_clis)
+    known = known_names(config)
     return [(name, "") for name in known if name.startswith(begun)]
 
 
 def settings(root: Path, begun: str) -> Offers:
     from uwf_git.config.edit import list_values
-    from uwf_git.config.settings import KEYS
+    from uwf_git.config.settings import known_keys
 
-    known = dict.fromkeys([*list_values(root), *KEYS])
+    known = dict.fromkeys([*list_values(root), *known_keys()])
     return [(name, "") for name in known if name.startswith(begun)]

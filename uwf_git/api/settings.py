@@ -129,7 +129,7 @@ def _agent(text: str, config: Config) -> tuple[str, str]:
     from uwf_git.config.known_agents import known_names
     from uwf_git.config.resolve import command_agent
 
-    if text in known_names(config.agents, config.agent_clis):
+    if text in known_names(config):
         return text, ""
     return command_agent(config, text, "--agent").alias, text
 
@@ -147,9 +147,7 @@ def ready_agents(root: Path) -> list[str]:
     found: list[str] = []
     doubtful: list[str] = []
     seen: set[tuple[str, ...]] = set()
-    for name in sorted(
-        known_names(config.agents, config.agent_clis), key=lambda each: each.startswith("uwf-")
-    ):
+    for name in sorted(known_names(config), key=lambda each: each.startswith("uwf-")):
         try:
             agent = named_agent(config, name)
             playing = embedded(agent.command)

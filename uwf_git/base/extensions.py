@@ -91,6 +91,16 @@ class AgentProgram(NamedTuple):
         return agent(self.name) if callable(agent) else agent
 
 
+class ConfigSection(NamedTuple):
+    """A section of `config.yaml`. `read` names a function of a `config.reader.Reader` and of the section's value; what
+    it returns is the section's value in `Config.sections`. `texts` are the fields of its entries that `uwf config set`
+    takes literally."""
+
+    key: str
+    read: str
+    texts: tuple[str, ...] = ()
+
+
 class RefKind(NamedTuple):
     """A kind of ref: all with the same `prefix`, such as `refs/uwf/crews/`. `store.ref_kinds` has the table.
 
@@ -188,6 +198,7 @@ class Extension(NamedTuple):
     runners: Mapping[str, str] = {}
     step_parts: Mapping[str, str] = {}
     compilers: Mapping[str, str] = {}
+    config: tuple[ConfigSection, ...] = ()
     pages: Pages | None = None
     resumed: str = ""
     collected: str = ""
@@ -248,6 +259,17 @@ def _loaded(entry: EntryPoint) -> Extension:
 def _broken(entry: EntryPoint, why: str) -> UwfError:
     package = entry.dist.name if entry.dist else entry.name
     return UwfError(f"extension {entry.name} cannot be loaded: {why}", f"update or uninstall {package}")
+
+
+def config_section(key: str) -> ConfigSection | None:
+    """Return the section of `config.yaml` that an extension reads, shipped ones first."""
+    rows = (row for extensions in (ours, others) for extension in extensions() for row in extension.config)
+    return next((row for row in rows if row.key == key), None)
+
+
+def config_keys() -> tuple[str, ...]:
+    """Return the keys of extensions' sections."""
+    return tuple(row.key for extension in every() for row in extension.config)
 
 
 def runner(kind: str) -> str | None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from uwf_git.base.errors import Invalid, NotFound, Usage, UwfError
+from uwf_git.base.extensions import config_section
 from uwf_git.base.text import nearest, one_line
 from uwf_git.config.read import read_document, wrong_values
 from uwf_git.config.settings import (
@@ -31,6 +32,7 @@ from uwf_git.config.settings import (
     TEXTS,
     VARIABLE,
     key_hint,
+    known_keys,
 )
 from uwf_git.format import yaml12
 from uwf_git.format.document import Document, decode, read_bytes
@@ -204,13 +206,14 @@ def split_key(key: str, data: Any) -> ValuePath:
     decide where a name ends. Raises Usage."""
     parts = [quoted or plain for quoted, plain in _KEY_PART.findall(key)]
     section = parts[0] if parts else ""
-    if section not in KEYS:
-        hint = nearest(section, KEYS) or "known: " + ", ".join(KEYS)
+    if section not in KEYS and config_section(section) is None:
+        known = known_keys()
+        hint = nearest(section, known) or "known: " + ", ".join(known)
         raise Usage(f"unknown key {one_line(key, 80)!r}", hint)
     rest = parts[1:]
     if section in TEXTS and rest:
         raise Usage(f"{section} holds one value, so {one_line(key, 80)!r} leads nowhere", f"use {section}")
-    if section in NESTED:
+    if section in NESTED or section not in KEYS:
         return tuple(parts)
     cut = next((at for at, part in enumerate(rest) if at and part in STRUCTURED.get(section, ())), None)
     if cut is not None:
@@ -243,9 +246,10 @@ def _value(path: ValuePath, text: str) -> Any:
         except ValueError as error:
             raise Invalid(f"args: {str(error).lower()}", "close the quote") from None
     of_hook = section == "hooks" and len(path) == 2 and field != "timeout"
-    if of_hook or (section == "judges" and len(path) == 3 and field in ("command", "jsonata", "workflow")):
+    own = None if section in KEYS else config_section(str(section))
+    if of_hook or (own is not None and len(path) == 3 and field in own.texts):
         return yaml12.load(text, dotted(path)).data if text.lstrip().startswith("[") else text
-    if section in NESTED or not {*STRUCTURED.get(str(section), ())}.isdisjoint(path[2:]):
+    if section in NESTED or own is not None or not {*STRUCTURED.get(str(section), ())}.isdisjoint(path[2:]):
         return yaml12.load(text, dotted(path)).data
     is_text = section in TEXTS or len(path) == 3 or (section in FLAT and len(path) == 2)
     value = text if is_text else yaml12.load(text, dotted(path)).data

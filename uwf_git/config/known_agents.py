@@ -3,19 +3,19 @@ agent's; value: an `Agent` or a function that returns one) or by their extension
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import extensions
 from uwf_git.format.types import UWF
 
+if TYPE_CHECKING:
+    from uwf_git.config.settings import Config
+
 GROUP = "uwf.agents"
 PLUGIN = "plugin:"
 """Before the name of a package's agent, where a command stands: a program may have the same name."""
-
-ANY_ROW = "uwf-cli"
-"""The agent that takes the name of a row of `agentClis`."""
 
 BUNDLES = "uwf-bundle"
 """The name of what runs a workflow's own code. Nobody can choose it: such a workflow's steps are always its."""
@@ -96,8 +96,8 @@ def full_name(command: str) -> str:
     )
 
 
-def known_names(configured: Iterable[str], clis: Iterable[str]) -> list[str]:
+def known_names(config: Config) -> list[str]:
     """Return all usable names in order of precedence."""
     names = shipped_names()
     short = [name.removeprefix("uwf-") for name in names]
-    return list(dict.fromkeys([*configured, *clis, *names, *short, *plugin_names()]))
+    return list(dict.fromkeys([*config.agents, *config.named_agents, *names, *short, *plugin_names()]))

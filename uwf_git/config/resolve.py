@@ -12,7 +12,6 @@ from uwf_git.base import log
 from uwf_git.base.errors import Invalid, Usage
 from uwf_git.base.text import nearest, one_line
 from uwf_git.config.known_agents import (
-    ANY_ROW,
     PLUGIN,
     asks_model,
     full_name,
@@ -121,7 +120,7 @@ def resolve_agent(config: Config, role: CastRole, override: str | AgentOptions |
     if agent is None:
         raise Invalid(
             f'{config.path.name}: {one_line(where)} names agent "{one_line(named)}", which is not configured',
-            nearest(named, known_names(config.agents, config.agent_clis)) or hint_to_add(named),
+            nearest(named, known_names(config)) or hint_to_add(named),
         )
     if not agent.command:
         raise Invalid(
@@ -172,8 +171,8 @@ def known_agent(config: Config, name: str) -> AgentConfig | None:
     """Return a configured, shipped or installed agent, else None."""
     if name in config.agents:
         return config.agents[name]
-    if name in config.agent_clis:
-        return AgentConfig(name, ANY_ROW, (name,), None)
+    if name in config.named_agents:
+        return AgentConfig(name, config.named_agents[name].command, (name,), None)
     if shipped(command := full_name(name)) is not None:
         return AgentConfig(command, command, (), None)
     # A command line is not a name; don't search all packages.
@@ -196,11 +195,11 @@ def command_agent(config: Config, text: str, where: str) -> AgentConfig:
         command, args = parse_command(text)
     except Usage as error:
         raise Usage(f"{where}: {error.message}", error.hint) from None
-    if command in config.agent_clis:
-        return AgentConfig(command, ANY_ROW, (command, *args), None)
+    if command in config.named_agents:
+        return AgentConfig(command, config.named_agents[command].command, (command, *args), None)
     command = expanded(full_name(command))
     missing = shipped(command) is None and shutil.which(command) is None
-    if missing and (hint := nearest(command, known_names(config.agents, config.agent_clis))):
+    if missing and (hint := nearest(command, known_names(config))):
         raise Usage(f"there is no agent {command!r}, and no program of that name on PATH", hint)
     return AgentConfig(PurePath(command).name, command, args, None)
 

@@ -6,15 +6,13 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Usage
+from uwf_git.base.extensions import config_keys
 from uwf_git.base.text import nearest, one_line
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.sandbox.quota import Quota
-
-if TYPE_CHECKING:
-    from uwf_git.config.agent_cli import AgentRow
 
 FILE = "config.yaml"
 
@@ -37,13 +35,9 @@ NESTED = (
     "tools",
     "budgets",
     "budget",
-    "agentClis",
-    "mcpServers",
     "secrets",
     "notSecrets",
     "hooks",
-    "bundles",
-    "judges",
     "workflowPaths",
     "maxAgents",
     "workspace",
@@ -58,13 +52,9 @@ KEEP = "keep"
 """What `sessions` can say: that what agent programs keep of a conversation is kept with its steps."""
 NO_MODEL = "none"
 """As an override: no model for that scenario, whatever the default is."""
-MCP_FIELDS = ("command", "args", "url", "env", "tools", "timeout")
-GRANT_FIELDS = ("network", "read", "write", "timeout")
 WORKSPACES = ("worktree", "folder", "shared")
 """What `workspace.kind` can be."""
 WORKSPACE_FIELDS = ("kind", "remote", "setup", "copy", "link", "timeout", "keepIgnored", "maxFile")
-JUDGE_KINDS = ("command", "jsonata", "exact", "schema", "workflow")
-JUDGE_FIELDS = (*JUDGE_KINDS, "output", "threshold", "timeout")
 INLINE_KEY = "apiKey"
 """A provider's key in config.yaml itself, as earlier programs have it: it is used, with a warning, and never set."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -134,16 +124,12 @@ class AgentConfig(NamedTuple):
     silence: float | None = None
 
 
-class McpServer(NamedTuple):
-    """An MCP server: a command or a URL. `$NAME` in `env` is a variable. `tools` are globs, None for all;
-    `timeout` is in seconds."""
+class NamedAgent(NamedTuple):
+    """An agent that an extension's section defines: `command` plays it, with its name as the first argument. `writes`:
+    it changes files, as far as its tools permit."""
 
-    name: str
-    command: tuple[str, ...]
-    url: str
-    env: Mapping[str, str]
-    tools: tuple[str, ...] | None
-    timeout: float | None
+    command: str
+    writes: bool = True
 
 
 class Hooks(NamedTuple):
@@ -151,29 +137,6 @@ class Hooks(NamedTuple):
 
     commands: Mapping[str, tuple[str, ...]] = {}
     timeout: float = 10.0
-
-
-class Grants(NamedTuple):
-    """Permissions of a code workflow's sandbox: network, readable and writable folders (absolute or below
-    `~`), and `timeout` in seconds for its own code in a step."""
-
-    network: bool = False
-    read: tuple[str, ...] = ()
-    write: tuple[str, ...] = ()
-    timeout: float = 600.0
-
-
-class JudgeSetting(NamedTuple):
-    """A judge. `value` depends on the kind, one of JUDGE_KINDS: a command's words, fields, a workflow or
-    expression, a JSON Schema. `output` is an expression on a workflow's end; a score of at least `threshold`
-    passes; `timeout` is in seconds."""
-
-    name: str
-    kind: str
-    value: Any
-    output: str = ""
-    threshold: float = 0.5
-    timeout: float = 600.0
 
 
 class WorkspaceSettings(NamedTuple):
@@ -202,9 +165,9 @@ class WorkspaceSettings(NamedTuple):
 
 class Config(NamedTuple):
     """The configuration; empty without a file. `budgets` are by workflow, "" for all; `secrets` and
-    `not_secrets` are variables. `broken_clis` are problems of `agent_clis` rows. `node` runs JavaScript;
-    `bundles` are code workflows' permissions. `stops_unpriced`: threads with a cost limit wait if the cost is
-    unknown. `max_agents` limits running agents on this machine. `workspace` says where agents work;
+    `not_secrets` are variables. `sections` are extensions' by key, as their readers return them, and `named_agents`
+    the agents that these define. `node` runs JavaScript. `stops_unpriced`: threads with a cost limit wait if the cost
+    is unknown. `max_agents` limits running agents on this machine. `workspace` says where agents work;
     `keeps_sessions`: the sessions of agent programs are kept with steps, and restored."""
 
     providers: Mapping[str, Provider]
@@ -218,16 +181,13 @@ class Config(NamedTuple):
     path: Path
     tools: ToolPolicy = ToolPolicy()
     budgets: Mapping[str, Mapping[str, float]] = {}
-    agent_clis: Mapping[str, AgentRow] = {}
-    mcp_servers: Mapping[str, McpServer] = {}
+    named_agents: Mapping[str, NamedAgent] = {}
+    sections: Mapping[str, Any] = {}
     secrets: tuple[str, ...] = ()
-    broken_clis: Mapping[str, str] = {}
     hooks: Hooks = Hooks()
     node: str = "node"
-    bundles: Mapping[str, Grants] = {}
     stops_unpriced: bool = False
     not_secrets: tuple[str, ...] = ()
-    judges: Mapping[str, JudgeSetting] = {}
     workflow_paths: tuple[Path, ...] = ()
     max_agents: int | None = None
     workspace: WorkspaceSettings = WorkspaceSettings()
@@ -251,6 +211,11 @@ class ConfigProblem(NamedTuple):
     column: int
     message: str
     hint: str = ""
+
+
+def known_keys() -> tuple[str, ...]:
+    """Return the keys of the file, with those of extensions' sections."""
+    return (*KEYS, *config_keys())
 
 
 def key_hint(key: str, known: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.base.text import listed
-from uwf_git.config.known_agents import ANY_ROW, shipped
+from uwf_git.config.known_agents import shipped
 from uwf_git.config.policy import RUN, WRITING, role_policies, tighten
 from uwf_git.config.resolve import AgentOptions, narrowed, resolve_agent
 from uwf_git.format.casting import Cast, CastRole
@@ -230,9 +230,8 @@ def _writes(instance: Instance, agent: AgentConfig, role: CastRole) -> bool:
     program = shipped(agent.command)
     if program is None or not program.writes:
         return False
-    if agent.command == ANY_ROW and agent.args:
-        row = instance.config.agent_clis.get(agent.args[0])
-        if row is not None and not row.tools:
-            return False
+    named = instance.config.named_agents.get(agent.args[0]) if agent.args else None
+    if named is not None and named.command == agent.command and not named.writes:
+        return False
     policy = tighten(instance.config.tools, agent.tools, *role_policies(role))
     return any(policy.permits(tool) for tool in (*WRITING, RUN))

@@ -1,6 +1,6 @@
 """The agents that ship."""
 
-from uwf_git.plugin import AgentProgram, Command, Extension
+from uwf_git.plugin import AgentProgram, Command, ConfigSection, Extension
 
 _CLI = "uwf_git.ext.agents.cli.agent:agent_called"
 
@@ -28,4 +28,5 @@ EXTENSION = Extension(
         AgentProgram("uwf-cursor", "cli", _CLI, "cursor-agent", writes=True),
         AgentProgram("uwf-llm-cli", "cli", _CLI),
     ),
+    config=(ConfigSection("agentClis", "uwf_git.ext.agents.cli.row:read_rows"),),
 )

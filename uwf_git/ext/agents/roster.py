@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import __version__
+from uwf_git.ext.agents.cli.row import ANY_ROW, AgentRow, rows_of
 from uwf_git.plugin import (
     PLUGIN_AGENT,
     REHEARSE,
@@ -36,7 +37,7 @@ from uwf_git.plugin import (
 )
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import AgentRow, Instance, ThreadId
+    from uwf_git.plugin import Instance, ThreadId
 
 ANSWER = "seven"
 _QUESTION = "What is three and four? Write the number as an English word into the field."
@@ -86,10 +87,10 @@ class CheckResult(NamedTuple):
 def members(config: Config) -> list[Member]:
     """Return all agents in order of precedence, asking programs for versions in parallel."""
     asked: dict[str, Any] = dict(config.agents)
-    for name, row in config.agent_clis.items():
+    for name, row in rows_of(config).rows.items():
         asked.setdefault(name, row)
     for name in shipped_names():
-        if name != "uwf-cli":
+        if name != ANY_ROW:
             asked.setdefault(name, shipped_agents(name))
     taken = {*asked, *(name.removeprefix("uwf-") for name in shipped_names())}
     for name, plugin in sorted(agent_plugins().items()):
@@ -99,8 +100,6 @@ def members(config: Config) -> list[Member]:
 
 
 def _member(config: Config, name: str, what: Any) -> Member:
-    from uwf_git.plugin import AgentRow
-
     if isinstance(what, AgentConfig):
         return _configured(config, name, what)
     if isinstance(what, AgentRow):
@@ -119,7 +118,7 @@ def _member(config: Config, name: str, what: Any) -> Member:
 
 def _configured(config: Config, alias: str, agent: AgentConfig) -> Member:
     if (program := shipped_agents(agent.command)) is not None:
-        if agent.command == "uwf-cli" and agent.args and agent.args[0] in config.agent_clis:
+        if agent.command == ANY_ROW and agent.args and agent.args[0] in rows_of(config).rows:
             return _of_own_row(config, alias, agent.args[0])
         return _shipped(config, program, agent.args)._replace(name=alias, by="config.yaml")
     if not agent.command:
@@ -180,8 +179,9 @@ def _on_path(member: Member, program: str) -> Member:
 
 
 def _of_own_row(config: Config, name: str, cli: str) -> Member:
-    row = config.agent_clis[cli]
-    if problem := config.broken_clis.get(cli):
+    rows, broken = rows_of(config)
+    row = rows[cli]
+    if problem := broken.get(cli):
         return Member(name, "config.yaml", row.program, None, None, problem, f"correct agentClis.{cli}")
     return _of_row(name, row, "config.yaml")
 

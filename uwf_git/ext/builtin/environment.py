@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from uwf_git.ext.builtin.mcp_servers import servers_of
 from uwf_git.ext.builtin.tools.command import COMMAND
 from uwf_git.ext.builtin.tools.extract import extract_tool
 from uwf_git.ext.builtin.tools.fetch import FETCH
@@ -144,11 +145,12 @@ def step_tools(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
         if resolve_model(ctx.config, EXTRACT_TOOL) is not None:
             toolbox.add([extract_tool(ctx.extract)])
         notes: Sequence[str] = ()
-        if ctx.config.mcp_servers:
+        if configured := servers_of(ctx.config):
             from uwf_git.ext.builtin.tools.mcp_client import McpServers
 
-            configured = ctx.config.mcp_servers.values()
-            servers = stack.enter_context(McpServers(configured, policy, environ, ctx.cwd, ctx.deadline))
+            servers = stack.enter_context(
+                McpServers(configured.values(), policy, environ, ctx.cwd, ctx.deadline)
+            )
             toolbox.add(servers.tools())
             notes = servers.notes
         yield toolbox, notes

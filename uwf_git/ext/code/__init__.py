@@ -1,6 +1,6 @@
 """Code workflows: the contract, the harness that runs them, trust."""
 
-from uwf_git.plugin import Command, Extension
+from uwf_git.plugin import Command, ConfigSection, Extension
 
 EXTENSION = Extension(
     "code",
@@ -17,6 +17,7 @@ EXTENSION = Extension(
             "Revoke the trust in a code workflow.",
         ),
     ),
+    config=(ConfigSection("bundles", "uwf_git.ext.code.grants:read_grants"),),
     compilers={
         "javascript": "uwf_git.ext.code.contract:Contract",
         "python": "uwf_git.ext.code.contract:Contract",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from uwf_git.ext.code.asking import asking
 from uwf_git.ext.code.calls import Calls, ConversationResult, tokens_of
+from uwf_git.ext.code.grants import grants_of
 from uwf_git.ext.code.live import Live
 from uwf_git.ext.code.script import is_script, tolerance_of
 from uwf_git.plugin import (
@@ -35,7 +36,6 @@ from uwf_git.plugin import (
     DecidedByCode,
     Detail,
     ExpectedOutput,
-    Grants,
     Hash,
     Invalid,
     OutOfRounds,
@@ -177,7 +177,7 @@ def begin(instance: Instance, at: ThreadPosition) -> Live:
     assert code is not None
     source = instance.registry.code_of(history.workflow_hash)
     suffix = history.workflow.file.partition(".")[2]
-    grants = instance.config.bundles.get(history.workflow.name, Grants())
+    grants = grants_of(instance.config, history.workflow.name)
     own = (instance.location.root, instance.location.git_dir)
     program = program_of(code.language, instance.config)
     confined = confine(instance.config, instance.environ, program, grants, own)

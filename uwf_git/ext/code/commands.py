@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from uwf_git.ext.code.grants import Grants, grants_of
 from uwf_git.plugin import (
     JAVASCRIPT,
-    Grants,
     Invocation,
     Oid,
     Record,
@@ -118,7 +118,7 @@ def _asked_whether(invocation: Invocation, found: ResolvedWorkflow, source: str)
     width = len(str(len(lines)))
     for number, line in enumerate(lines, 1):
         sys.stderr.write(f"{terminal.style(str(number).rjust(width), 'dim')}  {terminal.escape_code(line)}\n")
-    grants = invocation.instance.config.bundles.get(found.workflow.name, Grants())
+    grants = grants_of(invocation.instance.config, found.workflow.name)
     bundle = {
         **_describe(invocation, found),
         "sha256": code.sha256,

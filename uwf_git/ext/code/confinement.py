@@ -16,11 +16,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from uwf_git.ext.code.grants import Grants
 from uwf_git.plugin import (
     MOST_PROCESSES,
     AgentFailed,
     Config,
-    Grants,
     RepositoriesBefore,
     SandboxLifetime,
     ToolFailure,

@@ -326,9 +326,7 @@ def _chosen(instance: Instance, asks: Question) -> str | None:
     if asks.override is not None or name is None:
         return asks.override
     if known_agent(config, name) is None:
-        known = [
-            each for each in known_names(config.agents, config.agent_clis) if shipped_agents(each) is None
-        ]
+        known = [each for each in known_names(config) if shipped_agents(each) is None]
         hint = "agents.default is whoever plays the role"
         if (meant := closest_names(name, known)) is not None:
             hint = f'did you mean "{meant}"?'

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.ext.code.confinement import Program, confine
+from uwf_git.ext.code.grants import Grants
 from uwf_git.plugin import (
     JAVASCRIPT,
     PYTHON,
     Config,
-    Grants,
     Invalid,
     NotFound,
     expanded_path,

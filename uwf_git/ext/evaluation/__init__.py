@@ -1,6 +1,6 @@
 """Evaluation: suites of cases, runs, judges, comparisons, baselines."""
 
-from uwf_git.plugin import Command, Extension, Pages, RefKind
+from uwf_git.plugin import Command, ConfigSection, Extension, Pages, RefKind
 
 SUITES = RefKind(
     "refs/uwf/evals/",
@@ -49,6 +49,13 @@ EXTENSION = Extension(
         ),
     ),
     refs=(SUITES, BASELINES),
+    config=(
+        ConfigSection(
+            "judges",
+            "uwf_git.ext.evaluation.judge_settings:read_judges",
+            texts=("command", "jsonata", "workflow"),
+        ),
+    ),
     node_types=dict.fromkeys(
         (
             "6VTWWHRPQQYDV",

@@ -11,10 +11,10 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.ext.evaluation.judge_settings import JudgeSetting, judges_of
 from uwf_git.ext.evaluation.records import COMMAND, EXACT, HALF, JSONATA, KINDS, SCHEMA, USE, WORKFLOW, Judge
 from uwf_git.plugin import (
     Cast,
-    JudgeSetting,
     Usage,
     UwfError,
     expanded_path,
@@ -152,11 +152,12 @@ def called(instance: Instance, judge: Judge, cwd: Path) -> ResolvedJudge:
 def _resolved(instance: Instance, judge: Judge, cwd: Path) -> ResolvedJudge:
     timeout = SECONDS
     if judge.kind == USE:
-        setting = instance.config.judges.get(judge.value)
+        judges = judges_of(instance.config)
+        setting = judges.get(judge.value)
         if setting is None:
             raise Usage(
                 f"judge {judge.value!r} is not configured here",
-                nearest(judge.value, instance.config.judges)
+                nearest(judge.value, judges)
                 or f"uwf config set judges.{judge.value}.command …, or give others with --judge",
             )
         judge, timeout, cwd = _configured(judge, setting), setting.timeout, instance.location.root

@@ -16,12 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.ext.agents.cli.row import ANY_ROW, AgentRow, rows_of
 from uwf_git.ext.agents.cli.rows import TABLE, shipped_row
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
 from uwf_git.plugin import (
-    ANY_ROW,
     SILENCE_LIMIT,
-    AgentRow,
     Conversation,
     Invalid,
     KeptSession,
@@ -90,7 +89,7 @@ def _ready(row: AgentRow, environ: Mapping[str, str]) -> str:
 
 def _missing_price(config: Config, args: Sequence[str]) -> str:
     options = _parse_name(args)
-    row = config.agent_clis.get(options.name) or shipped_row(options.name)
+    row = rows_of(config).rows.get(options.name) or shipped_row(options.name)
     return "" if row is None else _missing_price_by(row, config, options.args)
 
 
@@ -131,14 +130,15 @@ def _row(ctx: Context) -> AgentRow:
 def _row_called(config: Config, name: str) -> AgentRow:
     from uwf_git.plugin import nearest, one_line
 
-    if name in config.broken_clis:
+    configured, broken = rows_of(config)
+    if name in broken:
         raise Invalid(
-            f'config.yaml: agentClis "{one_line(name, 40)}": {one_line(config.broken_clis[name], 1000)}',
+            f'config.yaml: agentClis "{one_line(name, 40)}": {one_line(broken[name], 1000)}',
             f"correct the row: uwf config set agentClis.{name}.KEY VALUE",
         )
-    row = config.agent_clis.get(name) or shipped_row(name)
+    row = configured.get(name) or shipped_row(name)
     if row is None:
-        hint = nearest(name, [*config.agent_clis, *TABLE]) or "add it under agentClis in config.yaml"
+        hint = nearest(name, [*configured, *TABLE]) or "add it under agentClis in config.yaml"
         raise Usage(f"there is no agent CLI called {name!r}", hint)
     return row
 

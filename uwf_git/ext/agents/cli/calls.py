@@ -13,8 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from uwf_git.ext.agents.cli.row import AgentRow
 from uwf_git.ext.agents.cli.rows import NESTED
-from uwf_git.plugin import FETCH_TOOLS, WRITING_TOOLS, AgentFailed, AgentRow, ToolPolicy, Unavailable
+from uwf_git.plugin import FETCH_TOOLS, WRITING_TOOLS, AgentFailed, ToolPolicy, Unavailable
 
 _LOG = 32 * 1024 * 1024  # bytes at the end of each file of its own in which model and usage are looked for
 _FOLDER = re.compile(r"\{(package|state)\}")

@@ -16,24 +16,14 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from uwf_git.ext.agents.cli.lenient_json import parse, sentence, whole
-from uwf_git.plugin import (
-    AGENT_CLI_KEYS,
-    EVERY_SELECTOR,
-    AgentRow,
-    FieldPath,
-    FindField,
-    SecondCall,
-    SelectRule,
-    SelectTests,
-    TokenUsage,
-    TurnAt,
-    TurnRecord,
-    UsageAt,
-    cut_text,
-    one_line,
-    printable,
-    shortened,
-)
+from uwf_git.ext.agents.cli.row import EVERY as EVERY_SELECTOR
+from uwf_git.ext.agents.cli.row import KEYS as AGENT_CLI_KEYS
+from uwf_git.ext.agents.cli.row import AgentRow, SecondCall, TurnAt, UsageAt
+from uwf_git.ext.agents.cli.row import Find as FindField
+from uwf_git.ext.agents.cli.row import Path as FieldPath
+from uwf_git.ext.agents.cli.row import Select as SelectRule
+from uwf_git.ext.agents.cli.row import Tests as SelectTests
+from uwf_git.plugin import TokenUsage, TurnRecord, cut_text, one_line, printable, shortened
 
 _MAX_OUTPUT = 32 * 1024 * 1024  # bytes of a line, or of the whole output if it is one value
 _SHOWN = 400  # characters of the output in an error

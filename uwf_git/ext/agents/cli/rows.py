@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from uwf_git.plugin import AgentRow, parse_agent_row
+from uwf_git.ext.agents.cli.row import AgentRow
+from uwf_git.ext.agents.cli.row import parse_row as parse_agent_row
 
 OBSERVED = {
     "claude-code": "2.1.330",

@@ -10,10 +10,10 @@ from uwf_git.ext.agents.cli.advice import advice_on, explained, is_final
 from uwf_git.ext.agents.cli.calls import installed_version, model_in, older, session_log
 from uwf_git.ext.agents.cli.lenient_json import sentence
 from uwf_git.ext.agents.cli.output import Output, RunOutput
+from uwf_git.ext.agents.cli.row import AgentRow
 from uwf_git.plugin import (
     SEEN_FIELD,
     AgentFailed,
-    AgentRow,
     Context,
     Reply,
     TokenUsage,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from uwf_git.ext.agents.cli.row import AgentRow, SessionsAt
 from uwf_git.ext.agents.cli.session_files import (
     LIMIT,
     MOST,
@@ -30,7 +31,6 @@ from uwf_git.plugin import (
     SESSION,
     TEXT,
     AgentFailed,
-    AgentRow,
     Context,
     Hash,
     Invalid,
@@ -38,7 +38,6 @@ from uwf_git.plugin import (
     NotFound,
     Session,
     SessionFile,
-    SessionsAt,
     SessionState,
     StoreDamaged,
     is_kind,

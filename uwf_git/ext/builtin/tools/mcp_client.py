@@ -1,6 +1,6 @@
 """Configured MCP servers as tools.
 
-    with McpServers(config.mcp_servers.values(), policy, environ, cwd, ctx.deadline) as servers:
+    with McpServers(servers_of(config).values(), policy, environ, cwd, ctx.deadline) as servers:
         toolbox.add(servers.tools())
 
 A server starts when its tools are first needed, if the policy could permit any, and ends with the block. A
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from mcp import types as mcp_types
     from mcp.types import CallToolResult
 
+    from uwf_git.ext.builtin.mcp_servers import McpServer
     from uwf_git.ext.builtin.tools.mcp_transport import ServerProcess
-    from uwf_git.plugin import McpServer, ToolOutputs, ToolPolicy
+    from uwf_git.plugin import ToolOutputs, ToolPolicy
 
 START_SECONDS = 30.0
 CALL_SECONDS = 60.0

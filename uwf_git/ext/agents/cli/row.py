@@ -51,9 +51,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.text import nearest
+from uwf_git.plugin import NamedAgent, nearest, one_line
+
+if TYPE_CHECKING:
+    from uwf_git.plugin import Config, ConfigReader
+
+SECTION = "agentClis"
+ANY_ROW = "uwf-cli"
+"""The agent that takes the name of a row of `agentClis`."""
 
 EVERY, KEYS = "[]", "[keys]"
 OUTPUTS = ("lines", "json", "text")
@@ -515,3 +522,30 @@ _ROW: Mapping[str, tuple[str, _Read]] = {
     "lost": ("lost", _Reader._pattern),
     "tools": ("tools", _Reader._switch),
 }
+
+
+class Rows(NamedTuple):
+    """The section `agentClis`. A row in `broken`, with its problems, stops only steps that use it."""
+
+    rows: Mapping[str, AgentRow] = {}
+    broken: Mapping[str, str] = {}
+
+
+def rows_of(config: Config) -> Rows:
+    rows: Rows = config.sections.get(SECTION, Rows())
+    return rows
+
+
+def read_rows(reader: ConfigReader, value: Any) -> Rows:
+    """Read the section, whose rows are agents by name."""
+    rows, broken = {}, {}
+    for name, entry in reader.mapping((SECTION,), value, SECTION).items():
+        row, problems = parse_row(entry, name)
+        rows[name] = row
+        reader.named_agents[name] = NamedAgent(ANY_ROW, row.tools)
+        if problems:
+            broken[name] = "; ".join(problem.text for problem in problems)
+        for problem in problems:
+            text = f'{SECTION} "{one_line(name, 40)}": {problem.text}'
+            (reader.missing if problem.missing else reader.late).append(reader.problem((SECTION, name), text))
+    return Rows(rows, broken)
