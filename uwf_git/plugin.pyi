@@ -220,6 +220,7 @@ from uwf_git.config.policy import SPEAKER as SPEAKER
 from uwf_git.config.policy import WRITING as _WRITING_TOOLS
 from uwf_git.config.policy import ToolPolicy as ToolPolicy
 from uwf_git.config.policy import parse_policy as parse_policy
+from uwf_git.config.policy import reading_only as reading_only
 from uwf_git.config.policy import tighten as _tighten_policy
 from uwf_git.config.read import load_config as load_config
 from uwf_git.config.reader import Reader as _ConfigReader
@@ -273,11 +274,8 @@ from uwf_git.engine.conversation import ASSISTANT as _ASSISTANT_ROLE
 from uwf_git.engine.conversation import CHAT as _CHAT_WORKFLOW
 from uwf_git.engine.conversation import DEFINED as _DEFINED_CHAT
 from uwf_git.engine.conversation import DEFINITION as _CHAT_DEFINITION
-from uwf_git.engine.conversation import PERSONA as _PERSONA_CHAT
 from uwf_git.engine.conversation import REPLY as _REPLY_FIELD
 from uwf_git.engine.conversation import REPLY_SCHEMA as REPLY_SCHEMA
-from uwf_git.engine.conversation import TALK as _TALK_WORKFLOW
-from uwf_git.engine.conversation import conversation_payload as conversation_payload
 from uwf_git.engine.conversation import in_conversation as in_conversation
 from uwf_git.engine.conversation import talks as _is_conversation
 from uwf_git.engine.default_agent import refuse_to_make_up as refuse_to_make_up
@@ -617,7 +615,7 @@ from uwf_git.sandbox.mounts import PLACEHOLDERS as _MOUNT_PLACEHOLDERS
 from uwf_git.sandbox.mounts import PROJECT as _PROJECT_MOUNT
 from uwf_git.sandbox.mounts import STATE as _STATE_MOUNT
 from uwf_git.sandbox.mounts import WORKFLOW as _WORKFLOW_MOUNT
-from uwf_git.sandbox.mounts import CrewFolders as CrewFolders
+from uwf_git.sandbox.mounts import StepFolders as StepFolders
 from uwf_git.sandbox.path import DEEPEST as _DEEPEST_PATH
 from uwf_git.sandbox.path import FILE as _FILE_KIND
 from uwf_git.sandbox.path import FOLDER as _FOLDER_KIND
@@ -650,6 +648,7 @@ from uwf_git.store import layout as layout
 from uwf_git.store.attempts import Attempts as Attempts
 from uwf_git.store.attempts import FailedAttempt as FailedAttempt
 from uwf_git.store.definitions import addresses as _definition_addresses
+from uwf_git.store.definitions import current_cast as current_cast
 from uwf_git.store.definitions import packages_with as packages_with
 from uwf_git.store.history import Head as Head
 from uwf_git.store.history import History as History
@@ -879,7 +878,6 @@ OutputTail = _OutputTail
 OutputTooLarge = _OutputTooLarge
 PACKAGE_MOUNT = _PACKAGE_MOUNT
 PAYLOAD_TOO_LONG = _PAYLOAD_TOO_LONG
-PERSONA_CHAT = _PERSONA_CHAT
 PLUGIN_AGENT = _PLUGIN_AGENT
 PRIVATE_MODE = _PRIVATE_MODE
 PRIVATE_REFS = _PRIVATE_REFS
@@ -912,7 +910,6 @@ StartNode = _StartNode
 StepChanges = _StepChanges
 StepLines = _StepLines
 StoreLocks = _StoreLocks
-TALK_WORKFLOW = _TALK_WORKFLOW
 TREE_FOLDER = _TREE_FOLDER
 TableColumn = _TableColumn
 ThreadFilters = _ThreadFilters

@@ -22,7 +22,7 @@ from uwf_git.ext.agents.cli.calls import extra_for
 from uwf_git.ext.agents.cli.rows import shipped_row
 from uwf_git.ext.crews.mounts import places
 from uwf_git.format.ids import ThreadId
-from uwf_git.sandbox.mounts import CrewFolders
+from uwf_git.sandbox.mounts import StepFolders
 from uwf_git.store.instance import Instance
 
 PROGRAM = """\
@@ -45,7 +45,7 @@ agentClis:
 """
 
 
-def where(instance: Instance, thread: ThreadId) -> CrewFolders:
+def where(instance: Instance, thread: ThreadId) -> StepFolders:
     return places(instance.store.repository, instance.threads.active_head(thread), Path.cwd())
 
 

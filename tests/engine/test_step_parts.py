@@ -18,7 +18,7 @@ from uwf_git.engine.step import step
 from uwf_git.engine.step_parts import StepParts
 from uwf_git.format.kinds import Role
 from uwf_git.kit import Context, create_agent
-from uwf_git.sandbox.mounts import CrewFolders
+from uwf_git.sandbox.mounts import StepFolders
 from uwf_git.store.history import History, Position
 from uwf_git.store.instance import Instance
 
@@ -59,7 +59,7 @@ class Folders:
     """A folder by the sea."""
 
     def __init__(self, project: Path) -> None:
-        self.places = CrewFolders(project, project / "sand", project / "sea")
+        self.places = StepFolders(project, project / "sand", project / "sea")
         self.ended: list[object] = []
 
     def __enter__(self) -> Folders:
@@ -68,7 +68,7 @@ class Folders:
     def __exit__(self, kind: object, *_: object) -> None:
         self.ended.append(kind)
 
-    def prepare(self) -> CrewFolders:
+    def prepare(self) -> StepFolders:
         return self.places
 
     def for_tools(self, policy: object) -> list[Any]:

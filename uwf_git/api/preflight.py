@@ -314,19 +314,14 @@ def _kind(agent: AgentConfig) -> str:
 
 def _with_child(instance: Instance, part: Part, agent: AgentConfig, depth: int, folder: Path | None) -> Part:
     """Return a role that a workflow plays, with the first problem of its own roles."""
-    from uwf_git.store.definitions import packages_with
+    from uwf_git.store.definitions import current_cast
 
-    name, speaker = agent.args[-1] if agent.args else "", ""
+    name = agent.args[-1] if agent.args else ""
     if not name or depth >= _DEEPEST:
         return part._replace(is_real=True)
-    if "/" in name:
-        offer = packages_with(instance.store, name).offer(name)
-        version, speaker = offer.workflow, offer.speakers[0]
-    else:
-        version = instance.registry.current(name).hash
-    child = instance.registry.workflow(version)
-    parts = _parts(instance, Cast(child, speaker), depth=depth + 1, folder=folder)
-    problems = _problems(instance, child, parts)
+    _, child = current_cast(instance, name)
+    parts = _parts(instance, child, depth=depth + 1, folder=folder)
+    problems = _problems(instance, child.workflow, parts)
     part = part._replace(
         agent=f"{part.agent} {name}" if part.agent == SUBWORKFLOW else part.agent,
         stands_in=any(each.stands_in for each in parts),

@@ -143,7 +143,7 @@ def _compared_with(sources: Sources, found: ResolvedWorkflow, text: str) -> Reso
     from uwf_git.git.repository import Oid
 
     name = found.workflow.name
-    if found.workflow.crew is not None:
+    if found.workflow.package:
         older, _, back = text.partition("~")
         if "/" not in older:
             raise NotFound(

@@ -22,6 +22,7 @@ from uwf_git.base.errors import (
     UwfError,
 )
 from uwf_git.base.text import counted, nearest
+from uwf_git.format.casting import Cast
 from uwf_git.format.ids import Hash, complete
 from uwf_git.format.kinds import Workflow
 from uwf_git.format.types import CODE, versions
@@ -308,13 +309,13 @@ def _of_package(instance: Instance, text: str) -> ResolvedWorkflow | None:
 
 
 def _first_speaker(instance: Instance, workflow: Workflow) -> str:
-    if workflow.crew is None:
+    if not workflow.package:
         return ""
     from uwf_git.store.definitions import package_at
 
-    packages = package_at(instance.store, workflow.crew.name)
-    here = packages.speakers(workflow.crew.name) if packages is not None else iter(())
-    return next((speaker for speaker, _ in here if speaker in workflow.personas), min(workflow.personas))
+    packages = package_at(instance.store, workflow.package)
+    speakers = packages.speakers(workflow.package) if packages is not None else ()
+    return Cast.led_by(workflow, (speaker for speaker, _ in speakers)).speaker
 
 
 def _bundles(instance: Instance) -> dict[str, list[Hash]]:
@@ -410,18 +411,13 @@ def rehearse(found: ResolvedWorkflow) -> Report:
     return rehearse(found.workflow, found.schemas)
 
 
-def speaker_of(found: ResolvedWorkflow, said: str | None) -> str:
+def speaker_of(found: ResolvedWorkflow, name: str | None) -> str:
     """Return the default speaker's id, "" outside a crew. Raises NotFound, Usage."""
-    workflow = found.workflow
-    if workflow.crew is None:
-        if said is not None:
-            raise Usage(f"--as is for workflows of crews, and {workflow.name} is of none", "leave it out")
-        return ""
-    if said is None:
+    if name is None:
         return found.speaker
-    from uwf_git.format.personas import find_persona
-
-    return find_persona(workflow.crew.name, workflow.personas.values(), said).id
+    if not found.workflow.package:
+        raise Usage(f"--as is for workflows of crews, and {found.workflow.name} is of none", "leave it out")
+    return Cast(found.workflow).find(name).speaker
 
 
 def may_start(instance: Instance, found: ResolvedWorkflow, is_named: bool, to_run: bool) -> bool:

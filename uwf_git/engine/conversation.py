@@ -7,32 +7,27 @@ the first reply, or after an interrupted one, `$START` names the role that gets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.text import one_line
 from uwf_git.engine.step_parts import Recipient, parts_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Role, StepContext, Workflow
-from uwf_git.format.statuses import DEFAULT_STATUS, SUSPEND
-from uwf_git.format.types import END, NEW, RESUME, START, USER
+from uwf_git.format.statuses import SUSPEND
+from uwf_git.format.types import USER
 
 if TYPE_CHECKING:
-    from uwf_git.format.personas import Member
     from uwf_git.store.history import Head, History
     from uwf_git.store.indexing import Store
     from uwf_git.store.instance import Instance
 
 CHAT = "chat"
-"""The name of the workflow of a conversation without a crew."""
+"""The name of the workflow of a plain conversation."""
 ASSISTANT = "assistant"
 """The role of such a conversation."""
-TALK = "$chat"
-"""What takes the place of a workflow's id where a conversation is with a persona of a crew."""
-PERSONA = "persona"
-"""The role that a persona talks in."""
 CHOSEN = "chosen from the menu"
-"""What the detail of a message notes that is an item of a persona's menu."""
+"""What the detail of a message notes that is an item of a menu."""
 
 REPLY_SCHEMA: dict[str, Any] = {
     "title": "Reply",
@@ -76,11 +71,6 @@ graph:
     _: {{role: $END}}
 """
 
-_TALKS = """\
-You talk with a person who sits at a terminal and reads what you write while you write it. Stay who you are. Answer what
-was said last, plainly and to the point. Ask back where you can't know what is meant. While you talk, look things up,
-but change nothing; what is marked as chosen from the menu you carry out."""
-
 _MIN_MESSAGE_TEXT = 400  # minimum characters shown of a message
 
 
@@ -95,32 +85,6 @@ def is_conversation(workflow: Workflow) -> bool:
 
 def in_conversation(instance: Instance, head: Head) -> bool:
     return head.row.workflow is not None and is_conversation(instance.registry.workflow(head.row.workflow))
-
-
-def conversation_payload(crew: str, form: str, members: Iterable[Member]) -> dict[str, Any]:
-    """Return the Workflow payload for conversations with a crew's personas; the StartNode names the persona.
-    Answers to messages only read; those to menu items may change files."""
-    from uwf_git.config.policy import reading_only
-
-    return {
-        "name": f"{crew}/{TALK}",
-        "description": f"A person and a persona of {crew} talk.",
-        "roles": {
-            PERSONA: {
-                "description": "Talks with the user.",
-                "systemPrompt": _TALKS,
-                "outputSchema": REPLY,
-                "tools": reading_only(),
-            }
-        },
-        "conditions": {},
-        "graph": {
-            START: {NEW: {"role": PERSONA}, RESUME: {"role": PERSONA}},
-            PERSONA: {DEFAULT_STATUS: {"role": END}},
-        },
-        "crew": {"name": crew, "workflow": TALK, "format": form},
-        "personas": {member.persona.id: member.persona.payload() for member in members},
-    }
 
 
 def is_noted(store: Store, step: StepContext) -> bool:

@@ -3,7 +3,7 @@ names a `StepParts` object for a kind in its manifest."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
@@ -12,8 +12,8 @@ from uwf_git.base import extensions
 
 if TYPE_CHECKING:
     from uwf_git.config.policy import ToolPolicy
-    from uwf_git.format.kinds import Role, StepContext, Workflow
-    from uwf_git.sandbox.mounts import CrewFolders
+    from uwf_git.format.kinds import Role, Start, StepContext, Workflow
+    from uwf_git.sandbox.mounts import StepFolders
     from uwf_git.sandbox.path import Mount
     from uwf_git.store.history import History, Position
     from uwf_git.store.instance import Instance
@@ -42,7 +42,7 @@ class Mounts(Protocol):
     """The folders of one step, made on demand. A context manager: removes the step's own folders unless the
     step failed."""
 
-    places: CrewFolders
+    places: StepFolders
 
     def __enter__(self) -> Self: ...
 
@@ -50,7 +50,7 @@ class Mounts(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
 
-    def prepare(self) -> CrewFolders:
+    def prepare(self) -> StepFolders:
         """Create all folders. Raises StoreUnwritable, StoreDamaged."""
 
     def for_tools(self, policy: ToolPolicy) -> list[Mount]:
@@ -89,9 +89,11 @@ class StepParts(Protocol):
         """Return a run's progress as JSON: `state` of `uwf thread show`. `current` is the next role, $END,
         $USER, or "" if no edge applies."""
 
-    def data_problem(self, data: Mapping[str, Any], file: Callable[[str], bytes | None]) -> str | None:
-        """Return the problem with a StartNode's `data`, if any. `file` returns a file of the workflow's
-        version by its path."""
+    def start_problems(
+        self, workflow: Workflow, start: Start, included: Callable[[str], bytes | None]
+    ) -> Iterable[tuple[str, str]]:
+        """Yield the problems of a StartNode with their codes. `included` returns a file that the workflow's version
+        includes, by its path."""
 
 
 def parts_of(workflow: Workflow) -> StepParts | None:

@@ -3,7 +3,7 @@ that a role may have a persona."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
@@ -56,16 +56,38 @@ class Cast(NamedTuple):
     workflow: Workflow
     speaker: str = ""
 
+    @classmethod
+    def led_by(cls, workflow: Workflow, speakers: Iterable[str]) -> Cast:
+        """Return a packaged workflow whose default speaker is the first of these that it has."""
+        personas = workflow.personas
+        return cls(workflow, next((speaker for speaker in speakers if speaker in personas), min(personas)))
+
+    @property
+    def sections(self) -> dict[str, set[str]]:
+        """All sections of a configuration that may name its agents, with their keys."""
+        workflow = self.workflow
+        sections = {workflow.name: {*workflow.roles, *workflow.personas}}
+        if workflow.package:
+            sections[workflow.package] = {*workflow.personas}
+        return sections
+
     def role(self, name: str) -> CastRole:
         """Return a role; nobody speaks for anything but one of the workflow's."""
         role = self.workflow.roles.get(name)
         return self.of(role) if role is not None else CastRole(self.workflow.name, name)
 
+    def find(self, persona: str) -> Cast:
+        """Return it with another default speaker, by id or name. Raises NotFound."""
+        from uwf_git.format.personas import find_persona
+
+        known = self.workflow.personas.values()
+        return self._replace(speaker=find_persona(self.workflow.package, known, persona).id)
+
     def require(self, name: str, thread: ThreadId) -> CastRole:
         """Return a role of a thread. Raises Invalid if it should have a persona and has none, since its step would
         have no limits on its tools."""
         role, workflow = self.role(name), self.workflow.name
-        if self.workflow.crew is not None and role.persona is None:
+        if self.workflow.package and role.persona is None:
             shown = one_line(role.speaker, 80)
             raise Invalid(
                 f"thread {thread} names persona {shown!r} for {name}, which {workflow} does not have",

@@ -208,6 +208,11 @@ class Workflow(NamedTuple):
         return any(BODY in text for text in self.templates) or CONTENT in self.step_fields
 
     @property
+    def package(self) -> str:
+        """The name of the package that it is a part of, "" if of none."""
+        return self.crew.name if self.crew is not None else ""
+
+    @property
     def kind(self) -> str:
         return "crew" if self.crew is not None else "workflow" if self.code is None else "code"
 
@@ -233,6 +238,11 @@ class Start(NamedTuple):
     data: Mapping[str, Any] | None = None
     branch: ThreadOrigin | None = None
     call: ThreadOrigin | None = None
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether it has fields that only some kinds of workflow have."""
+        return bool(self.persona) or self.data is not None
 
 
 class Step(NamedTuple):

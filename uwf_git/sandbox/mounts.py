@@ -28,8 +28,8 @@ PLACEHOLDERS: Mapping[str, str] = {
 """Packages of crews write these in their paths for the folders."""
 
 
-class CrewFolders(NamedTuple):
-    """The paths of a crew's folders on this machine, which may not exist yet."""
+class StepFolders(NamedTuple):
+    """The paths of a step's folders on this machine, which may not exist yet."""
 
     project: Path
     package: Path

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base import extensions
+from uwf_git.format.casting import Cast
 from uwf_git.format.ids import name_problem
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import ref_kinds
@@ -14,7 +15,9 @@ from uwf_git.store.version_files import VersionFiles
 from uwf_git.store.versions import Packages, Versions
 
 if TYPE_CHECKING:
+    from uwf_git.format.ids import Hash
     from uwf_git.store.indexing import Store
+    from uwf_git.store.instance import Instance
 
 
 def class_of(kind: str) -> type[Versions[Any]]:
@@ -64,6 +67,17 @@ def packages_with(store: Store, address: str) -> Packages[Any]:
         classes = map(class_of, ref_kinds.versioned())
         found = next(each for each in classes if issubclass(each, Packages))(store)
     return found
+
+
+def current_cast(instance: Instance, name: str) -> tuple[Hash, Cast]:
+    """Return the version of a workflow that has a name or an address, and its cast. Raises NotFound."""
+    speaker = ""
+    if "/" in name:
+        offer = packages_with(instance.store, name).offer(name)
+        version, speaker = offer.workflow, offer.speakers[0]
+    else:
+        version = instance.registry.current(name).hash
+    return version, Cast(instance.registry.workflow(version), speaker)
 
 
 def addresses(store: Store) -> list[str]:

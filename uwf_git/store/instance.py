@@ -150,8 +150,9 @@ class Instance:
         require_person(what, self.location.root, self.environ, shared, answers)
 
     def known_roles(self) -> dict[str, set[str]]:
-        """Return the roles of every registered or running workflow by its name, over all versions in use; for
-        crews also the personas, under the crew's name too. Unreadable ones are omitted."""
+        """Return the sections and keys under which a configuration may name agents of every registered or running
+        workflow, over all versions in use. Unreadable ones are omitted."""
+        from uwf_git.format.casting import Cast
         from uwf_git.store import definitions
 
         nodes = set()
@@ -168,10 +169,8 @@ class Instance:
         known: dict[str, set[str]] = {}
         for node in nodes:
             with suppress(UwfError):
-                workflow = self.registry.workflow(node)
-                known.setdefault(workflow.name, set()).update(workflow.roles, workflow.personas)
-                if workflow.crew is not None:
-                    known.setdefault(workflow.crew.name, set()).update(workflow.personas)
+                for section, keys in Cast(self.registry.workflow(node)).sections.items():
+                    known.setdefault(section, set()).update(keys)
         return known
 
     @cached_property

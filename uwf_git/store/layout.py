@@ -15,7 +15,6 @@ Extensions document the trees of their records. `pages` makes the READMEs.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -262,12 +261,6 @@ def is_in_words(text: str, message: str) -> bool:
 
 def _trailers_of(message: str) -> str:
     return message.rstrip("\n").rsplit("\n\n", 1)[-1]
-
-
-def crew_definition(crew: str, workflow: str) -> bytes:
-    """Return the file that names the crew and the workflow of a version."""
-    said = json.dumps({"crew": crew, "workflow": workflow}, ensure_ascii=False, separators=(",", ":"))
-    return f"{said}\n".encode()
 
 
 THREAD_TRAILER = "Uwf-Thread"

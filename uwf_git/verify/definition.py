@@ -14,7 +14,7 @@ from uwf_git.format.builtin import BUILTIN
 from uwf_git.format.ids import Hash, name_problem
 from uwf_git.format.kinds import Code, Workflow, parse_workflow
 from uwf_git.format.node import Node, file_id
-from uwf_git.format.types import CREW_DEFINITION, DEFINITIONS, versions
+from uwf_git.format.types import versions
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.node_rows import NodeRow
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from uwf_git.workflow.compile import Compiled
 
 SECONDS = 30.0
-_INCLUDING = (DEFINITIONS[None], CREW_DEFINITION)
 
 
 class Definition(NamedTuple):
@@ -55,7 +54,7 @@ def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, re
     except UwfError as error:
         raise Bad("breaks-schema", error.message) from None
     definition = workflow.file
-    _check_files(objects, files, definition, blobs, report)
+    _check_files(objects, files, workflow, blobs, report)
     if workflow.code is None:
         _check_source(objects, files, definition, workflow.kind, name, report)
     else:
@@ -113,12 +112,13 @@ def read_version(
 
 
 def _check_files(
-    objects: Objects, files: Mapping[str, bytes], definition: str, nodes: Iterable[Hash], report: Report
+    objects: Objects, files: Mapping[str, bytes], workflow: Workflow, nodes: Iterable[Hash], report: Report
 ) -> None:
+    definition = workflow.file
     node_paths = (f"workflow/{layout.node_file(node)}" for node in nodes)
     plain = {".gitattributes", definition, "workflow/README.md", *node_paths}
     for path in files:
-        if path not in plain and (definition not in _INCLUDING or not path.startswith(layout.INCLUDED)):
+        if path not in plain and (workflow.code is not None or not path.startswith(layout.INCLUDED)):
             report("extra-file", f"{path} does not belong to a workflow version", path=path)
     for path in (definition, "workflow/README.md"):
         if path not in files:

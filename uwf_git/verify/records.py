@@ -25,12 +25,12 @@ from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, bound_row, commit_row, start_row, step_row
 from uwf_git.trust.people import People
 from uwf_git.verify.calls import CallChecks
-from uwf_git.verify.crew_starts import check_speaking
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
 from uwf_git.verify.fan_outs import FanOutChecks
 from uwf_git.verify.findings import Bad, Listener, OpenQuestions, Report
 from uwf_git.verify.nodes import files_below, grown, node_files, row_of
 from uwf_git.verify.objects import CommitObject
+from uwf_git.verify.start_parts import check_start_parts
 from uwf_git.verify.thread_pages import ThreadPages, files_of
 from uwf_git.verify.turns import TurnChecks
 from uwf_git.verify.verified import Known, Record, StepCommit
@@ -127,7 +127,7 @@ class Records:
         workflow = version.row.node
         if payload.workflow != workflow:
             report("wrong-chain", f"the StartNode uses workflow {payload.workflow}, its parent is {workflow}")
-        check_speaking(self._known, version, payload, report)
+        check_start_parts(self._known, version, payload, report)
         if payload.call is not None:
             self.calls.check_start(commit, payload, payload.call, report)
         elif payload.branch is None:

@@ -27,6 +27,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.ext.crews.conversation import TALK, conversation_payload
 from uwf_git.ext.crews.draft import (
     CrewDraft,
     EdgeDraft,
@@ -35,7 +36,7 @@ from uwf_git.ext.crews.draft import (
     PackageFinding,
     YamlDraft,
 )
-from uwf_git.ext.crews.package import Package
+from uwf_git.ext.crews.package import Package, definition_of
 from uwf_git.plugin import (
     COMPLETE_TURN,
     CREW,
@@ -45,7 +46,6 @@ from uwf_git.plugin import (
     REPLY_FIELD,
     REPLY_SCHEMA,
     START,
-    TALK_WORKFLOW,
     Compiled,
     Crew,
     CrewWorkflow,
@@ -54,9 +54,7 @@ from uwf_git.plugin import (
     Invalid,
     Source,
     cbor,
-    conversation_payload,
     hash_of,
-    layout,
     nearest,
     one_line,
     parse_workflow,
@@ -111,11 +109,11 @@ def compile_crew(package: Package) -> CompiledCrew:
 def compile_version(text: bytes, files: Mapping[str, bytes]) -> Compiled:
     """Compile the workflow named by a version's definition. Raises Invalid, InvalidPackage."""
     name, workflow = _named(text)
-    if text != layout.crew_definition(name, workflow):
+    if text != definition_of(name, workflow):
         raise Invalid(f"{CREW_DEFINITION} is not written as it is by uwf", "restore it")
     package = Package(name, files, None)
     draft, written = _read(package)
-    if workflow == TALK_WORKFLOW and draft.name == name:
+    if workflow == TALK and draft.name == name:
         return _talk(draft, package, text)
     match = next((flow for flow in draft.workflows if flow.id == workflow), None)
     if draft.name != name or match is None:
@@ -191,7 +189,7 @@ def _compiled(
     payload["name"] = f"{draft.name}/{workflow.id}"
     payload["crew"] = origin | {key: value for key, value in besides.items() if value}
     payload["personas"] = {member.persona.id: member.persona.payload() for member in draft.members}
-    return _node(payload, schemas, layout.crew_definition(draft.name, workflow.id), package)
+    return _node(payload, schemas, definition_of(draft.name, workflow.id), package)
 
 
 def _node(payload: Any, schemas: Mapping[Hash, Any], text: bytes, package: Package) -> Compiled:

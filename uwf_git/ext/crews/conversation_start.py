@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from uwf_git.ext.crews.conversation import conversation_payload
 from uwf_git.plugin import (
     CHAT_DEFINITION,
     DEFINED_CHAT,
@@ -15,7 +16,6 @@ from uwf_git.plugin import (
     NotFound,
     Oid,
     ThreadId,
-    conversation_payload,
     put_definition,
 )
 

@@ -33,11 +33,11 @@ from uwf_git.plugin import (
     RUN_TOOLS,
     STATE_MOUNT,
     WRITING_TOOLS,
-    CrewFolders,
     Invalid,
     Mount,
     Oid,
     Repository,
+    StepFolders,
     StoreDamaged,
     StoreUnwritable,
     ToolFailure,
@@ -57,12 +57,12 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FRONTMATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n.*?^---[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
-def places(repository: Repository, head: Head, project: Path) -> CrewFolders:
+def places(repository: Repository, head: Head, project: Path) -> StepFolders:
     """Return the folders of a thread's next step, without making them. Raises StoreDamaged if the package is
     lost."""
     private = repository.private
     package = _packages(repository) / str(_tree(repository, head))
-    return CrewFolders(project, package, private / "states" / head.thread)
+    return StepFolders(project, package, private / "states" / head.thread)
 
 
 class Mounts:
@@ -98,7 +98,7 @@ class Mounts:
         if kind is None:
             self.close()
 
-    def prepare(self) -> CrewFolders:
+    def prepare(self) -> StepFolders:
         """Make the folders: the package, and the state as the step began. Raises StoreUnwritable,
         StoreDamaged."""
         materialise(self._repository, self._tree)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import re
 import stat
@@ -452,3 +453,9 @@ def _raise(name: str, findings: Iterable[PackageFinding]) -> None:
 
 def _refused(name: str, code: str, message: str, hint: str) -> InvalidPackage:
     return InvalidPackage(name, [_finding("", code, message, hint)])
+
+
+def definition_of(crew: str, workflow: str) -> bytes:
+    """Return the file that names the crew and the workflow of a version."""
+    names = json.dumps({"crew": crew, "workflow": workflow}, ensure_ascii=False, separators=(",", ":"))
+    return f"{names}\n".encode()

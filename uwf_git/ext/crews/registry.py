@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.ext.crews import REFS
 from uwf_git.ext.crews.menu import document_of
-from uwf_git.ext.crews.package import CLASSIC
+from uwf_git.ext.crews.package import CLASSIC, definition_of
 from uwf_git.plugin import (
     BLOB,
     CREW,
@@ -274,7 +274,7 @@ class Crews(PackageSource[Definition]):
         names = dict.fromkeys(role.schema for role in value.roles.values())
         schemas = {name: self._store.get(name).payload for name in names}
         files = version_files(self._store, value, workflow, schemas)
-        files[CREW_DEFINITION] = layout.crew_definition(value.crew.name, value.crew.workflow)
+        files[CREW_DEFINITION] = definition_of(value.crew.name, value.crew.workflow)
         tree = self._repository.graft(self._repository.write_folder(files), include.split("/"), package)
         message = layout.workflow_message(value.name, workflow)
         made = self._repository.write_commit(tree, [], self._repository.user, message)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from uwf_git.ext.crews.mounts import Mounts
-    from uwf_git.plugin import History, Instance, Recipient, Role, StepContext, StepParts, ThreadPosition
+    from uwf_git.plugin import (
+        History,
+        Instance,
+        Recipient,
+        Role,
+        StartNode,
+        StepContext,
+        StepParts,
+        ThreadPosition,
+        Workflow,
+    )
 
 
 class CrewParts:
@@ -54,10 +64,23 @@ class CrewParts:
 
         return reached(history, current).as_json()
 
-    def data_problem(self, data: Mapping[str, Any], file: Callable[[str], bytes | None]) -> str | None:
+    def start_problems(
+        self, workflow: Workflow, start: StartNode, included: Callable[[str], bytes | None]
+    ) -> Iterable[tuple[str, str]]:
+        """The limits on a step's tools follow from its persona, so a thread without one is refused."""
         from uwf_git.ext.crews.prompt import data_problem
+        from uwf_git.plugin import one_line
 
-        return data_problem(data, file)
+        if not start.persona:
+            yield "wrong-persona", f"the StartNode names no persona, and {workflow.name} is of a crew"
+        elif start.persona not in workflow.personas:
+            persona = repr(one_line(start.persona, 80))
+            yield (
+                "wrong-persona",
+                f"the StartNode names persona {persona}, which {workflow.name} does not have",
+            )
+        if start.data is not None and (problem := data_problem(start.data, included)) is not None:
+            yield "wrong-data", f"the StartNode brings along what no menu does: {problem}"
 
 
 PARTS: StepParts = CrewParts()

@@ -226,18 +226,12 @@ def _asked(instance: Instance, config: AgentConfig, around: tuple[str, ...]) -> 
 
 
 def _inner(instance: Instance, name: str, around: tuple[str, ...]) -> list[str]:
-    speaker = ""
-    if "/" in name:
-        from uwf_git.plugin import packages_with
+    from uwf_git.plugin import current_cast
 
-        offer = packages_with(instance.store, name).offer(name)
-        version, speaker = offer.workflow, offer.speakers[0]
-    else:
-        version = instance.registry.current(name).hash
-    workflow = parse_workflow(instance.store.get(version).payload)
-    if workflow.name in around:  # its step says that this can't be
+    version, cast = current_cast(instance, name)
+    if cast.workflow.name in around:  # its step says that this can't be
         return [f"({version})"]
-    agents = agents_of(instance, Cast(workflow, speaker), None, around=around)
+    agents = agents_of(instance, cast, None, around=around)
     return [f"({version})", *(f"({role}: {said})" for role, said in agents.items())]
 
 

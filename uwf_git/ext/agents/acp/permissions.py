@@ -31,7 +31,7 @@ from uwf_git.plugin import (
     DOCUMENT_MOUNT,
     FETCH_TOOLS,
     RUN_TOOLS,
-    CrewFolders,
+    StepFolders,
     ToolPolicy,
     printable,
     shortened,
@@ -117,7 +117,7 @@ def kind_of(call: Mapping[str, Any]) -> str:
 
 
 def decide(
-    request: Request, policy: ToolPolicy, folder: Path, places: CrewFolders | None = None
+    request: Request, policy: ToolPolicy, folder: Path, places: StepFolders | None = None
 ) -> Decision | None:
     """Return the policy's decision, None if a person must decide. `places` are a crew's folders."""
     if _refused(request.kind, policy):
@@ -180,7 +180,7 @@ async def ask(request: Request, name: str, descriptor: int) -> Decision:
         return answer(request, False, "terminal")
 
 
-def _is_of_run(request: Request, places: CrewFolders) -> bool:
+def _is_of_run(request: Request, places: StepFolders) -> bool:
     if not request.paths or request.command is not None or request.unread:
         return False
     if request.kind in ("read", "search"):

@@ -14,9 +14,9 @@ from uwf_git.ext.agents.acp import permissions
 from uwf_git.ext.agents.acp.conversation import Conversation
 from uwf_git.plugin import (
     PROJECT_MOUNT,
-    CrewFolders,
     FileChange,
     Mount,
+    StepFolders,
     ToolFailure,
     ToolPolicy,
     TurnRecord,
@@ -103,7 +103,7 @@ class Requests:
     """Answers requests by policy. Decisions become turns; `notes` list refusals."""
 
     def __init__(
-        self, name: str, folder: Path, policy: ToolPolicy, files: Files, places: CrewFolders | None = None
+        self, name: str, folder: Path, policy: ToolPolicy, files: Files, places: StepFolders | None = None
     ) -> None:
         self._places = places
         self._name = name

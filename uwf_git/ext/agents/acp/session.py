@@ -18,12 +18,12 @@ from uwf_git.ext.agents.acp.permissions import forbidden
 from uwf_git.ext.agents.acp.requests import Files, Refusal, Requests
 from uwf_git.plugin import (
     AgentFailed,
-    CrewFolders,
     Descendants,
     Mount,
     Pipes,
     Quota,
     QuotaExceeded,
+    StepFolders,
     TokenUsage,
     ToolPolicy,
     TurnRecord,
@@ -65,7 +65,7 @@ class Settings(NamedTuple):
     record: Callable[[TurnRecord], None]
     hidden: tuple[Path, ...] = ()
     others: tuple[Mount, ...] = ()
-    places: CrewFolders | None = None
+    places: StepFolders | None = None
     mode: str | None = None
     model: str | None = None
     auth: str | None = None

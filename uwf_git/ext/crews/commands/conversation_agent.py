@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uwf_git.plugin import ASSISTANT_ROLE, CHAT_WORKFLOW, PERSONA_CHAT, TALK_WORKFLOW, Invalid
+from uwf_git.ext.crews.conversation import PERSONA, TALK
+from uwf_git.plugin import ASSISTANT_ROLE, CHAT_WORKFLOW, Invalid
 
 if TYPE_CHECKING:
     from uwf_git.ext.crews.entry import Entry
@@ -20,7 +21,7 @@ def talker(instance: Instance, entry: Entry | None = None) -> str | None:
     config = instance.config
     role = CastRole(CHAT_WORKFLOW, ASSISTANT_ROLE)
     if entry is not None:
-        role = CastRole(f"{entry.crew.name}/{TALK_WORKFLOW}", PERSONA_CHAT, entry.member.persona.id)
+        role = CastRole(f"{entry.crew.name}/{TALK}", PERSONA, entry.member.persona.id)
     if overriding_options(config, role)[0] is not None:
         return None
     if resolve_model(config, "agent") is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.plugin import TALK_WORKFLOW, Invalid, NotFound, UwfError, endings, find_thread, in_conversation
+from uwf_git.ext.crews.conversation import TALK
+from uwf_git.plugin import Invalid, NotFound, UwfError, endings, find_thread, in_conversation
 
 if TYPE_CHECKING:
     from uwf_git.plugin import Head, Instance, Invocation, Oid, ThreadId
@@ -40,7 +41,7 @@ def _newest(instance: Instance, who: str) -> Head:
     for head in instance.threads.meant():
         if not isinstance(head, Head) or not in_conversation(instance, head):
             continue
-        if crew and head.row.name != f"{crew}/{TALK_WORKFLOW}":
+        if crew and head.row.name != f"{crew}/{TALK}":
             continue
         if not persona or instance.threads.history(head).start.persona == persona:
             return head
@@ -91,9 +92,7 @@ def begun_from(instance: Instance, crew: str, conversation: Oid) -> ThreadId | N
     for head in instance.threads.all(archived=True):
         if not isinstance(head, Head) or not (head.row.name or "").startswith(f"{crew}/"):
             continue
-        if head.row.name == f"{crew}/{TALK_WORKFLOW}" or (
-            head.archive and head.archive.status == endings.KILLED
-        ):
+        if head.row.name == f"{crew}/{TALK}" or (head.archive and head.archive.status == endings.KILLED):
             continue
         try:
             if instance.threads.origin(head.thread) == conversation:

@@ -15,10 +15,10 @@ from uwf_git.ext.crews.commands.conversation_agent import BUILTIN, talker
 from uwf_git.ext.crews.commands.events import EventPrinter
 from uwf_git.ext.crews.commands.line_input import typed
 from uwf_git.ext.crews.commands.resuming import NEWEST, SessionState, find_session
+from uwf_git.ext.crews.conversation import TALK
 from uwf_git.plugin import (
     CHAT_WORKFLOW,
     OWN_TYPES,
-    TALK_WORKFLOW,
     USER,
     AgentOptions,
     Invocation,
@@ -156,7 +156,7 @@ class Session:
         agent = " ".join(self._agent.words) if isinstance(self._agent, AgentOptions) else self._agent
         value = {
             "thread": self.thread,
-            "workflow": CHAT_WORKFLOW if entry is None else f"{entry.crew.name}/{TALK_WORKFLOW}",
+            "workflow": CHAT_WORKFLOW if entry is None else f"{entry.crew.name}/{TALK}",
             "crew": None if entry is None else entry.crew.name,
             "persona": None if entry is None else entry.member.persona.id,
             "agent": agent,
