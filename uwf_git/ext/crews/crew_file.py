@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.ext.crews.draft import CrewDraft, InvalidPackage, PackageFinding, YamlDraft
@@ -90,15 +90,9 @@ class _Flow(NamedTuple):
 
 def read_own(package: Package) -> tuple[CrewDraft, dict[str, Compiled]]:
     """Return a package's draft, and its compiled workflows by id. Raises InvalidPackage."""
-    try:
-        source = parse_source(package.files[FILE], FILE, _including(package.files, FILE))
-    except InvalidYaml as error:
-        finding = PackageFinding(
-            FILE, error.mark.line, error.mark.column, "not-yaml", error.problem, error.hint
-        )
-        raise InvalidPackage(package.name, [finding]) from None
-    except Invalid as error:
-        raise InvalidPackage(package.name, [_whole(FILE, error)]) from None
+    source = _parse(package.files, FILE)
+    if isinstance(source, PackageFinding):
+        raise InvalidPackage(package.name, [source])
     reader = _Reader(package, source)
     draft, flows = reader.crew()
     findings = reader.findings()
@@ -107,7 +101,7 @@ def read_own(package: Package) -> tuple[CrewDraft, dict[str, Compiled]]:
     return draft._replace(warnings=tuple(findings)), flows
 
 
-def _including(files: Mapping[str, bytes], file: str) -> Callable[[str], bytes]:
+def _parse(files: Mapping[str, bytes], file: str) -> Source | PackageFinding:
     folder = posixpath.dirname(file)
 
     def include(path: str) -> bytes:
@@ -116,11 +110,12 @@ def _including(files: Mapping[str, bytes], file: str) -> Callable[[str], bytes]:
             raise NotFound(f"no file {one_line(whole)} in the package", nearest(whole, files))
         return files[whole]
 
-    return include
-
-
-def _whole(path: str, error: Invalid | NotFound) -> PackageFinding:
-    return PackageFinding(path, 0, 0, "unreadable", error.message, error.hint)
+    try:
+        return parse_source(files[file], file, include)
+    except InvalidYaml as error:
+        return PackageFinding(file, *error.mark[:2], "not-yaml", error.problem, error.hint)
+    except Invalid as error:
+        return PackageFinding(file, 0, 0, "unreadable", error.message, error.hint)
 
 
 def placed(path: str, finding: Finding) -> PackageFinding:
@@ -175,22 +170,18 @@ class _Reader(FieldReader):
         for id_, value in flows.items():
             file = value.get("file") if isinstance(value, dict) else None
             self._known[id_] = file if isinstance(file, str) else ""
-        by_id = {id_: self._workflow(id_, value, ("workflows", id_)) for id_, value in flows.items()}
-        members = [self._member(id_, value, ("personas", id_)) for id_, value in people.items()]
+        read = ((id_, self._workflow(id_, value, ("workflows", id_))) for id_, value in flows.items())
+        by_id = {id_: flow for id_, flow in read if flow is not None}
+        members = (self._member(id_, value, ("personas", id_)) for id_, value in people.items())
         draft = CrewDraft(
             name,
             self._version(top),
             self._maybe(top, (), "description", "the crew"),
             OWN_TYPES,
-            tuple(item for item in members if item is not None),
-            tuple(item.draft for item in by_id.values() if item is not None),
+            tuple(member for member in members if member is not None),
+            tuple(flow.draft for flow in by_id.values()),
         )
-        compiled = {
-            id_: item.compiled
-            for id_, item in by_id.items()
-            if item is not None and item.compiled is not None
-        }
-        return draft, compiled
+        return draft, {id_: flow.compiled for id_, flow in by_id.items() if flow.compiled is not None}
 
     def _version(self, top: Mapping[str, Any]) -> str:
         # YAML reads 1.0 as a number, but it is a name.
@@ -242,7 +233,7 @@ class _Reader(FieldReader):
             return None
         file = self.text(data, path, "file", what, "name its YAML, which is beside crew.yaml")
         inside = None if file is None else self._path(file, (*path, "file"), what)
-        compiled, roles = self._read(inside, (*path, "file"), what)
+        compiled, roles = self._read(inside) if inside is not None else (None, None)
         cast = self._cast(data, path, what, roles)
         description = "" if compiled is None else compiled.workflow.description
         draft = YamlDraft(
@@ -255,40 +246,31 @@ class _Reader(FieldReader):
         )
         return _Flow(draft, compiled)
 
-    def _path(self, written: str, path: ValuePath, what: str) -> str | None:
+    def _mounted(self, written: str, path: ValuePath, what: str) -> str:
         try:
-            whole = mounted(written)
+            return mounted(written)
         except Invalid as error:
             self._findings.error(path, "bad-path", f"{what}: {error.message}", error.hint)
-            return None
+            return ""
+
+    def _path(self, written: str, path: ValuePath, what: str) -> str | None:
+        whole = self._mounted(written, path, what)
         inside = whole.removeprefix(f"{PACKAGE_MOUNT}/")
-        if inside == whole:
-            self._findings.error(path, "bad-path", f"{what}: {one_line(whole, 80)} is not in the package")
-        elif inside in self._package.files:
+        if inside in self._package.files and inside != whole:
             return inside
-        else:
+        if whole and inside == whole:
+            self._findings.error(path, "bad-path", f"{what}: {one_line(whole, 80)} is not in the package")
+        elif whole:
             hint = self._findings.nearest(inside, self._package.files)
-            self._findings.error(
-                path, "missing-file", f"{what}: there is no file {one_line(inside, 80)}", hint
-            )
+            message = f"{what}: there is no file {one_line(inside, 80)}"
+            self._findings.error(path, "missing-file", message, hint)
         return None
 
-    def _read(
-        self, file: str | None, path: ValuePath, what: str
-    ) -> tuple[Compiled | None, Collection[str] | None]:
-        if file is None:
-            return None, None
-        try:
-            source = parse_source(self._package.files[file], file, _including(self._package.files, file))
-        except InvalidYaml as error:
-            self._of_files.append(
-                PackageFinding(
-                    file, error.mark.line, error.mark.column, "not-yaml", error.problem, error.hint
-                )
-            )
-            return None, None
-        except Invalid as error:
-            self._of_files.append(_whole(file, error))
+    def _read(self, file: str) -> tuple[Compiled | None, Collection[str] | None]:
+        """Return a workflow, and its roles also if it has mistakes."""
+        source = _parse(self._package.files, file)
+        if isinstance(source, PackageFinding):
+            self._of_files.append(source)
             return None, None
         try:
             compiled = compile_source(source, recorded=True)  # read again by verify, as it stands
@@ -297,11 +279,8 @@ class _Reader(FieldReader):
             roles = source.data.get("roles") if isinstance(source.data, dict) else None
             return None, roles if isinstance(roles, dict) else None
         if _asks_more_than_a_crew(compiled.workflow):
-            problem = (
-                "a crew's workflow has no workspace, timeout, retry, fallback or human",
-                "leave them out",
-            )
-            self._of_files.append(PackageFinding(file, 1, 1, "not-in-a-crew", *problem))
+            message = "a crew's workflow has no workspace, timeout, retry, fallback or human"
+            self._of_files.append(PackageFinding(file, 1, 1, "not-in-a-crew", message, "leave them out"))
             return None, compiled.workflow.roles
         self._of_files += [placed(file, finding) for finding in compiled.warnings]
         return compiled, compiled.workflow.roles
@@ -497,11 +476,7 @@ class _Reader(FieldReader):
         return ""
 
     def _data_file(self, written: str, path: ValuePath, what: str) -> str:
-        try:
-            whole = mounted(written)
-        except Invalid as error:
-            self._findings.error(path, "bad-path", f"{what}: {error.message}", error.hint)
-            return ""
+        whole = self._mounted(written, path, what)
         if whole.startswith(f"{PACKAGE_MOUNT}/"):
             self._path(written, path, what)
         return whole

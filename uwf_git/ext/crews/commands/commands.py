@@ -47,21 +47,19 @@ def import_(invocation: Invocation, package: Path, dry_run: bool) -> None:
     PACKAGE is a .bmad 1.1 file or folder, or a crew.yaml with its workflows. All problems are reported at
     once, and then nothing is imported. Unchanged content creates no new version.
     """
-    from uwf_git.ext.crews.registry import Crews
-
     definition = _read(invocation, package)
     crew, node = definition.compiled.crew, definition.compiled.hash
     if dry_run:
         before = _current(invocation, crew.name)
         if invocation.location.git_dir.exists():
-            Crews(invocation.instance.store).let_in(definition)
-        changed = before is None or not Crews(invocation.instance.store).holds(_oid(before), definition)
+            _crews(invocation).let_in(definition)
+        changed = before is None or not _crews(invocation).holds(_oid(before), definition)
         kept = before if not changed else None
         value = {**crew_value(crew, node, kept.commit if kept else None), "changed": changed, "dryRun": True}
     else:
-        instance = invocation.instance_for_writing()
+        invocation.instance_for_writing()
         before = _current(invocation, crew.name)
-        version = Crews(instance.store).put(definition)
+        version = _crews(invocation).put(definition)
         changed = before is None or before.commit != version.commit
         value = {**crew_value(crew, node, version.commit), "changed": changed}
     invocation.emit({**value, **_warnings(definition)}, _IMPORTED)
@@ -70,10 +68,8 @@ def import_(invocation: Invocation, package: Path, dry_run: bool) -> None:
 @command("uwf crew list")
 def list_(invocation: Invocation) -> None:
     """List the crews."""
-    from uwf_git.ext.crews.registry import Crews
-
     adopt_news(invocation)
-    found = registered(Crews(invocation.instance.store))
+    found = registered(_crews(invocation))
     invocation.emit(found, _CREWS)
     Failures(invocation).end_list(any("problem" in crew for crew in found))
 
@@ -115,12 +111,8 @@ def show(invocation: Invocation, crew: str) -> None:
 @click.argument("crew", metavar="CREW", shell_complete=completers.complete_crew)
 def history(invocation: Invocation, crew: str) -> None:
     """List a crew's versions, newest first, with authors and rollbacks."""
-    from uwf_git.ext.crews.registry import Crews
-
     columns = ("hash", "version", ("imported", "time"), ("commit", "{commit:short}"), ("by", "author"))
-    invocation.emit(
-        past(Crews(invocation.instance.store), crew), Table(*columns, ("", definitions.history_note))
-    )
+    invocation.emit(past(_crews(invocation), crew), Table(*columns, ("", definitions.history_note)))
 
 
 def past(crews: Crews, name: str) -> list[dict[str, Any]]:
@@ -148,10 +140,9 @@ def rollback(invocation: Invocation, crew: str, to: str | None) -> None:
 
     Each rollback goes one version further back and adds a commit. Running threads keep their version.
     """
-    from uwf_git.ext.crews.registry import Crews
     from uwf_git.plugin import past_hash
 
-    crews = Crews(invocation.instance.store)
+    crews = _crews(invocation)
     before = crews.current(crew)
     version = crews.rollback(crew, past_hash(crews, crew, to) if to else None)
     found = _version(crews.crew(version.hash), version.hash, version.commit)
@@ -171,11 +162,10 @@ def rm(invocation: Invocation, crew: str, yes: bool) -> None:
 
     Refused without --yes if an agent of config.yaml or an active thread uses one of its workflows.
     """
-    from uwf_git.ext.crews.registry import Crews
     from uwf_git.plugin import use_of
 
     instance = invocation.instance
-    crews = Crews(instance.store)
+    crews = _crews(invocation)
     version = crews.current(crew)
     value = _version(crews.crew(version.hash), version.hash, version.commit)
     ours = {crew} - {*instance.registry.names()}
@@ -265,10 +255,9 @@ def propose(invocation: Invocation, package: Path, branch: str, remote: str | No
 
     Without --remote the proposal stays on this machine. Proposing again under the same name adds a version.
     """
-    from uwf_git.ext.crews.registry import Crews
-
     definition = _read(invocation, package)
-    crews = Crews(invocation.instance_for_writing().store)
+    invocation.instance_for_writing()
+    crews = _crews(invocation)
 
     def more(proposal: Proposal) -> dict[str, Any]:
         version = _version(definition.compiled.crew, proposal.hash, proposal.commit)
@@ -286,11 +275,9 @@ def propose(invocation: Invocation, package: Path, branch: str, remote: str | No
 @definitions.accepting
 def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     """Register a proposed version of a crew: the local one, or with --remote a branch of that remote."""
-    from uwf_git.ext.crews.registry import Crews
-
     accepted = definitions.accept(invocation, branch, remote, "crew")
     version = accepted.version
-    crew = Crews(invocation.instance.store).crew(version.hash)
+    crew = _crews(invocation).crew(version.hash)
     value = {**accepted.to_json(), **_version(crew, version.hash, version.commit)}
     invocation.emit(value, Record(*_VERSION, definitions.ACCEPTED))
 
@@ -314,20 +301,22 @@ def _read(invocation: Invocation, package: Path) -> Definition:
     return Definition(read, compiled)
 
 
-def _current(invocation: Invocation, name: str) -> RegisteredVersion | None:
+def _crews(invocation: Invocation) -> Crews:
     from uwf_git.ext.crews.registry import Crews
 
+    return Crews(invocation.instance.store)
+
+
+def _current(invocation: Invocation, name: str) -> RegisteredVersion | None:
     if not invocation.location.git_dir.exists():
         return None
-    crews = Crews(invocation.instance.store)
+    crews = _crews(invocation)
     return crews.current(name) if name in crews.names() else None
 
 
 def _find(invocation: Invocation, text: str) -> tuple[Crews, RegisteredVersion, Crew]:
     """Return a crew, with ~2 in the second version before the newest. Raises NotFound."""
-    from uwf_git.ext.crews.registry import Crews
-
-    crews = Crews(invocation.instance.store)
+    crews = _crews(invocation)
     version = crews.named(text)
     return crews, version, crews.crew(version.hash)
 
