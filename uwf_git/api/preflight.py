@@ -319,7 +319,7 @@ def _with_child(instance: Instance, part: Part, agent: AgentConfig, depth: int, 
     name = agent.args[-1] if agent.args else ""
     if not name or depth >= _DEEPEST:
         return part._replace(is_real=True)
-    _, child = current_cast(instance, name)
+    _, child = current_cast(instance.store, name)
     parts = _parts(instance, child, depth=depth + 1, folder=folder)
     problems = _problems(instance, child.workflow, parts)
     part = part._replace(

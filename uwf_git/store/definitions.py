@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.base import extensions
 from uwf_git.format.casting import Cast
 from uwf_git.format.ids import name_problem
+from uwf_git.format.kinds import parse_workflow
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import ref_kinds
 from uwf_git.store.version_files import VersionFiles
-from uwf_git.store.versions import Packages, Versions
+from uwf_git.store.versions import Packages, Registry, Versions
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import Hash
     from uwf_git.store.indexing import Store
-    from uwf_git.store.instance import Instance
 
 
 def class_of(kind: str) -> type[Versions[Any]]:
@@ -69,15 +69,15 @@ def packages_with(store: Store, address: str) -> Packages[Any]:
     return found
 
 
-def current_cast(instance: Instance, name: str) -> tuple[Hash, Cast]:
+def current_cast(store: Store, name: str) -> tuple[Hash, Cast]:
     """Return the version of a workflow that has a name or an address, and its cast. Raises NotFound."""
     speaker = ""
     if "/" in name:
-        offer = packages_with(instance.store, name).offer(name)
+        offer = packages_with(store, name).offer(name)
         version, speaker = offer.workflow, offer.speakers[0]
     else:
-        version = instance.registry.current(name).hash
-    return version, Cast(instance.registry.workflow(version), speaker)
+        version = Registry(store).current(name).hash
+    return version, Cast(parse_workflow(store.get(version).payload), speaker)
 
 
 def addresses(store: Store) -> list[str]:

@@ -228,7 +228,7 @@ def _asked(instance: Instance, config: AgentConfig, around: tuple[str, ...]) -> 
 def _inner(instance: Instance, name: str, around: tuple[str, ...]) -> list[str]:
     from uwf_git.plugin import current_cast
 
-    version, cast = current_cast(instance, name)
+    version, cast = current_cast(instance.store, name)
     if cast.workflow.name in around:  # its step says that this can't be
         return [f"({version})"]
     agents = agents_of(instance, cast, None, around=around)
