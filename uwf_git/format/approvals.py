@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Identity
 from uwf_git.format.node import Node
+from uwf_git.format.payloads import from_payload, to_payload
 from uwf_git.format.types import is_kind
 
 UNSEEN = "without having seen the code"
@@ -26,10 +27,6 @@ class Part(NamedTuple):
     name: str
     sha256: str
     commit: str = ""
-
-    def payload(self) -> dict[str, str]:
-        value = {"name": self.name, "sha256": self.sha256}
-        return {**value, "commit": self.commit} if self.commit else value
 
 
 class Shown(NamedTuple):
@@ -48,7 +45,7 @@ class Shown(NamedTuple):
         return tuple(part for part in self.parts if part.name != "diff")
 
     def payload(self) -> dict[str, Any]:
-        return {"digest": self.digest, "of": [part.payload() for part in self.parts]}
+        return {"digest": self.digest, "of": list(map(to_payload, self.parts))}
 
 
 class Approval(NamedTuple):
@@ -72,16 +69,7 @@ class Approval(NamedTuple):
         return "code" in names and "diff" not in names
 
     def payload(self) -> dict[str, Any]:
-        value: dict[str, Any] = {
-            "start": self.start,
-            "prev": self.prev,
-            "role": self.role,
-            "output": self.output,
-            "by": self.by._asdict(),
-            "shown": self.shown.payload(),
-            "at": self.at,
-        }
-        return {**value, "reason": self.reason} if self.reason else value
+        return to_payload(self._replace(digest=""))
 
 
 class Revocation(NamedTuple):
@@ -93,33 +81,20 @@ class Revocation(NamedTuple):
     reason: str = ""
 
     def payload(self) -> dict[str, Any]:
-        value: dict[str, Any] = {"approval": self.approval, "by": self.by._asdict(), "at": self.at}
-        return {**value, "reason": self.reason} if self.reason else value
+        return to_payload(self)
 
 
 def parse_approval(payload: Any) -> Approval:
     """Parse a valid Approval payload."""
-    parts = tuple(
-        Part(part["name"], part["sha256"], part.get("commit", "")) for part in payload["shown"]["of"]
-    )
-    return Approval(
-        Hash(payload["start"]),
-        None if payload["prev"] is None else Hash(payload["prev"]),
-        payload["role"],
-        Hash(payload["output"]),
-        Identity(**payload["by"]),
-        Shown(parts),
-        payload["at"],
-        payload.get("reason", ""),
-        payload["shown"]["digest"],
-    )
+    shown = payload["shown"]
+    parts = tuple(from_payload(Part, part) for part in shown["of"])
+    by = from_payload(Identity, payload["by"])
+    return from_payload(Approval, payload, by=by, shown=Shown(parts), digest=shown["digest"])
 
 
 def parse_revocation(payload: Any) -> Revocation:
     """Parse a valid Revocation payload."""
-    return Revocation(
-        Hash(payload["approval"]), Identity(**payload["by"]), payload["at"], payload.get("reason", "")
-    )
+    return from_payload(Revocation, payload, by=from_payload(Identity, payload["by"]))
 
 
 def parse_record(content: Node) -> Approval | Revocation:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.format.failure_policy import WAIT
 from uwf_git.format.fan_out import ALL, ASK, DEFAULT_MOST
+from uwf_git.format.payloads import from_payload
 from uwf_git.format.statuses import DEFAULT_STATUS
 
 
@@ -22,8 +23,7 @@ class FixedBranch(NamedTuple):
         return self.role or self.workflow
 
     def payload(self) -> dict[str, Any]:
-        found = {"role": self.role, "workflow": self.workflow, "prompt": self.prompt}
-        return {key: value for key, value in found.items() if value}
+        return {key: value for key, value in self._asdict().items() if value}
 
 
 class FanOut(NamedTuple):
@@ -132,34 +132,15 @@ def parse_edges(edges: Any) -> tuple[Transition, ...]:
 
 
 def _parse_edge(edge: Any, condition: str | None, status: str | None) -> Transition:
-    return Transition(
-        edge["role"],
-        condition,
-        status,
-        edge.get("prompt"),
-        edge.get("location"),
-        edge.get("label", ""),
-        edge.get("text", ""),
-        _parse_fan_out(edge["fanOut"]) if "fanOut" in edge else None,
-    )
+    fan_out = _parse_fan_out(edge["fanOut"]) if "fanOut" in edge else None
+    return from_payload(Transition, edge, condition=condition, status=status, fan_out=fan_out)
 
 
 def _parse_fan_out(payload: Any) -> FanOut:
-    join = (Transition(each["role"], each["condition"], None, each.get("prompt")) for each in payload["join"])
+    join = tuple(from_payload(Transition, edge) for edge in payload["join"])
     items = payload.get("items", ())
     if "branches" in payload:
-        items = tuple(FixedBranch(**each) for each in payload["branches"])
+        items = tuple(from_payload(FixedBranch, branch) for branch in payload["branches"])
     elif isinstance(items, list):
         items = tuple(items)
-    return FanOut(
-        items,
-        tuple(join),
-        payload.get("name", "item"),
-        payload.get("role", ""),
-        payload.get("workflow", ""),
-        payload.get("atOnce"),
-        payload.get("max", DEFAULT_MOST),
-        payload.get("need", ALL),
-        payload.get("onFailure", WAIT.word),
-        payload.get("onConflict", ASK),
-    )
+    return from_payload(FanOut, payload, items=items, join=join, most=payload.get("max", DEFAULT_MOST))

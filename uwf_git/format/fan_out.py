@@ -10,6 +10,7 @@ from uwf_git.base.errors import Invalid
 from uwf_git.format.endings import COMPLETED, LEFT
 from uwf_git.format.failure_policy import FAILURE_POLICIES, WAIT, FailurePolicy
 from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.payloads import from_payload, to_payload
 from uwf_git.format.statuses import SUSPEND
 
 DEFAULT_MOST = 200
@@ -26,9 +27,6 @@ class ForkedBranch(NamedTuple):
 
     workflow: Hash
     role: str = ""
-
-    def payload(self) -> dict[str, Any]:
-        return {"workflow": self.workflow, **({"role": self.role} if self.role else {})}
 
 
 class Fork(NamedTuple):
@@ -65,23 +63,8 @@ class Fork(NamedTuple):
         return self.branches[position if len(self.branches) > 1 else 0]
 
     def payload(self) -> dict[str, Any]:
-        payload: dict[str, Any] = {
-            "summary": self.summary,
-            "source": self.source,
-            "edge": self.edge,
-            "name": self.name,
-            "items": list(self.items),
-            "branches": [each.payload() for each in self.branches],
-            "until": list(self.until),
-            "need": ALL if self.of_all else self.need,
-            "onFailure": self.on_failure,
-            "onConflict": self.on_conflict,
-        }
-        if self.at_once is not None:
-            payload["atOnce"] = self.at_once
-        if self.budget:
-            payload["budget"] = dict(self.budget)
-        return payload
+        payload = to_payload(self._replace(of_all=False), always=("on_failure", "on_conflict"))
+        return {"summary": self.summary, **payload, "need": ALL if self.of_all else self.need}
 
 
 class Conflict(NamedTuple):
@@ -93,7 +76,7 @@ class Conflict(NamedTuple):
     text: str = ""
 
     def payload(self) -> dict[str, Any]:
-        return {"commit": self.commit, "paths": list(self.paths), "text": self.text}
+        return to_payload(self, always=("text",))
 
 
 class JoinedBranch(NamedTuple):
@@ -114,14 +97,7 @@ class JoinedBranch(NamedTuple):
         return self.status == LEFT
 
     def payload(self) -> dict[str, Any]:
-        payload: dict[str, Any] = {
-            "status": self.status, "thread": self.thread, "step": self.step, "output": self.output,
-        }  # fmt: skip
-        if self.reason:
-            payload["reason"] = self.reason
-        if self.conflict is not None:
-            payload["conflict"] = self.conflict.payload()
-        return payload
+        return to_payload(self, always=("step", "output"))
 
 
 def join_payload(branches: Sequence[JoinedBranch], question: str = "") -> dict[str, Any]:
@@ -141,49 +117,22 @@ def _branches(number: int) -> str:
 def parse_fork(payload: Any) -> Fork:
     """Parse a Fork payload. Raises Invalid."""
     try:
-        return _fork(payload)
+        branches = tuple(from_payload(ForkedBranch, branch) for branch in payload["branches"])
+        of_all = payload["need"] == ALL
+        need = len(payload["items"]) if of_all else payload["need"]
+        return from_payload(Fork, payload, branches=branches, need=need, of_all=of_all)
     except (KeyError, TypeError, AttributeError) as error:
         raise Invalid(f"the output of a fork has no valid {error}") from None
-
-
-def _fork(payload: Any) -> Fork:
-    branches = tuple(
-        ForkedBranch(Hash(each["workflow"]), each.get("role", "")) for each in payload["branches"]
-    )
-    need = payload["need"]
-    return Fork(
-        payload["source"],
-        payload["edge"],
-        payload["name"],
-        tuple(payload["items"]),
-        branches,
-        tuple(payload["until"]),
-        len(payload["items"]) if need == ALL else need,
-        need == ALL,
-        payload["onFailure"],
-        payload.get("atOnce"),
-        payload["onConflict"],
-        payload.get("budget", {}),
-    )
 
 
 def parse_join(payload: Any) -> tuple[JoinedBranch, ...]:
     """Parse a Join payload. Raises Invalid."""
     try:
-        return tuple(
-            JoinedBranch(
-                each["status"],
-                ThreadId(each["thread"]),
-                each["step"],
-                each["output"],
-                each.get("reason", ""),
-                _parse_conflict(each["conflict"]) if "conflict" in each else None,
-            )
-            for each in payload["branches"]
-        )
+        return tuple(map(_parse_joined, payload["branches"]))
     except (KeyError, TypeError, AttributeError) as error:
         raise Invalid(f"the output of a join has no valid {error}") from None
 
 
-def _parse_conflict(payload: Any) -> Conflict:
-    return Conflict(payload["commit"], tuple(payload["paths"]), payload["text"])
+def _parse_joined(payload: Any) -> JoinedBranch:
+    conflict = from_payload(Conflict, payload["conflict"]) if "conflict" in payload else None
+    return from_payload(JoinedBranch, payload, conflict=conflict)

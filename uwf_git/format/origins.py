@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
 from uwf_git.format.ids import Hash
+from uwf_git.format.payloads import from_payload, to_payload
 
 CALL, EDITED = "$call", "$edited"
 """The `name` of a call of code, and of a run of edited code; see `engine.calls`."""
@@ -28,24 +29,14 @@ class ThreadOrigin(NamedTuple):
         return self.name == CALL
 
     def payload(self) -> dict[str, Any]:
-        payload: dict[str, Any] = {
-            "fork": self.fork, "index": self.position, "name": self.name, "item": self.item,
-        }  # fmt: skip
-        if self.role:
-            payload |= {"role": self.role, "until": list(self.until)}
+        payload = to_payload(self, always=("until",)) if self.role else to_payload(self._replace(until=()))
+        payload["index"] = payload.pop("position")
         return payload
 
 
 def parse_origin(payload: Any) -> ThreadOrigin:
     """Parse the origin in a StartNode. Raises Invalid."""
     try:
-        return ThreadOrigin(
-            Hash(payload["fork"]),
-            payload["index"],
-            payload["name"],
-            payload["item"],
-            payload.get("role", ""),
-            tuple(payload.get("until", ())),
-        )
+        return from_payload(ThreadOrigin, payload, position=payload["index"])
     except (KeyError, TypeError, AttributeError) as error:
         raise Invalid(f"a StartNode's branch has no valid {error}") from None

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from uwf_git.base.errors import Invalid, NotFound
 from uwf_git.base.text import nearest, one_line
 from uwf_git.format.ids import Hash
+from uwf_git.format.payloads import from_payload, to_payload
 
 
 class Persona(NamedTuple):
@@ -35,11 +36,9 @@ class Persona(NamedTuple):
 
     def payload(self) -> dict[str, Any]:
         """Return its part of a node, without id and empty fields."""
-        value = self._asdict()
-        del value["id"]
-        value |= {"principles": list(self.principles), "actions": list(self.actions)}
-        value["systemPrompt"] = value.pop("system_prompt")
-        return {key: each for key, each in value.items() if each not in ("", [], None) or key == "name"}
+        payload = to_payload(self, always=("tools",) if self.tools is not None else ())
+        del payload["id"]
+        return payload
 
 
 class Effect(NamedTuple):
@@ -58,6 +57,9 @@ class Handler(NamedTuple):
     match: str
     does: Effect
 
+    def payload(self) -> dict[str, Any]:
+        return {"match": self.match, **to_payload(self.does)}
+
 
 class MenuItem(NamedTuple):
     """A menu item, selected by its number, `trigger`, `cmd`, an alias, or words of it. `validate` names a
@@ -74,15 +76,7 @@ class MenuItem(NamedTuple):
     surface: str = ""
 
     def payload(self) -> dict[str, Any]:
-        value: dict[str, Any] = {"description": self.description, **_filled(self.does._asdict())}
-        value |= _filled({key: getattr(self, key) for key in ("trigger", "cmd", "validate", "surface")})
-        if self.aliases:
-            value["aliases"] = list(self.aliases)
-        if self.handlers:
-            value["handlers"] = [
-                {"match": each.match, **_filled(each.does._asdict())} for each in self.handlers
-            ]
-        return value
+        return {**to_payload(self._replace(does=Effect())), **to_payload(self.does)}
 
 
 class Member(NamedTuple):
@@ -93,12 +87,7 @@ class Member(NamedTuple):
     prompts: Mapping[str, str] = {}
 
     def payload(self) -> dict[str, Any]:
-        value: dict[str, Any] = {"id": self.persona.id, "persona": self.persona.payload()}
-        if self.prompts:
-            value["prompts"] = dict(self.prompts)
-        if self.menu:
-            value["menu"] = [item.payload() for item in self.menu]
-        return value
+        return {"id": self.persona.id, **to_payload(self)}
 
 
 class CrewWorkflow(NamedTuple):
@@ -124,80 +113,37 @@ class Crew(NamedTuple):
     workflows: tuple[CrewWorkflow, ...]
 
     def payload(self) -> dict[str, Any]:
-        offered = [
-            {"id": each.id, "workflow": each.workflow}
-            | _filled({"title": each.title, "description": each.description, "entry": each.entry})
-            | ({"tags": list(each.tags)} if each.tags else {})
-            for each in self.workflows
-        ]
-        return {
-            "name": self.name,
-            "version": self.version,
-            "description": self.description,
-            "format": self.format,
-            "personas": [member.payload() for member in self.members],
-            "workflows": offered,
-        }
+        payload = to_payload(self)
+        payload["personas"] = payload.pop("members")
+        return payload
 
 
 def parse_crew(payload: Any) -> Crew:
     """Parse a valid Crew payload. Raises Invalid."""
     try:
-        return Crew(
-            payload["name"],
-            payload["version"],
-            payload["description"],
-            payload["format"],
-            tuple(map(_parse_member, payload["personas"])),
-            tuple(
-                CrewWorkflow(
-                    each["id"],
-                    Hash(each["workflow"]),
-                    each.get("title", ""),
-                    each.get("description", ""),
-                    each.get("entry", ""),
-                    tuple(each.get("tags", ())),
-                )
-                for each in payload["workflows"]
-            ),
-        )
+        members = tuple(map(_parse_member, payload["personas"]))
+        workflows = tuple(from_payload(CrewWorkflow, workflow) for workflow in payload["workflows"])
+        return from_payload(Crew, payload, members=members, workflows=workflows)
     except (KeyError, TypeError, AttributeError) as error:
         raise Invalid(f"a Crew node has no valid {error}") from None
 
 
 def parse_persona(name: str, payload: Any) -> Persona:
     """Parse a persona's valid part of a node."""
-    given = dict(payload)
-    for key in ("principles", "actions"):
-        given[key] = tuple(given.get(key, ()))
-    given["system_prompt"] = given.pop("systemPrompt", "")
-    return Persona(name, **given)
+    return from_payload(Persona, payload, id=name)
 
 
 def _parse_member(payload: Any) -> Member:
     persona = parse_persona(payload["id"], payload["persona"])
-    return Member(persona, tuple(map(_parse_item, payload.get("menu", ()))), payload.get("prompts", {}))
+    menu = tuple(map(_parse_item, payload.get("menu", ())))
+    return from_payload(Member, payload, persona=persona, menu=menu)
 
 
 def _parse_item(payload: Any) -> MenuItem:
-    return MenuItem(
-        payload["description"],
-        payload.get("trigger", ""),
-        payload.get("cmd", ""),
-        tuple(payload.get("aliases", ())),
-        tuple(Handler(each["match"], _parse_does(each)) for each in payload.get("handlers", ())),
-        _parse_does(payload),
-        payload.get("validate", ""),
-        payload.get("surface", ""),
+    handlers = tuple(
+        Handler(handler["match"], from_payload(Effect, handler)) for handler in payload.get("handlers", ())
     )
-
-
-def _parse_does(payload: Any) -> Effect:
-    return Effect(*(payload.get(key, "") for key in Effect._fields))
-
-
-def _filled(value: Mapping[str, str]) -> dict[str, str]:
-    return {key: text for key, text in value.items() if text}
+    return from_payload(MenuItem, payload, handlers=handlers, does=from_payload(Effect, payload))
 
 
 def find_persona(crew: str, personas: Iterable[Persona], said: str) -> Persona:
