@@ -239,7 +239,7 @@ Uwf = Callable[..., Result]
 
 
 @pytest.fixture
-def uwf(hermetic: Path) -> Iterator[Uwf]:
+def uwf(hermetic: Path) -> Uwf:
     """Runs the real `uwf` and expects exit status 0 unless `check` says otherwise (None: any)."""
     warm = warm_uwf()
 
@@ -276,9 +276,7 @@ def uwf(hermetic: Path) -> Iterator[Uwf]:
             )
         return result
 
-    yield run
-    if warm is not None:
-        warm.release()
+    return run
 
 
 Begin = Callable[..., "subprocess.Popen[str]"]

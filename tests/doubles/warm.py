@@ -2,8 +2,8 @@
 what the command needs and forks. What it forks runs `uwf_cli.main` as `python -m` does, on its own descriptors, in the
 environment and the folder of the call, or another module that is a program, such as an agent's.
 
-Within a test, a fork that a call left as it had found it takes the next one: most of what a fork costs is the copying
-of what each call touches.
+A fork that a call left as it had found it takes a further one: most of what a fork costs is the copying of what each
+call touches.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import marshal
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -20,14 +19,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 _PROGRAM = Path(__file__).with_name("warm_process.py")
 _READ_ONCE = ("PYTHON", "LC_", "LANG")  # an interpreter looks at these when it starts
 
 COMMAND = "uwf_cli.main"
 MESSAGE = 16  # bytes of each number that goes over a connection
-GOES_ON = b"+"  # ends a status whose process takes another call
+AGAIN, ONCE = b"+", b"1"  # begins a connection: the process may have run the command before, or is a new one
 
 KEPT = ("PATH", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
 """What tests keep of the environment that they are started in."""
@@ -65,13 +63,6 @@ def run_module(
     return subprocess.CompletedProcess(list(args), done.returncode, *printed)
 
 
-class _Fork(NamedTuple):
-    """A process that was forked, and the connection by which it is told what to do."""
-
-    call: socket.socket
-    pid: int
-
-
 class WarmUwf:
     """The process that forks. `environment` is the one it starts in."""
 
@@ -79,7 +70,6 @@ class WarmUwf:
         self._folder = tempfile.TemporaryDirectory(prefix="uwf-warm-")
         self._path = Path(self._folder.name) / "warm"
         self._environment = _read_once(environment)
-        self._idle: list[_Fork] = []
         self._process = subprocess.Popen(
             [sys.executable, str(_PROGRAM), str(self._path)],
             stdin=subprocess.PIPE,
@@ -91,14 +81,8 @@ class WarmUwf:
 
     def close(self) -> None:
         """Ends it."""
-        self.release()
         self._process.communicate()
         self._folder.cleanup()
-
-    def release(self) -> None:
-        """Ends what is kept for further calls."""
-        while self._idle:
-            self._idle.pop().call.close()
 
     def can(self, environment: Mapping[str, str]) -> bool:
         """Whether a call in that environment would find the interpreter that it asks for."""
@@ -115,12 +99,11 @@ class WarmUwf:
         again: bool = False,
     ) -> subprocess.CompletedProcess[bytes]:
         """Runs a module with arguments, as `subprocess.run` with `capture_output`; with `again` in a process that may
-        have run the command before, until `release`."""
+        have run the command before."""
         found = {1: b"", 2: b""}
-        order = marshal.dumps((module, list(args), dict(environment), str(cwd), again))
-        fork = (self._kept() if again else None) or self._fork()
-        call, goes_on = fork.call, False
-        try:
+        order = marshal.dumps((module, list(args), dict(environment), str(cwd)))
+        call, pid = self._begin(AGAIN if again else ONCE)
+        with call:
             stdin, feed = (os.open(os.devnull, os.O_RDONLY), None) if data is None else os.pipe()
             pipes = {1: os.pipe(), 2: os.pipe()}
             theirs = [stdin, pipes[1][1], pipes[2][1]]
@@ -148,34 +131,21 @@ class WarmUwf:
                 thread.start()
             call.settimeout(timeout)
             try:
-                answer = _received(call, MESSAGE)
+                code = int(_received(call, MESSAGE))
             except TimeoutError:
                 with contextlib.suppress(ProcessLookupError):  # it has ended at this moment
-                    os.kill(fork.pid, 9)
+                    os.kill(pid, 9)
                 raise subprocess.TimeoutExpired(list(args), timeout) from None
-            code, goes_on = int(answer.removesuffix(GOES_ON)), answer.endswith(GOES_ON)
             for thread in threads:
                 thread.join(timeout)
-            call.settimeout(None)
-        finally:
-            if goes_on:
-                self._idle.append(fork)
-            else:
-                call.close()
         return subprocess.CompletedProcess(list(args), code, found[1], found[2])
 
-    def _kept(self) -> _Fork | None:
-        while self._idle:
-            fork = self._idle.pop()
-            if not select.select([fork.call], [], [], 0)[0]:
-                return fork
-            fork.call.close()  # what can be read is how it ended: a test killed it
-        return None
-
-    def _fork(self) -> _Fork:
+    def _begin(self, kind: bytes) -> tuple[socket.socket, int]:
+        """Returns a connection to a fork, and its id."""
         call = socket.socket(socket.AF_UNIX)
         call.connect(str(self._path))
-        return _Fork(call, int(_received(call, MESSAGE)))
+        call.sendall(kind)
+        return call, int(_received(call, MESSAGE))
 
     def program(self, folder: Path) -> Path:
         """A program `uwf` in a folder, for shells: a small interpreter that has the fork run on its own descriptors,
@@ -194,9 +164,10 @@ def text(name):
     return name.decode("utf-8", "surrogateescape")
 
 environment = {text(name): text(value) for name, value in posix.environ.items()}
-order = marshal.dumps((MODULE, sys.argv[1:], environment, posix.getcwd(), False))
+order = marshal.dumps((MODULE, sys.argv[1:], environment, posix.getcwd()))
 call = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 call.connect(PATH)
+call.sendall(b"+")
 pid = int(call.recv(16, _socket.MSG_WAITALL))
 streams = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
 call.sendmsg([b"%16d" % len(order)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])

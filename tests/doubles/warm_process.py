@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import json
 import marshal
 import os
@@ -19,6 +20,9 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 MESSAGE = 16  # bytes of each number that goes over a connection
+_AGAIN = b"+"
+_MOST_IDLE = 2
+_MOST_CALLS = 100  # of a fork, whose memory grows
 # What few commands load, and every fork would copy the memory of.
 _SELDOM = ("mcp", "starlette", "temporalio", "uvicorn")
 # What is remembered of these rooms depends on nothing but their arguments.
@@ -26,21 +30,30 @@ _PURE = ("uwf_git.format.", "uwf_git.workflow.", "uwf_cli.page.")
 
 
 class _Call(NamedTuple):
-    """What a fork is to do: run a module with arguments; as a command that further calls may follow, on the connection,
-    if `again`."""
+    """What a fork is to do: run a module with arguments; as a command that further calls may follow, which come by
+    `again`, if that is given."""
 
     module: str
     args: list[str]
-    again: bool
-    connection: socket.socket
+    again: socket.socket | None
+
+
+class _Fork(NamedTuple):
+    """A process that was forked: the connection of its call, and the one that hands it further calls and tells of those
+    that have ended, if it may take any."""
+
+    call: socket.socket
+    again: socket.socket | None
 
 
 def _serve(path: str) -> _Call:
-    """Forks for whoever calls, and tells the id of what it forked, then how that ended. Returns in what was forked."""
-    calls: dict[int, socket.socket] = {}
+    """Forks for whoever calls, or hands the call to a fork that is idle, and tells the id of that process, then how the
+    call ended. Returns in what was forked."""
+    busy: dict[int, _Fork] = {}
+    idle: dict[int, socket.socket] = {}
     ended, wake = os.pipe()
-    for each in (ended, wake):
-        os.set_blocking(each, False)
+    for descriptor in (ended, wake):
+        os.set_blocking(descriptor, False)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(64)
@@ -48,38 +61,94 @@ def _serve(path: str) -> _Call:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         os.write(1, b".")
         while True:
-            ready, _, _ = select.select([listener, ended, 0], [], [])
+            waited_for = (fork.again for fork in busy.values() if fork.again is not None)
+            ready, _, _ = select.select([listener, ended, 0, *waited_for], [], [])
             if ended in ready:
                 os.read(ended, 4096)
-                _notify(calls, os.WNOHANG)
+            _take_back(busy, idle)
+            if ended in ready:
+                _reap(busy, idle, os.WNOHANG)
             if 0 in ready:
-                _notify(calls, 0)
+                for again in idle.values():
+                    again.close()
+                _reap(busy, idle, 0)
                 os._exit(0)
             if listener not in ready:
                 continue
             call, _ = listener.accept()
+            may_follow = call.recv(1) == _AGAIN
+            if may_follow and (taken := _hand_over(call, idle)) is not None:
+                pid, again = taken
+                busy[pid] = _Fork(call, again)
+                _send(call, pid)
+                continue
+            ours, theirs = socket.socketpair() if may_follow else (None, None)
             child = os.fork()
             if child == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                for other in (*calls.values(), listener):
+                others = [
+                    *idle.values(),
+                    *(connection for fork in busy.values() for connection in fork),
+                    ours,
+                ]
+                for other in (*filter(None, others), listener):
                     other.close()
-                for each in (ended, wake):
-                    os.close(each)
-                return _next(call)
-            calls[child] = call
+                for descriptor in (ended, wake):
+                    os.close(descriptor)
+                return _order(call, theirs)
+            if theirs is not None:
+                theirs.close()
+            busy[child] = _Fork(call, ours)
             _send(call, child)
 
 
-def _notify(calls: dict[int, socket.socket], options: int) -> None:
+def _take_back(busy: dict[int, _Fork], idle: dict[int, socket.socket]) -> None:
+    """Tells who called of calls that have ended while their processes go on, and keeps some of these."""
+    for pid, fork in list(busy.items()):
+        if fork.again is None or not select.select([fork.again], [], [], 0)[0]:
+            continue
+        status = fork.again.recv(MESSAGE)
+        if not status:  # the process has ended, which is told by its status
+            busy[pid] = fork._replace(again=None)
+            fork.again.close()
+            continue
+        _send(fork.call, int(status))
+        fork.call.close()
+        del busy[pid]
+        if len(idle) < _MOST_IDLE:
+            idle[pid] = fork.again
+        else:
+            fork.again.close()
+
+
+def _hand_over(call: socket.socket, idle: dict[int, socket.socket]) -> tuple[int, socket.socket] | None:
+    """Hands a call to a fork that is idle. Returns None if there is none."""
+    while idle:
+        pid, again = idle.popitem()
+        try:
+            socket.send_fds(again, [_AGAIN], [call.fileno()])
+        except OSError:  # a test has killed it
+            again.close()
+            continue
+        return pid, again
+    return None
+
+
+def _reap(busy: dict[int, _Fork], idle: dict[int, socket.socket], options: int) -> None:
     """Tells who called of processes that have ended; of all of them unless the options say not to wait."""
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, options)
             if pid == 0:
                 return
-            with calls.pop(pid) as call:
-                _send(call, os.waitstatus_to_exitcode(status))
+            if (again := idle.pop(pid, None)) is not None:
+                again.close()
+            if (fork := busy.pop(pid, None)) is not None:
+                with fork.call:
+                    _send(fork.call, os.waitstatus_to_exitcode(status))
+                if fork.again is not None:
+                    fork.again.close()
 
 
 def _send(call: socket.socket, number: int) -> None:
@@ -87,24 +156,23 @@ def _send(call: socket.socket, number: int) -> None:
         call.sendall(b"%15d " % number)
 
 
-def _next(connection: socket.socket) -> _Call:
+def _order(connection: socket.socket, again: socket.socket | None) -> _Call:
     """Takes over the streams, the folder and the environment of a call. Ends this process if there is none."""
-    head, descriptors, _, _ = socket.recv_fds(connection, MESSAGE, 3)
-    if not head:
-        os._exit(0)
-    order = b""
-    while len(order) < int(head):
-        order += connection.recv(int(head) - len(order))
-    module, args, environment, cwd, again = marshal.loads(order)
+    with connection:
+        head, descriptors, _, _ = socket.recv_fds(connection, MESSAGE, 3)
+        if not head:
+            os._exit(0)
+        order = b""
+        while len(order) < int(head):
+            order += connection.recv(int(head) - len(order))
+    module, args, environment, cwd = marshal.loads(order)
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
-    if not again:
-        connection.close()
-    return _Call(module, args, again, connection)
+    return _Call(module, args, again)
 
 
 def _as_new() -> None:
@@ -243,9 +311,9 @@ class _Ended(BaseException):
     """The command has ended, but its process may go on."""
 
 
-def _work(memory: _Memory, call: _Call) -> NoReturn:
-    """Runs the command for call after call, until one leaves anything behind in this process. Raises what that ended
-    with."""
+def _work(memory: _Memory, call: _Call, again: socket.socket) -> NoReturn:
+    """Runs the command for call after call, until one leaves anything behind in this process or there were many. Raises
+    what the last one ended with."""
     import contextvars
 
     from uwf_cli import main
@@ -260,7 +328,7 @@ def _work(memory: _Memory, call: _Call) -> NoReturn:
     lifetime.heed_signals = lambda: None
     lifetime.end = ended
     ours, before = os.getpid(), _state()
-    while True:
+    for count in itertools.count(1):
         sys.argv = [call.module, *call.args]
         try:
             contextvars.copy_context().run(main.main)
@@ -275,14 +343,21 @@ def _work(memory: _Memory, call: _Call) -> NoReturn:
         except (OSError, ValueError):
             raise SystemExit(status) from None
         memory.forget()
-        if os.getpid() != ours or (_state() != before and gc.collect() >= 0 and _state() != before):
+        if (
+            count == _MOST_CALLS
+            or os.getpid() != ours
+            or (_state() != before and gc.collect() >= 0 and _state() != before)
+        ):
             raise SystemExit(status)
         nowhere = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(nowhere, number)
         os.close(nowhere)
-        call.connection.sendall(b"%15d+" % status)
-        call = _next(call.connection)
+        _send(again, status)
+        handed, connections, _, _ = socket.recv_fds(again, 1, 1)
+        if not handed:
+            os._exit(0)
+        call = _order(socket.socket(fileno=connections[0]), again)
         _as_new()
 
 
@@ -357,8 +432,8 @@ if __name__ == "__main__":
     call = _serve(sys.argv[1])
     problem: BaseException | None = None
     try:
-        if call.again:
-            _work(memory, call)
+        if call.again is not None:
+            _work(memory, call, call.again)
         _as_new()
         sys.argv = [call.module, *call.args]
         sys.modules.pop(call.module, None)  # it is run again, as a program
