@@ -7,8 +7,10 @@ python docs/reference/messages.py --check    exit with 1 if it would change
 from __future__ import annotations
 
 import ast
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,9 +35,13 @@ class Message(NamedTuple):
     hint: str
 
 
-def messages() -> Iterator[Message]:
-    """Yield the messages of all calls of error classes with literal texts, in the order of files and lines."""
-    codes = _codes()
+@cache
+def messages() -> tuple[Message, ...]:
+    """Return the messages of all calls of error classes with literal texts, in the order of files and lines."""
+    return tuple(_messages(_codes()))
+
+
+def _messages(codes: Mapping[str, str]) -> Iterator[Message]:
     for folder in ("uwf_git", "cli/uwf_cli"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             parts = path.relative_to(ROOT / folder).parts
@@ -55,13 +61,11 @@ def messages() -> Iterator[Message]:
 def _codes() -> dict[str, str]:
     """Return the codes of all error classes, also of those outside `base.errors`."""
     codes = {name: each.code for name, each in vars(errors).items() if _is_error(each)}
-    classes = [
-        node
-        for path in sorted(ROOT.glob("uwf_git/**/*.py"))
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef)
-    ]
-    for node in classes:
+    texts = (path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("uwf_git/**/*.py")))
+    derived = (
+        text for text in texts if re.search(rf"^class \w+\(.*\b({'|'.join(codes)})\b", text, re.MULTILINE)
+    )
+    for node in (node for text in derived for node in ast.parse(text).body if isinstance(node, ast.ClassDef)):
         bases = [each.id for each in node.bases if isinstance(each, ast.Name) and each.id in codes]
         if bases and node.name not in codes:
             own = [ast.literal_eval(each.value) for each in node.body if _sets_code(each)]
