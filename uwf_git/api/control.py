@@ -179,7 +179,7 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
 def raise_budget(instance: Instance, thread: ThreadId, given: Mapping[str, str]) -> None:
     """Raise limits on this machine, as "20" or "+5" by the names of `format.amounts`. The next step records
     them. Raises Usage for a limit that the thread doesn't have or that isn't raised."""
-    from uwf_git.engine.budget import FORK, OPTIONS, Budgets, amount, parse_option, raise_limits
+    from uwf_git.engine.budget import OPTIONS, Budgets, amount, parse_option, raise_limits
 
     instance.require_person(f"raises the budget of thread {thread}")
     standing = Budgets(instance).standing(instance.threads.active_head(thread))
@@ -194,10 +194,10 @@ def raise_budget(instance: Instance, thread: ThreadId, given: Mapping[str, str])
                 f"thread {thread} has no {key} that could be raised",
                 "limits are set by uwf thread start, by the workflow's budget, and by budgets in config.yaml",
             )
-        if held[key].source == FORK and standing is not None:
+        if standing is not None and (above := standing.above.get(key)) is not None:
             raise Usage(
                 f"{key} of thread {thread} follows from its fork",
-                f"raise that of the thread that waits for it: uwf thread budget {standing.above[key][0]}",
+                f"raise that of the thread that waits for it: uwf thread budget {above[0]}",
             )
         if raised[key] <= held[key].value:
             raise Usage(

@@ -162,14 +162,7 @@ def _unregistered(location: Location, compiled: Compiled) -> Sequence[Finding]:
 
     findings = Findings(compiled.source.marks)
     draft = read_draft(compiled.source.data, Findings(compiled.source.marks))
-    branches = [
-        branch
-        for edges in draft.graph.values()
-        for edge in edges.edges
-        if edge.fan_out is not None
-        for branch in edge.fan_out.branches
-        if branch.workflow not in ("", compiled.workflow.name)
-    ]
+    branches = [branch for branch in draft.branches if branch.workflow not in ("", compiled.workflow.name)]
     refs = Repository(location.git_dir).ref_names(layout.WORKFLOWS) if branches else ()
     known = {name.removeprefix(layout.WORKFLOWS) for name in refs}
     for branch in branches:

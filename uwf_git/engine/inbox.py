@@ -9,7 +9,6 @@ from uwf_git.engine.budget import pending, waiting
 from uwf_git.engine.call_answer import value_of
 from uwf_git.engine.calls import persons_schema
 from uwf_git.engine.conversation import CHOSEN, in_conversation, is_conversation
-from uwf_git.engine.fan_out_code import is_left_out, leaving_out, settled
 from uwf_git.engine.hooks import announce_all
 from uwf_git.engine.human_dialogue import with_answer
 from uwf_git.engine.human_turn import Ballot, human_turn, raise_if_moved
@@ -24,16 +23,17 @@ from uwf_git.engine.recording import record
 from uwf_git.engine.status import Outlook, at_rest, chosen, outlook, persons_role, raise_if_stuck, used_up
 from uwf_git.engine.step import close, held, take
 from uwf_git.engine.turn import gate
+from uwf_git.engine.turn.hooks import Room
 from uwf_git.engine.turn.person import with_person
+from uwf_git.engine.turn.table import room_of
 from uwf_git.engine.unfinished import record_leftovers
 from uwf_git.engine.waits import waits_of
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
-from uwf_git.format.kinds import INTERRUPTED, Detail, Step
-from uwf_git.format.types import ANSWER, DETAIL, FORK, JOIN, PERSON, REMARK, STEPNODE, USER
+from uwf_git.format.kinds import INTERRUPTED, Detail, Step, Workflow
+from uwf_git.format.types import ANSWER, DETAIL, END, PERSON, REMARK, STEPNODE, USER
 from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import fork_hint
-from uwf_git.workflow.fan_out import LEAVE_OUT
 from uwf_git.workflow.turn import TurnKind
 
 
@@ -78,8 +78,7 @@ def answer(
             text = value_of(thread, schema, fields, text)
         if not other and ahead.options:
             text = chosen(thread, ahead.options, text)
-        if at.head.row.role == JOIN:
-            text = settled(instance, at, text)
+        text = _last_room(at.history.workflow, at.head).answer(instance, at, text)
         outcome = _say(instance, at, text, asked=None if passed_on or at_rest(instance, at.head) else ahead)
     return _announced(instance, outcome)
 
@@ -133,7 +132,7 @@ def revoke(instance: Instance, thread: ThreadId, reason: str = "") -> Ballot:
 
 
 def _instead_of_answer(instance: Instance, head: Head) -> str:
-    if head.row.role == FORK:
+    if head.waits_for_join:
         return f"its branches may: uwf thread show {head.thread}"
     waits = waits_of(instance, head)
     if waits is None:
@@ -149,12 +148,8 @@ def continue_finished(instance: Instance, thread: ThreadId, text: str) -> Outcom
     end = instance.threads.head(thread)
     if end.archive is None:
         raise Invalid(f"thread {thread} has not ended", f"uwf thread step {thread}")
-    if end.row.role == FORK:
-        raise Invalid(
-            f"thread {thread} was {end.archive.status} before its branches were joined, and cannot go on without them",
-            f"go on before the fork: uwf thread fork {thread} --at {end.row.number - 1}",
-        )
     history = instance.threads.history(end)
+    text = _last_room(history.workflow, end).resume(instance, end, text)
     if history.workflow.resume is None and not end.row.asks:
         raise Usage(
             f"thread {thread} is {end.archive.status}, and workflow {history.workflow.name} defines no `resume`"
@@ -166,13 +161,6 @@ def continue_finished(instance: Instance, thread: ThreadId, text: str) -> Outcom
             f"thread {thread} is {end.archive.status}, and needs a text to continue",
             f"uwf thread resume {thread} -m TEXT",
         )
-    if end.row.role == JOIN and end.row.asks:
-        if not is_left_out(text):
-            raise Invalid(
-                f"thread {thread} ended before the code of its branches was merged, and goes on only without it",
-                f"uwf thread resume {thread} -m '{LEAVE_OUT}'; or to merge it, {fork_hint(end)}",
-            )
-        text = leaving_out(history.steps[-1].output)
     made = new_thread_id()
     at = Position(end._replace(thread=made, archive=None), history._replace(thread=made))
     outcome = _say(instance, at, text, begins=True)
@@ -215,21 +203,19 @@ def check_remarkable(instance: Instance, head: Head) -> None:
         raise Invalid(f"thread {thread} is {head.archive.status}", instance.threads.way_on(head))
     if in_conversation(instance, head):
         raise Invalid(f"thread {thread} is a conversation", f"uwf chat --resume {thread}")
-    if head.row.role == FORK:
-        raise Invalid(
-            f"thread {thread} waits for its branches, and nothing may stand between their fork and the join",
-            f"say it to a branch, uwf thread show {thread} lists them, or once they are joined",
-        )
     if head.row.asks:
         raise Waiting(f"thread {thread} waits for an answer", f"uwf thread answer {thread} -m TEXT")
     found = outlook(instance, head)
     raise_if_stuck(instance, found, head)
-    if found.next == FORK:
-        raise Waiting(
-            f"thread {thread} is about to fork", f"uwf thread step {thread}, then say it to a branch"
-        )
+    assert head.row.workflow is not None and found.next is not None
+    room_of(instance.registry.workflow(head.row.workflow), found.next).remark(thread)
     if (standing := used_up(instance, head, found=found)) is not None:
         raise waiting(thread, standing)
+
+
+def _last_room(workflow: Workflow, head: Head) -> Room:
+    """Return the room of a thread's last step, that of the end without one."""
+    return room_of(workflow, head.row.role or END)
 
 
 def _say(

@@ -23,6 +23,7 @@ from uwf_git.format.fan_out import parse_join
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
 from uwf_git.format.quick_schema import OBJECT_ID
+from uwf_git.format.types import begins_threads, gathers_threads
 from uwf_git.verify.findings import Finding, ShownDiff
 from uwf_git.verify.verified import Record
 from uwf_git.workspaces.changes import RAW_BYTES, RAW_DIFF, doubted
@@ -43,9 +44,13 @@ class CodeMerge(NamedTuple):
     has_code: bool
 
 
-def merge_of(fork: Record, join: Record, newest: Callable[[Hash], Revision | None]) -> CodeMerge | None:
-    """Return what a join should merge, None if nothing. `newest` returns the newest code up to a StepNode, and raises
-    LookupError if that is not known."""
+def merge_of(
+    fork: Record | None, join: Record, newest: Callable[[Hash], Revision | None]
+) -> CodeMerge | None:
+    """Return what a step after another should merge as the join of a fork, None if nothing. `newest` returns the newest
+    code up to a StepNode, and raises LookupError if that is not known."""
+    if fork is None or not (begins_threads(fork.row.role) and gathers_threads(join.row.role)):
+        return None
     begun = fork.code
     if begun is None or join.step is None:
         return None

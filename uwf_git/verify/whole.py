@@ -7,16 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from uwf_git.base.text import counted
-from uwf_git.format.endings import LEFT
-from uwf_git.format.ids import Hash, ThreadId, branch_id
+from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import REHEARSE, Revision
-from uwf_git.format.types import FORK, JOIN
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import own_forks
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
+from uwf_git.verify.branches import branches_together
 from uwf_git.verify.calls import WRONG_CALL
 from uwf_git.verify.code import RecordedCode, merge_of
 from uwf_git.verify.findings import Finding, ShownDiff
@@ -185,10 +184,11 @@ def _code(verifier: Verifier, claims: Iterable[Claim]) -> Iterator[RecordedCode]
         return None
 
     for at, (claim, record) in seen.items():
-        row, code, merge = record.row, record.code, None
-        if row.role == JOIN and row.parent in seen and (fork := seen[row.parent][1]).row.role == FORK:
-            merge = merge_of(fork, record, newest)
-            code = code or (fork.code if merge is not None else None)
+        row, code = record.row, record.code
+        before = seen[row.parent][1] if row.parent in seen else None
+        merge = merge_of(before, record, newest)
+        if before is not None and merge is not None:
+            code = code or before.code
         if code is not None:
             commit = str(Oid(raw=at))
             yield RecordedCode(row.kind, row.node, code, commit, claim.thread, claim.ref, merge)
@@ -213,7 +213,7 @@ def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[F
         if claim.thread in circular:
             yield finding("wrong-tag", "a thread is not a fork of its own forks")
     forked = {claim.thread for claim in verifier.claims if claim.prefix == layout.FORKS}
-    yield from _branches(verifier, heads, forked)
+    yield from branches_together(verifier, heads, forked)
 
 
 def misnamed(verifier: Verifier, claim: Claim) -> Iterator[Finding]:
@@ -234,53 +234,6 @@ def misnamed(verifier: Verifier, claim: Claim) -> Iterator[Finding]:
     if record is not None and verifier.is_call_elsewhere(record, claim.thread):
         message = "it is a call of code under another id than follows from what was asked"
         yield Finding(WRONG_CALL, claim.thread, None, str(claim.commit), message, claim.ref)
-
-
-def _branches(
-    verifier: Verifier, heads: Mapping[ThreadId, Claim], forked: Collection[ThreadId]
-) -> Iterator[Finding]:
-    """Yield findings about the ids of branches, which `forked` threads need not have, and about ends that joins tell
-    otherwise."""
-    ids: dict[ThreadId, tuple[bytes, int]] = {}
-    for record in verifier.records():
-        if record.row.role == FORK and record.step is not None and isinstance(record.step.output, dict):
-            oid, when = Oid(raw=record.row.oid), record.row.time
-            items = record.step.output.get("items")
-            for position in range(len(items) if isinstance(items, list) else 0):
-                ids[branch_id(str(oid), when, position)] = record.row.oid, position
-    for thread, claim in heads.items():
-        tip = verifier.record(claim.commit)
-        if tip is None:
-            continue
-        origin = verifier.branch(tip)
-        message = ""
-        if thread in ids:
-            fork, position = ids[thread]
-            own = (origin.fork.raw, origin.branch.position) if origin is not None and origin.fork else None
-            if own != (fork, position):
-                message = f"its id is that of branch {position} of fork {Oid(raw=fork)}, which it is not"
-        elif origin is not None and origin.id is not None and thread not in forked:
-            branch = heads.get(origin.id)
-            if not tip.row.number or (branch is not None and verifier.leads_to(branch.commit, claim.commit)):
-                message = f"it is branch {origin.id} under another id"
-        if message:
-            yield Finding("wrong-branch", thread, None, str(claim.commit), message, claim.ref)
-    yield from _told_otherwise(verifier, heads)
-
-
-def _told_otherwise(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[Finding]:
-    """Yield a finding for each branch whose end is another than its join says."""
-    for record in verifier.records():
-        if not record.joined or record.step is None:
-            continue
-        said = [each for each in record.step.output["branches"] if each["status"] != LEFT]
-        for each, tip in zip(said, record.joined, strict=True):
-            claim = heads.get(each["thread"])
-            if claim is None or claim.commit != tip or claim.status in ("", each["status"]):
-                continue
-            message = f"branch {claim.thread} is {claim.status}, and {each['status']} in its join"
-            commit = str(Oid(raw=record.row.oid))
-            yield Finding("wrong-join", claim.thread, record.row.node, commit, message, claim.ref)
 
 
 def _start(verifier: Verifier, claim: Claim) -> Hash | None:

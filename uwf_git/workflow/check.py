@@ -22,8 +22,8 @@ from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, NEW, RESUME, START
 from uwf_git.workflow.branch_bodies import Body, bodies_of, innermost, nesting
 from uwf_git.workflow.common_mistakes import expression_hint, is_expression, means_end, means_start
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
-from uwf_git.workflow.expression import check_expression
-from uwf_git.workflow.fan_out import check_items, join_name
+from uwf_git.workflow.expression import check_expression, check_items
+from uwf_git.workflow.fan_out import join_name
 from uwf_git.workflow.fan_out_source import DraftFanOut
 from uwf_git.workflow.moderator import can_end, reachable
 from uwf_git.workflow.role_schemas import HUMAN, Answers, answers_of, schema_problems

@@ -23,8 +23,7 @@ from uwf_git.format.schema import ValuePath
 from uwf_git.format.statuses import DEFAULT_STATUS
 from uwf_git.format.types import END, workflow_type
 from uwf_git.workflow.check import EFFECTS, Finding, check_path, examine
-from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
-from uwf_git.workflow.fan_out import join_name
+from uwf_git.workflow.draft import Draft, read_draft
 from uwf_git.workflow.source import Source, read_source
 
 if TYPE_CHECKING:
@@ -154,16 +153,12 @@ def _place_of(problem: Problem, draft: Draft) -> ValuePath:
     if problem.condition is not None:
         return ("conditions", problem.condition, "expression")
     source = problem.source if problem.source is not None else problem.where
-    for name, edges in draft.graph.items():
-        for position, edge in enumerate(_tried(edges)):
-            if edge.fan_out is not None and source == join_name(name, position):
-                joined = edge.fan_out.join
-                place = (
-                    joined[problem.position].path if problem.position is not None else (*edge.path, "join")
-                )
-                return (*place, "prompt") if problem.code == "fails" else place
+    if (before := draft.joins.get(source)) is not None:
+        at = problem.position
+        place = before.join[at].path if at is not None else (*before.path, "join")
+        return (*place, "prompt") if problem.code == "fails" else place
     if problem.position is not None and source in draft.graph:
-        edge = _tried(draft.graph[source])[problem.position]
+        edge = draft.graph[source].tried[problem.position]
         if problem.code == "fails":
             if ": each: " in problem.message:
                 return (*edge.path, "each")
@@ -172,11 +167,6 @@ def _place_of(problem: Problem, draft: Draft) -> ValuePath:
     if problem.code in ("no-output", "unreachable-role"):
         return ("roles", source)
     return draft.graph[source].path if source in draft.graph else ("graph", source)
-
-
-def _tried(edges: DraftEdges) -> list[DraftEdge]:
-    """Return edges in the order in which they are tried: by status, the default comes last."""
-    return sorted(edges.edges, key=lambda edge: edge.status is None) if edges.by_status else edges.edges
 
 
 def _payload(draft: Draft, schemas: dict[Hash, Any]) -> dict[str, Any]:
@@ -197,25 +187,9 @@ def _payload(draft: Draft, schemas: dict[Hash, Any]) -> dict[str, Any]:
             for condition in draft.conditions.values()
         },
         "graph": {
-            source: {edge.status or DEFAULT_STATUS: _target(edge) for edge in edges.edges}
+            source: {edge.status or DEFAULT_STATUS: edge.target for edge in edges.edges}
             if edges.by_status
-            else [{**_target(edge), "condition": edge.condition} for edge in edges.edges]
+            else [{**edge.target, "condition": edge.condition} for edge in edges.edges]
             for source, edges in draft.graph.items()
         },
     }
-
-
-def _target(edge: DraftEdge) -> dict[str, Any]:
-    texts = {"role": edge.role, "prompt": edge.prompt, "location": edge.location}
-    target: dict[str, Any] = {key: text for key, text in texts.items() if text is not None}
-    if edge.fan_out is not None:
-        join = [
-            {
-                "role": each.role,
-                "condition": each.condition,
-                **({} if each.prompt is None else {"prompt": each.prompt}),
-            }
-            for each in edge.fan_out.join
-        ]
-        target["fanOut"] = {**edge.fan_out.payload, "join": join}
-    return target

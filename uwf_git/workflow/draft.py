@@ -20,7 +20,8 @@ from uwf_git.format.statuses import DEFAULT_STATUS
 from uwf_git.format.types import END, FAIL, FORK, NEW, START
 from uwf_git.workflow import fan_out_source
 from uwf_git.workflow.common_mistakes import key_hint, means_start, suggest_key
-from uwf_git.workflow.fan_out_source import DraftFanOut, fans_out, read_fan_out
+from uwf_git.workflow.fan_out import join_name
+from uwf_git.workflow.fan_out_source import DraftBranch, DraftFanOut, DraftJoin, fans_out, read_fan_out
 
 VERSION = 1
 
@@ -102,6 +103,20 @@ class DraftEdge(NamedTuple):
         """The roles that it leads to; of a fan-out those of its branches, then those of its join."""
         return (self.role,) if self.fan_out is None else (*self.fan_out.roles, *self.fan_out.ends)
 
+    @property
+    def join(self) -> tuple[DraftJoin, ...]:
+        """The edges of its join, none if it leads to a role."""
+        return () if self.fan_out is None else self.fan_out.join
+
+    @property
+    def target(self) -> dict[str, Any]:
+        """Its part of the node, without its condition or status."""
+        texts = {"role": self.role, "prompt": self.prompt, "location": self.location}
+        target: dict[str, Any] = {key: text for key, text in texts.items() if text is not None}
+        if self.fan_out is not None:
+            target["fanOut"] = {**self.fan_out.payload, "join": [edge.payload for edge in self.fan_out.join]}
+        return target
+
 
 class DraftEdges(NamedTuple):
     """The edges of a role or $START in order. `whole` is False if some were unreadable, so that they are not
@@ -111,6 +126,11 @@ class DraftEdges(NamedTuple):
     by_status: bool
     edges: list[DraftEdge]
     whole: bool
+
+    @property
+    def tried(self) -> list[DraftEdge]:
+        """The edges in the order in which they are tried: by status, the default comes last."""
+        return sorted(self.edges, key=lambda edge: edge.status is None) if self.by_status else self.edges
 
 
 class Draft(NamedTuple):
@@ -128,6 +148,22 @@ class Draft(NamedTuple):
     missing: frozenset[str] = frozenset()
     workspace: str = ""
     unread_fan_out: bool = False
+
+    @property
+    def branches(self) -> list[DraftBranch]:
+        """The branches of all edges that fan out."""
+        edges = (edge for edges in self.graph.values() for edge in edges.edges)
+        return [branch for edge in edges if edge.fan_out is not None for branch in edge.fan_out.branches]
+
+    @property
+    def joins(self) -> dict[str, DraftEdge]:
+        """The edges that fan out, by the names of their joins."""
+        return {
+            join_name(source, position): edge
+            for source, edges in self.graph.items()
+            for position, edge in enumerate(edges.tried)
+            if edge.fan_out is not None
+        }
 
     def targets(self, source: str) -> tuple[str, ...]:
         """Return the roles that the edges of a role lead to."""

@@ -428,3 +428,19 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return None
+
+
+_LAST = "$last := function(){ $$.steps[-1].output }"
+_UNCALLED = re.compile(r"\$last\b(?!\s*\()")
+
+
+def items_expression(text: str) -> str:
+    """Return an expression of `each:` as JSONata, in which `$last()` is the last step's output."""
+    return f"({_LAST}; {text})" if "$last" in text else text
+
+
+def check_items(text: str) -> str | None:
+    """Return what is wrong with an expression of `each:`, or None."""
+    if _UNCALLED.search(text):
+        return "$last is a function: write $last()"
+    return check_expression(items_expression(text))

@@ -8,7 +8,6 @@ nothing yet, also if its last attempt failed.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -31,27 +30,13 @@ from uwf_git.format.fan_out import (
 from uwf_git.format.ids import MOST_BRANCHES
 from uwf_git.format.kinds import StepContext, Workflow, asks_human
 from uwf_git.format.types import FORK, JOIN, USER
-from uwf_git.workflow.expression import check_expression, evaluate
+from uwf_git.workflow.expression import evaluate, items_expression
 
 MOST_BYTES = 1 << 20  # of the items of one fan-out, as JSON: forges refuse or hide large blobs
 _NAMED = 10  # paths, or branches
-_LAST = "$last := function(){ $$.steps[-1].output }"
-_UNCALLED = re.compile(r"\$last\b(?!\s*\()")
 _ENDED = COMPLETED, FAILED, KILLED
 MERGED, LEAVE_OUT = "merged", "leave out"
 """The answers to the question of a join."""
-
-
-def items_expression(text: str) -> str:
-    """Return an expression of `each:` as JSONata, in which `$last()` is the last step's output."""
-    return f"({_LAST}; {text})" if "$last" in text else text
-
-
-def check_items(text: str) -> str | None:
-    """Return what is wrong with an expression of `each:`, or None."""
-    if _UNCALLED.search(text):
-        return "$last is a function: write $last()"
-    return check_expression(items_expression(text))
 
 
 def items_of(fan_out: FanOut, history: Mapping[str, Any], where: str) -> tuple[Any, ...]:

@@ -39,6 +39,11 @@ class DraftJoin(NamedTuple):
     condition: str | None
     prompt: str | None
 
+    @property
+    def payload(self) -> dict[str, Any]:
+        payload: dict[str, Any] = {"role": self.role, "condition": self.condition}
+        return payload if self.prompt is None else {**payload, "prompt": self.prompt}
+
 
 class DraftBranch(NamedTuple):
     """What branches are: of a `role` or a `workflow`, the other being "". `path` is that of the name."""

@@ -35,8 +35,7 @@ from uwf_git.workflow.abstract_values import (
     of_schema,
 )
 from uwf_git.workflow.common_mistakes import field_mistake, name_mistake
-from uwf_git.workflow.expression import function_names, syntax_tree
-from uwf_git.workflow.fan_out import items_expression
+from uwf_git.workflow.expression import function_names, items_expression, syntax_tree
 
 _RESULTS: Mapping[str, Value] = {
     **dict.fromkeys(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from uwf_git.base.errors import Invalid, Waiting
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.turn.hooks import Part, Room, Stop, Work
 from uwf_git.format.endings import JOINED_WITHOUT, PARENT_KILLED
-from uwf_git.format.types import FORK, JOIN, USER
+from uwf_git.format.ids import ThreadId
+from uwf_git.format.types import USER, begins_threads, gathers_threads
 from uwf_git.store.history import Head, Position, ancestry
 from uwf_git.store.instance import Instance
+from uwf_git.store.threads import fork_hint
 
 
 class ForkRoom(Room):
@@ -23,7 +26,7 @@ class ForkRoom(Room):
     def settle(self, instance: Instance, head: Head) -> Iterator[Stop]:
         """Begin the branches of a thread at a fork, or end them with a thread that ended there, if no other waits for
         them. Makes `refs/uwf/threads/<branch>`."""
-        if head.row.role != FORK:
+        if not begins_threads(head.row.role):
             return
         from uwf_git.engine.fan_out import begin_branches
         from uwf_git.engine.forks import branches_at, parents_of
@@ -34,6 +37,18 @@ class ForkRoom(Room):
         for branch in branches_at(instance, head).open:
             if branch.head is not None and not parents_of(instance, branch.head):
                 yield Stop(branch.thread, PARENT_KILLED)
+
+    def resume(self, instance: Instance, end: Head, text: str) -> str:
+        status = end.archive.status if end.archive is not None else "active"
+        raise Invalid(
+            f"thread {end.thread} was {status} before its branches were joined, and cannot go on without them",
+            f"go on before the fork: uwf thread fork {end.thread} --at {end.row.number - 1}",
+        )
+
+    def remark(self, thread: ThreadId) -> None:
+        raise Waiting(
+            f"thread {thread} is about to fork", f"uwf thread step {thread}, then say it to a branch"
+        )
 
 
 class JoinRoom(Room):
@@ -48,16 +63,42 @@ class JoinRoom(Room):
     def settle(self, instance: Instance, head: Head) -> Iterator[Stop]:
         """End the branches that a thread's last step, if it is a join, left out. One that runs on another machine ends
         with its next step."""
-        if head.row.role not in (JOIN, USER):
+        if head.row.role != USER and not gathers_threads(head.row.role):
             return
         from uwf_git.engine.forks import join_at
 
         row = next((row for row in ancestry(instance.store, head.commit) if row.role != USER), None)
-        if row is None or row.role != JOIN:
+        if row is None or not gathers_threads(row.role):
             return
         for branch in join_at(instance, row.node):
             if branch.is_left and not instance.threads.has_ended(branch.thread):
                 yield Stop(branch.thread, JOINED_WITHOUT)
+
+    def answer(self, instance: Instance, at: Position, text: str) -> str:
+        """As `engine.fan_out_code.settled`."""
+        from uwf_git.engine.fan_out_code import settled
+
+        return settled(instance, at, text)
+
+    def resume(self, instance: Instance, end: Head, text: str) -> str:
+        """Return the answer to a question about code that conflicts, which can only be left out now."""
+        from uwf_git.engine.fan_out_code import is_left_out, leaving_out
+        from uwf_git.workflow.fan_out import LEAVE_OUT
+
+        if not end.row.asks or not text.strip():
+            return text
+        if not is_left_out(text):
+            raise Invalid(
+                f"thread {end.thread} ended before the code of its branches was merged, and goes on only without it",
+                f"uwf thread resume {end.thread} -m '{LEAVE_OUT}'; or to merge it, {fork_hint(end)}",
+            )
+        return leaving_out(instance.threads.history(end).steps[-1].output)
+
+    def remark(self, thread: ThreadId) -> None:
+        raise Invalid(
+            f"thread {thread} waits for its branches, and nothing may stand between their fork and the join",
+            f"say it to a branch, uwf thread show {thread} lists them, or once they are joined",
+        )
 
 
 class JoinedCode(Part):

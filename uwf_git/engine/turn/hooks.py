@@ -145,6 +145,19 @@ class Room(Hooks, ABC):
         """Do what follows from a head, active or ended, if it isn't done yet, and yield what has to end."""
         yield from ()
 
+    def answer(self, instance: Instance, at: Position, text: str) -> str:
+        """Return a person's answer to the last step at `at`, which is of this kind and asks, as it is recorded. Raises
+        Invalid for one that can't be taken."""
+        return text
+
+    def resume(self, instance: Instance, end: Head, text: str) -> str:
+        """Return the text with which a thread goes on that has ended with a step of this kind. Raises Invalid if it
+        can't go on."""
+        return text
+
+    def remark(self, thread: ThreadId) -> None:
+        """Raise an error if nothing may be said in a thread before its next turn, of this kind."""
+
     def fail(self, work: Work, error: BaseException) -> BaseException:
         """Keep what can be kept, and return the error to raise."""
         return error

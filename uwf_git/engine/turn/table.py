@@ -14,7 +14,8 @@ from uwf_git.engine.turn.hooks import Part, Room, Turn
 from uwf_git.engine.turn.limits import Budget, Policy
 from uwf_git.engine.turn.person import PersonRoom, PersonsAnswer
 from uwf_git.engine.turn.worktree import Worktree
-from uwf_git.workflow.turn import TurnKind
+from uwf_git.format.kinds import Workflow
+from uwf_git.workflow.turn import TurnKind, turn_of
 
 
 class Row(NamedTuple):
@@ -48,6 +49,11 @@ def _row(kind: TurnKind) -> Row:
 
 
 TURNS: Mapping[TurnKind, Row] = {kind: _row(kind) for kind in TurnKind}
+
+
+def room_of(workflow: Workflow, role: str) -> Room:
+    """Return the room of a role's turn, whatever goes along with it."""
+    return TURNS[turn_of(workflow, role)].room
 
 
 def row_of(turn: Turn) -> Row:
