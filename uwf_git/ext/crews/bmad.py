@@ -179,9 +179,7 @@ class _Reader:
     def _agents(
         self, manifest: FormPart, entry: Mapping[str, Any]
     ) -> tuple[list[tuple[ValuePath, dict[str, Any]]], FormPart | None]:
-        if "agents" not in entry:
-            return [], None
-        path = self._files.named(manifest, ("entry", "agents"), entry["agents"])
+        path = self._named(manifest, ("entry",), entry, "agents")
         part = self._files.part(path) if path else None
         data = _AGENTS(part, (), part.document.data) if part else None
         if part is None or not data:
@@ -189,6 +187,9 @@ class _Reader:
         agents: list[tuple[ValuePath, dict[str, Any]]] = data.get("agents", [])
         report_twins(part, [((*path, "id"), agent.get("id", "")) for path, agent in agents], "agent")
         return agents, part
+
+    def _named(self, part: FormPart, path: ValuePath, data: Mapping[str, Any], key: str) -> str | None:
+        return self._files.named(part, (*path, key), data[key]) if key in data else None
 
     def _tell_unused(
         self,
@@ -210,22 +211,12 @@ class _Reader:
         listed: list[tuple[ValuePath, dict[str, Any]]] = data.get("workflows", [])
         report_twins(manifest, [((*path, "id"), flow.get("id", "")) for path, flow in listed], "workflow")
         entry = data.get("entry", {})
-        main = (
-            self._files.named(manifest, ("entry", "workflow"), entry["workflow"])
-            if "workflow" in entry
-            else None
-        )
-        graph = self._files.named(manifest, ("entry", "graph"), entry["graph"]) if "graph" in entry else None
+        main = self._named(manifest, ("entry",), entry, "workflow")
+        graph = self._named(manifest, ("entry",), entry, "graph")
         flows: list[tuple[str, str, str, dict[str, Any]]] = []
         for path, flow in listed:
-            document = (
-                self._files.named(manifest, (*path, "workflow"), flow["workflow"])
-                if "workflow" in flow
-                else None
-            )
-            its_graph = (
-                self._files.named(manifest, (*path, "graph"), flow["graph"]) if "graph" in flow else None
-            )
+            document = self._named(manifest, path, flow, "workflow")
+            its_graph = self._named(manifest, path, flow, "graph")
             if document and its_graph and "id" in flow:
                 flows.append((flow["id"], document, its_graph, flow))
         for _, document, its_graph, _ in flows:
@@ -359,7 +350,7 @@ class _Reader:
             return None
         name = None
         if written.endswith(".md"):
-            document = self._mounted(part, path, written, PACKAGE_MOUNT, code)
+            document = self._mounted(part, path, written, code)
             if document is None:
                 return None
             if (inside := document.removeprefix(f"{PACKAGE_MOUNT}/")) in self._package.files:
@@ -372,7 +363,7 @@ class _Reader:
     def _exec(self, part: FormPart, path: ValuePath, written: str) -> HandlerEffect:
         if self._is_classic(part, path, written):
             return HandlerEffect()
-        named = self._mounted(part, path, written, PACKAGE_MOUNT, "bad-path")
+        named = self._mounted(part, path, written)
         if named is None:
             return HandlerEffect()
         inside = named.removeprefix(f"{PACKAGE_MOUNT}/")
@@ -414,7 +405,7 @@ class _Reader:
         return True
 
     def _data(self, part: FormPart, path: ValuePath, written: str) -> str:
-        named = self._mounted(part, path, written, PACKAGE_MOUNT, "bad-path")
+        named = self._mounted(part, path, written)
         if named is None or named.removeprefix(f"{PACKAGE_MOUNT}/") in self._package.files:
             return named or ""
         if written.strip().startswith((PACKAGE_MOUNT, "{package-root}")):
@@ -424,9 +415,9 @@ class _Reader:
             return ""
         return mounted(written, PROJECT_MOUNT)
 
-    def _mounted(self, part: FormPart, path: ValuePath, written: str, where: str, code: str) -> str | None:
+    def _mounted(self, part: FormPart, path: ValuePath, written: str, code: str = "bad-path") -> str | None:
         try:
-            return mounted(written, where)
+            return mounted(written)
         except Invalid as error:
             part.findings.error(path, code, f"{forms.where(path)}: {error.message}", error.hint)
             return None

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from prompt_toolkit.document import Document
 
 _PLACE = 30  # characters of the name of a run before the prompt's sign
-MOST = 1000  # entries of the history that are kept
 _LONGEST = 1 << 20  # characters of a line, its end included
 
 Offers = Callable[[], Iterable[tuple[str, str]]]
@@ -81,16 +80,20 @@ class _Prompt:
     ) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.completion import Completer, Completion
-        from prompt_toolkit.history import History
+        from prompt_toolkit.history import FileHistory
         from prompt_toolkit.key_binding import KeyBindings
         from prompt_toolkit.output.vt100 import Vt100_Output
 
-        class Kept(History):
+        class Kept(FileHistory):
             def load_history_strings(self) -> Iterable[str]:
-                return reversed(_load(path))
+                try:
+                    return super().load_history_strings()
+                except OSError:
+                    return []
 
             def store_string(self, string: str) -> None:
-                _store(path, clean(string))
+                with suppress(OSError):  # a history is a convenience
+                    super().store_string(clean(string))
 
         class Offering(Completer):
             def get_completions(self, document: Document, event: Any) -> Iterator[Completion]:
@@ -99,6 +102,8 @@ class _Prompt:
                     if text.casefold().startswith(begun.casefold()):
                         yield Completion(text, -len(begun), display_meta=terminal.escape(does))
 
+        with suppress(OSError):
+            path.touch(mode=0o600)
         keys = KeyBindings()
 
         @keys.add("enter")
@@ -113,7 +118,7 @@ class _Prompt:
         output = Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False)
         self._session: PromptSession[str] = PromptSession(
             lambda: f"{terminal.escape(one_line(place(), _PLACE))}> ",
-            history=Kept(),
+            history=Kept(path),
             completer=Offering(),
             multiline=True,
             key_bindings=keys,
@@ -166,30 +171,3 @@ def _size() -> Size:
 
     found = get_terminal_size()
     return Size(rows=found.lines, columns=found.columns)
-
-
-def _load(path: Path) -> list[str]:
-    import json
-
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-MOST:]
-    except OSError:
-        return []
-    found = []
-    for line in lines:
-        try:
-            text = json.loads(line)
-        except ValueError:  # half of it was written
-            continue
-        if isinstance(text, str):
-            found.append(text)
-    return found
-
-
-def _store(path: Path, text: str) -> None:
-    import json
-
-    with suppress(OSError):  # a history is a convenience
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with open(descriptor, "a", encoding="utf-8", errors="replace") as file:
-            file.write(json.dumps(text) + "\n")
