@@ -244,7 +244,6 @@ from uwf_git.config.settings import Price as Price
 from uwf_git.config.settings import Rates as Rates
 from uwf_git.config.settings import expanded as _expanded_path
 from uwf_git.config.settings import parse_command as parse_command
-from uwf_git.engine import budget as _engine_budget
 from uwf_git.engine import calls as _engine_calls
 from uwf_git.engine import trust as _engine_trust
 from uwf_git.engine import watching as watching
@@ -252,15 +251,10 @@ from uwf_git.engine.branch_states import branch_states as branch_states
 from uwf_git.engine.budget import COST as _COST_LIMIT
 from uwf_git.engine.budget import OPTIONS as _BUDGET_OPTIONS
 from uwf_git.engine.budget import Budgets as Budgets
-from uwf_git.engine.budget import Limit as _BudgetLimit
+from uwf_git.engine.budget import BudgetState as BudgetState
 from uwf_git.engine.budget import limits as _budget_limits
 from uwf_git.engine.budget import parse_option as _parse_budget_option
-from uwf_git.engine.budget import prices as _model_prices
 from uwf_git.engine.budget import raise_if_used_up as raise_if_used_up
-from uwf_git.engine.budget import share as _budget_share
-from uwf_git.engine.budget import use as _budget_use
-from uwf_git.engine.budget import used_up as _is_budget_used_up
-from uwf_git.engine.budget import waiting as _waiting_budget
 from uwf_git.engine.call_answer import command_of as command_of
 from uwf_git.engine.calls import CallState as CallState
 from uwf_git.engine.calls import Request as _CallRequest
@@ -378,13 +372,10 @@ from uwf_git.engine.spending import DEEPEST as DEEPEST
 from uwf_git.engine.spending import Tokens as Tokens
 from uwf_git.engine.spending import Totals as _SpendingTotals
 from uwf_git.engine.spending import extracting_model as extracting_model
-from uwf_git.engine.spending import minus as _spending_minus
-from uwf_git.engine.spending import money as _money_text
 from uwf_git.engine.spending import price_of as price_of
 from uwf_git.engine.spending import spent as _spent_in
 from uwf_git.engine.spending import together as _spent_together
 from uwf_git.engine.spending import tokens_in as tokens_in
-from uwf_git.engine.spending import tokens_of as tokens_of
 from uwf_git.engine.spending import tokens_of_step as tokens_of_step
 from uwf_git.engine.state import state as _thread_state_value
 from uwf_git.engine.status import budget_reached as budget_reached
@@ -816,7 +807,6 @@ BUDGET_WAIT = _BUDGET_WAIT
 BULK_FULL = _BULK_FULL
 BUNDLE_AGENTS = _BUNDLE_AGENTS
 BadObject = _BadObject
-BudgetLimit = _BudgetLimit
 BulkWriter = _BulkWriter
 CASE_SKIPPED = _CASE_SKIPPED
 CENSUS_FAILURES = _CENSUS_FAILURES
@@ -938,8 +928,6 @@ begin_thread = _begin_thread
 begin_worktree = _begin_worktree
 brief_decision = _brief_decision
 budget_limits = _budget_limits
-budget_share = _budget_share
-budget_use = _budget_use
 call_arrivals = _call_arrivals
 call_command = _call_command
 choose_role = _choose_role
@@ -963,7 +951,6 @@ dump_yaml = _dump_yaml
 duration_line = _duration_line
 duration_text = _duration_text
 embedded_agent = _embedded_agent
-engine_budget = _engine_budget
 engine_calls = _engine_calls
 engine_trust = _engine_trust
 entry_name_problem = _entry_name_problem
@@ -982,7 +969,6 @@ human_turn_of = _human_turn_of
 in_dollars = _in_dollars
 init_store = _init_store
 inline_markdown = _inline_markdown
-is_budget_used_up = _is_budget_used_up
 is_conversation = _is_conversation
 iso_of_milliseconds = _iso_of_milliseconds
 judge_answer = _judge_answer
@@ -997,8 +983,6 @@ markdown_code = _markdown_code
 markdown_paragraphs = _markdown_paragraphs
 markdown_table = _markdown_table
 mermaid_diagram = _mermaid_diagram
-model_prices = _model_prices
-money_text = _money_text
 mounted_places = _mounted_places
 narrowed_options = _narrowed_options
 nest_threads = _nest_threads
@@ -1056,7 +1040,6 @@ sound_turns = _sound_turns
 spawn_child = _spawn_child
 spending_account = _spending_account
 spending_bars = _spending_bars
-spending_minus = _spending_minus
 spending_runs = _spending_runs
 spending_sums = _spending_sums
 spent_in = _spent_in
@@ -1082,7 +1065,6 @@ unforged_text = _unforged_text
 unified_diff = _unified_diff
 unreadable_document = _unreadable_document
 used_up_budget = _used_up_budget
-waiting_budget = _waiting_budget
 wanted_data = _wanted_data
 workflow_define = _workflow_define
 schemas = _schemas

@@ -22,7 +22,6 @@ from uwf_git.engine.budget import (
     parse_option,
     pending,
     raise_limits,
-    use,
     used_up,
 )
 from uwf_git.engine.inbox import answer
@@ -55,7 +54,7 @@ def test_the_tightest_limit_counts_and_a_raised_one_before_all() -> None:
 
 def test_a_limit_is_reached_when_all_of_it_is_used() -> None:
     run = Detail("", usage=Tokens(70, 30), model="m", duration_ms=60_000)
-    used = use(together([spent(run, [], False), spent(run, [], True)]), {"m": Price(0, 10_000)})
+    used = together([spent(run, [], False), spent(run, [], True)]).amounts({"m": Price(0, 10_000)})
     assert used == {"maxSteps": 1, "maxTokens": 200, "maxCost": pytest.approx(0.6), "maxWallTime": 120}
     for key, value in used.items():
         assert used_up({key: Limit(key, value, "")}, used) == Limit(key, value, "")

@@ -25,7 +25,7 @@ from uwf_git.engine.budget import Budgets
 from uwf_git.engine.fan_out_budget import InFlight, allowance, may_begin, share_of
 from uwf_git.engine.kit.extract import failed_with
 from uwf_git.engine.reservations import reserved
-from uwf_git.engine.spending import Totals, tokens_of
+from uwf_git.engine.spending import Totals
 from uwf_git.engine.step import step
 from uwf_git.engine.thread_spending import account, nested, runs, spent_by_all, spent_on
 from uwf_git.format.ids import ThreadId
@@ -93,7 +93,7 @@ def spent(instance: Instance, thread: ThreadId) -> Totals:
 
 
 def tokens(found: Totals) -> int:
-    return total.input if (total := tokens_of(found)) else 0
+    return total.input if (total := found.tokens) else 0
 
 
 def run(instance: Instance, thread: ThreadId, agent: Agent) -> None:

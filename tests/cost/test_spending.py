@@ -23,11 +23,9 @@ from uwf_git.engine.spending import (
     Tokens,
     Totals,
     grouped,
-    money,
     price_of,
     spent,
     together,
-    tokens_of,
 )
 from uwf_git.engine.thread_spending import account, nested, runs, runs_of_all
 from uwf_git.format.kinds import Detail, Usage, parse_turn
@@ -85,23 +83,23 @@ def test_zeros_are_no_count_and_neither_is_nothing() -> None:
     assert told(usage(0, 0), [assistant(0, 0)]) == {}
     assert told(None, []) == {}
     run = run_of(None, ms=1500)
-    assert (run.unmetered, run.seconds, tokens_of(run)) == (1, 1.5, None)
-    assert money(run, {"m": Price(1, 1)}) == Money(None, 0)
+    assert (run.unmetered, run.seconds, run.tokens) == (1, 1.5, None)
+    assert run.money({"m": Price(1, 1)}) == Money(None, 0)
     assert spent(None, [], attempt=True) == Totals(attempts=1, unmetered=1)
 
 
 def test_what_the_agent_reported_goes_before_a_price_and_either_before_unknown() -> None:
     run = run_of(usage(1_000_000, 100_000, 400_000))
-    assert money(run, {"m": Price(2.5, 10, 1.25)}) == Money(0.6 * 2.5 + 0.4 * 1.25 + 1.0, 0)
-    assert money(run, {"m": Price(2.5, 10)}) == Money(3.5, 0)
-    assert money(run, {}) == Money(None, 1_100_000)
+    assert run.money({"m": Price(2.5, 10, 1.25)}) == Money(0.6 * 2.5 + 0.4 * 1.25 + 1.0, 0)
+    assert run.money({"m": Price(2.5, 10)}) == Money(3.5, 0)
+    assert run.money({}) == Money(None, 1_100_000)
     reporting = run_of(usage(100, 10), cost=0.25)
-    assert money(reporting, {}) == Money(0.25, 0)
-    assert money(reporting, {"m": Price(1, 1)}) == Money(0.25, 0)
+    assert reporting.money({}) == Money(0.25, 0)
+    assert reporting.money({"m": Price(1, 1)}) == Money(0.25, 0)
     unsure = run_of(usage(100, 10), cost=0.0)  # as programs say of a model that they have no price for
-    assert money(unsure, {}) == Money(None, 110)
-    assert money(unsure, {"m": Price(0, 0)}) == Money(0, 0)
-    assert money(run_of(None, cost=0.25), {"m": Price(1, 1)}) == Money(0.25, 0)
+    assert unsure.money({}) == Money(None, 110)
+    assert unsure.money({"m": Price(0, 0)}) == Money(0, 0)
+    assert run_of(None, cost=0.25).money({"m": Price(1, 1)}) == Money(0.25, 0)
 
 
 @pytest.mark.parametrize(
@@ -135,9 +133,9 @@ def test_groups_by_whatever_add_up_to_the_whole(some: list[Run]) -> None:
         parts = together(group.spent for group in grouped(some, by))
         assert parts._replace(seconds=0, lines=()) == whole._replace(seconds=0, lines=())
         assert parts.seconds == pytest.approx(whole.seconds)
-        assert tokens_of(parts) == tokens_of(whole)
-        assert money(parts, prices).unpriced == money(whole, prices).unpriced
-        assert money(parts, prices).cost == pytest.approx(money(whole, prices).cost)
+        assert parts.tokens == whole.tokens
+        assert parts.money(prices).unpriced == whole.money(prices).unpriced
+        assert parts.money(prices).cost == pytest.approx(whole.money(prices).cost)
 
 
 # Threads
@@ -158,7 +156,7 @@ def test_failed_attempts_count_at_the_step_they_were_made_for(instance: Instance
     ]
     whole = together(run.spent for run in found)
     assert (whole.steps, whole.attempts, whole.seconds, whole.unmetered) == (2, 3, 2.5, 2)
-    assert tokens_of(whole) == Tokens(35, 8, 0)
+    assert whole.tokens == Tokens(35, 8, 0)
 
 
 def test_a_remembered_sum_is_the_sum_and_grows_by_the_step(instance: Instance) -> None:
@@ -170,7 +168,7 @@ def test_a_remembered_sum_is_the_sum_and_grows_by_the_step(instance: Instance) -
         assert account(instance, head).spent == together(run.spent for run in runs(instance, head))
         assert instance.store.index.spent(head.node) is not None
     attempt(instance, thread, [], usage=usage(7, 7), model="m")
-    assert tokens_of(account(instance, head).spent) == Tokens(13, 10, 0)
+    assert account(instance, head).spent.tokens == Tokens(13, 10, 0)
 
 
 def test_remembered_runs_are_the_runs_of_forks_and_attempts_too(instance: Instance) -> None:
@@ -210,7 +208,7 @@ def test_what_a_sub_workflow_spent_is_part_of_its_parents_step(uwf: Uwf, instanc
     step(instance, parent, made=last, agent="uwf-workflow")
     head = instance.threads.head(parent)
     known = account(instance, head).spent
-    assert (known.steps, known.seconds, tokens_of(known)) == (2, 3.0, Tokens(31, 4, 0))
+    assert (known.steps, known.seconds, known.tokens) == (2, 3.0, Tokens(31, 4, 0))
     assert [(run.number, run.role, run.workflow) for run in nested(instance, head)] == [
         (2, "critic", "child")
     ] * 2

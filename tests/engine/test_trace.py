@@ -11,7 +11,6 @@ import pytest
 from conftest import Uwf
 from spent_threads import assistant, attempt, extracted, start, step, tool, usage
 
-from uwf_git.engine.spending import tokens_of
 from uwf_git.engine.thread_spending import account
 from uwf_git.ext.traces import trace
 from uwf_git.format.ids import ThreadId
@@ -139,7 +138,7 @@ def test_a_trace_begins_with_its_thread_though_its_task_was_another_ones_before(
 
 def test_the_agents_tokens_add_up_to_those_of_the_statistics(instance: Instance, thread: ThreadId) -> None:
     head = instance.threads.head(thread)
-    total = tokens_of(account(instance, head).spent)
+    total = account(instance, head).spent.tokens
     assert total is not None
     agents = [
         each

@@ -144,7 +144,6 @@ def resume_one(instance: Instance, thread: ThreadId, text: str | None) -> Resume
 def resume_as_json(instance: Instance, thread: ThreadId, text: str | None) -> dict[str, Any]:
     """As `resume_one`; return the thread's state as JSON. Warns of removed secrets."""
     from uwf_git.config.secrets import removal_note
-    from uwf_git.engine.budget import waiting
     from uwf_git.engine.status import outlook, used_up
     from uwf_git.engine.thread_state import thread_state
 
@@ -160,7 +159,7 @@ def resume_as_json(instance: Instance, thread: ThreadId, text: str | None) -> di
     if head.archive is not None:
         value["resumedFrom"] = {"thread": thread, "step": head.node}
     if standing := used_up(instance, now):
-        value |= {"reason": standing.reason, "command": waiting(now.thread, standing).hint}
+        value |= {"reason": standing.reason, "command": standing.waiting(now.thread).hint}
     return value
 
 
@@ -213,7 +212,6 @@ def _notify(instance: Instance, thread: ThreadId) -> None:
 
 
 def _onward(instance: Instance, head: Head) -> str:
-    from uwf_git.engine.budget import waiting
     from uwf_git.engine.status import used_up
     from uwf_git.engine.thread_state import thread_state
 
@@ -223,5 +221,5 @@ def _onward(instance: Instance, head: Head) -> str:
     if state is ThreadState.RUNNING:
         return f"it is at work; uwf thread show {head.thread}"
     if standing := used_up(instance, head):
-        return waiting(head.thread, standing).hint
+        return standing.waiting(head.thread).hint
     return f"uwf thread run {head.thread}"

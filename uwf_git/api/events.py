@@ -13,11 +13,10 @@ from uwf_git.api.conversation import turn_value
 from uwf_git.base.errors import NotFound, StoreDamaged
 from uwf_git.base.text import iso
 from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine.budget import prices
 from uwf_git.engine.forks import awaited, parents_of
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.progress import Freshness
-from uwf_git.engine.spending import money, spent
+from uwf_git.engine.spending import spent
 from uwf_git.engine.status import outlook
 from uwf_git.engine.summary import summary
 from uwf_git.engine.thread_state import ended_state, thread_state
@@ -249,7 +248,7 @@ class Events:
             then = outlook(instance, head).next if head.node == made.node else None
         cost = None
         if detail is not None:
-            cost = money(spent(detail, store.turns(detail), False), prices(instance)).cost
+            cost = spent(detail, store.turns(detail), False).money(instance.config.prices).cost
         node = store.get(step.output)
         output = node.payload
         return _value(

@@ -201,7 +201,6 @@ def rests(instance: Instance, each: ListedThread) -> bool:
 def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str, Any]]:
     """Return threads as JSON, in order."""
     from uwf_git.engine.lineage import parents
-    from uwf_git.engine.spending import money
     from uwf_git.engine.thread_spending import spent_by_all
     from uwf_git.store.history import Head
 
@@ -228,7 +227,7 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
             continue
         row = head.row
         used = spent.get(head.thread)
-        cost, unpriced = money(used, known) if used and used.lines else (None, 0)
+        cost, unpriced = used.money(known) if used and used.lines else (None, 0)
         items.append(
             {
                 "thread": head.thread,
@@ -299,12 +298,11 @@ def _unjudged(instance: Instance, head: Head) -> dict[str, str]:
 
 def _prices(instance: Instance, spent: Mapping[ThreadId, Totals]) -> Mapping[str, Any]:
     from uwf_git.base.errors import UwfError
-    from uwf_git.engine.budget import prices
 
     if not any(each.lines for each in spent.values()):
         return {}
     try:  # parse the file only if it has any
-        return prices(instance) if instance.config_has(b"price") else {}
+        return instance.config.prices if instance.config_has(b"price") else {}
     except (OSError, UwfError):  # reported by the command that needs the configuration
         return {}
 

@@ -16,7 +16,7 @@ from uwf_git.base.errors import (
 from uwf_git.base.text import one_line
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.config.secrets import removal_note
-from uwf_git.engine.budget import COST, UNTOLD_HINT, waiting
+from uwf_git.engine.budget import COST, UNTOLD_HINT
 from uwf_git.engine.status import NO_QUESTION
 from uwf_git.engine.thread_state import ended_state
 from uwf_git.format.kinds import may_have_code
@@ -58,7 +58,7 @@ def waiting_for(instance: Instance, outcome: Outcome, is_shown: bool) -> Waiting
         return None
     thread, question = outcome.thread, outcome.outlook.question
     if question is None and outcome.standing is not None:
-        return waiting(thread, outcome.standing)
+        return outcome.standing.waiting(thread)
     if (turn := outcome.turn) is not None:
         if turn.standing is not None:
             try:

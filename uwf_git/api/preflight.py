@@ -219,8 +219,6 @@ def usual(instance: Instance, name: str) -> Usual | None:
     """Return what completed threads of a workflow have taken: the medians of the newest, None without any."""
     from statistics import median
 
-    from uwf_git.engine.budget import prices
-    from uwf_git.engine.spending import money, tokens_of
     from uwf_git.engine.thread_spending import account
     from uwf_git.store.history import Head
 
@@ -232,8 +230,8 @@ def usual(instance: Instance, name: str) -> Usual | None:
     ]
     newest = sorted(found, key=lambda head: head.thread)[-_COMPARED:]
     spent = [account(instance, head).spent for head in newest]
-    tokens = [each.total for one in spent if (each := tokens_of(one)) is not None]
-    costs = [paid.cost for one in spent if (paid := money(one, prices(instance))).cost is not None]
+    tokens = [each.total for one in spent if (each := one.tokens) is not None]
+    costs = [paid.cost for one in spent if (paid := one.money(instance.config.prices)).cost is not None]
     if not spent:
         return None
     return Usual(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.errors import UwfError
 from uwf_git.engine.spending import BY as BY
-from uwf_git.engine.spending import grouped, money, together, tokens_of
+from uwf_git.engine.spending import grouped, together
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price
@@ -24,12 +24,10 @@ Span = tuple[float | None, float | None]
 def sums(instance: Instance, by: str, span: Span, threads: Collection[ThreadId] = ()) -> dict[str, Any]:
     """Return the spending in a span by one of BY: the JSON of `uwf stats`. Unreadable threads are listed as
     `damaged`, unless `threads` are named. Raises what reading those raises."""
-    from uwf_git.engine.budget import prices
-
     damaged: list[dict[str, Any]] = []
     heads = _heads(instance, threads, damaged)
     found = [run for run in _runs(instance, heads, bool(threads), damaged) if _within(run, span)]
-    known = prices(instance)
+    known = instance.config.prices
     parts = grouped(found, by)
     groups = [{**_named(part, by), **_sums(part.spent, known)} for part in parts]
     if by not in ("step", "day"):
@@ -86,7 +84,7 @@ def _named(group: Group, by: str) -> dict[str, Any]:
 
 
 def _sums(spent: Totals, prices: Mapping[str, Price]) -> dict[str, Any]:
-    tokens, paid = tokens_of(spent), money(spent, prices)
+    tokens, paid = spent.tokens, spent.money(prices)
     return {
         "steps": spent.steps,
         "attempts": spent.attempts,

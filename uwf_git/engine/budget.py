@@ -20,7 +20,7 @@ from uwf_git.base.errors import Usage, UwfError, Waiting
 from uwf_git.base.text import duration
 from uwf_git.engine.fan_out_budget import SHARED, allowance
 from uwf_git.engine.forks import begun_at, waiting_at
-from uwf_git.engine.spending import Totals, money, together, tokens_of
+from uwf_git.engine.spending import Totals, together
 from uwf_git.engine.thread_spending import account, spent_on_branches
 from uwf_git.format.amounts import LIMITS, parse_limit
 from uwf_git.format.ids import Hash, ThreadId
@@ -31,7 +31,6 @@ from uwf_git.store.history import Head
 from uwf_git.store.private import read_private, write_private
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import Price
     from uwf_git.store.instance import Instance
 
 OPTIONS = {
@@ -98,17 +97,6 @@ def limits(
     return {key: found[key] for key in LIMITS if key in found}
 
 
-def use(spent: Totals, prices: Mapping[str, Price]) -> dict[str, float]:
-    """Return the amount used of each limit. Unreported usage counts as 0."""
-    tokens = tokens_of(spent)
-    return {
-        "maxSteps": spent.steps,
-        "maxTokens": tokens.total if tokens else 0,
-        "maxCost": money(spent, prices).cost or 0,
-        "maxWallTime": spent.seconds,
-    }
-
-
 def used_up(held: Mapping[str, Limit], used: Mapping[str, float]) -> Limit | None:
     """Return the first limit that is reached."""
     return next((limit for limit in held.values() if used[limit.key] >= limit.value), None)
@@ -130,11 +118,52 @@ class BudgetState(NamedTuple):
     unmetered: int = 0
     above: Mapping[str, tuple[ThreadId, BudgetState]] = {}
 
+    @classmethod
+    def of(cls, source: str, amounts: Mapping[str, float], used: Mapping[str, float]) -> BudgetState:
+        """Return the state of limits of one source."""
+        held = limits([(source, amounts)], {})
+        return cls(held, used, used_up(held, used))
+
     def known(self, key: str) -> float | None:
         """Return the amount used of a limit, None if unknown."""
         used = self.used[key]
         unknown = (key in METERED and self.unmetered) or (key == COST and self.unpriced)
         return None if unknown and not used else used
+
+    def share(self, key: str) -> str:
+        """Return the used part of a limit as text."""
+        return share(key, self.used[key], self.limits[key].value, self.unpriced, self.unmetered)
+
+    @property
+    def reached_share(self) -> str:
+        """The used part of the limit reached, "" for none."""
+        limit = self.reached
+        return "" if limit is None else share(limit.key, self.used[limit.key], limit.value)
+
+    @property
+    def used_up(self) -> str:
+        """The limit reached and its used part, "" for none."""
+        return "" if self.reached is None else f"{self.reached.key} is used up, {self.reached_share}"
+
+    def strict(self) -> BudgetState:
+        """Return it with the cost reached if it is limited and some tokens have no known price."""
+        if self.reached is not None or not self.unpriced or COST not in self.limits:
+            return self
+        missing_price = f"{self.unpriced:,} tokens have no known price"
+        return self._replace(reached=self.limits[COST], missing_price=missing_price)
+
+    def waiting(self, thread: ThreadId) -> Waiting:
+        """Return the error of a thread whose limit is reached."""
+        limit = self.reached
+        assert limit is not None
+        message = f"thread {thread} waits: {self.reason}"
+        if self.missing_price:
+            return Waiting(message, UNTOLD_HINT)
+        where, bound = thread, self
+        while (above := bound.above.get(limit.key)) is not None:
+            where, bound = above
+        held = bound.limits[limit.key]
+        return Waiting(message, f"uwf thread budget {where} {more(held, bound.used[held.key])}")
 
     @property
     def reason(self) -> str:
@@ -143,12 +172,11 @@ class BudgetState(NamedTuple):
             return ""
         if self.missing_price:
             return f"cannot enforce {limit.key}: {self.missing_price}"
-        used = share(limit.key, self.used[limit.key], limit.value)
         if (above := self.above.get(limit.key)) is not None:
             thread, standing = above
             all_of_it = standing.limits[limit.key]
             if standing.used[limit.key] < all_of_it.value:
-                return f"its share of the {limit.key} of thread {thread} is used up, {used}"
+                return f"its share of the {limit.key} of thread {thread} is used up, {self.reached_share}"
             used = share(limit.key, standing.used[limit.key], all_of_it.value)
             return f"{limit.key} of thread {thread} is used up, {used}"
         if limit.source == _RAISED:
@@ -157,7 +185,7 @@ class BudgetState(NamedTuple):
             source = f"set by {limit.source}"
         else:
             source = f"set by its {limit.source}"
-        return f"{limit.key} is used up, {used} ({source})"
+        return f"{self.used_up} ({source})"
 
 
 class FanOut(NamedTuple):
@@ -270,8 +298,8 @@ class Budgets:
 
     def _fan_out(self, parent: Head, standing: BudgetState, share: Mapping[str, float]) -> FanOut:
         branches = spent_on_branches(self._instance, parent)
-        priced = prices(self._instance) if COST in standing.limits else {}
-        used = {thread: use(spent, priced) for thread, (_, spent) in branches.items()}
+        priced = self._instance.config.prices if COST in standing.limits else {}
+        used = {thread: spent.amounts(priced) for thread, (_, spent) in branches.items()}
         ended = frozenset(thread for thread, (head, _) in branches.items() if head.archive is not None)
         absent = len(begun_at(self._instance, parent.row)) - len(used)
         found = FanOut(parent, standing, used, ended, share, {})
@@ -298,17 +326,14 @@ class Budgets:
         raised = {key: value for key, (value, _) in known.raised.items()}
         held = limits(sources, {**raised, **fresh}, {**here, **fresh})
         spent = together((known.spent, besides))
-        priced = prices(self._instance) if COST in held else {}
-        used = use(spent, priced)
+        priced = self._instance.config.prices if COST in held else {}
+        used = spent.amounts(priced)
         above = self._above(head, held)
         standing = BudgetState(held, used, used_up(held, used), unmetered=spent.unmetered, above=above)
         if COST not in held:
             return standing
-        standing = standing._replace(unpriced=money(spent, priced).unpriced)
-        if standing.reached is None and standing.unpriced and self._instance.config.stops_unpriced:
-            missing_price = f"{standing.unpriced:,} tokens have no known price"
-            return standing._replace(reached=held[COST], missing_price=missing_price)
-        return standing
+        standing = standing._replace(unpriced=spent.money(priced).unpriced)
+        return standing.strict() if self._instance.config.stops_unpriced else standing
 
     def _above(self, head: Head, held: Mapping[str, Limit]) -> dict[str, tuple[ThreadId, BudgetState]]:
         keys = [key for key, limit in held.items() if limit.source == FORK]
@@ -328,30 +353,7 @@ def raise_if_used_up(instance: Instance, head: Head, besides: Totals = Totals())
     """Raise Waiting if a thread's budget allows no further step. `besides` as for `Budgets.standing`."""
     standing = Budgets(instance).standing(head, besides)
     if standing is not None and standing.reached is not None:
-        raise waiting(head.thread, standing)
-
-
-def waiting(thread: ThreadId, standing: BudgetState) -> Waiting:
-    limit = standing.reached
-    assert limit is not None
-    if standing.missing_price:
-        return Waiting(
-            f"thread {thread} waits: {standing.reason}",
-            UNTOLD_HINT,
-        )
-    where, bound = thread, standing
-    while (above := bound.above.get(limit.key)) is not None:
-        where, bound = above
-    held = bound.limits[limit.key]
-    return Waiting(
-        f"thread {thread} waits: {standing.reason}",
-        f"uwf thread budget {where} {more(held, bound.used[held.key])}",
-    )
-
-
-def prices(instance: Instance) -> dict[str, Price]:
-    """Return the prices by model name and alias. Raises Invalid for a broken config.yaml."""
-    return instance.config.prices
+        raise standing.waiting(head.thread)
 
 
 # Limits raised on this machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from uwf_git.base.errors import Invalid, Usage, Waiting
-from uwf_git.engine.budget import pending, waiting
+from uwf_git.engine.budget import pending
 from uwf_git.engine.call_answer import value_of
 from uwf_git.engine.calls import persons_schema
 from uwf_git.engine.conversation import CHOSEN, in_conversation, is_conversation
@@ -210,7 +210,7 @@ def check_remarkable(instance: Instance, head: Head) -> None:
     assert head.row.workflow is not None and found.next is not None
     room_of(instance.registry.workflow(head.row.workflow), found.next).remark(thread)
     if (standing := used_up(instance, head, found=found)) is not None:
-        raise waiting(thread, standing)
+        raise standing.waiting(thread)
 
 
 def _last_room(workflow: Workflow, head: Head) -> Room:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.config.known_agents import BUNDLES, asks_no_model
-from uwf_git.engine.budget import COST, Budgets, FanOut, prices, use, waiting
+from uwf_git.engine.budget import COST, Budgets, FanOut
 from uwf_git.engine.fan_out_budget import SHARED, InFlight, may_begin
 from uwf_git.engine.thread_spending import runs_of_all
 from uwf_git.format.ids import ThreadId
@@ -99,7 +99,7 @@ def _take(folder: Path, instance: Instance, head: Head, command: str, levels: li
             standing = budgets.standing(head)
             if standing is not None and standing.reached is not None:
                 instance.runs.clear(head.thread)
-                raise waiting(head.thread, standing)
+                raise standing.waiting(head.thread)
             if all(_fits(level, need, others.values()) for level in _levels(budgets, head)):
                 return _written(folder / head.thread, own)
         if not is_told:
@@ -134,7 +134,7 @@ def _need(instance: Instance, levels: Sequence[_Level], command: str) -> dict[st
     if asks_no_model(command) and command not in (SUBWORKFLOW, BUNDLES):
         return {**dict.fromkeys(SHARED, 0.0), "maxWallTime": 0.0, "maxSteps": 1}
     threads = dict.fromkeys(each for level in levels for each in level.fan_out.used)
-    priced = prices(instance) if any(COST in level.fan_out.standing.limits for level in levels) else {}
+    priced = instance.config.prices if any(COST in level.fan_out.standing.limits for level in levels) else {}
     of_branches = _largest(instance, [*instance.threads.heads([*threads]).values()], priced)
     before = _largest(instance, [level.fan_out.parent for level in levels], priced)
     need = {**dict.fromkeys(SHARED, math.inf), "maxWallTime": 0.0}
@@ -148,7 +148,7 @@ def _largest(instance: Instance, heads: Sequence[Head], priced: Mapping[str, Pri
     for _, runs in runs_of_all(instance, heads):
         for run in runs if isinstance(runs, list) else ():
             if run.spent.lines or run.spent.unmetered:
-                for key, amount in use(run.spent, priced).items():
+                for key, amount in run.spent.amounts(priced).items():
                     found[key] = max(found.get(key, 0), amount)
     return found
 

@@ -52,6 +52,13 @@ class ModelUsage(NamedTuple):
     reported: float | None = None
 
 
+class Money(NamedTuple):
+    """US dollars, None if unknown; `unpriced` is the number of tokens not covered."""
+
+    cost: float | None
+    unpriced: int
+
+
 class Totals(NamedTuple):
     """A sum. `seconds` is agents' time; `unmetered` counts runs that reported neither tokens nor cost."""
 
@@ -60,6 +67,53 @@ class Totals(NamedTuple):
     seconds: float = 0.0
     unmetered: int = 0
     lines: tuple[ModelUsage, ...] = ()
+
+    @property
+    def tokens(self) -> Tokens | None:
+        """The tokens of all models, None if unknown."""
+        total = _sum(line.tokens for line in self.lines)
+        return total if total.total else None
+
+    def money(self, prices: Mapping[str, Price]) -> Money:
+        """Return the cost. `prices` are by model name or alias."""
+        costs: list[float] = []
+        unpriced = 0
+        for line in self.lines:
+            price = price_of(line.model, prices) if line.tokens.total else None
+            if line.reported:
+                costs.append(line.reported)
+            elif price is not None:
+                costs.append(_cost(line.tokens, price))
+            else:
+                unpriced += line.tokens.total
+        return Money(sum(costs) if costs else None, unpriced)
+
+    def amounts(self, prices: Mapping[str, Price]) -> dict[str, float]:
+        """Return the amount used of each of `amounts.LIMITS`. Unreported usage counts as 0."""
+        tokens = self.tokens
+        return {
+            "maxSteps": self.steps,
+            "maxTokens": tokens.total if tokens else 0,
+            "maxCost": self.money(prices).cost or 0,
+            "maxWallTime": self.seconds,
+        }
+
+    def minus(self, part: Totals) -> Totals:
+        less = {(line.model, line.reported is None): line for line in part.lines}
+        lines = []
+        for line in self.lines:
+            known = less.get((line.model, line.reported is None), ModelUsage(line.model, Tokens()))
+            reported = None if line.reported is None else max(0.0, line.reported - (known.reported or 0.0))
+            tokens = _minus(line.tokens, known.tokens)
+            if tokens.total or reported:
+                lines.append(ModelUsage(line.model, tokens, reported or None))
+        return Totals(
+            self.steps - part.steps,
+            self.attempts - part.attempts,
+            max(0.0, self.seconds - part.seconds),
+            self.unmetered - part.unmetered,
+            tuple(lines),
+        )
 
 
 class Run(NamedTuple):
@@ -169,54 +223,9 @@ def together(each: Iterable[Totals]) -> Totals:
     return Totals(steps, attempts, seconds, unmetered, tuple(lines[key] for key in sorted(lines)))
 
 
-def minus(whole: Totals, part: Totals) -> Totals:
-    less = {(line.model, line.reported is None): line for line in part.lines}
-    lines = []
-    for line in whole.lines:
-        known = less.get((line.model, line.reported is None), ModelUsage(line.model, Tokens()))
-        reported = None if line.reported is None else max(0.0, line.reported - (known.reported or 0.0))
-        tokens = _minus(line.tokens, known.tokens)
-        if tokens.total or reported:
-            lines.append(ModelUsage(line.model, tokens, reported or None))
-    return Totals(
-        whole.steps - part.steps,
-        whole.attempts - part.attempts,
-        max(0.0, whole.seconds - part.seconds),
-        whole.unmetered - part.unmetered,
-        tuple(lines),
-    )
-
-
 def tokens_of_step(detail: Detail, turns: Iterable[TurnRecord]) -> Tokens | None:
     """Return the tokens of a step, None if unknown."""
-    return tokens_of(spent(detail, turns, attempt=False))
-
-
-def tokens_of(spent: Totals) -> Tokens | None:
-    total = _sum(line.tokens for line in spent.lines)
-    return total if total.total else None
-
-
-class Money(NamedTuple):
-    """US dollars, None if unknown; `unpriced` is the number of tokens not covered."""
-
-    cost: float | None
-    unpriced: int
-
-
-def money(spent: Totals, prices: Mapping[str, Price]) -> Money:
-    """Return the cost of a sum. `prices` are by model name or alias."""
-    costs: list[float] = []
-    unpriced = 0
-    for line in spent.lines:
-        price = price_of(line.model, prices) if line.tokens.total else None
-        if line.reported:
-            costs.append(line.reported)
-        elif price is not None:
-            costs.append(_cost(line.tokens, price))
-        else:
-            unpriced += line.tokens.total
-    return Money(sum(costs) if costs else None, unpriced)
+    return spent(detail, turns, attempt=False).tokens
 
 
 def _cost(tokens: Tokens, price: Price) -> float:

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, assert_never
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.thread_states import Request, ThreadState
-from uwf_git.engine.budget import waiting
 from uwf_git.engine.call_answer import command_of, fields_wanted
 from uwf_git.engine.forks import parents_of
 from uwf_git.engine.human_roles import HumanRoles
@@ -130,7 +129,7 @@ def waits_in(
                 role=outlook(instance, head).next or "",
                 question="May it use more?",
                 reason=standing.reason,
-                command=waiting(head.thread, standing).hint,
+                command=standing.waiting(head.thread).hint,
             )
         case Request.ROLE:
             if (turn := human_turn(instance, head, people)) is None:

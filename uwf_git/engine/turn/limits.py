@@ -3,7 +3,6 @@ used up."""
 
 from __future__ import annotations
 
-from uwf_git.engine import budget
 from uwf_git.engine.status import budget_before
 from uwf_git.engine.turn.hooks import Part, Turn
 from uwf_git.store.new_record import new_step
@@ -20,4 +19,4 @@ class Budget(Part):
         """Raises Waiting for a limit that is reached. `recording.record` settles what the step's detail raises."""
         standing = budget_before(turn.instance, turn.at.head, turn.role, turn.agent)
         if standing is not None and standing.reached is not None:
-            raise budget.waiting(turn.thread, standing)
+            raise standing.waiting(turn.thread)

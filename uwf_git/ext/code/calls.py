@@ -49,7 +49,6 @@ from uwf_git.plugin import (
     TurnRecord,
     UwfError,
     agent_options,
-    budget_use,
     call_arrivals,
     check_schema,
     counted,
@@ -58,7 +57,6 @@ from uwf_git.plugin import (
     known_agent,
     last_line,
     log,
-    model_prices,
     name_problem,
     narrowed_options,
     normalise_payload,
@@ -72,7 +70,6 @@ from uwf_git.plugin import (
     spending_account,
     spent_together,
     sum_usage,
-    waiting_budget,
 )
 from uwf_git.plugin import spent_in as spent
 
@@ -542,12 +539,12 @@ class Calls:
         standing = Budgets(self._instance).standing(self._at, spent_together(asked))
         if standing is None or not self._in_flight:
             if standing is not None and standing.reached is not None:
-                raise waiting_budget(self._thread, standing)
+                raise standing.waiting(self._thread)
             return True
         if standing.reached is not None or not asked:
             return False
-        priced = model_prices(self._instance) if COST_LIMIT in standing.limits else {}
-        used = [budget_use(each, priced) for each in asked]
+        priced = self._instance.config.prices if COST_LIMIT in standing.limits else {}
+        used = [spent.amounts(priced) for spent in asked]
         return all(
             max(each[key] for each in used) * (len(self._in_flight) + 1) <= limit.value - standing.used[key]
             for key, limit in standing.limits.items()

@@ -60,7 +60,6 @@ from uwf_git.plugin import (
     harmless,
     one_line,
     spending_account,
-    spending_minus,
     start_node,
     step_fields,
 )
@@ -333,7 +332,7 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
         before = spending_account(instance, threads.head(thread)).spent
         ended = run_out(instance, thread, base, folder, limits)
         head = threads.head(thread)
-        now = spending_minus(spending_account(instance, head).spent, before)
+        now = spending_account(instance, head).spent.minus(before)
         was_over = not (is_new or ended.work) and (head.archive is not None or ended.status == STUCK)
         is_partial = head.archive is not None and ended_state(head.archive) is ThreadState.WITH_FAILURES
         if (is_partial or ended.status != COMPLETED) and not was_over:

@@ -38,6 +38,7 @@ from uwf_git.ext.evaluation.trials import (
 )
 from uwf_git.ext.evaluation.workers import Task, in_turn, side_by_side
 from uwf_git.plugin import (
+    BudgetState,
     Cast,
     Hash,
     Instance,
@@ -48,7 +49,6 @@ from uwf_git.plugin import (
     Untrusted,
     Usage,
     UwfError,
-    engine_budget,
     one_line,
     parse_start,
     require_ready,
@@ -252,12 +252,7 @@ class _Run:
 
     def _over(self) -> str:
         used = {**self._spent.use(self._steps), "maxWallTime": time.monotonic() - self._began}
-        reached = engine_budget.used_up(engine_budget.limits([("run", self._plan.limits)], {}), used)
-        if reached is None:
-            return ""
-        return (
-            f"{reached.key} is used up, {engine_budget.share(reached.key, used[reached.key], reached.value)}"
-        )
+        return BudgetState.of("run", self._plan.limits, used).used_up
 
     def _take(self, task: Task, came: TrialResult) -> None:
         if task.known is None and came.trial.hash not in self._counted:

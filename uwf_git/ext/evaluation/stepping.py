@@ -14,6 +14,8 @@ from uwf_git.ext.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WA
 from uwf_git.plugin import (
     NO_TIME,
     AgentFailed,
+    Budgets,
+    BudgetState,
     Hash,
     Head,
     HeadMoved,
@@ -36,13 +38,9 @@ from uwf_git.plugin import (
     ended_state,
     layout,
     log,
-    money_text,
     run_thread,
     spending_account,
-    spending_minus,
-    tokens_of,
 )
-from uwf_git.plugin import engine_budget as budget
 
 MOST_STEPS = 50
 RETRIES = 2
@@ -169,7 +167,7 @@ class _Way:
         if isinstance(error, Waiting | NotRunning) and self.ended is not None:
             return True  # it ended in a branch, at a limit, so the thread waits for the others
         if isinstance(error, Waiting):
-            standing = budget.Budgets(self._instance).standing(self._head)
+            standing = Budgets(self._instance).standing(self._head)
             is_over = standing is not None and standing.reached is not None
             self._ends(LIMITED if is_over else WAITING, error)
         elif isinstance(error, NoTransition):
@@ -211,22 +209,19 @@ def _over(instance: Instance, head: Head, base: Head, limits: Limits, made: int)
         return f"it has made {counted(made, 'step')}, and no more are allowed"
     if not limits.budget:
         return ""
-    used = budget.use(spent_since(instance, head, base), budget.prices(instance))
-    reached = budget.used_up(budget.limits([("case", limits.budget)], {}), used)
-    if reached is None:
-        return ""
-    return f"{reached.key} is used up, {budget.share(reached.key, used[reached.key], reached.value)}"
+    used = spent_since(instance, head, base).amounts(instance.config.prices)
+    return BudgetState.of("case", limits.budget, used).used_up
 
 
 def spent_since(instance: Instance, head: Head, base: Head) -> SpendingTotals:
     """Return the spending after a head, failed attempts included."""
     whole = spending_account(instance, head).spent
-    return spending_minus(whole, spending_account(instance, base).spent) if base.row.number else whole
+    return whole.minus(spending_account(instance, base).spent) if base.row.number else whole
 
 
 def spending_of(instance: Instance, spent: SpendingTotals) -> AgentSpending:
     """Return spending as recorded, with cost at current prices."""
-    tokens = tokens_of(spent)
-    priced = money_text(spent, budget.prices(instance))
+    tokens = spent.tokens
+    priced = spent.money(instance.config.prices)
     usage = TokenUsage(tokens.input, tokens.output, tokens.cached) if tokens is not None else None
     return AgentSpending(usage, priced.cost, priced.unpriced, spent.seconds)

@@ -15,18 +15,11 @@ from uwf_git.ext.fleet.messages import STEPS, USED_UP, ThreadEntry
 from uwf_git.plugin import (
     AMOUNT_LIMITS,
     BUDGET_OPTIONS,
-    COST_LIMIT,
-    BudgetLimit,
+    BudgetState,
     Instance,
     ThreadId,
-    budget_share,
-    budget_use,
-    is_budget_used_up,
-    model_prices,
-    money_text,
     spending_account,
 )
-from uwf_git.plugin import budget_limits as limits
 
 UNPRICED = "unpriced"
 """Beside the keys of LIMITS in what was used: the tokens that the money doesn't cover."""
@@ -43,38 +36,31 @@ class FleetLimits(NamedTuple):
 
 def used_by(instance: Instance, thread: ThreadId) -> dict[str, float]:
     """Return a thread's whole spending by LIMITS and UNPRICED."""
-    priced = model_prices(instance)
+    prices = instance.config.prices
     spent = spending_account(instance, instance.threads.head(thread)).spent
-    return {**budget_use(spent, priced), UNPRICED: money_text(spent, priced).unpriced}
+    return {**spent.amounts(prices), UNPRICED: spent.money(prices).unpriced}
 
 
 class FleetSpending(NamedTuple):
-    """A fleet's spending, its limits, and the limit reached, if any."""
+    """A fleet's spending and its limits."""
 
-    used: Mapping[str, float]
-    held: Mapping[str, BudgetLimit]
-    reached: BudgetLimit | None = None
+    standing: BudgetState
 
     def told(self) -> str:
         """The use of each limit as text, "" without limits."""
-        unpriced = int(self.used.get(UNPRICED, 0))
-        return ", ".join(
-            budget_share(key, self.used[key], limit.value, unpriced if key == COST_LIMIT else 0)
-            for key, limit in self.held.items()
-        )
+        return ", ".join(map(self.standing.share, self.standing.limits))
 
     def reason(self) -> str:
         """Why nothing starts any more, or ""."""
-        if self.reached is None:
-            return ""
-        key, unpriced = self.reached.key, int(self.used.get(UNPRICED, 0))
-        if key == COST_LIMIT and self.used[key] < self.reached.value:
-            return f"cannot enforce its budget: {unpriced:,} tokens have no known price"
-        return f"its budget is used up, {budget_share(key, self.used[key], self.reached.value)}"
+        if self.standing.missing_price:
+            return f"cannot enforce its budget: {self.standing.missing_price}"
+        share = self.standing.reached_share
+        return f"its budget is used up, {share}" if share else ""
 
     def hint(self) -> str:
-        assert self.reached is not None
-        return f"repeat it with what else they may use: {BUDGET_OPTIONS[self.reached.key]} {self.reached.value:.6g}"
+        limit = self.standing.reached
+        assert limit is not None
+        return f"repeat it with what else they may use: {BUDGET_OPTIONS[limit.key]} {limit.value:.6g}"
 
 
 class Admission:
@@ -105,7 +91,7 @@ class Admission:
 
     def next(self, busy: int) -> list[ThreadEntry]:
         """Return the threads to begin now, given the number of busy ones; none once a budget is used up."""
-        if self.used().reached is not None:
+        if self.used().standing.reached is not None:
             return []
         most = self.allowance.open
         count = len(self._left) if most is None else max(0, min(most - busy, len(self._left)))
@@ -159,9 +145,7 @@ class Admission:
 
     def used(self) -> FleetSpending:
         keys = (*AMOUNT_LIMITS, UNPRICED)
-        total = {key: sum(each.get(key, 0) for each in self._used.values()) for key in keys}
-        held = limits([("fleet", self.allowance.limits)], {})
-        reached = is_budget_used_up(held, total)
-        if reached is None and self.allowance.stops_unpriced and total[UNPRICED]:
-            reached = held.get(COST_LIMIT)
-        return FleetSpending(total, held, reached)
+        total = {key: sum(used.get(key, 0) for used in self._used.values()) for key in keys}
+        standing = BudgetState.of("fleet", self.allowance.limits, total)
+        standing = standing._replace(unpriced=int(total[UNPRICED]))
+        return FleetSpending(standing.strict() if self.allowance.stops_unpriced else standing)

@@ -242,7 +242,7 @@ class Fleet:
         for row in rows.values():
             if row.used not in (None, self._before.get(row.thread)) and row.thread in self._before:
                 admission.note(row.thread, row.used)
-        if admission.used().reached is not None:
+        if admission.used().standing.reached is not None:
             going = [
                 row.thread
                 for row in rows.values()

@@ -15,8 +15,6 @@ from uwf_git.plugin import (
     SpendingTotals,
     StepContext,
     Workflow,
-    model_prices,
-    money_text,
     shared_steps,
     spending_account,
     spent_on,
@@ -109,7 +107,7 @@ def _side(instance: Instance, head: Head, history: History) -> dict[str, Any]:
 
 
 def _cost(instance: Instance, spent: SpendingTotals) -> dict[str, Any]:
-    paid = money_text(spent, model_prices(instance))
+    paid = spent.money(instance.config.prices)
     return {"cost": paid.cost, "unpriced": paid.unpriced}
 
 

@@ -33,7 +33,6 @@ from uwf_git.plugin import (
     ancestry,
     approvals_of,
     cut_text,
-    engine_budget,
     is_kind,
     markup,
     parse_attempt,
@@ -273,7 +272,7 @@ class _HistoryView:
     def values(self) -> Mapping[str, Any]:
         detail = self._detail or Detail("")
         skipped = min(self._asked.number("turns"), len(detail.turns))
-        prices = _or_none(lambda: engine_budget.prices(self._instance)) or {}
+        prices = _or_none(lambda: self._instance.config.prices) or {}
         return {
             "model": brief(detail.model or "", 100),
             "session": brief(detail.session or "", 200),

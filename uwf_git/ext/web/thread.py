@@ -33,6 +33,7 @@ from uwf_git.plugin import (
     HUMAN,
     REHEARSE,
     USER,
+    Budgets,
     HumanTurn,
     Oid,
     Page,
@@ -46,7 +47,6 @@ from uwf_git.plugin import (
     branches_at,
     cast_of,
     census_text,
-    engine_budget,
     human_turn_of,
     layout,
     page_addresses,
@@ -143,7 +143,7 @@ class _Thread:
         self._start = self._or(self._read_start, None)
         self._workflow = self._or(self._read_workflow, None)
         self._ran: list[BranchWays] = self._or(lambda: branch_ways(instance, self._rows), [])
-        self._prices: Mapping[str, Price] = self._or(lambda: engine_budget.prices(instance), {})
+        self._prices: Mapping[str, Price] = self._or(lambda: instance.config.prices, {})
 
     def _or(self, make: Callable[[], T], otherwise: U) -> T | U:
         try:
@@ -259,15 +259,13 @@ class _Thread:
         return amounts(spending_account(self._instance, self._head).spent, self._prices)
 
     def _budget(self) -> list[tuple[str, str, float, float]]:
-        standing = engine_budget.Budgets(self._instance).standing(self._head)
+        standing = Budgets(self._instance).standing(self._head)
         if standing is None:
             return []
         return [
             (
                 _LIMITS[key],
-                engine_budget.share(
-                    key, standing.used[key], limit.value, standing.unpriced, standing.unmetered
-                ),
+                standing.share(key),
                 min(standing.used[key], limit.value),
                 limit.value,
             )
@@ -468,4 +466,4 @@ def _without_remarks(rows: Iterable[CommitRow]) -> Iterator[tuple[str, bool]]:
 
 def _how_to_raise(instance: Instance, head: Head) -> str:
     standing = used_up_budget(instance, head)
-    return engine_budget.waiting(head.thread, standing).hint if standing is not None else ""
+    return standing.waiting(head.thread).hint if standing is not None else ""

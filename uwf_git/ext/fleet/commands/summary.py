@@ -69,11 +69,13 @@ def report_ends(
         print_error(invocation, Failure("failure", 1, f"{_such(cancelled)}: taken out of the queue", goes_on))
     groups: dict[tuple[RowState, str], list[Row]] = defaultdict(list)
     for row in waits:
-        if used.reached is None or row.state is not QueueState.HELD or row.is_paused:
+        if used.standing.reached is None or row.state is not QueueState.HELD or row.is_paused:
             groups[row.state, row.why].append(row)
     for found in groups.values():
         print_error(invocation, _rest(found, at))
-    is_short = used.reached is not None and (left or any(row.state is QueueState.HELD for row in waits))
+    is_short = used.standing.reached is not None and (
+        left or any(row.state is QueueState.HELD for row in waits)
+    )
     if is_short:
         print_error(
             invocation,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.plugin import SpendingTotals, cut_text, in_dollars, markup, money_text, one_line, tag, tokens_of
+from uwf_git.plugin import SpendingTotals, cut_text, in_dollars, markup, one_line, tag
 
 if TYPE_CHECKING:
     from uwf_git.plugin import Detail, Price, TurnRecord
@@ -24,7 +24,7 @@ def amounts(spent: SpendingTotals | None, prices: Mapping[str, Price]) -> list[s
     """Return known tokens, cost and time."""
     if spent is None:
         return []
-    tokens, paid = tokens_of(spent), money_text(spent, prices)
+    tokens, paid = spent.tokens, spent.money(prices)
     found = [f"{tokens.total:,} tokens"] if tokens is not None else []
     found += [in_dollars(paid.cost, paid.unpriced)] if paid.cost is not None else []
     found += [lasted(spent.seconds)] if spent.seconds >= 0.05 else []

@@ -27,7 +27,6 @@ from uwf_git.plugin import (
     exact_number,
     is_kind,
     markup,
-    model_prices,
     nested_spending,
     report_of,
     role_name,
@@ -62,7 +61,7 @@ class _Page:
         self._instance = instance
         self._head = head
         self._history = instance.threads.history(head)
-        self._prices = model_prices(instance)
+        self._prices = instance.config.prices
         self._commits = dict(self._committed())
         own = spending_runs(instance, head)
         inner = nested_spending(instance, head)
