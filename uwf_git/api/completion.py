@@ -60,14 +60,13 @@ def hashes(instance: Instance, begun: str) -> Offers:
 
 
 def steps(instance: Instance, begun: str) -> Offers:
-    from uwf_git.format.kinds import parse_step
     from uwf_git.format.types import STEPNODE
 
     store = instance.store
     store.sync()
     for node in store.index.hashes_of_type(STEPNODE):
         if node.startswith(begun.upper()):
-            yield node, parse_step(store.get(node).payload).role
+            yield node, store.step(node).role
 
 
 def agents(root: Path, begun: str) -> Offers:

@@ -81,14 +81,13 @@ def past_prompt(instance: Instance, thread: ThreadId, number: int) -> dict[str, 
     """Return the prompt of step N as JSON. Raises NotFound, Invalid."""
     from uwf_git.api.find import numbered_step
     from uwf_git.engine.past_prompt import prompt_of_step
-    from uwf_git.format.kinds import parse_step
     from uwf_git.format.types import USER, is_engines
     from uwf_git.git.repository import Oid
 
     row = numbered_step(instance, thread, number)
     before = instance.store.index_commit(Oid(raw=row.parent or b""))
     history = instance.threads.history_at(thread, before.node)
-    detail = instance.store.detail(parse_step(instance.store.get(row.node).payload).detail)
+    detail = instance.store.detail(instance.store.step(row.node).detail)
     if row.role == USER:
         raise Invalid(f"step {number} of thread {thread} was said by a person, who had no prompt", "")
     if is_engines(row.role):

@@ -118,13 +118,12 @@ def _forked_by(instance: Instance) -> dict[ThreadId, str]:
 
 
 def _asks_for(instance: Instance, head: Head, text: str, known: dict[str, bool]) -> bool:
-    from uwf_git.format.kinds import parse_start
 
     if text in (head.row.title or "").casefold():
         return True
     start = head.row.start or head.row.node
     if start not in known:
-        known[start] = text in parse_start(instance.store.get(start).payload).prompt.casefold()
+        known[start] = text in instance.store.start(start).prompt.casefold()
     return known[start]
 
 

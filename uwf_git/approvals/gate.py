@@ -16,7 +16,7 @@ from uwf_git.base.errors import Absent, Invalid, RequirementUnmet
 from uwf_git.base.text import counted, iso
 from uwf_git.format.approvals import Approval, Revocation, Shown
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import Identity, Role, parse_attempt
+from uwf_git.format.kinds import Identity, Role
 from uwf_git.format.node import hash_of
 from uwf_git.format.types import APPROVAL, USER
 from uwf_git.git.repository import Oid
@@ -193,7 +193,7 @@ def _of_attempts(instance: Instance, history: History) -> Iterator[tuple[Oid, st
     tip, steps = instance.attempts.tip(history.thread), history.steps
     places = {prev: number for number, prev in enumerate((None, *(step.hash for step in steps)))}
     for row in instance.attempts.rows(tip) if tip is not None else ():
-        attempt = parse_attempt(instance.store.get(row.node).payload)
+        attempt = instance.store.attempt(row.node)
         later = steps[places.get(attempt.prev, len(steps)) :]
         step = next((each for each in later if each.role == attempt.role), None)
         known = instance.store.detail(attempt.detail) if step and attempt.detail is not None else None

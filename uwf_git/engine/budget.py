@@ -24,7 +24,6 @@ from uwf_git.engine.spending import Totals, together
 from uwf_git.engine.thread_spending import account, spent_on_branches
 from uwf_git.format.amounts import LIMITS, parse_limit
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import parse_start
 from uwf_git.format.types import LIMITED
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head
@@ -263,7 +262,7 @@ class Budgets:
 
     def _own(self, head: Head) -> Mapping[str, float]:
         assert head.row.start is not None
-        return parse_start(self._instance.store.get(head.row.start).payload).budget or {}
+        return self._instance.store.start(head.row.start).budget or {}
 
     def fan_outs(self, head: Head) -> list[FanOut]:
         """Return the forks that wait for a branch here and are of a thread with a budget: one, or several if that

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.format.ids import ThreadId, derived_id
-from uwf_git.format.kinds import HUMAN, SUBWORKFLOW, parse_start
+from uwf_git.format.kinds import HUMAN, SUBWORKFLOW
 from uwf_git.format.origins import CALL, EDITED, ThreadOrigin
 from uwf_git.format.schema import Schema
 from uwf_git.format.types import CODE, END, RESULT, start_node
@@ -121,7 +121,7 @@ def _is_of(instance: Instance, head: Head, root: CommitRow, request: Request) ->
     call = call_of(instance.store, start.node)
     if call is None or not call.is_call or start.merged is None:
         return False
-    said = parse_start(instance.store.get(start.node).payload)
+    said = instance.store.start(start.node)
     recorded = [said.prompt, call.item, call.position]
     if json.dumps(recorded, sort_keys=True) != json.dumps(
         [*_begun_by(request), request.before], sort_keys=True

@@ -9,7 +9,7 @@ from uwf_git.base.text import counted
 from uwf_git.engine.calls import answers_joined
 from uwf_git.format.endings import COMPLETED, FAILED, KILLED, LEFT
 from uwf_git.format.fan_out import Fork, JoinedBranch, parse_fork, parse_join
-from uwf_git.format.kinds import CallCounts, parse_detail, parse_step
+from uwf_git.format.kinds import CallCounts, parse_detail
 from uwf_git.format.types import CODE, FORK, JOIN, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import ancestry
@@ -107,7 +107,7 @@ def _of_step(instance: Instance, row: CommitRow) -> Census | None:
     if row.merged is None:
         return _counted_in(instance, row) if _is_of_code(instance, row) else None
     if not _is_of_code(instance, row):
-        detail = parse_step(instance.store.get(row.node).payload).detail
+        detail = instance.store.step(row.node).detail
         is_child = is_kind(instance.store.get(detail).type, "step")
         return census_of(instance, Oid(raw=row.merged)) if is_child else None
     if (census := _counted_in(instance, row)) is not None:
@@ -117,7 +117,7 @@ def _of_step(instance: Instance, row: CommitRow) -> Census | None:
 
 
 def _counted_in(instance: Instance, row: CommitRow) -> Census | None:
-    counts = calls_in(instance.store.get(parse_step(instance.store.get(row.node).payload).detail))
+    counts = calls_in(instance.store.get(instance.store.step(row.node).detail))
     return None if counts is None else of_calls(counts)
 
 
@@ -127,4 +127,4 @@ def _is_of_code(instance: Instance, row: CommitRow) -> bool:
 
 
 def _output(instance: Instance, row: CommitRow) -> Any:
-    return instance.store.get(parse_step(instance.store.get(row.node).payload).output).payload
+    return instance.store.get(instance.store.step(row.node).output).payload

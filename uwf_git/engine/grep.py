@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import Invalid, StoreDamaged, Usage, UwfError
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import parse_step
 from uwf_git.git.program import SETTINGS, CallResult, environment, git_program
 from uwf_git.git.repository import Oid
 from uwf_git.sandbox.child import run_command
@@ -113,7 +112,7 @@ def _files(
             folder = "/".join(layout.step_folder(row.number, row.role or ""))
             files.setdefault(f"{row.oid.hex()}:{folder}/README.md", []).append((place, _ANSWER))
             try:
-                output = instance.store.blob_of(parse_step(instance.store.get(row.node).payload).output)
+                output = instance.store.blob_of(instance.store.step(row.node).output)
             except UwfError:  # damaged: doctor says so, and the rest can be searched
                 continue
             files.setdefault(str(output), []).append((place, _OUTPUT))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import UwfError
 from uwf_git.format.casting import CastRole
-from uwf_git.format.kinds import HUMAN, REHEARSE, parse_workflow
+from uwf_git.format.kinds import HUMAN, REHEARSE
 from uwf_git.format.types import WITH_PEOPLE
 from uwf_git.workflow.turn import TurnKind, turn_of
 
@@ -87,7 +87,7 @@ class HumanRoles:
             self._declared[node] = self._gates[node] = frozenset()
             with suppress(UwfError):  # reported by the command that reads the workflow
                 if self._instance.store.index.has_trait(node, WITH_PEOPLE):
-                    workflow = parse_workflow(self._instance.store.get(node).payload)
+                    workflow = self._instance.registry.workflow(node)
                     self._declared[node] = frozenset(filter(workflow.is_persons, workflow.roles))
                     gates = (name for name in workflow.roles if turn_of(workflow, name) is TurnKind.GATE)
                     self._gates[node] = frozenset(gates)

@@ -18,7 +18,7 @@ from uwf_git.config.known_agents import GROUP, PLUGIN, asks_model, plugins, ship
 from uwf_git.config.resolve import EVERY_ROLE, AgentOptions, narrowed
 from uwf_git.format.casting import cast_of
 from uwf_git.format.ids import Hash, ThreadId, is_hash
-from uwf_git.format.kinds import HUMAN, REHEARSE, parse_start
+from uwf_git.format.kinds import HUMAN, REHEARSE
 from uwf_git.format.node import from_blob
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.sandbox.enclosing_step import variables_of
@@ -150,7 +150,7 @@ def provider_of(instance: Instance, head: Head, role: str, override: str | Agent
 def _cast_at(instance: Instance, head: Head) -> Cast | None:
     if head.row.workflow is None or head.row.start is None:
         return None
-    start = parse_start(instance.store.get(head.row.start).payload)
+    start = instance.store.start(head.row.start)
     return cast_of(instance.registry.workflow(head.row.workflow), start)
 
 

@@ -19,7 +19,7 @@ from uwf_git.engine.kit.form import fields_of
 from uwf_git.engine.status import at_rest, outlook
 from uwf_git.engine.summary import summary
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import parse_start, remark_in
+from uwf_git.format.kinds import remark_in
 from uwf_git.format.types import USER, role_name
 from uwf_git.store.history import Head, History, PastStep, Position
 from uwf_git.store.instance import Instance
@@ -231,7 +231,7 @@ def presented(instance: Instance, head: Head, asked: str = "", choices: tuple[st
     """Return what is shown at a head to a person who is `asked` something. Read errors are raised."""
     store = instance.store
     assert head.row.start is not None
-    task = parse_start(store.get(head.row.start).payload).prompt
+    task = store.start(head.row.start).prompt
     number, last, remarks = head.row.number, None, []
     verdicts: dict[str, Verdict] = {}
     for place, past in enumerate(islice(instance.threads.past(head.node), _LOOK_BACK)):

@@ -17,7 +17,7 @@ from uwf_git.engine.status import at_rest, outlook, used_up, wordless
 from uwf_git.engine.step_parts import parts_of
 from uwf_git.engine.thread_state import resting_state, thread_state
 from uwf_git.engine.waits import waits_in
-from uwf_git.format.kinds import parse_detail, parse_step
+from uwf_git.format.kinds import parse_detail
 from uwf_git.format.types import is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, Link, link_of, parted
@@ -131,7 +131,7 @@ def link_value(instance: Instance, link: Link) -> dict[str, Any]:
 def _made(instance: Instance, head: Head) -> dict[str, Any]:
     if head.row.kind != "step":
         return {"agent": None}
-    step = parse_step(instance.store.get(head.node).payload)
+    step = instance.store.step(head.node)
     detail = instance.store.get(step.detail)
     value = instance.threads.credit(step).as_json()
     if is_kind(detail.type, "detail") and (extraction := parse_detail(detail.payload).extraction):

@@ -224,10 +224,9 @@ def budget_reached(instance: Instance, head: Head) -> str:
 
 def wordless(instance: Instance, head: Head) -> str:
     """Return the text shown for a question without words: the beginning of the role's answer."""
-    from uwf_git.format.kinds import parse_step
     from uwf_git.workflow.template import body_of
 
-    detail = instance.store.detail(parse_step(instance.store.get(head.node).payload).detail)
+    detail = instance.store.detail(instance.store.step(head.node).detail)
     said = one_line(body_of(detail.answer)) if detail else ""
     return f"{NO_QUESTION} {said}".strip()
 

@@ -17,7 +17,7 @@ from uwf_git.engine import spending
 from uwf_git.engine.forks import begun_at, join_at
 from uwf_git.engine.spending import DEEPEST, ModelUsage, Run, Tokens, Totals, together
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import EXTRACT, SUBWORKFLOW, StepContext, TurnRecord, parse_start, parse_step
+from uwf_git.format.kinds import EXTRACT, SUBWORKFLOW, StepContext, TurnRecord, parse_step
 from uwf_git.format.types import USER, begins_threads, gathers_threads, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.starts import is_call
@@ -223,7 +223,7 @@ def _of_branch(
 def _named(instance: Instance, place: _Place, node: Hash) -> _Place:
     content = instance.store.get(node)
     start = parse_step(content.payload).start if is_kind(content.type, "step") else node
-    workflow = parse_start(instance.store.get(start).payload).workflow
+    workflow = instance.store.start(start).workflow
     return place._replace(workflow=instance.registry.workflow(workflow).name)
 
 

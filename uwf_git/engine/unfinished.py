@@ -23,7 +23,6 @@ from uwf_git.format.kinds import (
     Attempt,
     Revision,
     parse_attempt,
-    parse_step,
 )
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.history import Head
@@ -150,7 +149,7 @@ def with_detail(instance: Instance, result: AgentResult) -> AgentResult:
     """Return a result with the detail of its step, if it has one."""
     if result.step is not None and result.detail is None:
         with contextlib.suppress(UwfError):
-            result = result._replace(detail=parse_step(instance.store.get(result.step).payload).detail)
+            result = result._replace(detail=instance.store.step(result.step).detail)
     return result
 
 

@@ -140,7 +140,7 @@ class Attempts:
             return None
         row = self._store.index_commit(tip)
         prev = head.node if head.row.kind == "step" else None
-        made = parse_attempt(self._store.get(row.node).payload) if row.kind == "attempt" else None
+        made = self._store.attempt(row.node) if row.kind == "attempt" else None
         return made if made is not None and made.prev == prev else None
 
     def failed(self, head: Head) -> bool:
@@ -180,7 +180,7 @@ class Attempts:
             return self._repository.write_commit(tree, parents, author, text, sign=False)
 
     def _attempt(self, row: CommitRow, number: int) -> FailedAttempt:
-        made = parse_attempt(self._store.get(row.node).payload)
+        made = self._store.attempt(row.node)
         return FailedAttempt(
             row.node,
             number,

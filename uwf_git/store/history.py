@@ -20,7 +20,6 @@ from uwf_git.format.kinds import (
     StepContext,
     Workflow,
     answer_in,
-    parse_start,
     parse_step,
     parse_workflow,
     split_remarks,
@@ -139,7 +138,7 @@ class Histories:
         """Return the history of a StepNode or StartNode, as that of `thread`. Raises as `past` does."""
         past = list(self.past(node))
         start_hash = past[-1].step.start if past else node
-        start = parse_start(self._store.get(start_hash).payload)
+        start = self._store.start(start_hash)
         workflow = parse_workflow(self._store.get(start.workflow).payload)
         steps = tuple(self._context(each, workflow, start) for each in reversed(past))
         return History(thread, node, start_hash, start, start.workflow, workflow, steps)
@@ -148,7 +147,7 @@ class Histories:
         """Return a StepNode as a workflow's moderator sees it, whether or not a thread has it."""
         content = self._store.get(node)
         past = PastStep(node, parse_step(content.payload), content.timestamp)
-        return self._context(past, workflow, parse_start(self._store.get(past.step.start).payload))
+        return self._context(past, workflow, self._store.start(past.step.start))
 
     def _context(self, past: PastStep, workflow: Workflow, start: Start) -> StepContext:
         node, step, time = past
@@ -163,7 +162,7 @@ class Histories:
     def cast_role(self, start: Hash, role: str) -> CastRole | None:
         """Return a role as a thread with this StartNode casts it, None in a workflow without personas, which isn't
         read."""
-        began = parse_start(self._store.get(start).payload)
+        began = self._store.start(start)
         if not self.has_cast(began.workflow):
             return None
         return cast_of(parse_workflow(self._store.get(began.workflow).payload), began).role(role)

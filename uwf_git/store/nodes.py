@@ -16,10 +16,12 @@ from uwf_git.format import cbor
 from uwf_git.format.builtin import BUILTIN, META
 from uwf_git.format.ids import Hash, complete, parse_hash
 from uwf_git.format.kinds import (
+    Attempt,
     Detail,
     Start,
     Step,
     TurnRecord,
+    parse_attempt,
     parse_detail,
     parse_session,
     parse_start,
@@ -173,6 +175,10 @@ class NodeStore:
     def step(self, node: Hash) -> Step:
         """Return a StepNode's payload."""
         return parse_step(self.get(node).payload)
+
+    def attempt(self, node: Hash) -> Attempt:
+        """Return an Attempt node's payload."""
+        return parse_attempt(self.get(node).payload)
 
     def detail(self, node: Hash) -> Detail | None:
         """Return a Detail, None for a node of another type, which agents without the kit and sub-workflows

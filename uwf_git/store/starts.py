@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uwf_git.format.kinds import parse_start
 from uwf_git.format.types import OF_BRANCH
 
 if TYPE_CHECKING:
@@ -15,12 +14,12 @@ if TYPE_CHECKING:
 
 def branch_of(store: Store, start: Hash | None) -> ThreadOrigin | None:
     """Return the branch that a StartNode begins, None for a thread that is none."""
-    return parse_start(store.get(start).payload).branch if start and is_branch(store, start) else None
+    return store.start(start).branch if start and is_branch(store, start) else None
 
 
 def call_of(store: Store, start: Hash | None) -> ThreadOrigin | None:
     """Return the call of code, or run of edited code, that a StartNode begins, None for another thread."""
-    return parse_start(store.get(start).payload).call if start and is_branch(store, start) else None
+    return store.start(start).call if start and is_branch(store, start) else None
 
 
 def is_call(store: Store, start: Hash | None) -> bool:

@@ -33,7 +33,7 @@ from uwf_git.format.ids import (
     parse_thread_id,
     time_of,
 )
-from uwf_git.format.kinds import SUBWORKFLOW, StepContext, parse_start, parse_step, parse_workflow, title_of
+from uwf_git.format.kinds import SUBWORKFLOW, StepContext, parse_workflow, title_of
 from uwf_git.format.types import (
     END,
     USER,
@@ -472,7 +472,7 @@ class Threads(Histories):
     ) -> _Beginning:
         from uwf_git.store import pages
 
-        start = parse_start(self._store.get(node).payload)
+        start = self._store.start(node)
         prompt = start.prompt
         row = self._store.index_commit(version)
         tree = self._repository.root(version)
@@ -609,7 +609,7 @@ class Threads(Histories):
         with self._store.together():
             self._store.store_drafts()
             tree = self._repository.root(head.commit)
-            start = parse_step(self._store.get(node).payload).start
+            start = self._store.step(node).start
             files = self._store.files(node, UnionSet(self.workflow_nodes(tree), known, {start}))
             made = self._made(head, node, files, merged, extraction, then)
             try:
@@ -662,7 +662,7 @@ class Threads(Histories):
     ) -> UnreferencedStep:
         from uwf_git.store import pages
 
-        step = parse_step(self._store.get(node).payload)
+        step = self._store.step(node)
         output = self._store.get(step.output).payload
         number = head.row.number + 1
         tree = self._repository.root(head.commit)

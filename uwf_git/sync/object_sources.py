@@ -21,7 +21,7 @@ from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged, U
 from uwf_git.engine.forks import tips_gathered
 from uwf_git.engine.status import decide_at
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import parse_attempt, parse_detail, parse_step
+from uwf_git.format.kinds import parse_detail
 from uwf_git.format.types import gathers_threads, is_kind
 from uwf_git.git.bulk import Bulk
 from uwf_git.git.fsync import ASIDE
@@ -312,7 +312,7 @@ class RegeneratedObjects(ObjectSource):
 
 def _step(store: Store, head: Head, node: Hash, ends: Mapping[ThreadId, bytes]) -> None:
     threads = Threads(store)
-    made = parse_step(store.get(node).payload)
+    made = store.step(node)
     detail = store.get(made.detail)
     history = threads.history(head)
     known = {step.hash for step in history.steps}
@@ -326,7 +326,7 @@ def _step(store: Store, head: Head, node: Hash, ends: Mapping[ThreadId, bytes]) 
 
 
 def _attempt(store: Store, node: Hash, before: Oid, is_attempt: bool) -> None:
-    attempts, attempt = Attempts(store), parse_attempt(store.get(node).payload)
+    attempts, attempt = Attempts(store), store.attempt(node)
     head = attempts.head_of(before) if is_attempt else before
     if store.index_commit(head).node != (attempt.prev or attempt.start):
         head = Threads(store).commit_of(attempt.prev or attempt.start)

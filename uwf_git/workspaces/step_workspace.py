@@ -24,7 +24,7 @@ from uwf_git.base.text import one_line
 from uwf_git.config.forges import pages
 from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import Revision, parse_step
+from uwf_git.format.kinds import Revision
 from uwf_git.format.types import USER, is_kind, role_name
 from uwf_git.git.objects import Person
 from uwf_git.store import layout
@@ -559,7 +559,7 @@ def code_begun(instance: Instance, history: History) -> Revision | None:
     code, branch = last_code(instance, history), history.start.branch
     if code is not None or branch is None:
         return code
-    return code_left(instance, parse_step(instance.store.get(branch.fork).payload).detail)
+    return code_left(instance, instance.store.step(branch.fork).detail)
 
 
 def last_code(instance: Instance, history: History) -> Revision | None:

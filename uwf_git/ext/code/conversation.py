@@ -73,7 +73,6 @@ from uwf_git.plugin import (
     normalise_payload,
     one_line,
     parse_json,
-    parse_step,
     parse_thread_id,
     read_output,
     sum_tokens,
@@ -122,7 +121,7 @@ class _OfCommand(Conversation):
         if self.ctx.instruction is not None:
             return self._answered()
         store = self.ctx.store
-        step = parse_step(store.get(self._run({})).payload)
+        step = store.step(self._run({}))
         detail = store.detail(step.detail)
         output = store.get(step.output).payload
         if detail is None:

@@ -48,7 +48,6 @@ from uwf_git.plugin import (
     one_line,
     parse_budget,
     parse_json,
-    parse_start,
     read_bytes,
     title_of,
     yaml12,
@@ -82,7 +81,7 @@ def of_thread(instance: Instance, head: Head) -> CaseDraft:
     """Return a thread's case: its prompt and result."""
     row = head.row
     start = row.start or row.node
-    prompt = parse_start(instance.store.get(start).payload).prompt
+    prompt = instance.store.start(start).prompt
     step = row.node if row.kind == "step" else None
     return CaseDraft(Case(UNKNOWN, named_after(prompt), start=start, step=step), (head.commit,))
 
@@ -99,7 +98,7 @@ def of_step(instance: Instance, row: CommitRow, head: Head) -> CaseDraft:
         by_person = row.role == USER or row.agent == HUMAN
         what = "a human's" if by_person else "no role's"
         raise Invalid(f"step {row.node} is {what}, so it cannot be done again", "name a step of a role")
-    prompt = parse_start(instance.store.get(row.start).payload).prompt
+    prompt = instance.store.start(row.start).prompt
     name = f"{named_after(prompt)}-{layout.slug(row.role or '')}-{row.number}"
     case = Case(UNKNOWN, name, start=row.start, step=row.node, role=row.role)
     return CaseDraft(case, (Oid(raw=row.oid),))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from uwf_git.ext.evaluation.cases import CaseDraft
 from uwf_git.ext.evaluation.fixtures import store_folder
-from uwf_git.plugin import Instance, Project, Revision, UwfError, clones_of, code_left, parse_step
+from uwf_git.plugin import Instance, Project, Revision, UwfError, clones_of, code_left
 
 
 def with_code(instance: Instance, draft: CaseDraft) -> CaseDraft:
@@ -38,6 +38,6 @@ def _code(instance: Instance, draft: CaseDraft) -> Revision | None:
     if step is None:
         return None
     if draft.case.role is not None:
-        return code_left(instance, parse_step(instance.store.get(step).payload).detail)
+        return code_left(instance, instance.store.step(step).detail)
     found = [code_left(instance, past.step.detail) for past in instance.threads.past(step)]
     return next((code for code in reversed(found) if code is not None), None)

@@ -21,7 +21,6 @@ from uwf_git.plugin import (
     nearest,
     one_line,
     parse_command,
-    parse_workflow,
 )
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ def _resolved(instance: Instance, judge: Judge, cwd: Path) -> ResolvedJudge:
         return ResolvedJudge(judge._replace(value=(program, *judge.value[1:])), timeout)
     if judge.kind == WORKFLOW:
         version = instance.registry.current(judge.value)
-        workflow = parse_workflow(instance.store.get(version.hash).payload)
+        workflow = instance.registry.workflow(version.hash)
         agents = agents_of(instance, Cast(workflow), None)
         return ResolvedJudge(judge._replace(version=version.hash, agents=agents), timeout)
     return ResolvedJudge(judge, timeout)

@@ -39,7 +39,6 @@ from uwf_git.plugin import (
     decide_at,
     is_kind,
     layout,
-    parse_step,
     start_node,
 )
 
@@ -122,7 +121,7 @@ def _transplanted(
 
 def _as_step(instance: Instance, at: History, row: CommitRow, step: StepContext) -> Hash:
     store = instance.store
-    made = parse_step(store.get(step.hash).payload)
+    made = store.step(step.hash)
     if made.role in (FORK, JOIN):
         raise Inapplicable(
             f"step {row.number} is {made.role}: after a fan-out, only the thread's own version of the workflow can be "

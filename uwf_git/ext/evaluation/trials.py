@@ -68,8 +68,6 @@ from uwf_git.plugin import (
     is_thread_id,
     log,
     one_line,
-    parse_start,
-    parse_step,
     settle_thread,
 )
 
@@ -139,9 +137,9 @@ def plan(
     store = instance.store
     start, step = None, None
     if case.start is not None:
-        start = parse_start(store.get(case.start).payload)
+        start = store.start(case.start)
     if case.step is not None:
-        step = parse_step(store.get(case.step).payload)
+        step = store.step(case.step)
     made: tuple[Hash, Any] | None = None
     if case.role is not None:
         assert step is not None

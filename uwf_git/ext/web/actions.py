@@ -48,7 +48,6 @@ from uwf_git.plugin import (
     itself,
     name_problem,
     parse_budget_option,
-    parse_workflow,
     spawn_child,
     thread_outlook,
     thread_states,
@@ -340,7 +339,7 @@ def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActi
 def _resumable(instance: Instance, head: Head) -> bool:
     if head.row.workflow is None:
         return False
-    return parse_workflow(instance.store.get(head.row.workflow).payload).resume is not None
+    return instance.registry.workflow(head.row.workflow).resume is not None
 
 
 def _words(key: str) -> str:

@@ -19,7 +19,6 @@ from uwf_git.plugin import (
     changed_files,
     cut_text,
     markup,
-    parse_step,
     step_code,
     tag,
     terminal,
@@ -111,7 +110,7 @@ def code_of_thread(
     def codes(rows: Iterable[CommitRow]) -> Iterator[Revision | None]:
         for row in rows:
             if row.kind == "step" and row.role != USER:
-                detail = parse_step(instance.store.get(row.node).payload).detail
+                detail = instance.store.step(row.node).detail
                 yield None if too_large(detail) else step_code(instance, detail)
 
     newest = next(filter(None, islice(codes(reversed(rows)), _LOOK_BACK)), None)

@@ -37,7 +37,6 @@ from uwf_git.plugin import (
     markup,
     parse_attempt,
     parse_detail,
-    parse_step,
     presented_at,
     prompt_of_step,
     remark_in,
@@ -130,7 +129,7 @@ def step_page(instance: Instance, asked: PageRequest) -> Page:
     thread = instance.threads.find(asked.parts["id"])
     head = instance.threads.head(thread)
     row = _row(instance, head, asked.parts["number"])
-    step = parse_step(instance.store.get(row.node).payload)
+    step = instance.store.step(row.node)
     by = _by(instance, step)
     commit = instance.store.repository.commit(Oid(raw=row.oid))
     output = _node(instance, step.output)

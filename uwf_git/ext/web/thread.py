@@ -50,9 +50,6 @@ from uwf_git.plugin import (
     human_turn_of,
     layout,
     page_addresses,
-    parse_attempt,
-    parse_start,
-    parse_step,
     related_threads,
     role_name,
     spending_account,
@@ -167,7 +164,7 @@ class _Thread:
         node = self._head.row.start
         if node is None or steps.weight(self._instance, node) > steps.LARGEST_IN_A_LINE:
             return None
-        return parse_start(self._instance.store.get(node).payload)
+        return self._instance.store.start(node)
 
     def _read_workflow(self) -> Workflow | None:
         node = self._head.row.workflow
@@ -384,7 +381,7 @@ class _Thread:
 
     def _describe(self, row: CommitRow, plain: Entry, role: str, agent: str) -> Entry:
         instance = self._instance
-        step = parse_step(instance.store.get(row.node).payload)
+        step = instance.store.step(row.node)
         if steps.weight(instance, step.output) > steps.LARGEST_IN_A_LINE:
             plain = plain._replace(
                 verdict=f"{steps.size(instance, step.output)}, which is too much to show here"
@@ -425,7 +422,7 @@ class _Thread:
         for row in instance.attempts.rows(tip)[-_TRIED:] if tip else ():
             if steps.weight(instance, row.node) > steps.LARGEST_IN_A_LINE:
                 continue
-            made = parse_attempt(instance.store.get(row.node).payload)
+            made = instance.store.attempt(row.node)
             took = amounts(self._spent_on(made.detail, True), self._prices) if made.detail else []
             told = role_name(made.role), brief(made.agent, 60), brief(made.error, 300)
             yield made.prev, Entry(None, row.node, *told, True, tuple(took), row.time)

@@ -286,11 +286,10 @@ class _Versions:
     def __call__(self, case: Case) -> Version:
         if self._given is not None:
             return self._given
-        from uwf_git.plugin import parse_start
 
         own = case.workflow
         if case.start is not None:
-            own = parse_start(self._instance.store.get(case.start).payload).workflow
+            own = self._instance.store.start(case.start).workflow
         if own is None:
             raise Usage(f"case {case.name!r} names no workflow", "give one: --workflow NAME")
         if own not in self._known:
