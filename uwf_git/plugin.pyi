@@ -690,14 +690,13 @@ from uwf_git.store.versions import compare as _compare_trees
 from uwf_git.store.versions import put_definition as put_definition
 from uwf_git.store.versions import version_files as version_files
 from uwf_git.store.versions import walk_tree as walk_tree
-from uwf_git.sync import tracking as _remote_tracking
 from uwf_git.sync.exchange import Exchange as Exchange
 from uwf_git.sync.proposals import Proposal as Proposal
 from uwf_git.sync.publish import branch_name as branch_name
-from uwf_git.sync.pull import gather as _gather_refs
 from uwf_git.sync.pull import pull as _pull_refs
 from uwf_git.sync.pull import raise_if_refused as raise_if_refused
-from uwf_git.sync.shared_step import problem_with as problem_with
+from uwf_git.sync.shared_step import DeletedThere as DeletedThere
+from uwf_git.sync.shared_step import gather_all as gather_all
 from uwf_git.sync.shared_step import share_all as share_all
 from uwf_git.sync.tracking import list_refs as list_refs
 from uwf_git.sync.tracking import listed_lines as listed_lines
@@ -961,7 +960,6 @@ failures_reported = _failures_reported
 find_call = _find_call
 follow_graph = _follow_graph
 fork_thread = _fork_thread
-gather_refs = _gather_refs
 git_failure = _git_failure
 guard_by_policy = _guard_by_policy
 happened_before = _happened_before
@@ -1013,7 +1011,6 @@ ready_chat = _ready_chat
 registered_versions = _registered_versions
 related_threads = _related_threads
 remark_on = _remark_on
-remote_tracking = _remote_tracking
 result_ends = _result_ends
 result_page = _result_page
 resume_thread = _resume_thread

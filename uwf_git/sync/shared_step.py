@@ -59,8 +59,7 @@ def shared_step(
     HeadMoved, naming the fork, if another step was first, or if the thread was deleted there; else as step,
     pull and push do."""
     instance = exchange.instance
-    pulled = gather(exchange, [thread, *along(instance, thread)])
-    if problem := problem_with(instance, exchange.remote, thread, pulled):
+    if problem := gather_all(exchange, [thread], along(instance, thread))[thread]:
         raise problem
     try:
         outcome = step(instance, thread, agent, cwd, on_stderr, files, patience)
@@ -76,14 +75,30 @@ def shared_step(
     return outcome
 
 
-def problem_with(instance: Instance, remote: Remote, thread: ThreadId, pulled: Pulled) -> UwfError | None:
-    """Return why a pulled thread cannot be stepped: StoreDamaged for invalid data there, Rewritten,
-    RequirementUnmet for what the trust policy refuses, HeadMoved if deleted there; else None."""
-    if tracking.marked(instance, remote, [layout.THREADS + thread]):
-        again = f"uwf push {remote.name} {thread} brings it back"
-        return HeadMoved(
-            f"thread {thread} was deleted on {remote.name}", f"{again}; without --remote it continues here"
-        )
+class DeletedThere(HeadMoved):
+    """The thread was deleted on the remote."""
+
+
+def gather_all(
+    exchange: Exchange, threads: Collection[ThreadId], also: Collection[ThreadId] = ()
+) -> dict[ThreadId, UwfError | None]:
+    """Pull threads, `also` others, in one exchange. Return why each thread cannot be stepped: StoreDamaged for invalid
+    data there, Rewritten, RequirementUnmet for what the trust policy refuses, DeletedThere; else None. Moves and
+    raises as `gather`."""
+    instance, remote, _ = exchange
+    pulled = gather(exchange, [*threads, *also])
+    deleted = tracking.marked(instance, remote, [layout.THREADS + thread for thread in threads])
+    problems: dict[ThreadId, UwfError | None] = {}
+    for thread in threads:
+        if layout.THREADS + thread in deleted:
+            again = f"uwf push {remote.name} {thread} brings it back; without --remote it continues here"
+            problems[thread] = DeletedThere(f"thread {thread} was deleted on {remote.name}", again)
+        else:
+            problems[thread] = _refusal(pulled, thread)
+    return problems
+
+
+def _refusal(pulled: Pulled, thread: ThreadId) -> UwfError | None:
     try:
         raise_if_refused(pulled, thread)
     except (StoreDamaged, Rewritten, RequirementUnmet) as error:
@@ -97,7 +112,7 @@ def share_all(
     """Push the refs of threads, attempts included, in one exchange; `stepped`: after a step of each.
 
     For a lost race, ours becomes a fork, which is pushed too; deleted threads are not pushed. Failures are
-    per thread: HeadMoved for those two, Declined, RemoteFailed, Busy, Invalid for an oversized file,
+    per thread: HeadMoved and DeletedThere for those two, Declined, RemoteFailed, Busy, Invalid for an oversized file,
     StoreDamaged; None for success. Moves what `push` moves, and for lost races what `gather` does.
     """
     instance, remote, _ = exchange
@@ -115,7 +130,7 @@ def share_all(
         if isinstance(came, UwfError):
             found[thread] = came
         elif layout.THREADS + thread in deleted:
-            found[thread] = HeadMoved(
+            found[thread] = DeletedThere(
                 f"thread {thread} was deleted on {remote.name} meanwhile"
                 + ("; the step made here is kept" if stepped else ""),
                 f"uwf push {remote.name} {thread} brings the thread back there",
@@ -140,12 +155,8 @@ def _settle(exchange: Exchange, lost: Mapping[ThreadId, Oid]) -> dict[ThreadId, 
         pulled = gather(exchange, lost)
     except UwfError as error:
         return dict.fromkeys(lost, error)
-    found: dict[ThreadId, UwfError | None] = {}
-    for thread in lost:
-        try:
-            raise_if_refused(pulled, thread)
-        except (StoreDamaged, Rewritten, RequirementUnmet) as error:
-            found[thread] = error
+    refusals = {thread: _refusal(pulled, thread) for thread in lost}
+    found: dict[ThreadId, UwfError | None] = {thread: why for thread, why in refusals.items() if why}
     _push(exchange, lost.keys() - found.keys())
     for thread in lost.keys() - found.keys():
         if _is_there(instance, remote, thread, lost[thread]):  # by another push from here

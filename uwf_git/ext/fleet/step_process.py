@@ -25,7 +25,6 @@ from uwf_git.ext.fleet.messages import ThreadReport, parse_step
 from uwf_git.ext.fleet.retry_policy import UNKEPT, Fault
 from uwf_git.plugin import (
     Busy,
-    HeadMoved,
     Instance,
     Invalid,
     NotFound,
@@ -139,33 +138,16 @@ class StepRunner:
             return {"fault": _BROKEN_OFF.as_json()}
 
     def _exchange(self, do: str, threads: list[ThreadId]) -> dict[str, Any]:
-        from uwf_git.plugin import (
-            GIT_PATIENCE,
-            Exchange,
-            Git,
-            gather_refs,
-            layout,
-            problem_with,
-            remote_tracking,
-            share_all,
-        )
+        from uwf_git.plugin import GIT_PATIENCE, Exchange, Git, gather_all, share_all
 
         instance = self.instance
         assert self._orders.remote is not None
         remote, repository = instance.remotes.get(self._orders.remote), instance.store.repository
         git = Git(repository.path, bounds=repository.config.bounds, patience=GIT_PATIENCE)
         exchange = Exchange(instance, remote, git)
-        if do == "share":
-            problems = share_all(exchange, threads)
-            gone = remote_tracking.marked(instance, remote, [layout.THREADS + thread for thread in threads])
-            problems |= {
-                thread: _gone(problems[thread]) for thread in threads if layout.THREADS + thread in gone
-            }
-        else:
-            pulled = gather_refs(exchange, threads)
-            problems = {thread: _gone(problem_with(instance, remote, thread, pulled)) for thread in threads}
+        problems = share_all(exchange, threads) if do == "share" else gather_all(exchange, threads)
         return {
-            thread: None if problem is None else self._describe(self._fault(problem), thread).as_json()
+            thread: None if problem is None else self._describe(self._fault(_gone(problem)), thread).as_json()
             for thread, problem in problems.items()
         }
 
@@ -317,8 +299,10 @@ def _problem(found: str | None, thread: ThreadId) -> str | None:
     return None if found is None else f"no role can go next; see: uwf thread show {thread}"
 
 
-def _gone(problem: UwfError | None) -> UwfError | None:
-    return NotFound(problem.message, problem.hint) if isinstance(problem, HeadMoved) else problem
+def _gone(problem: UwfError) -> UwfError:
+    from uwf_git.plugin import DeletedThere
+
+    return NotFound(problem.message, problem.hint) if isinstance(problem, DeletedThere) else problem
 
 
 def _unforeseen(error: Exception) -> Fault:

@@ -242,14 +242,12 @@ def share(
 ) -> list[ThreadId]:
     """Update and push threads for workers elsewhere; return the successful ones and report the others. Raises
     RemoteFailed."""
-    from uwf_git.plugin import exchange_for, gather_refs, problem_with, share_all
+    from uwf_git.plugin import exchange_for, gather_all, share_all
 
     if not threads:
         return []
-    instance = invocation.instance
-    exchange = exchange_for(instance, remote)
-    pulled = gather_refs(exchange, threads)
-    problems = {thread: problem_with(instance, exchange.remote, thread, pulled) for thread in threads}
+    exchange = exchange_for(invocation.instance, remote)
+    problems = gather_all(exchange, threads)
     sound = [thread for thread, problem in problems.items() if problem is None]
     problems |= share_all(exchange, sound, stepped=False)
     for problem in {id(each): each for each in problems.values() if each is not None}.values():
