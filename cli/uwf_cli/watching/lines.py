@@ -120,7 +120,7 @@ def step_line(step: Progress) -> str:
 
     who, at = "", step
     while True:
-        who += terminal.escape(f"{role_name(at.role)} {whose(at._asdict())}")
+        who += terminal.escape(f"{role_name(at.role)} {whose(at.credit.as_json())}")
         if at.child is None:
             break
         who, at = f"{who} → ", at.child
