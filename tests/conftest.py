@@ -108,15 +108,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark extended tests, and begin with the tests that are given most time, so that none of them is left alone at the
-    end."""
+    end. Without the extended tests, a property is tried with a third of its examples."""
     for item in items:
+        if config.option.markexpr == "not extended":
+            _shorten(getattr(item, "obj", None))
         if item.path.parent in EXTENDED_FOLDERS or EXTENDED_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.extended)
         if item.path.parent in REPRODUCED_FOLDERS and item.get_closest_marker("forges") is None:
             item.fixturenames = [*item.fixturenames, "reproduced"]  # type: ignore[attr-defined]
     items.sort(key=time_given, reverse=True)
+
+
+def _shorten(test: object) -> None:
+    if (given := getattr(test, "_hypothesis_internal_use_settings", None)) and given.max_examples >= 100:
+        test._hypothesis_internal_use_settings = settings(given, max_examples=given.max_examples // 3)  # type: ignore[attr-defined]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -318,11 +318,12 @@ def test_a_branch_that_diverged_is_joined_as_the_machine_had_it_that_joined_firs
     assert len(bob.instance.threads.ids()) == 1 + 3 + 1  # and the other side of the branch
 
 
+@pytest.mark.parametrize("count", [4, pytest.param(10, marks=pytest.mark.extended)])
 @pytest.mark.parametrize("signs", [False, pytest.param(True, marks=pytest.mark.forges)])
-def test_a_join_raced_by_ten_machines_is_one_step_and_what_came_after_it_is_kept(
-    machines: Machines, monkeypatch: pytest.MonkeyPatch, signs: bool
+def test_a_join_raced_by_machines_is_one_step_and_what_came_after_it_is_kept(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, signs: bool, count: int
 ) -> None:
-    first, *others = machines(10)
+    first, *others = machines(count)
     thread = first.world.start()
     branches = first.world.forked(thread)
     with monkeypatch.context() as patch:
@@ -338,7 +339,7 @@ def test_a_join_raced_by_ten_machines_is_one_step_and_what_came_after_it_is_kept
                 patch.setattr(Threads, "_stamp_after", lambda *_: None)
             assert each.world.step(thread).role == "$JOIN"
     heads = {each.world.head(thread).commit for each in (first, *others)}
-    assert len(heads) == (10 if signs else 1)
+    assert len(heads) == (count if signs else 1)
     others[0].world.step(thread)  # the reviewer
     for each in (first, *others[::-1]):
         each.pull()

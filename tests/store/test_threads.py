@@ -177,7 +177,7 @@ from uwf_git.base.errors import Busy, HeadMoved
 from uwf_git.store.instance import Instance
 instance = Instance.open()
 thread, number = sys.argv[1], int(sys.argv[2])
-for count in range(25):
+for count in range({count}):
     while True:
         try:
             head = instance.threads.head(thread)
@@ -206,17 +206,21 @@ def test_an_end_that_was_killed_half_way_is_finished_and_one_with_later_steps_le
     assert repository.ref(active) == another
 
 
-def test_eight_processes_append_25_steps_each_and_none_is_lost_or_doubled(instance: Instance) -> None:
+@pytest.mark.parametrize(("processes", "each"), [(4, 5), pytest.param(8, 25, marks=pytest.mark.extended)])
+def test_processes_append_steps_at_once_and_none_is_lost_or_doubled(
+    instance: Instance, processes: int, each: int
+) -> None:
     thread = start(instance)
-    program = APPENDER.format(folders=FOLDERS)
-    workers = [subprocess.Popen([sys.executable, "-c", program, thread, str(n)]) for n in range(8)]
-    assert [worker.wait() for worker in workers] == [0] * 8
+    program = APPENDER.format(folders=FOLDERS, count=each)
+    workers = [subprocess.Popen([sys.executable, "-c", program, thread, str(n)]) for n in range(processes)]
+    assert [worker.wait() for worker in workers] == [0] * processes
     history = instance.threads.history(instance.threads.head(thread))
     numbers = [step.output["n"] for step in history.steps]
-    assert sorted(numbers) == sorted(n * 1000 + count for n in range(8) for count in range(25))
-    for n in range(8):
-        assert [x for x in numbers if x // 1000 == n] == [n * 1000 + count for count in range(25)]
-    assert int(git(instance, "rev-list", "--count", "--first-parent", f"refs/uwf/threads/{thread}")) == 202
+    assert sorted(numbers) == sorted(n * 1000 + count for n in range(processes) for count in range(each))
+    for n in range(processes):
+        assert [x for x in numbers if x // 1000 == n] == [n * 1000 + count for count in range(each)]
+    commits = git(instance, "rev-list", "--count", "--first-parent", f"refs/uwf/threads/{thread}")
+    assert int(commits) == processes * each + 2
 
 
 class Chain(RuleBasedStateMachine):
