@@ -325,31 +325,6 @@ def test_forks_belong_to_the_project_of_their_thread(
     assert fork in site.lists(one) and fork not in site.lists(other)
 
 
-def test_threads_of_earlier_versions_belong_where_the_notes_say(
-    site: Site, two: tuple[Path, Path, str, str], uwf: Uwf, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, _, _, _ = two
-    monkeypatch.setattr("uwf_git.store.layout.PROJECT_TRAILER", "")
-    from uwf_git.api.start import Start, Version, start
-    from uwf_git.git.repository import Oid
-    from uwf_git.store.instance import Instance
-
-    instance = Instance.open()
-    uwf("workflow", "put", site.folder / "w.yaml")
-    found = instance.registry.current("w")
-    version = Version(Oid(hex=found.commit), found.hash, instance.registry.workflow(found.hash))
-    monkeypatch.setattr("uwf_git.store.layout.start_message", _without_project)
-    noted = start(instance, version, Start("Do it", cwd=one)).thread
-    os.chdir(site.folder)
-    unknown = start(instance, version, Start("Do it")).thread
-    assert noted in site.lists(one) and unknown not in site.lists(one)
-    assert {noted, unknown} <= set(site.lists(site.folder))
-
-
-def _without_project(workflow: str, prompt: str, node: str, thread: str, project: str) -> str:
-    return f"start {workflow}: {prompt}\n\nUwf-Start: {node}\nUwf-Thread: {thread}\n"
-
-
 def test_a_fold_with_threads_of_other_projects_stays_here(
     site: Site, two: tuple[Path, Path, str, str], uwf: Uwf
 ) -> None:

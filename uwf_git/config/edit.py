@@ -135,18 +135,27 @@ def unset_value(root: Path, key: str) -> Any:
 
 
 def _without(old: str, path: ValuePath) -> str | None:
+    entry = _entry_at(old, path)
+    if entry is None:
+        return None
+    key, value = entry
+    lines = old.split("\n")
+    return "\n".join([*lines[: key.start_mark.line], *lines[_last_line(value) + 1 :]])
+
+
+def _entry_at(text: str, path: ValuePath) -> tuple[Any, Any] | None:
+    """Return the YAML nodes of a key and its value, None if it isn't there."""
     import yaml
 
-    node: Any = yaml.compose(old, Loader=yaml.SafeLoader)
-    first = 0
+    node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    entry = None
     for part in path:
-        pairs = node.value if isinstance(node, yaml.MappingNode) and not node.flow_style else ()
-        found = next((pair for pair in pairs if pair[0].value == part), None)
-        if found is None:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        entry = next((pair for pair in pairs if pair[0].value == part), None)
+        if entry is None:
             return None
-        first, node = found[0].start_mark.line, found[1]
-    lines = old.split("\n")
-    return "\n".join([*lines[:first], *lines[_last_line(node) + 1 :]])
+        node = entry[1]
+    return entry
 
 
 def _last_line(node: Any) -> int:
@@ -293,30 +302,14 @@ def _reads_as(text: str, data: Any) -> bool:
 
 
 def _with_value_replaced(old: str, document: Document, path: ValuePath, value: Any) -> str | None:
-    if path not in document.marks or isinstance(value, dict):
+    entry = _entry_at(old, path)
+    if entry is None or isinstance(value, dict):
         return None
-    import yaml
-
-    lines = old.split("\n")
-    mark = document.mark(path)
-    column, depth = None, 0
-    for event in yaml.parse(old, Loader=yaml.SafeLoader):
-        start: Any = event.start_mark
-        end: Any = event.end_mark
-        if column is None:
-            if (start.line, start.column) != (mark.line - 1, mark.column - 1):
-                continue
-            if isinstance(event, yaml.ScalarEvent | yaml.SequenceStartEvent):
-                column = start.column
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if column is not None and depth == 0:
-            if end.line != mark.line - 1 or end.column == column:
-                return None
-            new = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else scalar(value)
-            line = lines[end.line]
-            lines[end.line] = line[:column] + new + line[end.column :]
-            return "\n".join(lines)
-    return None
+    start, end = entry[1].start_mark, entry[1].end_mark
+    if start.line != end.line or start.index == end.index:
+        return None
+    new = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else scalar(value)
+    return old[: start.index] + new + old[end.index :]
 
 
 def _with_entry_added(old: str, document: Document, path: ValuePath, value: Any) -> str | None:

@@ -12,8 +12,6 @@ clone from the copy of a template. Of two repositories of this machine with the 
 the other only if it has the one as a remote, or the one's origin; a fork is such a copy until it has. So is a copied
 folder (`cp -r`), though it has the mark: the note says where the original is, and the copy's first thread begins a mark
 of its own.
-
-Of threads that earlier versions started only the notes on their workspaces and folders tell where that was.
 """
 
 from __future__ import annotations
@@ -29,9 +27,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
-from uwf_git.format.ids import ThreadId
 from uwf_git.store.location import enclosing_repository, is_enabled, searched_folders
-from uwf_git.store.private import Folders, read_private, write_private
+from uwf_git.store.private import read_private, write_private
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head
@@ -45,7 +42,7 @@ _SCP = re.compile(r"(?:[^/@:]+@)?([^/:]+):(?!/)")
 
 
 class Project(NamedTuple):
-    """A project: the mark of the repository, "" if unknown, its first commit, "" if it had none, and the name of its
+    """A project: the mark of the repository, its first commit, "" if it had none, and the name of its
     folder."""
 
     mark: str
@@ -176,10 +173,8 @@ class Projects:
 
     def __init__(self, private: Path) -> None:
         self._private = private
-        self._folders = Folders(private)
         self.here: Repository | None = None
         self._is_here: dict[Project, bool] = {}
-        self._at: dict[Path, Project | None] = {}
 
     @property
     def mark_here(self) -> str:
@@ -202,11 +197,11 @@ class Projects:
     def label_of(self, head: Head) -> str:
         """Return the label of a thread that another one starts."""
         project = self.of(head)
-        return project.label if project is not None and project.mark else ""
+        return project.label if project is not None else ""
 
     def of(self, head: Head) -> Project | None:
         """Return a thread's project, None for one that was started outside of any."""
-        return parse_label(head.row.project) if head.row.project else self._by_notes(head.thread)
+        return parse_label(head.row.project or "")
 
     def is_here(self, head: Head) -> bool:
         """Return whether a thread is meant if none is named."""
@@ -255,22 +250,6 @@ class Projects:
         with contextlib.suppress(UwfError, OSError):
             if not path.is_file() or read_private(path) != data:
                 write_private(path, data)
-
-    def _by_notes(self, thread: ThreadId) -> Project | None:
-        """Return the project that the notes on a thread's workspace or folder lead to."""
-        folder = self._folders.recall(thread)
-        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, RecursionError):
-            note = json.loads(read_private(self._private / "workspaces" / thread))
-            folder = Path(note.get("checkout") or note.get("project") or folder or "")
-            if _COMMIT.fullmatch(note.get("root", "")) and not folder.is_dir():
-                return Project("", note["root"], _folder_name(folder.name))  # it has moved
-        if folder is None or not folder.is_absolute():
-            return None
-        if folder not in self._at:
-            there = repository_at(folder)
-            known = Project(there.noted[0], there.first_commit, there.name) if there is not None else None
-            self._at[folder] = known
-        return self._at[folder]
 
     def note_definition(self, ref: str) -> None:
         """Note that a definition was registered in the project."""
