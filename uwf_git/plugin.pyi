@@ -479,6 +479,8 @@ from uwf_git.format.node import from_blob as _node_from_blob
 from uwf_git.format.node import hash_of as hash_of
 from uwf_git.format.node import node_hash as node_hash
 from uwf_git.format.node import parse_json as parse_json
+from uwf_git.format.payloads import from_payload as from_payload
+from uwf_git.format.payloads import to_payload as to_payload
 from uwf_git.format.personas import Crew as Crew
 from uwf_git.format.personas import CrewWorkflow as CrewWorkflow
 from uwf_git.format.personas import Effect as _HandlerEffect

@@ -24,7 +24,7 @@ def to_payload(value: tuple[Any, ...], always: Collection[str] = ()) -> dict[str
     return payload
 
 
-def from_payload(kind: type[_Kind], payload: Mapping[str, Any], **values: Any) -> _Kind:
+def from_payload(kind: type[_Kind], payload: Mapping[str, Any], /, **values: Any) -> _Kind:
     """Return a payload's value. `values` are its fields that the payload has in another form. Raises KeyError for
     a missing key, TypeError."""
     fields = _fields(kind)

@@ -4,11 +4,11 @@ trials."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from uwf_git.ext.evaluation.node_types import CASE, SCORE, SUITE_RUN, TRIAL, TRIAL_ENDS
-from uwf_git.plugin import Hash, Invalid, TokenUsage, cbor, hash_of
+from uwf_git.plugin import Hash, Invalid, TokenUsage, cbor, from_payload, hash_of, to_payload
 
 USE, JSONATA, EXACT, SCHEMA, COMMAND, WORKFLOW = "use", "jsonata", "exact", "schema", "command", "workflow"
 KINDS = (USE, JSONATA, EXACT, SCHEMA, COMMAND, WORKFLOW)
@@ -74,18 +74,9 @@ class Case(NamedTuple):
     replaces: tuple[Hash, ...] = ()
 
     def payload(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"name": self.name}
-        for key in ("prompt", "workflow", "start", "step", "role", "fixture", "expected"):
-            if (value := getattr(self, key)) is not None:
-                found[key] = value
-        if self.judges:
-            found["judges"] = [judge.payload() for judge in self.judges]
-        if self.limits:
-            found["limits"] = dict(self.limits)
-        for key, texts in (("tags", self.tags), ("replaces", self.replaces)):
-            if texts:
-                found[key] = list(texts)
-        return found
+        payload = to_payload(self, always=() if self.expected is None else ("expected",))
+        del payload["hash"]
+        return payload
 
 
 class TrialKey(NamedTuple):
@@ -231,6 +222,9 @@ class RunResult(NamedTuple):
     scores: tuple[Hash, ...] = ()
     errors: tuple[str, ...] = ()
 
+    def payload(self) -> dict[str, Any]:
+        return to_payload(self, always=("scores",))
+
 
 class SuiteRun(NamedTuple):
     """A set of trials and scores. Equal results are the same node, so a run without news leaves no trace.
@@ -251,11 +245,7 @@ class SuiteRun(NamedTuple):
         found: dict[str, Any] = {
             "cases": self.cases,
             "repeat": self.repeat,
-            "results": [
-                {"case": each.case, "trial": each.trial, "scores": list(each.scores)}
-                | ({"errors": list(each.errors)} if each.errors else {})
-                for each in self.results
-            ],
+            "results": [result.payload() for result in self.results],
         }
         more = {"workflow": self.workflow, "agent": self.agent, "label": self.label, "stopped": self.stopped}
         return found | {name: value for name, value in more.items() if value}
@@ -316,81 +306,35 @@ def parse_judge(payload: Mapping[str, Any]) -> Judge:
     if len(kinds) != 1:
         raise Invalid(f"judge {payload['name']!r} is of {len(kinds)} kinds", f"one of {', '.join(KINDS)}")
     value = payload[kinds[0]]
-    return Judge(
-        payload["name"],
-        kinds[0],
-        tuple(value) if kinds[0] in (EXACT, COMMAND) else value,
-        payload.get("output", ""),
-        payload.get("threshold", HALF),
-        payload.get("version"),
-        payload.get("agents", {}),
+    return from_payload(
+        Judge, payload, kind=kinds[0], value=tuple(value) if kinds[0] in (EXACT, COMMAND) else value
     )
 
 
 def parse_case(node: Hash, payload: Mapping[str, Any]) -> Case:
     """Parse a Case. Raises Invalid if neither thread nor prompt."""
-    case = Case(node, **{**payload, **_tuples(payload, "tags", "replaces")})
+    judges = tuple(parse_judge(judge) for judge in payload.get("judges", ()))
+    case = from_payload(Case, payload, hash=node, judges=judges)
     if (case.prompt is None) is (case.start is None) or (case.role is not None and case.step is None):
         raise Invalid(f"case {node} is neither of a thread nor a prompt", "see: uwf verify")
-    return case._replace(judges=tuple(parse_judge(each) for each in payload.get("judges", ())))
+    return case
 
 
 def parse_trial(node: Hash, payload: Mapping[str, Any], time: int = 0) -> Trial:
-    key = TrialKey(
-        payload["workflow"],
-        payload["head"],
-        payload.get("role"),
-        payload.get("fixture"),
-        payload["agents"],
-        payload.get("label", ""),
-        payload["repeat"],
-    )
-    return Trial(
-        node,
-        key,
-        payload["status"],
-        payload["last"],
-        payload.get("error", ""),
-        payload.get("work"),
-        payload["steps"],
-        payload["attempts"],
-        parse_spending(payload),
-        tuple(payload.get("notes", ())),
-        time,
-    )
+    key = from_payload(TrialKey, {"role": None, "fixture": None, "label": "", **payload})
+    return from_payload(Trial, payload, hash=node, key=key, told=parse_spending(payload), time=time)
 
 
 def parse_score(node: Hash, payload: Mapping[str, Any], time: int = 0) -> Score:
     """Parse a Score. Raises Invalid."""
     key = ScoreKey(payload["trial"], parse_judge(payload["judge"]), payload.get("expected"))
-    return Score(
-        node,
-        key,
-        payload["score"],
-        payload["passed"],
-        payload.get("reason", ""),
-        payload.get("step"),
-        parse_spending(payload),
-        time,
-    )
+    return from_payload(Score, payload, hash=node, key=key, told=parse_spending(payload), time=time)
 
 
 def parse_run(node: Hash, payload: Mapping[str, Any], time: int = 0) -> SuiteRun:
-    results: Sequence[Mapping[str, Any]] = payload["results"]
-    return SuiteRun(
-        node,
-        payload.get("workflow"),
-        payload.get("agent"),
-        payload.get("label", ""),
-        payload["cases"],
-        payload["repeat"],
-        tuple(
-            RunResult(each["case"], each["trial"], tuple(each["scores"]), tuple(each.get("errors", ())))
-            for each in results
-        ),
-        payload.get("stopped", ""),
-        time,
-    )
+    results = tuple(from_payload(RunResult, result) for result in payload["results"])
+    optional = {"workflow": None, "agent": None, "label": ""}
+    return from_payload(SuiteRun, {**optional, **payload}, hash=node, results=results, time=time)
 
 
 def parse_spending(payload: Mapping[str, Any]) -> AgentSpending:
@@ -401,7 +345,3 @@ def parse_spending(payload: Mapping[str, Any]) -> AgentSpending:
         payload["unpriced"],
         payload["durationMs"] / 1000,
     )
-
-
-def _tuples(payload: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    return {key: tuple(payload.get(key, ())) for key in keys}
