@@ -114,8 +114,7 @@ class Crew(NamedTuple):
 
     def payload(self) -> dict[str, Any]:
         payload = to_payload(self)
-        payload["personas"] = payload.pop("members")
-        return payload
+        return {"personas" if key == "members" else key: value for key, value in payload.items()}
 
 
 def parse_crew(payload: Any) -> Crew:
