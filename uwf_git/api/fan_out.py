@@ -5,17 +5,15 @@ from __future__ import annotations
 import hashlib
 import socket
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import AgentFailed, NotRunning, Paused, UwfError, Waiting
-from uwf_git.engine.branch_states import branch_states
+from uwf_git.base.errors import NotRunning, UwfError
+from uwf_git.engine.branch_states import raise_if_at_rest
 from uwf_git.engine.forks import Branches as Branches
 from uwf_git.engine.forks import branches_at, pending
 from uwf_git.engine.pause import raise_if_paused
-from uwf_git.engine.status import outlook, raise_if_stuck
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
@@ -112,40 +110,3 @@ def raise_if_stopped(instance: Instance, thread: ThreadId) -> None:
         raise_if_at_rest(instance, instance.threads.head(thread))
         left = pending(thread, branches)
         raise NotRunning(f"{left.message}, stopped before their end", f"{left.hint} goes on")
-
-
-def raise_if_at_rest(instance: Instance, head: Head) -> None:
-    """If a thread waits for branches, raise AgentFailed for those whose last step failed, Waiting for those that wait
-    for a person or are paused, NoTransition for one that cannot go on. Waiting also if none that is open is here."""
-    if (branches := branches_of(instance, head)) is None:
-        return
-    thread, states = head.thread, branch_states(instance, branches)
-    resting: dict[type[UwfError] | None, list[ThreadId]] = defaultdict(list)
-    for branch, state in zip(branches.each, states, strict=True):
-        if state is not None and not state.is_ended:
-            resting[state.error].append(branch.thread)
-    if failed := resting[AgentFailed]:
-        why = _error_of(instance, failed[0])
-        which = (
-            f"branch {failed[0]}" if len(failed) == 1 else f"{len(failed)} branches, the first {failed[0]},"
-        )
-        raise AgentFailed(f"{which} of thread {thread} failed{why}", f"try again: uwf thread run {thread}")
-    for error, does, hint in (
-        (Waiting, ("waits for a person", "wait for a person"), "uwf inbox"),
-        (Paused, ("is paused", "are paused"), "uwf thread resume {}"),
-    ):
-        if at_rest := resting[error]:
-            which = f"branch {at_rest[0]} of thread {thread} {does[0]}"
-            if len(at_rest) > 1:
-                which = f"{len(at_rest)} branches of thread {thread}, the first {at_rest[0]}, {does[1]}"
-            raise Waiting(which, hint.format(at_rest[0]))
-    for branch, state in zip(branches.each, states, strict=True):
-        if state is not None and state.is_ready and branch.head is not None:
-            raise_if_stuck(instance, outlook(instance, branch.head), branch.head)
-    if branches.open and all(each.head is None for each in branches.open):
-        raise pending(thread, branches)
-
-
-def _error_of(instance: Instance, thread: ThreadId) -> str:
-    attempts = instance.attempts.all(thread)
-    return f": {attempts[-1].error}" if attempts else ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.api.fan_out import raise_if_at_rest
 from uwf_git.api.outcome import raise_as_ended
 from uwf_git.api.run import settle_branches
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Busy, NotRunning, TimedOut, Waiting
+from uwf_git.engine.branch_states import raise_if_at_rest
 from uwf_git.engine.call_answer import command_of
 from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.forks import awaited

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from uwf_git.base.errors import AgentFailed, Paused, UwfError, Waiting
 from uwf_git.base.text import one_line
 from uwf_git.base.thread_states import ABSENT, ThreadState, words
-from uwf_git.engine.forks import Branches, branches_at, fork_at, join_at
+from uwf_git.engine.forks import Branches, branches_at, fork_at, join_at, pending
 from uwf_git.engine.lineage import parent_of_branch
+from uwf_git.engine.status import outlook, raise_if_stuck
 from uwf_git.engine.thread_state import ThreadStates
-from uwf_git.format.types import FORK, JOIN, JOIN_OUTPUT
+from uwf_git.format.fan_out import Fork
+from uwf_git.format.ids import ThreadId
+from uwf_git.format.types import JOIN_OUTPUT, begins_threads, gathers_threads
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
@@ -59,12 +63,16 @@ def awaited_value(instance: Instance, head: Head) -> dict[str, Any]:
 def joining_value(instance: Instance, head: Head) -> dict[str, Any]:
     """Return `branches` of a thread that waits for them: how many have each status, and each by index."""
     branches = branches_at(instance, head)
-    statuses = branch_words(instance, branches)
-    listed = [
-        {"index": each.position, "thread": each.thread, "status": status, "item": item_text(item)}
-        for each, status, item in zip(branches.each, statuses, branches.fork.items, strict=True)
+    threads, statuses = [each.thread for each in branches.each], branch_words(instance, branches)
+    return {"branches": _value(threads, statuses, branches.fork)}
+
+
+def _value(threads: Sequence[ThreadId], statuses: Sequence[str], fork: Fork) -> dict[str, Any]:
+    each = [
+        {"index": index, "thread": thread, "status": status, "item": item_text(item)}
+        for index, (thread, status, item) in enumerate(zip(threads, statuses, fork.items, strict=False))
     ]
-    return {"branches": {"counts": counts(statuses), "each": listed}}
+    return {"counts": counts(statuses), "each": each}
 
 
 def joined_value(instance: Instance, head: Head) -> dict[str, Any]:
@@ -74,19 +82,54 @@ def joined_value(instance: Instance, head: Head) -> dict[str, Any]:
         return {}
     join: CommitRow | None = None
     for row in ancestry(instance.store, head.commit):
-        if row.role == JOIN and join is None:
+        if gathers_threads(row.role) and join is None:
             join = row
-        elif row.role == FORK and join is not None:
-            joined, items = join_at(instance, join.node), fork_at(instance, row.node).items
-            listed = [
-                {"index": index, "thread": each.thread, "status": each.status, "item": item_text(item)}
-                for index, (each, item) in enumerate(zip(joined, items, strict=False))
-            ]
-            statuses = [each.status for each in joined]
-            return {"branches": {"counts": counts(statuses), "each": listed, "fork": row.number}}
+        elif begins_threads(row.role) and join is not None:
+            joined = join_at(instance, join.node)
+            threads, statuses = [each.thread for each in joined], [each.status for each in joined]
+            value = _value(threads, statuses, fork_at(instance, row.node))
+            return {"branches": {**value, "fork": row.number}}
         elif row.kind not in ("step", "start"):
             break
     return {}
+
+
+def raise_if_at_rest(instance: Instance, head: Head) -> None:
+    """If a thread waits for branches, raise AgentFailed for those whose last step failed, Waiting for those that wait
+    for a person or are paused, NoTransition for one that cannot go on. Waiting also if none that is open is here."""
+    if not head.waits_for_join:
+        return
+    thread, branches = head.thread, branches_at(instance, head)
+    states = branch_states(instance, branches)
+    resting: dict[type[UwfError] | None, list[ThreadId]] = defaultdict(list)
+    for branch, state in zip(branches.each, states, strict=True):
+        if state is not None and not state.is_ended:
+            resting[state.error].append(branch.thread)
+    if failed := resting[AgentFailed]:
+        why = _error_of(instance, failed[0])
+        which = (
+            f"branch {failed[0]}" if len(failed) == 1 else f"{len(failed)} branches, the first {failed[0]},"
+        )
+        raise AgentFailed(f"{which} of thread {thread} failed{why}", f"try again: uwf thread run {thread}")
+    for error, does, hint in (
+        (Waiting, ("waits for a person", "wait for a person"), "uwf inbox"),
+        (Paused, ("is paused", "are paused"), "uwf thread resume {}"),
+    ):
+        if at_rest := resting[error]:
+            which = f"branch {at_rest[0]} of thread {thread} {does[0]}"
+            if len(at_rest) > 1:
+                which = f"{len(at_rest)} branches of thread {thread}, the first {at_rest[0]}, {does[1]}"
+            raise Waiting(which, hint.format(at_rest[0]))
+    for branch, state in zip(branches.each, states, strict=True):
+        if state is not None and state.is_ready and branch.head is not None:
+            raise_if_stuck(instance, outlook(instance, branch.head), branch.head)
+    if branches.open and all(each.head is None for each in branches.open):
+        raise pending(thread, branches)
+
+
+def _error_of(instance: Instance, thread: ThreadId) -> str:
+    attempts = instance.attempts.all(thread)
+    return f": {attempts[-1].error}" if attempts else ""
 
 
 def branch_value(instance: Instance, head: Head) -> dict[str, Any]:

@@ -113,11 +113,22 @@ class Transition(NamedTuple):
         return tuple(filter(None, (self.prompt, self.location, *(each.prompt for each in fixed))))
 
     @property
+    def entries(self) -> tuple[str, ...]:
+        """What it leads to at once: its role; of a fan-out the roles and workflows of its branches."""
+        return (self.role,) if self.fan_out is None else (*self.fan_out.roles, *self.fan_out.workflows)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """All fields besides those that say what it leads to and when, with those of its fan-out or their defaults."""
+        fields = {**self._asdict(), **(self.fan_out or FanOut((), ()))._asdict()}
+        place = ("role", "workflow", "condition", "status", "fan_out")
+        return {key: value for key, value in fields.items() if key not in place}
+
+    @property
     def leads_to(self) -> str:
-        """Its role in words; of a fan-out the roles and workflows of its branches: `each file: fixer`."""
-        if self.fan_out is None:
-            return self.role
-        return f"{self.fan_out.label}: {', '.join((*self.fan_out.roles, *self.fan_out.workflows))}"
+        """Its entries in words: `each file: fixer`."""
+        label = "" if self.fan_out is None else f"{self.fan_out.label}: "
+        return label + ", ".join(self.entries)
 
 
 def parse_edges(edges: Any) -> tuple[Transition, ...]:

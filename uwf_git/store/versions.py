@@ -19,7 +19,6 @@ from uwf_git.base.extensions import RefKind
 from uwf_git.base.text import counted, harmless, nearest
 from uwf_git.format import cbor
 from uwf_git.format.builtin import META
-from uwf_git.format.edges import FanOut, Transition
 from uwf_git.format.ids import Hash, name_problem
 from uwf_git.format.kinds import Code, Workflow, parse_workflow
 from uwf_git.format.types import CODE, DEFINITIONS, JAVASCRIPT, OF_THREADS, PYTHON, is_kind, workflow_type
@@ -81,7 +80,7 @@ def compare(old: Workflow, new: Workflow) -> list[Change]:
     before, after = _edges(old), _edges(new)
     changes += _compared("edge", before, after, _EDGE_FIELDS)
     for source in old.graph:
-        kept = [[name for name in edges if edges[name][0] == source and name in other]
+        kept = [[name for name in edges if edges[name]["source"] == source and name in other]
                 for edges, other in ((before, after), (after, before))]  # fmt: skip
         if kept[0] != kept[1]:
             changes.append(Change("edge", f"{source} → …", "changed", ("order",)))
@@ -99,52 +98,24 @@ def _compared(
         if name not in old or name not in new:
             yield Change(what, name, "added" if name in new else "removed")
         elif old[name] != new[name]:
-            one, other = old[name], new[name]
-            fields = [words.get(key, key) for key in one._fields if getattr(one, key) != getattr(other, key)]
+            one, other = (it if isinstance(it, dict) else it._asdict() for it in (old[name], new[name]))
+            fields = [words.get(key, key) for key in one if one[key] != other[key]]
             yield Change(what, name, "changed", tuple(fields))
 
 
-_PLAIN = FanOut((), ())  # for edges that don't fan out
-
-
-class _Edge(NamedTuple):
-    """An edge's comparable parts besides its target and condition: `each` and all after it are those of a fan-out."""
-
-    source: str
-    prompt: str | None
-    location: str | None
-    label: str
-    text: str
-    each: Any = None
-    join: tuple[Transition, ...] = ()
-    name: str = _PLAIN.name
-    at_once: int | None = _PLAIN.at_once
-    most: int = _PLAIN.most
-    need: int | str = _PLAIN.need
-    on_failure: str = _PLAIN.on_failure
-    on_conflict: str = _PLAIN.on_conflict
-
-
 _EDGE_FIELDS = {
-    "name": "as", "at_once": "atOnce", "most": "max", "on_failure": "onFailure", "on_conflict": "onConflict",
+    "items": "each", "name": "as", "at_once": "atOnce", "most": "max", "on_failure": "onFailure",
+    "on_conflict": "onConflict",
 }  # fmt: skip
 
 
-def _edges(workflow: Workflow) -> dict[str, _Edge]:
-    found: dict[str, _Edge] = {}
+def _edges(workflow: Workflow) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
     for source, edges in workflow.graph.items():
         for edge in edges:
             ground = edge.status or edge.condition
-            fan_out = edge.fan_out
-            target = edge.role if fan_out is None else ", ".join((*fan_out.roles, *fan_out.workflows))
-            name = f"{source} → {target}" + (f" on {ground}" if ground else "")
-            own = _Edge(source, edge.prompt, edge.location, edge.label, edge.text)
-            if fan_out is not None:
-                own = own._replace(
-                    each=fan_out.items,
-                    **{key: getattr(fan_out, key) for key in ("join", "need", *_EDGE_FIELDS)},
-                )
-            found.setdefault(name, own)
+            name = f"{source} → {', '.join(edge.entries)}" + (f" on {ground}" if ground else "")
+            found.setdefault(name, {"source": source, **edge.fields})
     return found
 
 
