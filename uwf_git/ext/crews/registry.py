@@ -261,13 +261,13 @@ class Crews(PackageSource[Definition]):
             raise NotFound(f"commit {commit} holds no {PACKAGE}", "it is not a version of a crew")
         include = layout.INCLUDED.rstrip("/")
         for row in self._store.index.commits_of(workflow):
-            made = Oid(raw=row.oid)
+            version = Oid(raw=row.oid)
             if (
                 row.kind == "workflow"
-                and self._repository.has(made)
-                and self._repository.file(self._repository.root(made), include) == package
+                and self._repository.has(version)
+                and self._repository.file(self._repository.root(version), include) == package
             ):
-                return made
+                return version
         content = self._store.get(workflow)
         value = parse_workflow(content.payload)
         assert value.crew is not None
@@ -277,9 +277,9 @@ class Crews(PackageSource[Definition]):
         files[CREW_DEFINITION] = definition_of(value.crew.name, value.crew.workflow)
         tree = self._repository.graft(self._repository.write_folder(files), include.split("/"), package)
         message = layout.workflow_message(value.name, workflow)
-        made = self._repository.write_commit(tree, [], self._repository.user, message)
-        self._store.index_commit(made)
-        return made
+        version = self._repository.write_commit(tree, [], self._repository.user, message)
+        self._store.index_commit(version)
+        return version
 
 
 def _offer(version: RegisteredVersion, crew: Crew, offered: CrewWorkflow) -> DefinitionOffer:

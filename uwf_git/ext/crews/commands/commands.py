@@ -69,30 +69,30 @@ def import_(invocation: Invocation, package: Path, dry_run: bool) -> None:
 def list_(invocation: Invocation) -> None:
     """List the crews."""
     adopt_news(invocation)
-    found = registered(_crews(invocation))
-    invocation.emit(found, _CREWS)
-    Failures(invocation).end_list(any("problem" in crew for crew in found))
+    values = registered(_crews(invocation))
+    invocation.emit(values, _CREWS)
+    Failures(invocation).end_list(any("problem" in crew for crew in values))
 
 
 def registered(crews: Crews) -> list[dict[str, Any]]:
     """Return the crews by name: the JSON of `uwf crew list`."""
-    found: list[dict[str, Any]] = []
+    values: list[dict[str, Any]] = []
     for name in crews.names():
         try:
             version = crews.current(name)
             crew = crews.crew(version.hash)
-            found.append(
+            values.append(
                 {
                     **_version(crew, version.hash, version.commit),
                     "description": crew.description,
-                    "personas": [each.persona.id for each in crew.members],
-                    "workflows": [f"{name}/{each.id}" for each in crew.workflows],
+                    "personas": [member.persona.id for member in crew.members],
+                    "workflows": [f"{name}/{workflow.id}" for workflow in crew.workflows],
                     "updated": iso_of_milliseconds(version.time),
                 }
             )
         except UwfError as error:  # one damaged version must not hide the others
-            found.append({"name": name, "hash": None, "commit": None, "problem": error.message})
-    return found
+            values.append({"name": name, "hash": None, "commit": None, "problem": error.message})
+    return values
 
 
 @command(
@@ -102,8 +102,11 @@ def registered(crews: Crews) -> list[dict[str, Any]]:
 @click.argument("crew", metavar="CREW[~N]", shell_complete=completers.complete_crew)
 def show(invocation: Invocation, crew: str) -> None:
     """Show a crew: its personas with their menus, and its workflows."""
-    _, version, found = _find(invocation, crew)
-    value = {**crew_value(found, version.hash, version.commit), "updated": iso_of_milliseconds(version.time)}
+    _, version, definition = _find(invocation, crew)
+    value = {
+        **crew_value(definition, version.hash, version.commit),
+        "updated": iso_of_milliseconds(version.time),
+    }
     invocation.emit(value, _shown_text)
 
 
@@ -145,13 +148,13 @@ def rollback(invocation: Invocation, crew: str, to: str | None) -> None:
     crews = _crews(invocation)
     before = crews.current(crew)
     version = crews.rollback(crew, past_hash(crews, crew, to) if to else None)
-    found = _version(crews.crew(version.hash), version.hash, version.commit)
+    fields = _version(crews.crew(version.hash), version.hash, version.commit)
     view = Record(
         *_VERSION,
         ("unchanged", lambda value: "" if value["changed"] else "it was the newest already"),
         ("back from", lambda value: value["from"] if value["changed"] else ""),
     )
-    invocation.emit({**found, "from": before.hash, "changed": version.commit != before.commit}, view)
+    invocation.emit({**fields, "from": before.hash, "changed": version.commit != before.commit}, view)
 
 
 @command("uwf crew rm trip", "uwf crew rm trip --yes       also while it is in use")
@@ -210,18 +213,18 @@ def export(invocation: Invocation, crew: str, file: Path | None, folder: Path | 
         raise Usage(
             "files go into a new folder, a ZIP into a file", "uwf crew export CREW --folder DIR, or -o FILE"
         )
-    crews, version, found = _find(invocation, crew)
+    crews, version, definition = _find(invocation, crew)
     package = crews.package(_oid(version))
-    told = _version(found, version.hash, version.commit)
+    fields = _version(definition, version.hash, version.commit)
     if folder is not None:
         _write_folder(folder, dict(package.files))
-        value = {**told, "folder": str(folder), "files": len(package.files)}
+        value = {**fields, "folder": str(folder), "files": len(package.files)}
         invocation.emit(value, "{folder}: {files:counted file}")
         return
     data = package.archive if package.archive is not None else to_archive(package.files)
-    path = file or Path(version.name + (SUFFIX if found.format == BMAD else ".zip"))
+    path = file or Path(version.name + (SUFFIX if definition.format == BMAD else ".zip"))
     write_whole(path, data, force)
-    value = {**told, "file": str(path), "bytes": len(data), "original": package.archive is not None}
+    value = {**fields, "file": str(path), "bytes": len(data), "original": package.archive is not None}
     invocation.emit(value, "{file}: {bytes:,} bytes")
 
 
@@ -229,9 +232,9 @@ def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
     """Write a folder atomically. Raises Invalid."""
     from uwf_git.plugin import make_folder
 
-    def fill(made: Path) -> None:
+    def fill(top: Path) -> None:
         for path, data in files.items():
-            target = made / path
+            target = top / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
 
@@ -294,10 +297,10 @@ def _read(invocation: Invocation, package: Path) -> Definition:
     read = read_package(package)
     compiled = compile_crew(read)
     compiled = compiled._replace(warnings=foresee(read, compiled))
-    for each in compiled.warnings:
-        place = f"{package}: {each.path}" + (f":{each.line}:{each.column}" if each.line else "")
-        hint = f" — {each.hint}" if each.hint else ""
-        invocation.note(f"{place}: warning: {each.message}{hint}")
+    for finding in compiled.warnings:
+        place = f"{package}: {finding.path}" + (f":{finding.line}:{finding.column}" if finding.line else "")
+        hint = f" — {finding.hint}" if finding.hint else ""
+        invocation.note(f"{place}: warning: {finding.message}{hint}")
     return Definition(read, compiled)
 
 
@@ -337,14 +340,14 @@ def _version(crew: Crew, node: Hash, commit: str | None) -> dict[str, Any]:
 def crew_value(crew: Crew, node: Hash, commit: str | None) -> dict[str, Any]:
     """Return a crew as JSON, personas in order."""
     payload = crew.payload()
-    for each in payload["workflows"]:
-        each["address"] = f"{crew.name}/{each['id']}"
+    for workflow in payload["workflows"]:
+        workflow["address"] = f"{crew.name}/{workflow['id']}"
     return {**_version(crew, node, commit), **payload}
 
 
 def _warnings(definition: Definition) -> dict[str, Any]:
-    found = [each._asdict() for each in definition.compiled.warnings]
-    return {"warnings": found} if found else {}
+    warnings = [finding._asdict() for finding in definition.compiled.warnings]
+    return {"warnings": warnings} if warnings else {}
 
 
 _VERSION = (("crew", "{name:bold}"), "version", "hash", "commit")
@@ -356,7 +359,8 @@ def _dry_run(value: Any) -> str:
 
 def _workflows(value: Any) -> list[tuple[str, str]]:
     return [
-        ("workflow" if not place else "", each["address"]) for place, each in enumerate(value["workflows"])
+        ("workflow" if not place else "", workflow["address"])
+        for place, workflow in enumerate(value["workflows"])
     ]
 
 

@@ -117,8 +117,8 @@ def do(
     where = options.folder(cwd)
     if agent is not None:
         require_agent(invocation, agent)
-    given = prompt is not None or prompt_file is not None
-    task = resolve.read_prompt(prompt, prompt_file) if given else ""
+    has_prompt = prompt is not None or prompt_file is not None
+    task = resolve.read_prompt(prompt, prompt_file) if has_prompt else ""
     entry = _entry(invocation, who, where)
     routed = _said(text) if talk else entry.route(_given(text)).to_act_on
     if not talk:
@@ -139,20 +139,20 @@ def do(
     if not no_run:
         from uwf_git.plugin import RunOptions, require_ready_thread
 
-        shared, found = step_exchanged(invocation, thread, remote)
-        require_ready_thread(invocation.instance, found, agent)
-        run_one(invocation, found, RunOptions(agent, where, exchange=shared), max_steps, quiet)
+        shared, thread = step_exchanged(invocation, thread, remote)
+        require_ready_thread(invocation.instance, thread, agent)
+        run_one(invocation, thread, RunOptions(agent, where, exchange=shared), max_steps, quiet)
 
 
 def _said(text: str) -> Routing:
-    if not (said := _given(text).strip()):
+    if not (message := _given(text).strip()):
         raise Usage("--talk says nothing to the persona: the text is empty", "say something")
-    return Routing(CHAT, EXACT, "--talk", said)
+    return Routing(CHAT, EXACT, "--talk", message)
 
 
 def _refuse_unknown_word(entry: Entry, routed: Routing) -> None:
-    said = routed.said
-    if routed.kind != CHAT or not _WORD.fullmatch(said):
+    word = routed.said
+    if routed.kind != CHAT or not _WORD.fullmatch(word):
         return
     names = [
         name
@@ -161,9 +161,9 @@ def _refuse_unknown_word(entry: Entry, routed: Routing) -> None:
         for name in (item.trigger, item.cmd, *item.aliases)
         if name
     ]
-    meant = nearest(said, names) or f"see: uwf crew menu {entry.crew.name}/{entry.member.persona.id}"
+    meant = nearest(word, names) or f"see: uwf crew menu {entry.crew.name}/{entry.member.persona.id}"
     raise NotFound(
-        f"persona {entry.member.persona.id!r} of crew {entry.crew.name!r} has no item {one_line(said, 80)!r}",
+        f"persona {entry.member.persona.id!r} of crew {entry.crew.name!r} has no item {one_line(word, 80)!r}",
         f"{meant}; to say it to {entry.member.persona.name}: --talk",
     )
 
@@ -175,7 +175,7 @@ def menu_value(entry: Entry) -> dict[str, Any]:
     for choice in shown(entry.member, entry.crew.workflows):
         item = entry.member.menu[choice.place]
         called = {"trigger": item.trigger, "cmd": item.cmd, "aliases": list(item.aliases)}
-        handlers = [{"match": each.match, **_filled(each.does._asdict())} for each in item.handlers]
+        handlers = [{"match": handler.match, **_filled(handler.does._asdict())} for handler in item.handlers]
         items.append(
             {**choice.value(), "description": item.description, **_filled({**called, "handlers": handlers})}
         )
@@ -184,7 +184,7 @@ def menu_value(entry: Entry) -> dict[str, Any]:
         "hash": entry.version.hash,
         "persona": {"id": persona.id, **_filled({"name": persona.name, "title": persona.title})},
         "icon": persona.icon,
-        "personas": [each.persona.id for each in entry.crew.members],
+        "personas": [member.persona.id for member in entry.crew.members],
         "menu": items,
     }
 
@@ -195,27 +195,30 @@ def menu_text(value: Any) -> str:
     lines = [head + (f", {persona['title']}" if "title" in persona else "")]
     rows = [
         (
-            str(each["number"]),
-            terminal.style(each.get("trigger") or each.get("cmd", ""), "bold"),
-            each["description"] or each["label"],
+            str(item["number"]),
+            terminal.style(item.get("trigger") or item.get("cmd", ""), "bold"),
+            item["description"] or item["label"],
         )
-        for each in value["menu"]
+        for item in value["menu"]
     ]
     lines.append(terminal.table(rows).rstrip("\n") if rows else "has no menu; say something")
-    others = [each for each in value["personas"] if each != persona["id"]]
+    others = [id_ for id_ in value["personas"] if id_ != persona["id"]]
     if others:
-        also = ", ".join(f"{value['crew']}/{each}" for each in others)
+        also = ", ".join(f"{value['crew']}/{id_}" for id_ in others)
         lines.append(terminal.style(f"also: {also}", "dim"))
     return "\n".join(lines)
 
 
 def candidates_text(value: Any) -> str:
     """Format a ClarifyChoice for a choice now, by numbers."""
-    return terminal.table([(str(n), each["label"]) for n, each in enumerate(value["candidates"], 1)])
+    return terminal.table([(str(n), choice["label"]) for n, choice in enumerate(value["candidates"], 1)])
 
 
 def _unclear_text(value: Any) -> str:
-    rows = [("" if "handler" in each else str(each["number"]), each["label"]) for each in value["candidates"]]
+    rows = [
+        ("" if "handler" in choice else str(choice["number"]), choice["label"])
+        for choice in value["candidates"]
+    ]
     return terminal.table(rows)
 
 
@@ -230,7 +233,7 @@ def _given(text: str) -> str:
 
 
 def _filled(value: dict[str, Any]) -> dict[str, Any]:
-    return {key: each for key, each in value.items() if each}
+    return {key: field for key, field in value.items() if field}
 
 
 def _suggest(entry: Entry, done: Any) -> dict[str, Any]:
@@ -304,15 +307,15 @@ def _talk(
     say_to(instance, thread, turn.message, chosen=not turn.reads_only)
     invocation.going_on = f"uwf chat --resume {thread} goes on"
     outcome = step_thread(instance, thread, speaks, where)
-    made = outcome.position.history.steps[-1]
-    told = {
+    reply = outcome.position.history.steps[-1]
+    fields = {
         "thread": thread,
         "head": outcome.head,
-        "agent": made.agent,
-        "text": instance.threads.answer(made),
+        "agent": reply.agent,
+        "text": instance.threads.answer(reply),
     }
     invocation.emit(
-        {**_routed(routed), "persona": turn.persona, "workflow": outcome.workflow, **told},
+        {**_routed(routed), "persona": turn.persona, "workflow": outcome.workflow, **fields},
         lambda value: value["text"].rstrip(),
     )
     invocation.note(f"uwf chat --resume {thread} goes on")
@@ -323,7 +326,7 @@ def _resume(invocation: Invocation, entry: Entry, routed: Routing) -> ThreadId:
     from uwf_git.plugin import Head, is_paused, resume_thread
 
     instance = invocation.instance
-    addresses = {f"{entry.crew.name}/{each.id}" for each in entry.crew.workflows}
+    addresses = {f"{entry.crew.name}/{workflow.id}" for workflow in entry.crew.workflows}
     for head in instance.threads.meant():
         if isinstance(head, Head) and head.row.name in addresses:
             lifted = is_paused(instance, head.thread) and resume_thread(instance, head.thread)
