@@ -168,7 +168,7 @@ class ForgedApprovals:
         instance, at = self.instance, self.position
         standing = standing_at(instance, at, outlook(instance, *at))
         assert standing is not None
-        gate = standing.tally.gate
+        gate = standing.gate
         output = instance.store.put(gate.role.schema, {"decision": decision})
         by = Identity(name, f"{name}@example.invalid")
         return Approval(

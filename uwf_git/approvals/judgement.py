@@ -13,21 +13,24 @@ out.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.approvals.records import ApprovalRecord, ident
-from uwf_git.approvals.shown import decision
+from uwf_git.approvals.shown import decision, decision_text
+from uwf_git.base.errors import Absent, RequirementUnmet
 from uwf_git.base.text import counted, iso, one_line
 from uwf_git.format.approvals import Approval, Part, Revocation, Shown
-from uwf_git.format.ids import Hash
+from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Identity, Role
 from uwf_git.git.repository import Oid
+from uwf_git.sandbox.enclosing_step import acts_for_agent
 from uwf_git.store.new_record import ANSWERS
 from uwf_git.trust.people import People, identity_of
 from uwf_git.trust.signatures import BAD, GOOD, NONE, Signature
 
 if TYPE_CHECKING:
+    from uwf_git.store.instance import Instance
     from uwf_git.trust.policy import Policy, Rule
 
 FORGED, STALE, SELF, MISSING, UNJUDGED = (
@@ -80,25 +83,121 @@ class Side(NamedTuple):
     approvals: tuple[JudgedApproval, ...]
 
 
-class Tally(NamedTuple):
+class Standing(NamedTuple):
     """The state of a gate: every approval that was given at its head, judged, and the sides that agree, the largest
-    first."""
+    first. `payload_of` reads an output."""
 
     gate: Gate
     judgements: tuple[JudgedApproval, ...]
     sides: tuple[Side, ...]
+    people: People
+    payload_of: Callable[[Hash], Any]
 
     @property
     def met(self) -> Side | None:
         """The side that has the quorum, None if there is none."""
-        largest = self.sides[0] if self.sides else None
-        return largest if largest and len(largest.approvals) >= self.gate.role.quorum else None
+        return self.sides[0] if self.sides and not self.missing else None
+
+    @property
+    def is_met(self) -> bool:
+        return self.met is not None
 
     @property
     def missing(self) -> int:
         """How many more must agree with the largest side."""
         most = len(self.sides[0].approvals) if self.sides else 0
         return max(self.gate.role.quorum - most, 0)
+
+    @property
+    def counting(self) -> tuple[JudgedApproval, ...]:
+        """The approvals that count, oldest first."""
+        return _in_order(judged for judged in self.judgements if judged.code == COUNTS)
+
+    @property
+    def awaited(self) -> list[str]:
+        """The people of whom approvals may still come."""
+        people, done = self.people, self._done | {judged.person for judged in self.counting}
+        identities = [judged.approval.by for judged in self.counting]
+        return [
+            name
+            for name in people.listed(self.gate.role.approvers)
+            if done.isdisjoint((name, people.named(name)[0]))
+            and not any(people.is_named(name, identity) for identity in identities)
+        ]
+
+    def awaits(self, person: str, identity: Identity) -> bool:
+        """Return whether somebody's approval is missing, and may come."""
+        entry = self.people.entry(person, identity, self.gate.role.approvers)
+        return bool(entry) and self._done.isdisjoint((entry, person))
+
+    @property
+    def _done(self) -> set[str]:
+        return {judged.entry for judged in self.counting} | authors_among(self.gate, self.people)
+
+    def check_voter(self, instance: Instance, thread: ThreadId) -> None:
+        """Raise RequirementUnmet if whoever uses this machine may not answer."""
+        role, people, by = self.gate.role, self.people, Identity(*instance.store.repository.user)
+        place = f"as {role.name} of thread {thread}"
+        if acts_for_agent(instance.environ):
+            raise RequirementUnmet(
+                f"an agent cannot approve, and role {role.name} of thread {thread} has approvers",
+                f"a person answers, outside of agents and MCP: uwf thread answer {thread}",
+            )
+        instance.require_person(f"approves {place}", answers=True)
+        person = people.person(by)
+        if not people.is_among(person, by, role.approvers):
+            unknown = people.unknown(role.approvers)
+            which = f"; {', '.join(unknown)} may be a group, which needs a trust policy" if unknown else ""
+            may = ", ".join(people.listed(role.approvers))
+            raise RequirementUnmet(f"{by} may not answer {place}", f"who may: {may}{which}")
+        if role.not_author and person in authors_among(self.gate, people):
+            raise RequirementUnmet(
+                f"{by} made what {role.name} of thread {thread} judges, and may not approve it",
+                f"who may: {', '.join(self.awaited) or 'nobody else'}",
+            )
+
+    def raise_if_unmet(self, thread: ThreadId) -> None:
+        """Raise Absent, with whose approvals are missing, unless a quorum agrees."""
+        if self.is_met:
+            return
+        more = counted(self.missing, "more approval" if self.counting else "approval")
+        of = ", ".join(self.awaited) or "people who have answered otherwise"
+        raise Absent(
+            f"thread {thread} waits for {more} at {self.gate.role.name!r}, of {of}",
+            f"uwf thread answer {thread}; or see: uwf thread show {thread}",
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return who may approve, who has, and how many are missing, as `approvals`."""
+        role = self.gate.role
+        value = {
+            "approvers": list(role.approvers),
+            "quorum": role.quorum,
+            "notAuthor": role.not_author,
+            "signed": role.signed,
+            "shown": self.gate.shown.payload(),
+            "given": [self._value(judged) for judged in self.judgements],
+            "missing": self.missing,
+            "of": self.awaited,
+        }
+        return {"approvals": value}
+
+    def _value(self, judged: JudgedApproval) -> dict[str, Any]:
+        approval, signature = judged.approval, judged.signature
+        value: dict[str, Any] = {
+            "approval": judged.record.hash,
+            "commit": str(judged.record.commit),
+            "by": approval.by._asdict(),
+            "person": judged.person or None,
+            "decision": decision_text(self.gate.schema, self.payload_of(approval.output)),
+            "reason": approval.reason or None,
+            "at": iso(approval.at),
+            "digest": approval.digest,
+            **({"unseen": True} if approval.is_unseen else {}),
+            "signature": {"state": signature.state, "signer": signature.signer, "key": signature.key},
+            "counts": judged.code == COUNTS,
+        }
+        return value if judged.code == COUNTS else {**value, "problem": judged.code, "why": judged.why}
 
 
 def _signs_for(signer: str, by: Identity, gate: Gate | None) -> bool:
@@ -158,11 +257,11 @@ def _problem_by_policy(
     passed: bool,
 ) -> tuple[str, str]:
     by, when = record.content.by, record.time if passed else None
-    owners = (each.key_of(signature) for each in reversed(people.policies_at(when)))
-    found = next((each for each in owners if each is not None), None)
-    if found is None:
+    owners = (version.key_of(signature) for version in reversed(people.policies_at(when)))
+    owner = next(filter(None, owners), None)
+    if owner is None:
         return FORGED, f"it is signed by a key that the trust policy doesn't have, not by {by}"
-    person, key = found
+    person, key = owner
     if not people.person(by, signature, when):
         return FORGED, f"it is signed by {person}, not by {by}"
     if record.time < key.since or (key.end is not None and record.time >= key.end):
@@ -186,14 +285,16 @@ def person_problem(record: ApprovalRecord, people: People) -> str:
 
 def record_problem(record: ApprovalRecord) -> str:
     """Return why a commit is not by the person and of the time that its node says, "" if it is."""
-    said = record.content
-    if record.committer != ident(said):
-        return f"it says {one_line(str(said.by), 80)}, and is committed by {one_line(record.committer, 80)}"
-    if record.time != said.at:
-        return f"it says {iso(said.at)}, and is committed at {iso(record.time)}"
-    if isinstance(said, Approval) and record.time < record.since:
+    content = record.content
+    if record.committer != ident(content):
+        return (
+            f"it says {one_line(str(content.by), 80)}, and is committed by {one_line(record.committer, 80)}"
+        )
+    if record.time != content.at:
+        return f"it says {iso(content.at)}, and is committed at {iso(record.time)}"
+    if isinstance(content, Approval) and record.time < record.since:
         return f"it says {iso(record.time)}, and the head that it is of is of {iso(record.since)}"
-    if isinstance(said, Approval) and said.digest != said.shown.digest:
+    if isinstance(content, Approval) and content.digest != content.shown.digest:
         return "its digest is not that of its parts"
     return ""
 
@@ -201,48 +302,51 @@ def record_problem(record: ApprovalRecord) -> str:
 def tally(
     gate: Gate,
     records: Sequence[ApprovalRecord],
-    output: Callable[[Hash], Any],
+    payload_of: Callable[[Hash], Any],
     people: People,
     passed: bool = False,
-) -> Tally:
-    """Return the state of a gate after some records. `output` returns an output's payload."""
-    people.look(each.commit for each in records)
+) -> Standing:
+    """Return the state of a gate after some records. `payload_of` reads an output."""
+    people.look(record.commit for record in records)
     authors = authors_among(gate, people)
     revoked = _revoked(records, people)
-    judged: list[JudgedApproval] = []
-    taken_back: set[Hash] = set()
+    judgements: list[JudgedApproval] = []
     for record in records:
-        if not isinstance(record.content, Approval):
-            continue
-        code, why = _judge(gate, record, record.content, authors, people, passed)
-        if code == COUNTS and record.hash in revoked:
-            taken_back.add(record.hash)
-            code, why = STALE, f"{record.content.by} took it back at {iso(revoked[record.hash])}"
-        signature = people.signature(record.commit)
-        by, when = record.content.by, record.time if passed else None
-        person = people.person(by, signature, when)
-        entry = people.entry(person, by, gate.role.approvers, when)
-        judged.append(JudgedApproval(record, person, signature, code, why, entry))
+        if isinstance(record.content, Approval):
+            code, why = _judge(gate, record, record.content, authors, people, passed)
+            signature = people.signature(record.commit)
+            by, when = record.content.by, record.time if passed else None
+            person = people.person(by, signature, when)
+            entry = people.entry(person, by, gate.role.approvers, when)
+            judgements.append(JudgedApproval(record, person, signature, code, why, entry))
     newest: dict[str, JudgedApproval] = {}
-    for each in sorted(judged, key=lambda each: each.record.order):
-        if each.code == COUNTS:
-            newest[each.entry] = each
-        elif each.record.hash in taken_back:  # which brings no earlier answer back
-            newest.pop(each.entry, None)
-    judged = [
-        each
-        if each.code != COUNTS or newest.get(each.entry) is each
-        else each._replace(code=STALE, why=f"{each.approval.by} answered anew")
-        for each in judged
-    ]
+    for judged in _in_order(judgements):
+        if judged.code == COUNTS and judged.record.hash not in revoked:
+            newest[judged.entry] = judged
+        elif judged.code == COUNTS:  # which brings no earlier answer back
+            newest.pop(judged.entry, None)
     sides: dict[bytes, list[JudgedApproval]] = {}
-    for each in newest.values():
-        sides.setdefault(decision(gate.schema, output(each.approval.output)), []).append(each)
-    ordered = [
-        Side(key, tuple(sorted(side, key=lambda each: each.record.order))) for key, side in sides.items()
-    ]
-    ordered.sort(key=lambda side: (-len(side.approvals), side.approvals[0].record.order))
-    return Tally(gate, tuple(judged), tuple(ordered))
+    for judged in newest.values():
+        sides.setdefault(decision(gate.schema, payload_of(judged.approval.output)), []).append(judged)
+    agreeing = [Side(key, _in_order(side)) for key, side in sides.items()]
+    agreeing.sort(key=lambda side: (-len(side.approvals), side.approvals[0].record.order))
+    final = tuple(_outdated(judged, revoked, newest) for judged in judgements)
+    return Standing(gate, final, tuple(agreeing), people, payload_of)
+
+
+def _outdated(
+    judged: JudgedApproval, revoked: Mapping[Hash, int], newest: Mapping[str, JudgedApproval]
+) -> JudgedApproval:
+    """Return the judgement of an approval in view of what its person did later."""
+    if judged.code != COUNTS or newest.get(judged.entry) is judged:
+        return judged
+    by, when = judged.approval.by, revoked.get(judged.record.hash)
+    why = f"{by} answered anew" if when is None else f"{by} took it back at {iso(when)}"
+    return judged._replace(code=STALE, why=why)
+
+
+def _in_order(judgements: Iterable[JudgedApproval]) -> tuple[JudgedApproval, ...]:
+    return tuple(sorted(judgements, key=lambda judged: judged.record.order))
 
 
 def authors_among(gate: Gate, people: People) -> set[str]:
@@ -251,54 +355,52 @@ def authors_among(gate: Gate, people: People) -> set[str]:
         return set()
     if people.policy is not None:
         people.look(oid for oid, _ in gate.authors)
-    found = set()
-    for oid, committer in gate.authors:
-        found.add(people.person(identity_of(committer)))
-        if people.policy is not None:
-            found |= people.owners(people.signature(oid))
-    return found - {""}
+    authors = {people.person(identity_of(committer)) for _, committer in gate.authors}
+    if people.policy is not None:
+        authors = authors.union(*(people.owners(people.signature(oid)) for oid, _ in gate.authors))
+    return authors - {""}
 
 
-def judge(gate: Gate, record: ApprovalRecord, said: Approval, people: People) -> tuple[str, str]:
+def judge(gate: Gate, record: ApprovalRecord, approval: Approval, people: People) -> tuple[str, str]:
     """Return the code and reason for which an approval doesn't count by itself, by the policy of its time; COUNTS and
     "" if it does."""
     people.look([record.commit])
-    return _judge(gate, record, said, authors_among(gate, people), people, passed=True)
+    return _judge(gate, record, approval, authors_among(gate, people), people, passed=True)
 
 
 def _judge(
-    gate: Gate, record: ApprovalRecord, said: Approval, authors: set[str], people: People, passed: bool
+    gate: Gate, record: ApprovalRecord, approval: Approval, authors: set[str], people: People, passed: bool
 ) -> tuple[str, str]:
     if problem := record_problem(record):
         return FORGED, problem
-    if (said.start, said.prev, said.role) != (gate.start, gate.prev, gate.role.name):
-        return STALE, f"{said.by} approved at another step"
-    if not _was_shown(said.shown.parts, gate.shown):
-        return STALE, f"{said.by} was shown something else than this thread has there"
+    if (approval.start, approval.prev, approval.role) != (gate.start, gate.prev, gate.role.name):
+        return STALE, f"{approval.by} approved at another step"
+    if not _was_shown(approval.shown.parts, gate.shown):
+        return STALE, f"{approval.by} was shown something else than this thread has there"
     if record.head != gate.head:
-        return STALE, f"{said.by} approved at another commit"
-    code, why = _judge_person(gate, record, said, authors, people, passed=True)
+        return STALE, f"{approval.by} approved at another commit"
+    code, why = _judge_person(gate, record, approval, authors, people, passed=True)
     if code == COUNTS and not passed:
-        return _judge_person(gate, record, said, authors, people, passed=False)
+        return _judge_person(gate, record, approval, authors, people, passed=False)
     return code, why
 
 
 def _judge_person(
-    gate: Gate, record: ApprovalRecord, said: Approval, authors: set[str], people: People, passed: bool
+    gate: Gate, record: ApprovalRecord, approval: Approval, authors: set[str], people: People, passed: bool
 ) -> tuple[str, str]:
     """Judge who gave an approval, by the policy of its time if the gate is passed, else by that of now."""
     code, why = signature_problem(record, gate, people, passed)
     if code != COUNTS:
         return code, why
     when = record.time if passed else None
-    person = people.person(said.by, people.signature(record.commit), when)
-    if not people.entry(person, said.by, gate.role.approvers, when):
+    person = people.person(approval.by, people.signature(record.commit), when)
+    if not people.entry(person, approval.by, gate.role.approvers, when):
         unknown = people.unknown(gate.role.approvers)
         if unknown and people.policy is None:
             return UNJUDGED, f"no trust policy says who {', '.join(unknown)} is"
-        return FORGED, f"{said.by} is none of the approvers: {', '.join(gate.role.approvers)}"
+        return FORGED, f"{approval.by} is none of the approvers: {', '.join(gate.role.approvers)}"
     if gate.role.not_author and person in authors:
-        return SELF, f"{said.by} made what is judged"
+        return SELF, f"{approval.by} made what is judged"
     return COUNTS, ""
 
 
@@ -312,15 +414,15 @@ def _was_shown(parts: tuple[Part, ...], expected: Shown) -> bool:
 
 def _revoked(records: Sequence[ApprovalRecord], people: People) -> Mapping[Hash, int]:
     """Return when approvals were taken back by their own person."""
-    given = {each.hash: each for each in records if isinstance(each.content, Approval)}
-    found: dict[Hash, int] = {}
+    approvals = {record.hash: record for record in records if isinstance(record.content, Approval)}
+    revoked: dict[Hash, int] = {}
     for record in records:
         if not isinstance(record.content, Revocation) or person_problem(record, people):
             continue
-        approval = given.get(record.content.approval)
+        approval = approvals.get(record.content.approval)
         if approval is not None and same_person(record, approval, people):
-            found[approval.hash] = record.time
-    return found
+            revoked[approval.hash] = record.time
+    return revoked
 
 
 def same_person(one: ApprovalRecord, other: ApprovalRecord, people: People) -> bool:
@@ -339,33 +441,35 @@ def step_problems(
     records: Sequence[ApprovalRecord],
     named: Sequence[Hash],
     answer: Any,
-    output: Callable[[Hash], Any],
+    payload_of: Callable[[Hash], Any],
     people: People,
 ) -> list[tuple[str, str]]:
     """Return the codes and messages of what is wrong with a step of a gate: `named` are the approvals in its detail,
     `records` those that its commit stands on, `answer` its output."""
-    result = tally(gate, records, output, people, passed=True)
-    judged: dict[Hash, JudgedApproval] = {}
-    for each in result.judgements:  # of an approval under two commits, one that counts
-        if each.record.hash not in judged or judged[each.record.hash].code != COUNTS:
-            judged[each.record.hash] = each
+    judgements: dict[Hash, JudgedApproval] = {}
+    for judged in tally(gate, records, payload_of, people, passed=True).judgements:
+        name = judged.record.hash  # of an approval under two commits, one that counts
+        if name not in judgements or judgements[name].code != COUNTS:
+            judgements[name] = judged
     problems: list[tuple[str, str]] = []
     wanted = decision(gate.schema, answer)
     counting: set[str] = set()
     unjudged = 0
     for name in dict.fromkeys(named):
-        found = judged.get(name)
-        if found is None:
+        approved = judgements.get(name)
+        if approved is None:
             problems.append((FORGED, f"approval {name} has no commit that the step stands on"))
-        elif found.code == UNJUDGED:
+        elif approved.code == UNJUDGED:
             unjudged += 1
-            problems.append((UNJUDGED, f"approval {name} is not judged: {found.why}"))
-        elif found.code != COUNTS:
-            problems.append((found.code, f"approval {name} doesn't count: {found.why}"))
-        elif decision(gate.schema, output(found.approval.output)) != wanted:
-            problems.append((FORGED, f"{found.approval.by} approved something else than the step's output"))
+            problems.append((UNJUDGED, f"approval {name} is not judged: {approved.why}"))
+        elif approved.code != COUNTS:
+            problems.append((approved.code, f"approval {name} doesn't count: {approved.why}"))
+        elif decision(gate.schema, payload_of(approved.approval.output)) != wanted:
+            problems.append(
+                (FORGED, f"{approved.approval.by} approved something else than the step's output")
+            )
         else:
-            counting.add(found.entry)
+            counting.add(approved.entry)
     if len(counting) + unjudged < gate.role.quorum:
         needed = counted(gate.role.quorum, "approval")
         problems.append((MISSING, f"role {gate.role.name} needs {needed}, and {len(counting)} count"))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from uwf_git.base.errors import HeadMoved
 from uwf_git.base.markdown import code, inline, output, quoted, table
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from uwf_git.store.indexing import Store
 
 _TRIES = 10
+_Result = TypeVar("_Result")
 
 
 class ApprovalRecord(NamedTuple):
@@ -131,10 +132,10 @@ class Approvals:
         self,
         at: Position,
         content: Approval | Revocation,
-        check: Callable[[list[ApprovalRecord], Hash], None],
-    ) -> list[ApprovalRecord]:
-        """Commit an approval or a revocation of one, if `check` doesn't raise, which gets all records and the new node.
-        Return all. Moves `refs/uwf/approvals/<ULID>`. Raises SigningFailed, HeadMoved if it keeps moving."""
+        judge: Callable[[list[ApprovalRecord], Hash], _Result],
+    ) -> _Result:
+        """Commit an approval or a revocation of one, if `judge` doesn't raise, which gets all records and the new node,
+        and return its result. Moves `refs/uwf/approvals/<ULID>`. Raises SigningFailed, HeadMoved if it keeps moving."""
         head, ref = at.head, APPROVALS.prefix + at.head.thread
         if isinstance(content, Approval):
             content = content._replace(digest=content.shown.digest)
@@ -146,14 +147,13 @@ class Approvals:
                 node = self._store.put(kind, content.payload())
                 commit = self._commit(head, node, content, tip, known)
             self._store.index_commit(commit)
-            records = self.up_to(commit)
-            check(records, node)
+            result = judge(self.up_to(commit), node)
             try:
                 self._repository.put_ref(ref, tip, commit)
             except HeadMoved:
                 continue
             self._store.moved(ref, commit, commit)
-            return records
+            return result
         raise HeadMoved(f"{ref} moves too often to add an approval", "repeat")
 
     def _commit(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
@@ -71,22 +72,12 @@ def _json(value: Any) -> str:
 
 def _number(value: float) -> str:
     """Return a number as ECMAScript writes it: the shortest digits that mean it."""
-    if not value:
+    if value == 0:
         return "0"
-    mantissa, _, power = repr(abs(value)).partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = (whole + fraction).lstrip("0")
-    point = int(power or 0) + (len(whole) if whole != "0" else len(digits) - len(fraction))
-    digits = digits.rstrip("0") or "0"
-    sign, count = "-" if value < 0 else "", len(digits)
-    if count <= point <= 21:
-        return f"{sign}{digits}{'0' * (point - count)}"
-    if 0 < point <= 21:
-        return f"{sign}{digits[:point]}.{digits[point:]}"
-    if -6 < point <= 0:
-        return f"{sign}0.{'0' * -point}{digits}"
-    rest = f".{digits[1:]}" if count > 1 else ""
-    return f"{sign}{digits[0]}{rest}e{point - 1:+d}"
+    if 1e-6 <= abs(value) < 1e21:
+        return format(Decimal(repr(value)), "f").removesuffix(".0")
+    digits, _, power = repr(value).partition("e")
+    return f"{digits}e{int(power):+d}"
 
 
 def output_before(steps: Sequence[StepContext]) -> Any:
@@ -103,8 +94,8 @@ def deciding(schema: Any, output: Any) -> Mapping[str, Any]:
     offered: set[str] = set()
     for variant in variants(schema):
         offered |= {field.name for field in variant.fields if choices(schema, field.schema) is not None}
-    found = {name: value for name, value in output.items() if name in offered or isinstance(value, bool)}
-    return found or output
+    fields = {name: value for name, value in output.items() if name in offered or isinstance(value, bool)}
+    return fields or output
 
 
 def decision(schema: Any, output: Any) -> bytes:
@@ -114,8 +105,8 @@ def decision(schema: Any, output: Any) -> bytes:
 
 def decision_text(schema: Any, output: Any) -> str:
     """Return a decision for people, as `decision: merge`."""
-    found = deciding(schema, output)
-    named = [f"{name}: {_plain(value)}" for name, value in sorted(found.items()) if name]
+    fields = sorted(deciding(schema, output).items())
+    named = [f"{name}: {_plain(value)}" for name, value in fields if name]
     return ", ".join(named) or _plain(output)
 
 

@@ -40,6 +40,7 @@ from uwf_git.format.types import PERSON, QUESTION, USER, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.index import CommitRow, bound_row, commit_row
+from uwf_git.store.pages import code_of
 from uwf_git.trust.people import People
 from uwf_git.verify.findings import Bad, Finding, OpenQuestions, Report, ShownDiff
 from uwf_git.verify.nodes import check_page, grown, row_of
@@ -66,7 +67,7 @@ class ApprovalChecks:
         self._commits: dict[Oid, CommitObject] = {}
         self._contents: dict[Hash, Approval | Revocation] = {}
         self._gates: dict[tuple[bytes, str], Gate] = {}
-        self._codes: dict[bytes, tuple[Revision | None, str]] = {}
+        self._codes: dict[bytes, Revision | None] = {}
         self._open = open_questions
 
     @property
@@ -400,35 +401,28 @@ class ApprovalChecks:
         return shown(start.prompt, asked, output_before(known.past.steps), self._code(head))
 
     def _code(self, head: Record) -> Revision | None:
-        newest, first = self._codes_at(head)
-        return newest._replace(base=first) if newest is not None else None
-
-    def _codes_at(self, head: Record) -> tuple[Revision | None, str]:
-        """Return the newest code up to a head, and the base of the first."""
+        """Return the newest code up to a head, with the base of the first."""
         chain: list[Record] = []
         at: Record | None = head
         while at is not None and at.row.oid not in self._codes:
             chain.append(at)
             parent = at.row.parent if at.row.kind == "step" else None
             at = self._record(parent) if parent is not None else None
-        state = self._codes[at.row.oid] if at is not None else (None, "")
+        newest = self._codes[at.row.oid] if at is not None else None
         for record in reversed(chain):
-            code, first = self._own_code(record)
-            if code is not None:
-                state = code, state[1] or first
-            self._codes[record.row.oid] = state
-        return state
+            if (code := self._own_code(record)) is not None:
+                newest = code._replace(base=newest.base) if newest is not None else code
+            self._codes[record.row.oid] = newest
+        return newest
 
-    def _own_code(self, record: Record) -> tuple[Revision | None, str]:
+    def _own_code(self, record: Record) -> Revision | None:
         if record.row.kind != "step":
-            return None, ""
+            return None
         if record.row.merged is not None and (child := self._record(record.row.merged)) is not None:
-            return self._codes_at(child) if child.row.kind == "step" else (None, "")
-        code = record.code
+            return self._code(child) if child.row.kind == "step" else None
         if record.trusted and record.step is not None:
-            detail = self._known.nodes.get(record.step.detail)
-            code = parse_detail(detail.payload).code if is_kind(detail.type, "detail") else None
-        return (code, code.base) if code is not None else (None, "")
+            return code_of(self._known.nodes.get(record.step.detail))
+        return record.code
 
     def _authors(self, head: Record) -> tuple[tuple[Oid, str], ...]:
         @cache

@@ -17,7 +17,7 @@ from uwf_git.store.history import Head, History, Position
 from uwf_git.workflow.turn import Outlook, TurnKind, turn_of
 
 if TYPE_CHECKING:
-    from uwf_git.approvals.gate import Standing
+    from uwf_git.approvals.judgement import Standing
     from uwf_git.store.instance import Instance
 
 
@@ -104,13 +104,13 @@ def _step_of(instance: Instance, at: Position, found: Outlook, standing: Standin
     """Return the step that a quorum agrees on. Its commit stands on the newest of the thread's approvals."""
     from uwf_git.approvals.records import Approvals
 
-    side = standing.tally.met
+    side = standing.met
     assert side is not None
     thread, store, first = at.head.thread, instance.store, side.approvals[0].approval
     tip = Approvals(store).tip(thread)
     assert tip is not None
     told = Detail(
-        answer=render_frontmatter(standing.outputs[first.output], first.reason),
+        answer=render_frontmatter(standing.payload_of(first.output), first.reason),
         instruction=found.instruction,
         context=at.head.node,
         budget=budget.pending(instance, thread) or None,
@@ -121,5 +121,7 @@ def _step_of(instance: Instance, at: Position, found: Outlook, standing: Standin
         told = told._replace(instruction=instruction, redactions=(("instruction", secrets),))
     with store.registering():
         detail = store.put(DETAIL, told.payload())
-        step = Step(at.history.start_hash, at.history.prev, standing.role.name, first.output, detail, HUMAN)
+        step = Step(
+            at.history.start_hash, at.history.prev, standing.gate.role.name, first.output, detail, HUMAN
+        )
         return NewStep(store.put(STEPNODE, step.payload()), step, (tip,))
