@@ -64,10 +64,7 @@ from uwf_cli.views import Column as _TableColumn
 from uwf_cli.views import Record as Record
 from uwf_cli.views import Table as Table
 from uwf_cli.views import View as View
-from uwf_cli.watching.lines import Lines as _StepLines
-from uwf_cli.watching.lines import lasted as _duration_line
-from uwf_cli.watching.lines import of_step as of_step
-from uwf_cli.watching.lines import step_line as step_line
+from uwf_cli.watching import lines as _step_lines
 
 from uwf_git.api import control as control
 from uwf_git.api.check import UNCHECKED as UNCHECKED
@@ -121,6 +118,7 @@ from uwf_git.base import errors as errors
 from uwf_git.base import extensions as extensions
 from uwf_git.base import lifetime as lifetime
 from uwf_git.base import log as log
+from uwf_git.base import markdown as markdown
 from uwf_git.base import thread_states as thread_states
 from uwf_git.base.errors import Absent as Absent
 from uwf_git.base.errors import AgentFailed as AgentFailed
@@ -179,11 +177,6 @@ from uwf_git.base.junit import junit as junit
 from uwf_git.base.lifetime import deferred as _signals_deferred
 from uwf_git.base.lifetime import heed_signals as heed_signals
 from uwf_git.base.lifetime import own as _own_processes
-from uwf_git.base.markdown import code as _markdown_code
-from uwf_git.base.markdown import inline as _inline_markdown
-from uwf_git.base.markdown import paragraphs as _markdown_paragraphs
-from uwf_git.base.markdown import quoted as _quoted_markdown
-from uwf_git.base.markdown import table as _markdown_table
 from uwf_git.base.terminal import drawing as _terminal_drawing
 from uwf_git.base.terminal import undisturbed as _terminal_undisturbed
 from uwf_git.base.text import closest as _closest_names
@@ -206,13 +199,8 @@ from uwf_git.base.timelimit import BudgetExceeded as _TimeBudgetExceeded
 from uwf_git.base.timelimit import TimeExceeded as TimeExceeded
 from uwf_git.base.timelimit import time_limit as time_limit
 from uwf_git.base.version import VERSION as VERSION
-from uwf_git.config.known_agents import BUNDLES as _BUNDLE_AGENTS
-from uwf_git.config.known_agents import PLUGIN as _PLUGIN_AGENT
-from uwf_git.config.known_agents import Plugin as _AgentPlugin
+from uwf_git.config import known_agents as known_agents
 from uwf_git.config.known_agents import known_names as known_names
-from uwf_git.config.known_agents import plugins as _agent_plugins
-from uwf_git.config.known_agents import shipped as _shipped_agents
-from uwf_git.config.known_agents import shipped_names as shipped_names
 from uwf_git.config.policy import EXTRACT as _EXTRACT_TOOL
 from uwf_git.config.policy import FETCH as _FETCH_TOOLS
 from uwf_git.config.policy import RUN as _RUN_TOOLS
@@ -245,6 +233,7 @@ from uwf_git.config.settings import Rates as Rates
 from uwf_git.config.settings import expanded as _expanded_path
 from uwf_git.config.settings import parse_command as parse_command
 from uwf_git.engine import calls as _engine_calls
+from uwf_git.engine import conversation as _conversations
 from uwf_git.engine import trust as _engine_trust
 from uwf_git.engine import watching as watching
 from uwf_git.engine.branch_states import branch_states as branch_states
@@ -264,14 +253,6 @@ from uwf_git.engine.calls import root_of as root_of
 from uwf_git.engine.census import FAILURES as _CENSUS_FAILURES
 from uwf_git.engine.census import census_of as census_of
 from uwf_git.engine.census import census_text as census_text
-from uwf_git.engine.conversation import ASSISTANT as _ASSISTANT_ROLE
-from uwf_git.engine.conversation import CHAT as _CHAT_WORKFLOW
-from uwf_git.engine.conversation import DEFINED as _DEFINED_CHAT
-from uwf_git.engine.conversation import DEFINITION as _CHAT_DEFINITION
-from uwf_git.engine.conversation import REPLY as _REPLY_FIELD
-from uwf_git.engine.conversation import REPLY_SCHEMA as REPLY_SCHEMA
-from uwf_git.engine.conversation import in_conversation as in_conversation
-from uwf_git.engine.conversation import talks as _is_conversation
 from uwf_git.engine.default_agent import refuse_to_make_up as refuse_to_make_up
 from uwf_git.engine.forks import begun_at as begun_at
 from uwf_git.engine.forks import branches_at as branches_at
@@ -572,30 +553,11 @@ from uwf_git.git.signing import sign as sign
 from uwf_git.git.signing import ssh_key as ssh_key
 from uwf_git.git.signing import style_of as _signing_style
 from uwf_git.git.worktree import folders_beside as folders_beside
+from uwf_git.sandbox import bubblewrap as bubblewrap
+from uwf_git.sandbox import child as _processes
+from uwf_git.sandbox import path as _confined_paths
 from uwf_git.sandbox import programs as programs
-from uwf_git.sandbox.bubblewrap import PROCESSES as _MOST_PROCESSES
-from uwf_git.sandbox.bubblewrap import Lifetime as _SandboxLifetime
-from uwf_git.sandbox.bubblewrap import View as _SandboxView
-from uwf_git.sandbox.bubblewrap import Visible as _VisibleFolder
-from uwf_git.sandbox.bubblewrap import check_project as check_project
-from uwf_git.sandbox.bubblewrap import clean_environment as clean_environment
-from uwf_git.sandbox.bubblewrap import confined as _confined_command
-from uwf_git.sandbox.bubblewrap import enclosure as _sandbox_enclosure
-from uwf_git.sandbox.bubblewrap import find_sandbox as find_sandbox
-from uwf_git.sandbox.bubblewrap import shell as _sandbox_shell
-from uwf_git.sandbox.bubblewrap import toolchains as toolchains
-from uwf_git.sandbox.bubblewrap import without_git as without_git
-from uwf_git.sandbox.child import GRACE as _KILL_GRACE
-from uwf_git.sandbox.child import KEEP as _KEPT_OUTPUT
-from uwf_git.sandbox.child import CommandResult as _ProcessResult
-from uwf_git.sandbox.child import LineTooLong as LineTooLong
-from uwf_git.sandbox.child import Pipes as Pipes
-from uwf_git.sandbox.child import Tail as _OutputTail
-from uwf_git.sandbox.child import lines as _read_lines
-from uwf_git.sandbox.child import run_command as _run_process
-from uwf_git.sandbox.child import spawn as _spawn_child
-from uwf_git.sandbox.child import start as _start_child
-from uwf_git.sandbox.child import working_in as working_in
+from uwf_git.sandbox import results as _tool_results
 from uwf_git.sandbox.descendants import Descendants as Descendants
 from uwf_git.sandbox.enclosing_step import NO_APPROVALS_VARIABLE as NO_APPROVALS_VARIABLE
 from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE as _ENCLOSING_NONCE_VARIABLE
@@ -609,30 +571,15 @@ from uwf_git.sandbox.mounts import PROJECT as _PROJECT_MOUNT
 from uwf_git.sandbox.mounts import STATE as _STATE_MOUNT
 from uwf_git.sandbox.mounts import WORKFLOW as _WORKFLOW_MOUNT
 from uwf_git.sandbox.mounts import StepFolders as StepFolders
-from uwf_git.sandbox.path import DEEPEST as _DEEPEST_PATH
-from uwf_git.sandbox.path import FILE as _FILE_KIND
-from uwf_git.sandbox.path import FOLDER as _FOLDER_KIND
-from uwf_git.sandbox.path import LONGEST as _LONGEST_PATH
 from uwf_git.sandbox.path import Mount as Mount
 from uwf_git.sandbox.path import MountedPath as MountedPath
-from uwf_git.sandbox.path import is_git_name as is_git_name
-from uwf_git.sandbox.path import opened as _open_confined
-from uwf_git.sandbox.path import opened_below as _open_confined_below
-from uwf_git.sandbox.path import places as _mounted_places
 from uwf_git.sandbox.programs import avoid as _avoid_programs
 from uwf_git.sandbox.programs import find_program as find_program
 from uwf_git.sandbox.quota import Exceeded as _QuotaExceeded
 from uwf_git.sandbox.quota import Quota as Quota
 from uwf_git.sandbox.repositories import RepositoriesBefore as RepositoriesBefore
-from uwf_git.sandbox.results import KEPT as _KEPT_RESULT
-from uwf_git.sandbox.results import SHOWN as _SHOWN_RESULT
 from uwf_git.sandbox.results import Outputs as _ToolOutputs
 from uwf_git.sandbox.results import ToolFailure as ToolFailure
-from uwf_git.sandbox.results import ends as _result_ends
-from uwf_git.sandbox.results import page as _result_page
-from uwf_git.sandbox.results import shown as _shown_result
-from uwf_git.sandbox.results import truncated as _truncated_result
-from uwf_git.sandbox.results import truncation_note as truncation_note
 from uwf_git.sandbox.workspace import Change as _FileChange
 from uwf_git.sandbox.workspace import Limits as _WorkspaceLimits
 from uwf_git.sandbox.workspace import Workspace as Workspace
@@ -710,6 +657,7 @@ from uwf_git.trust.signatures import GOOD as _GOOD_SIGNATURE
 from uwf_git.trust.signatures import NONE as _NO_SIGNATURE
 from uwf_git.trust.signatures import Signature as Signature
 from uwf_git.trust.signatures import signatures as signatures
+from uwf_git.verify import objects as _verified_objects
 from uwf_git.verify.checkout import open_checkout as open_checkout
 from uwf_git.verify.checks import OK as OK
 from uwf_git.verify.checks import WARNING as WARNING
@@ -726,14 +674,6 @@ from uwf_git.verify.nodes import check_order as check_order
 from uwf_git.verify.nodes import check_page as check_page
 from uwf_git.verify.nodes import files_below as files_below
 from uwf_git.verify.nodes import rows_of as _node_rows_of
-from uwf_git.verify.objects import COUNT_LIMIT as COUNT_LIMIT
-from uwf_git.verify.objects import FOLDER as _TREE_FOLDER
-from uwf_git.verify.objects import CommitObject as CommitObject
-from uwf_git.verify.objects import Objects as _CheckedObjects
-from uwf_git.verify.objects import Row as _CheckedRow
-from uwf_git.verify.objects import mode_problem as mode_problem
-from uwf_git.verify.objects import name_problem as _entry_name_problem
-from uwf_git.verify.objects import shown_name as shown_name
 from uwf_git.verify.verified import Known as _KnownRecords
 from uwf_git.verify.verified import Record as _VerifiedRecord
 from uwf_git.verify.versions import Version as _CheckedVersion
@@ -800,19 +740,14 @@ from uwf_git.workspaces.step_workspace import logs_url as logs_url
 ACTIVE_STATES = _ACTIVE_STATES
 AMOUNT_LIMITS = _AMOUNT_LIMITS
 ASIDE_FOLDER = _ASIDE_FOLDER
-ASSISTANT_ROLE = _ASSISTANT_ROLE
-AgentPlugin = _AgentPlugin
 AnswerVerdict = _AnswerVerdict
 BUDGET_OPTIONS = _BUDGET_OPTIONS
 BUDGET_WAIT = _BUDGET_WAIT
 BULK_FULL = _BULK_FULL
-BUNDLE_AGENTS = _BUNDLE_AGENTS
 BadObject = _BadObject
 BulkWriter = _BulkWriter
 CASE_SKIPPED = _CASE_SKIPPED
 CENSUS_FAILURES = _CENSUS_FAILURES
-CHAT_DEFINITION = _CHAT_DEFINITION
-CHAT_WORKFLOW = _CHAT_WORKFLOW
 CHECK_SECONDS = _CHECK_SECONDS
 COMPLETE_TURN = _COMPLETE_TURN
 CONFIG_FILE = _CONFIG_FILE
@@ -821,8 +756,6 @@ COST_LIMIT = _COST_LIMIT
 CallRequest = _CallRequest
 CheckReport = _CheckReport
 CheckedNodes = _CheckedNodes
-CheckedObjects = _CheckedObjects
-CheckedRow = _CheckedRow
 CheckedVersion = _CheckedVersion
 CodeChanges = _CodeChanges
 CodeVerdict = _CodeVerdict
@@ -831,8 +764,6 @@ CommandFailed = _CommandFailed
 CommandResult = _CommandResult
 CommitPerson = _CommitPerson
 CrewMember = _CrewMember
-DEEPEST_PATH = _DEEPEST_PATH
-DEFINED_CHAT = _DEFINED_CHAT
 DOCUMENT_MOUNT = _DOCUMENT_MOUNT
 DefinitionOffer = _DefinitionOffer
 DefinitionRegistry = _DefinitionRegistry
@@ -840,9 +771,7 @@ DiagramDrawing = _DiagramDrawing
 ENCLOSING_NONCE_VARIABLE = _ENCLOSING_NONCE_VARIABLE
 EXTRACT_TOOL = _EXTRACT_TOOL
 FETCH_TOOLS = _FETCH_TOOLS
-FILE_KIND = _FILE_KIND
 FINDING_CODES = _FINDING_CODES
-FOLDER_KIND = _FOLDER_KIND
 FieldReader = _FieldReader
 FileChange = _FileChange
 FormPart = _FormPart
@@ -851,47 +780,35 @@ GOOD_SIGNATURE = _GOOD_SIGNATURE
 HandlerEffect = _HandlerEffect
 IndexOverlay = _IndexOverlay
 IndexedStore = _IndexedStore
-KEPT_OUTPUT = _KEPT_OUTPUT
-KEPT_RESULT = _KEPT_RESULT
-KILL_GRACE = _KILL_GRACE
 KnownRecords = _KnownRecords
 LARGEST_OUTPUT = _LARGEST_OUTPUT
-LONGEST_PATH = _LONGEST_PATH
 MAX_CODE_BYTES = _MAX_CODE_BYTES
 MAX_DOCUMENT_BYTES = _MAX_DOCUMENT_BYTES
-MOST_PROCESSES = _MOST_PROCESSES
 MOUNT_PLACEHOLDERS = _MOUNT_PLACEHOLDERS
 MenuHandler = _MenuHandler
 NO_SIGNATURE = _NO_SIGNATURE
 OUTPUT_MOUNT = _OUTPUT_MOUNT
 OWN_TYPES = _OWN_TYPES
-OutputTail = _OutputTail
 OutputTooLarge = _OutputTooLarge
 PACKAGE_MOUNT = _PACKAGE_MOUNT
 PAYLOAD_TOO_LONG = _PAYLOAD_TOO_LONG
-PLUGIN_AGENT = _PLUGIN_AGENT
 PRIVATE_MODE = _PRIVATE_MODE
 PRIVATE_REFS = _PRIVATE_REFS
 PROJECT_MOUNT = _PROJECT_MOUNT
 PackageSource = _PackageSource
-ProcessResult = _ProcessResult
 ProgressMeter = _ProgressMeter
 QuotaExceeded = _QuotaExceeded
-REPLY_FIELD = _REPLY_FIELD
 RUN_TOOLS = _RUN_TOOLS
 RegisteredVersion = _RegisteredVersion
 Rehearsal = _Rehearsal
 RunOptions = _RunOptions
 SEEN_FIELD = _SEEN_FIELD
-SHOWN_RESULT = _SHOWN_RESULT
 SILENCE_LIMIT = _SILENCE_LIMIT
 STATE_MOUNT = _STATE_MOUNT
 STATUS_FIELD = _STATUS_FIELD
 STATUS_KEY = _STATUS_KEY
 SUSPEND_STATUS = _SUSPEND_STATUS
 SampleHints = _SampleHints
-SandboxLifetime = _SandboxLifetime
-SandboxView = _SandboxView
 SchemaField = _SchemaField
 SchemaVariant = _SchemaVariant
 SigningSettings = _SigningSettings
@@ -899,9 +816,7 @@ SourceMark = _SourceMark
 SpendingTotals = _SpendingTotals
 StartNode = _StartNode
 StepChanges = _StepChanges
-StepLines = _StepLines
 StoreLocks = _StoreLocks
-TREE_FOLDER = _TREE_FOLDER
 TableColumn = _TableColumn
 ThreadFilters = _ThreadFilters
 ThreadPosition = _ThreadPosition
@@ -912,7 +827,6 @@ TimeBudgetExceeded = _TimeBudgetExceeded
 TokenUsage = _TokenUsage
 ToolOutputs = _ToolOutputs
 VerifiedRecord = _VerifiedRecord
-VisibleFolder = _VisibleFolder
 WITHHELD_VARIABLES = _WITHHELD_VARIABLES
 WORKFLOW_MOUNT = _WORKFLOW_MOUNT
 WORKTREE_OPTION = _WORKTREE_OPTION
@@ -920,7 +834,6 @@ WRITING_TOOLS = _WRITING_TOOLS
 WorkspaceLimits = _WorkspaceLimits
 WorktreeNotes = _WorktreeNotes
 agent_environment = _agent_environment
-agent_plugins = _agent_plugins
 answer_turn = _answer_turn
 assign_worktree = _assign_worktree
 avoid_programs = _avoid_programs
@@ -941,7 +854,6 @@ coerce_value = _coerce_value
 command_limits = _command_limits
 compare_trees = _compare_trees
 compiler_of = _compiler_of
-confined_command = _confined_command
 current_policy = _current_policy
 cut_text = _cut_text
 decide_turn = _decide_turn
@@ -949,12 +861,10 @@ definition_addresses = _definition_addresses
 describe_failure = _describe_failure
 describe_schema = _describe_schema
 dump_yaml = _dump_yaml
-duration_line = _duration_line
 duration_text = _duration_text
 embedded_agent = _embedded_agent
 engine_calls = _engine_calls
 engine_trust = _engine_trust
-entry_name_problem = _entry_name_problem
 evaluate_expression = _evaluate_expression
 exact_number = _exact_number
 expanded_path = _expanded_path
@@ -968,8 +878,6 @@ happened_before = _happened_before
 human_turn_of = _human_turn_of
 in_dollars = _in_dollars
 init_store = _init_store
-inline_markdown = _inline_markdown
-is_conversation = _is_conversation
 iso_of_milliseconds = _iso_of_milliseconds
 judge_answer = _judge_answer
 judged_answer = _judged_answer
@@ -979,11 +887,7 @@ list_threads = _list_threads
 load_extension = _load_extension
 load_yaml = _load_yaml
 locate_store = _locate_store
-markdown_code = _markdown_code
-markdown_paragraphs = _markdown_paragraphs
-markdown_table = _markdown_table
 mermaid_diagram = _mermaid_diagram
-mounted_places = _mounted_places
 narrowed_options = _narrowed_options
 nest_threads = _nest_threads
 nested_spending = _nested_spending
@@ -991,8 +895,6 @@ node_from_blob = _node_from_blob
 node_rows_of = _node_rows_of
 normalise_payload = _normalise_payload
 numbered_lines = _numbered_lines
-open_confined = _open_confined
-open_confined_below = _open_confined_below
 overriding_options = _overriding_options
 own_processes = _own_processes
 page_addresses = _page_addresses
@@ -1005,22 +907,15 @@ pause_thread = _pause_thread
 presented_code = _presented_code
 prompt_commands = _prompt_commands
 pull_refs = _pull_refs
-quoted_markdown = _quoted_markdown
 read_definitions = _read_definitions
-read_lines = _read_lines
 read_yaml = _read_yaml
 ready_chat = _ready_chat
 registered_versions = _registered_versions
 related_threads = _related_threads
 remark_on = _remark_on
-result_ends = _result_ends
-result_page = _result_page
 resume_thread = _resume_thread
-run_process = _run_process
 run_thread = _run_thread
 sample_variants = _sample_variants
-sandbox_enclosure = _sandbox_enclosure
-sandbox_shell = _sandbox_shell
 say_to = _say_to
 schema_choices = _schema_choices
 schema_name = _schema_name
@@ -1031,19 +926,15 @@ settle_thread = _settle_thread
 settled_text = _settled_text
 share_folder = _share_folder
 share_worktree = _share_worktree
-shipped_agents = _shipped_agents
-shown_result = _shown_result
 signals_deferred = _signals_deferred
 signing_style = _signing_style
 sound_turns = _sound_turns
-spawn_child = _spawn_child
 spending_account = _spending_account
 spending_bars = _spending_bars
 spending_runs = _spending_runs
 spending_sums = _spending_sums
 spent_in = _spent_in
 spent_together = _spent_together
-start_child = _start_child
 step_exchanged = _step_exchanged
 step_once = _step_once
 step_thread = _step_thread
@@ -1056,7 +947,6 @@ tidy_worktrees = _tidy_worktrees
 tighten_policy = _tighten_policy
 time_ago = _time_ago
 transfer_refs = _transfer_refs
-truncated_result = _truncated_result
 trust_store = _trust_store
 type_name = _type_name
 type_versions = _type_versions
@@ -1069,3 +959,9 @@ workflow_define = _workflow_define
 schemas = _schemas
 charts = _charts
 ConfigReader = _ConfigReader
+tool_results = _tool_results
+confined_paths = _confined_paths
+step_lines = _step_lines
+verified_objects = _verified_objects
+processes = _processes
+conversations = _conversations

@@ -7,16 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from uwf_git import Store, Thread
-from uwf_git.plugin import (
-    OK,
-    WARNING,
-    Check,
-    Instance,
-    NodeVersions,
-    harmless,
-    inline_markdown,
-    markdown_code,
-)
+from uwf_git.plugin import OK, WARNING, Check, Instance, NodeVersions, harmless, markdown
 from uwf_schedules import LAST, SCHEDULES
 
 _SCHEMA = {
@@ -44,9 +35,9 @@ class Schedules(NodeVersions):
     def page(cls, payload: Mapping[str, Any]) -> bytes:
         """README.md of a version."""
         text = (
-            f"# Schedule {markdown_code(payload['name'])}\n\n"
-            f"Starts {markdown_code(payload['workflow'])} every {payload['every']:g} s: "
-            f"{inline_markdown(payload['prompt'])}\n"
+            f"# Schedule {markdown.code(payload['name'])}\n\n"
+            f"Starts {markdown.code(payload['workflow'])} every {payload['every']:g} s: "
+            f"{markdown.inline(payload['prompt'])}\n"
         )
         return harmless(text).encode("utf-8")
 

@@ -82,9 +82,9 @@ def check(invocation: Invocation, name: str, timeout: str | None, cwd: Path | No
 
 
 def _live(instance: Instance, thread: ThreadId) -> AbstractContextManager[object]:
-    from uwf_git.plugin import of_step
+    from uwf_git.plugin import step_lines
 
-    return of_step(instance, thread)
+    return step_lines.of_step(instance, thread)
 
 
 def _answered(value: Any) -> str:

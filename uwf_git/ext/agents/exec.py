@@ -30,9 +30,9 @@ from uwf_git.plugin import (
     SchemaVariant,
     Throttled,
     Usage,
+    conversations,
     failed_with,
     fenced,
-    is_conversation,
     judge_printed,
     last_line,
     nearest,
@@ -50,7 +50,7 @@ from uwf_git.plugin import (
 from uwf_git.plugin import schema_name as named
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import AnswerVerdict, Config, ProcessResult, StepChanges
+    from uwf_git.plugin import AnswerVerdict, Config, StepChanges, processes
 
 _LIMIT_TOLD = 4000  # characters of a command's output in which a used-up quota is looked for
 USAGE = (
@@ -155,17 +155,17 @@ class _Conversation(Conversation):
     def begin(self) -> Reply:
         """Run the role's command. Raises Usage if there is none, AgentFailed if it cannot start, times out,
         or ends in a way the schema cannot express."""
-        from uwf_git.plugin import run_process
+        from uwf_git.plugin import processes
 
         ctx, options = self.ctx, self._options
         argv = self._argv()
         folders = ctx.mounts.prepare().variables if ctx.mounts is not None else {}
         began = time.monotonic()
 
-        def heard(finished: ProcessResult) -> Reply:
+        def heard(finished: processes.CommandResult) -> Reply:
             return _heard(ctx, argv, finished, time.monotonic() - began)
 
-        finished = run_process(
+        finished = processes.run_command(
             argv,
             stdin=_stdin(ctx, options),
             cwd=ctx.cwd,
@@ -222,7 +222,7 @@ class _Conversation(Conversation):
         )
 
 
-def _heard(ctx: Context, argv: Sequence[str], finished: ProcessResult, seconds: float) -> Reply:
+def _heard(ctx: Context, argv: Sequence[str], finished: processes.CommandResult, seconds: float) -> Reply:
     """Return a command's answer before judging: its output, with what may be an answer on standard error; the turn
     has its end."""
     ended = _ended(finished, ctx.options.tail)
@@ -254,7 +254,7 @@ def _adds(ctx: Context, text: str, errors: str, failed: bool) -> bool:
     return answer is None or bool(answer.problems)
 
 
-def _is_cut(ctx: Context, finished: ProcessResult) -> bool:
+def _is_cut(ctx: Context, finished: processes.CommandResult) -> bool:
     """Return whether an answer may be in the lost beginning of the output of a command that succeeded."""
     lost = finished.stdout_size > len(finished.stdout_tail) or finished.stderr_size > len(
         finished.stderr_tail
@@ -265,7 +265,7 @@ def _is_cut(ctx: Context, finished: ProcessResult) -> bool:
 def _takes_text(ctx: Context) -> bool:
     """Return whether the output is taken as it is, by a conversation or by code: no field could say that the command
     failed."""
-    return is_conversation(ctx.role) or ctx.schema.payload == schemas.BUILTIN[RESULT]
+    return conversations.talks(ctx.role) or ctx.schema.payload == schemas.BUILTIN[RESULT]
 
 
 def _decoded(data: bytes) -> str:
@@ -398,7 +398,7 @@ def _stdin(ctx: Context, options: Options) -> bytes | None:
     return json.dumps(context).encode("ascii")
 
 
-def _ended(finished: ProcessResult, tail: int) -> CommandEnd:
+def _ended(finished: processes.CommandResult, tail: int) -> CommandEnd:
     code = finished.returncode
     parts = (
         _text(finished.stdout_tail, finished.stdout_size),

@@ -41,6 +41,7 @@ from uwf_git.plugin import (
     normalise_payload,
     one_line,
     presented_code,
+    processes,
     raise_if_unseen,
     read_typed,
     render_frontmatter,
@@ -50,7 +51,6 @@ from uwf_git.plugin import (
     terminal_undisturbed,
     text_of,
     warn_once,
-    working_in,
 )
 
 USAGE = "uwf-human [--editor]"
@@ -390,7 +390,7 @@ def _open_editor(terminal: Terminal, path: Path) -> None:
     tty = terminal.descriptor
     try:
         argv = [*shlex.split(command), str(path)]
-        env = working_in(None, os.environ)
+        env = processes.working_in(None, os.environ)
         done = subprocess.run(argv, stdin=tty, stdout=tty, stderr=tty, env=env, timeout=seconds, check=False)
     except (OSError, ValueError) as error:
         raise AgentFailed(f"editor {command!r} does not start: {error}", "set VISUAL or EDITOR") from None

@@ -43,8 +43,8 @@ from uwf_git.plugin import (
     UwfError,
     Workflow,
     asks_human,
+    conversations,
     hints_of,
-    is_conversation,
     leading_to,
     read_options,
     sample_variants,
@@ -93,7 +93,7 @@ def _variation(ctx: Context) -> int:
 
 def _said(ctx: Context, output: Any) -> Reply:
     turn = sum(step.role == ctx.role.name for step in ctx.history.steps) + 1
-    fields = "" if is_conversation(ctx.role) else _frontmatter(output)
+    fields = "" if conversations.talks(ctx.role) else _frontmatter(output)
     who = "the call" if ctx.role.name == BUNDLE else ctx.role.name
     text = f"{fields}A rehearsed answer of {who}, turn {turn}. No model was asked.\n"
     # The output as it is, too: reading it back out of the text would take longer than the rest of a step.

@@ -16,24 +16,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git import __version__
 from uwf_git.ext.agents.cli.row import ANY_ROW, AgentRow, rows_of
 from uwf_git.plugin import (
-    PLUGIN_AGENT,
     REHEARSE,
     AgentConfig,
-    AgentPlugin,
     AgentProgram,
     Config,
     Usage,
     UwfError,
-    agent_plugins,
     embedded_agent,
     install_hint,
     is_missing,
     known_agent,
+    known_agents,
     load_extension,
     model_alias,
     named_agent,
-    shipped_agents,
-    shipped_names,
 )
 
 if TYPE_CHECKING:
@@ -89,12 +85,12 @@ def members(config: Config) -> list[Member]:
     asked: dict[str, Any] = dict(config.agents)
     for name, row in rows_of(config).rows.items():
         asked.setdefault(name, row)
-    for name in shipped_names():
+    for name in known_agents.shipped_names():
         if name != ANY_ROW:
-            asked.setdefault(name, shipped_agents(name))
-    taken = {*asked, *(name.removeprefix("uwf-") for name in shipped_names())}
-    for name, plugin in sorted(agent_plugins().items()):
-        asked.setdefault(PLUGIN_AGENT + name if name in taken else name, plugin)
+            asked.setdefault(name, known_agents.shipped(name))
+    taken = {*asked, *(name.removeprefix("uwf-") for name in known_agents.shipped_names())}
+    for name, plugin in sorted(known_agents.plugins().items()):
+        asked.setdefault(known_agents.PLUGIN + name if name in taken else name, plugin)
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(lambda each: _member(config, *each), asked.items()))
 
@@ -106,27 +102,27 @@ def _member(config: Config, name: str, what: Any) -> Member:
         return _of_own_row(config, name, name)
     if isinstance(what, AgentProgram):
         return _shipped(config, what, ())
-    plugin: AgentPlugin = what
+    plugin: known_agents.Plugin = what
     by = f"{plugin.package} {plugin.version}".strip() or "a package"
     member = Member(name, by, "", None, None)
     try:
-        embedded_agent(PLUGIN_AGENT + plugin.name)
+        embedded_agent(known_agents.PLUGIN + plugin.name)
     except UwfError as error:
         return member._replace(problem=error.message, hint=error.hint)
     return member
 
 
 def _configured(config: Config, alias: str, agent: AgentConfig) -> Member:
-    if (program := shipped_agents(agent.command)) is not None:
+    if (program := known_agents.shipped(agent.command)) is not None:
         if agent.command == ANY_ROW and agent.args and agent.args[0] in rows_of(config).rows:
             return _of_own_row(config, alias, agent.args[0])
         return _shipped(config, program, agent.args)._replace(name=alias, by="config.yaml")
     if not agent.command:
         hint = f"uwf config set agents.{alias}.command …"
         return Member(alias, "config.yaml", "", None, None, "it has no command", hint)
-    if agent.command.startswith(PLUGIN_AGENT):
-        name = agent.command.removeprefix(PLUGIN_AGENT)
-        missing = "" if name in agent_plugins() else f"no installed package brings an agent {name}"
+    if agent.command.startswith(known_agents.PLUGIN):
+        name = agent.command.removeprefix(known_agents.PLUGIN)
+        missing = "" if name in known_agents.plugins() else f"no installed package brings an agent {name}"
         return Member(alias, "config.yaml", "", None, None, missing, missing and "install it")
     return _on_path(Member(alias, "config.yaml", "", None, None), agent.command)
 

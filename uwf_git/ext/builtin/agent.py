@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.kit import Agent, Context, Reply
-from uwf_git.plugin import Conversation, Usage, is_conversation, judged_answer, read_asking
+from uwf_git.plugin import Conversation, Usage, conversations, judged_answer, read_asking
 
 if TYPE_CHECKING:
     from uwf_git.ext.builtin.conversation import Message
@@ -49,7 +49,7 @@ def _turns(ctx: Context, options: Options) -> int:
 
 
 def _must_end(ctx: Context) -> bool:
-    return ctx.history.workflow.crew is not None and not is_conversation(ctx.role)
+    return ctx.history.workflow.crew is not None and not conversations.talks(ctx.role)
 
 
 class _Conversation(Conversation):
@@ -99,7 +99,7 @@ def _begun(ctx: Context, options: Options, said: str, tools: str) -> Loop:
         return judged_answer(ctx, Reply(text)).problems
 
     return Loop(
-        messages, missing, ctx.record, _turns(ctx, options), is_conversation(ctx.role), _must_end(ctx)
+        messages, missing, ctx.record, _turns(ctx, options), conversations.talks(ctx.role), _must_end(ctx)
     )
 
 
@@ -145,7 +145,7 @@ def _reply(ended: LoopEnd, session: str, notes: Sequence[str]) -> Reply:
 def _system(ctx: Context, options: Options, tools: str) -> str:
     parts = (
         [_TALK]
-        if is_conversation(ctx.role)
+        if conversations.talks(ctx.role)
         else [
             f"You play the role {ctx.role.name} in a workflow, on your own: nobody watches while you work, and a "
             "question is only heard when it is your whole answer, in the form that your task describes.",

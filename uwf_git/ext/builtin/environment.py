@@ -27,12 +27,11 @@ from uwf_git.plugin import (
     Mount,
     ToolOutputs,
     ToolPolicy,
-    VisibleFolder,
     Workspace,
     WorkspaceLimits,
-    mounted_places,
+    bubblewrap,
+    confined_paths,
     resolve_model,
-    toolchains,
 )
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def standard_tools(
         limits = WorkspaceLimits(policy.max_read, policy.max_write)
         workspace = Workspace(project, mounts, (*hidden, *_untouched(real, own, root)), limits, crew)
         given = os.environ if environ is None else environ
-        seen = _visible(real, given) if policy.run_command else VisibleFolder()
+        seen = _visible(real, given) if policy.run_command else bubblewrap.Visible()
     except BaseException:
         outputs.close()
         raise
@@ -87,11 +86,11 @@ def standard_tools(
     return Toolbox(STANDARD, context)
 
 
-def _visible(project: Path, environ: Mapping[str, str]) -> VisibleFolder:
+def _visible(project: Path, environ: Mapping[str, str]) -> bubblewrap.Visible:
     from uwf_git.plugin import folders_beside
 
-    return VisibleFolder(
-        toolchains(project, environ.get("PATH") or os.defpath), tuple(folders_beside(project))
+    return bubblewrap.Visible(
+        bubblewrap.toolchains(project, environ.get("PATH") or os.defpath), tuple(folders_beside(project))
     )
 
 
@@ -101,7 +100,7 @@ def _own(project: Path, root: Path | None, store: Path | None) -> tuple[Path, ..
         for path in (root, store)
         if path is not None
         and not (path == store and path.resolve() == (project / ".git").resolve())
-        and any(place.is_relative_to(project) for place in mounted_places(path))
+        and any(place.is_relative_to(project) for place in confined_paths.places(path))
     )
 
 

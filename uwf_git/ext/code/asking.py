@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.plugin import (
-    BUNDLE_AGENTS,
     END,
     QUESTION,
     RESULT,
@@ -33,6 +32,7 @@ from uwf_git.plugin import (
     chosen_worktree,
     command_of,
     engine_calls,
+    known_agents,
     normalise_payload,
     step_without_hooks,
 )
@@ -91,7 +91,7 @@ class Asking:
         agent, said, turns = self._heard()
         detail = recorder.detail(said, turns, order, head.node)
         output = recorder.put(kind, recorder.redact(value, "output"))
-        by = recorder.redact(agent, "agent") or BUNDLE_AGENTS
+        by = recorder.redact(agent, "agent") or known_agents.BUNDLES
         made = Step(history.start_hash, history.prev, role, output, detail, by)
         node = recorder.put(STEPNODE, made.payload())
         recorder.settle(order, node, detail)

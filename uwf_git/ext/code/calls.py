@@ -31,7 +31,6 @@ from uwf_git.kit import Reply
 from uwf_git.plugin import (
     BUNDLE,
     COST_LIMIT,
-    KILL_GRACE,
     NONCE_VARIABLE,
     REHEARSE,
     Absent,
@@ -63,10 +62,10 @@ from uwf_git.plugin import (
     one_line,
     parse_detail,
     parse_turn,
+    processes,
     require_trusted,
     root_of,
     signals_deferred,
-    spawn_child,
     spending_account,
     spent_together,
     sum_usage,
@@ -676,7 +675,7 @@ class _Conversation:
             with log.open("ab") as errors, signals_deferred():
                 if self._is_over:
                     raise AgentFailed("the step is over")
-                self._process = spawn_child(
+                self._process = processes.spawn(
                     argv,
                     stdin=subprocess.DEVNULL,
                     stderr=errors.fileno(),
@@ -733,7 +732,7 @@ class _Conversation:
         if patience:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(patience)
-        self._descendants.end(self._process, KILL_GRACE)
+        self._descendants.end(self._process, processes.GRACE)
 
 
 def _write(descriptor: int, data: bytes) -> None:

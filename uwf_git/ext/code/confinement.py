@@ -17,19 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.ext.code.grants import Grants
-from uwf_git.plugin import (
-    MOST_PROCESSES,
-    AgentFailed,
-    Config,
-    RepositoriesBefore,
-    SandboxLifetime,
-    ToolFailure,
-    clean_environment,
-    find_sandbox,
-    one_line,
-    sandbox_enclosure,
-    toolchains,
-)
+from uwf_git.plugin import AgentFailed, Config, RepositoriesBefore, ToolFailure, bubblewrap, one_line
 
 NOTE = "the code ran without a sandbox: it could reach whatever the user can"
 # Bytes of data of one process, without what it maps shared: Node needs more addresses than memory.
@@ -84,7 +72,7 @@ def confine(
     Raises AgentFailed if it cannot be confined and isn't permitted without, or for a folder that cannot be
     granted."""
     granted = list(_granted(grants, [place.resolve() for place in own]))
-    sandbox = find_sandbox(environ, network=grants.network)
+    sandbox = bubblewrap.find_sandbox(environ, network=grants.network)
     with contextlib.ExitStack() as stack:
         if sandbox.program is None:
             if not config.tools.allow_unconfined:
@@ -93,19 +81,19 @@ def confine(
                     sandbox.ways_out,
                 )
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="uwf-bundle-")))
-            env = clean_environment(environ, str(folder), str(folder), grants.network)
+            env = bubblewrap.clean_environment(environ, str(folder), str(folder), grants.network)
             argv = _limited([program.path, *program.options, str(program.files[0])])
             return ConfinedCommand(argv, env, folder, (), NOTE, stack.pop_all())
         taken: list[str] = []
         searched = [_searched(folder, stack, taken) for folder, writable in granted if writable]
-        lifetime = stack.enter_context(SandboxLifetime())
-        argv = [sandbox.program, *lifetime.arguments, *sandbox_enclosure(grants.network)]
+        lifetime = stack.enter_context(bubblewrap.Lifetime())
+        argv = [sandbox.program, *lifetime.arguments, *bubblewrap.enclosure(grants.network)]
         for place in (_INNER, "/dev/shm"):
             argv += [*_size(sandbox.program), "--tmpfs", place]
         argv += ["--remount-ro", "/dev"]
         for file in program.files:
             argv += ["--ro-bind", str(file), str(_HARNESS / file.name)]
-        for tools in toolchains(_HARNESS, str(Path(program.path).parent)):
+        for tools in bubblewrap.toolchains(_HARNESS, str(Path(program.path).parent)):
             argv += ["--ro-bind-try", str(tools), str(tools)]
         for folder, writable in granted:
             argv += ["--bind" if writable else "--ro-bind", str(folder), str(folder)]
@@ -115,7 +103,7 @@ def confine(
                 argv += ["--ro-bind", path, path]
         argv += ["--remount-ro", "/", "--chdir", _INNER, "--"]
         argv += _limited([program.path, *program.options, str(_HARNESS / program.files[0].name)])
-        env = clean_environment(environ, _INNER, _INNER, grants.network)
+        env = bubblewrap.clean_environment(environ, _INNER, _INNER, grants.network)
         env = {name: value for name, value in env.items() if name not in _OTHERS}
         env["PATH"] = f"{_PATH}:{Path(program.path).parent}"
         return ConfinedCommand(
@@ -164,15 +152,15 @@ def _limited(argv: Sequence[str]) -> list[str]:
         "n": _FILES,
     }
     if shell.endswith("bash"):
-        limits["u"] = MOST_PROCESSES
+        limits["u"] = bubblewrap.PROCESSES
     script = "".join(f"ulimit -{name} {value} 2>/dev/null; " for name, value in limits.items())
     return [shell, "-c", f'{script}exec "$@"', shell, *argv]
 
 
 @lru_cache(maxsize=2)
 def _size(sandbox: str) -> tuple[str, ...]:
-    from uwf_git.plugin import run_process
+    from uwf_git.plugin import processes
 
-    known = run_process([sandbox, "--help"], env={"PATH": os.defpath}, timeout=10.0)
+    known = processes.run_command([sandbox, "--help"], env={"PATH": os.defpath}, timeout=10.0)
     limited = b"--size BYTES" in known.stdout_tail + known.stderr_tail
     return ("--size", str(_TEMPORARY)) if limited else ()

@@ -157,10 +157,10 @@ class _OfCommand(Conversation):
 
     def _run(self, variables: Mapping[str, str]) -> Hash:
         """Run the command; return the hash that it printed, "" of one that was asked. Raises AgentFailed."""
-        from uwf_git.plugin import agent_environment, hash_printed, run_process
+        from uwf_git.plugin import agent_environment, hash_printed, processes
 
         ctx, config = self.ctx, self._config
-        done = run_process(
+        done = processes.run_command(
             [config.command, *config.args, ctx.thread, ctx.role.name],
             cwd=ctx.cwd,
             env={**agent_environment(ctx.instance, ctx.thread, ctx.role.name), **variables},
@@ -319,13 +319,13 @@ def _left(instance: Instance, thread: ThreadId, call: Head, agent: str, ctx: Con
 def _chosen(instance: Instance, asks: Question) -> str | None:
     """Return the user's or the code's agent. Code names agents only; commands come from the configuration.
     Raises AgentFailed for an unknown name."""
-    from uwf_git.plugin import hint_to_add, known_agent, known_names, shipped_agents
+    from uwf_git.plugin import hint_to_add, known_agent, known_agents, known_names
 
     name, config = asks.agent, instance.config
     if asks.override is not None or name is None:
         return asks.override
     if known_agent(config, name) is None:
-        known = [each for each in known_names(config) if shipped_agents(each) is None]
+        known = [each for each in known_names(config) if known_agents.shipped(each) is None]
         hint = "agents.default is whoever plays the role"
         if (meant := closest_names(name, known)) is not None:
             hint = f'did you mean "{meant}"?'

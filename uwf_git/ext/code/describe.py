@@ -86,7 +86,7 @@ def describe(source: bytes, language: str, config: Config) -> EvaluationResult:
     """Evaluate a valid module in the sandbox without permissions. Raises NotFound without Node, Invalid if it
     is too old, AgentFailed without confinement."""
     from uwf_git.ext.code.javascript import modules
-    from uwf_git.plugin import run_process
+    from uwf_git.plugin import processes
 
     order = {
         "mode": "descriptor",
@@ -95,7 +95,7 @@ def describe(source: bytes, language: str, config: Config) -> EvaluationResult:
     }
     program = program_of(language, config)
     with closing(confine(config, os.environ, program, Grants())) as confined:
-        done = run_process(
+        done = processes.run_command(
             confined.argv,
             stdin=json.dumps(order).encode(),
             cwd=confined.folder,

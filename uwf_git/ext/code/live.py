@@ -39,19 +39,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.plugin import (
-    KEPT_OUTPUT,
-    KILL_GRACE,
     AgentFailed,
     Descendants,
     NotFound,
     OutOfRounds,
-    OutputTail,
     Untrusted,
     last_line,
     log,
     one_line,
+    processes,
     signals_deferred,
-    start_child,
 )
 
 if TYPE_CHECKING:
@@ -93,7 +90,7 @@ class Live:
         self._idle = -1  # answers that a script waits for, unable to do anything without one
         self._timeout = timeout
         self._open: set[int] = set()  # calls without an answer
-        self._tails = {"stdout": OutputTail(KEPT_OUTPUT), "stderr": OutputTail(KEPT_OUTPUT)}
+        self._tails = {"stdout": processes.Tail(processes.KEEP), "stderr": processes.Tail(processes.KEEP)}
         self._to_send = bytearray(_line(begin))
         self._heard = bytearray()
         self._searched = 0
@@ -115,7 +112,7 @@ class Live:
     def _start(self, channel: int) -> None:
         confined = self._confined
         self._descendants.env[CHANNEL] = str(channel)
-        process = self._process = start_child(
+        process = self._process = processes.start(
             confined.argv,
             self._descendants,
             stdin=subprocess.DEVNULL,
@@ -262,7 +259,7 @@ class Live:
         process, self._process = self._process, None
         with self._stack:
             if process is not None:
-                self._descendants.end(process, KILL_GRACE)
+                self._descendants.end(process, processes.GRACE)
 
     def _line(self) -> bytes | None:
         end = self._heard.find(b"\n", self._searched)

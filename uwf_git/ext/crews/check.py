@@ -14,10 +14,8 @@ from uwf_git.plugin import (
     CHECK_SECONDS,
     BadObject,
     CheckedNodes,
-    CheckedObjects,
     CheckedVersion,
     CheckReport,
-    CommitObject,
     Crew,
     Hash,
     KnownRecords,
@@ -41,13 +39,14 @@ from uwf_git.plugin import (
     schemas,
     time_limit,
     type_versions,
+    verified_objects,
 )
 
 _STUMBLES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError)
 
 
 def check(
-    known: KnownRecords, commit: CommitObject, node: Hash, report: CheckReport
+    known: KnownRecords, commit: verified_objects.CommitObject, node: Hash, report: CheckReport
 ) -> VerifiedRecord | None:
     """Check a commit of the Crew node `node`. Raises Bad."""
 
@@ -58,7 +57,7 @@ def check(
 
 
 def _read(
-    objects: CheckedObjects, nodes: CheckedNodes, tree: bytes, name: Hash, report: CheckReport
+    objects: verified_objects.Objects, nodes: CheckedNodes, tree: bytes, name: Hash, report: CheckReport
 ) -> CheckedVersion:
     files = files_below(objects, tree, "", report)
     blobs, here = read_version(nodes, files, NODES, name, "crew", type_versions("crew"), report)
@@ -93,7 +92,7 @@ def _workflows(crew: Crew, here: Mapping[Hash, Node]) -> dict[Hash, Node]:
 
 
 def _check_package(
-    objects: CheckedObjects, files: Mapping[str, bytes], name: Hash, crew: str, report: CheckReport
+    objects: verified_objects.Objects, files: Mapping[str, bytes], name: Hash, crew: str, report: CheckReport
 ) -> None:
     content = {
         path.removeprefix(PACKAGE): objects.blob(blob)

@@ -43,8 +43,6 @@ from uwf_git.plugin import (
     CREW_DEFINITION,
     END,
     OWN_TYPES,
-    REPLY_FIELD,
-    REPLY_SCHEMA,
     START,
     Compiled,
     Crew,
@@ -54,6 +52,7 @@ from uwf_git.plugin import (
     Invalid,
     Source,
     cbor,
+    conversations,
     hash_of,
     nearest,
     one_line,
@@ -126,7 +125,7 @@ def compile_version(text: bytes, files: Mapping[str, bytes]) -> Compiled:
 
 def _talk(draft: CrewDraft, package: Package, text: bytes) -> Compiled:
     payload = conversation_payload(draft.name, draft.format, draft.members)
-    return _node(payload, {REPLY_FIELD: REPLY_SCHEMA}, text, package)
+    return _node(payload, {conversations.REPLY: conversations.REPLY_SCHEMA}, text, package)
 
 
 def foresee(package: Package, crew: CompiledCrew, seconds: float = SECONDS) -> tuple[PackageFinding, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.plugin import END, REPLY_FIELD, START, reading_only
+from uwf_git.plugin import END, START, conversations, reading_only
 
 if TYPE_CHECKING:
     from uwf_git.plugin import CrewMember
@@ -31,7 +31,7 @@ def conversation_payload(crew: str, form: str, members: Iterable[CrewMember]) ->
             PERSONA: {
                 "description": "Talks with the user.",
                 "systemPrompt": _TALKS,
-                "outputSchema": REPLY_FIELD,
+                "outputSchema": conversations.REPLY,
                 "tools": reading_only(),
             }
         },

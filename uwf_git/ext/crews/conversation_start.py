@@ -7,17 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uwf_git.ext.crews.conversation import conversation_payload
-from uwf_git.plugin import (
-    CHAT_DEFINITION,
-    DEFINED_CHAT,
-    REPLY_FIELD,
-    REPLY_SCHEMA,
-    Hash,
-    NotFound,
-    Oid,
-    ThreadId,
-    put_definition,
-)
+from uwf_git.plugin import Hash, NotFound, Oid, ThreadId, conversations, put_definition
 
 if TYPE_CHECKING:
     from uwf_git.ext.crews.registry import Crews
@@ -44,7 +34,7 @@ def begin_conversation_with(
 
     payload = normalise_payload(conversation_payload(crew.name, crew.format, crew.members))
     with instance.store.registering():
-        workflow = put_definition(instance.store, payload, {REPLY_FIELD: REPLY_SCHEMA})
+        workflow = put_definition(instance.store, payload, {conversations.REPLY: conversations.REPLY_SCHEMA})
     commit = crews.workflow_version(Oid(hex=version.commit), workflow)
     task = f"A conversation with {persona.name}."
     project = "" if origin is not None else instance.threads.projects.label_at(Path.cwd())
@@ -53,11 +43,11 @@ def begin_conversation_with(
 
 def _plain(instance: Instance) -> tuple[Oid, Hash]:
     with suppress(NotFound):  # compiling takes longer than all else before what was said is kept
-        return instance.registry.commit_for(DEFINED_CHAT), DEFINED_CHAT
+        return instance.registry.commit_for(conversations.DEFINED), conversations.DEFINED
     from uwf_git.plugin import compile_source, parse_source
 
     def include(path: str) -> bytes:
         raise NotFound(f"{path} does not exist")
 
-    compiled = compile_source(parse_source(CHAT_DEFINITION.encode(), "workflow.yaml", include))
+    compiled = compile_source(parse_source(conversations.DEFINITION.encode(), "workflow.yaml", include))
     return instance.registry.write(compiled, []), compiled.hash

@@ -29,10 +29,12 @@ class CrewParts:
     ) -> Mounts:
         """@pkg and @state; a conversation has no document."""
         from uwf_git.ext.crews.mounts import Mounts
-        from uwf_git.plugin import is_conversation
+        from uwf_git.plugin import conversations
 
         repository = instance.store.repository
-        return Mounts(repository, at.head, at.history, role, project, not is_conversation(role), carries_on)
+        return Mounts(
+            repository, at.head, at.history, role, project, not conversations.talks(role), carries_on
+        )
 
     def prompt(
         self,

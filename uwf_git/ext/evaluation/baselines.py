@@ -15,9 +15,7 @@ from uwf_git.plugin import (
     closest_names,
     counted,
     harmless,
-    inline_markdown,
-    markdown_code,
-    markdown_table,
+    markdown,
 )
 
 
@@ -51,11 +49,11 @@ class Baselines(NodeVersions):
             scores = [run["score"] for run in case["runs"]]
             means.append(sum(scores) / len(scores))
             spread = "" if min(scores) == max(scores) else f"{min(scores):.2f} to {max(scores):.2f}"
-            rows.append((inline_markdown(case["name"]), f"{means[-1]:.2f}", spread, str(len(scores))))
+            rows.append((markdown.inline(case["name"]), f"{means[-1]:.2f}", spread, str(len(scores))))
         text = (
-            f"# Baseline of {markdown_code(payload['suite'])}\n\n{inline_markdown(payload['said'])}: a score of"
+            f"# Baseline of {markdown.code(payload['suite'])}\n\n{markdown.inline(payload['said'])}: a score of"
             f" {sum(means) / len(means):.2f} over {counted(len(means), 'case')}.\n\n"
-            f"{markdown_table(('case', 'score', 'spread', 'runs'), rows)}\n"
+            f"{markdown.table(('case', 'score', 'spread', 'runs'), rows)}\n"
         )
         return harmless(text).encode("utf-8")
 

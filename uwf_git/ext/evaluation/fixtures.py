@@ -26,12 +26,9 @@ from typing import NamedTuple, NoReturn
 from uwf_git.ext.evaluation.suite_check import DEEPEST, LINK, PROGRAM, files_of_fixture, link_problem
 from uwf_git.plugin import (
     BLOB_MODE,
-    COUNT_LIMIT,
-    FILE_KIND,
     TREE_MODE,
     BadObject,
     CallResult,
-    CheckedObjects,
     Entry,
     Git,
     Instance,
@@ -41,12 +38,10 @@ from uwf_git.plugin import (
     StoreDamaged,
     StoreUnwritable,
     UwfError,
-    entry_name_problem,
+    confined_paths,
     git_failure,
     one_line,
-    open_confined,
-    open_confined_below,
-    shown_name,
+    verified_objects,
 )
 
 GONE = "their folder is gone, or something else is in its place"
@@ -114,7 +109,7 @@ def _check_path(path: str) -> None:
     for part in path.split("/"):
         name = part.encode("utf-8")
         is_long = len(name) > _LONGEST_NAME or len(path.encode("utf-8")) > _LONGEST_PATH
-        if problem := entry_name_problem(name) or ("is too long" if is_long else None):
+        if problem := verified_objects.name_problem(name) or ("is too long" if is_long else None):
             shown = one_line(path, 80)
             raise Invalid(
                 f"{shown!r} is not a path of a file below a folder: {one_line(part, 40)!r} {problem}",
@@ -158,14 +153,16 @@ def _paths(repository: Repository, tree: Oid, prefix: str = "") -> Iterator[str]
 
 
 def _shown(path: str) -> str:
-    return shown_name(os.fsencode(path))
+    return verified_objects.shown_name(os.fsencode(path))
 
 
 def _grown(instance: Instance, files: dict[str, Entry]) -> str:
     repository = instance.store.repository
     tree = repository.grown(None, files)
     try:
-        for _ in files_of_fixture(CheckedObjects(repository, repository.config.max_blob), tree.raw, _refuse):
+        for _ in files_of_fixture(
+            verified_objects.Objects(repository, repository.config.max_blob), tree.raw, _refuse
+        ):
             pass
     except BadObject as bad:
         raise Invalid(f"the files cannot be kept: {bad.message}", _OUT_OF_IT) from None
@@ -185,7 +182,7 @@ def _stored(
     most = instance.store.repository.config.max_blob
     sizes = _listed(folder, leave_out)
     for path in tracked:
-        with contextlib.suppress(OSError), open_confined_below(folder, path.split("/")[:-1]) as inner:
+        with contextlib.suppress(OSError), confined_paths.opened_below(folder, path.split("/")[:-1]) as inner:
             status = os.stat(path.rpartition("/")[2], dir_fd=inner, follow_symlinks=False)
             if _is_file(status):
                 sizes.setdefault(path, status.st_size)
@@ -228,13 +225,13 @@ def _content(folder: Path, path: str, most: int) -> tuple[str, bytes]:
     """Return a file's mode ("" if not a file) and content, read to slightly over `most`. Others may replace
     it by a FIFO or link at any time. Raises OSError."""
     *parts, name = path.split("/")
-    with open_confined_below(folder, parts) as inner:
+    with confined_paths.opened_below(folder, parts) as inner:
         mode = os.stat(name, dir_fd=inner, follow_symlinks=False).st_mode
         if stat.S_ISLNK(mode):
             return _LINK, os.fsencode(os.readlink(name, dir_fd=inner))
         if not stat.S_ISREG(mode):
             return "", b""
-        with open(os.open(name, FILE_KIND, dir_fd=inner), "rb") as file:
+        with open(os.open(name, confined_paths.FILE, dir_fd=inner), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 return "", b""
@@ -264,7 +261,7 @@ def _listed(folder: Path, leave_out: _LeaveOut) -> dict[str, int]:
             while some := list(islice(found, _AT_ONCE)):
                 for path, size, is_file in rules.without_ignored(some):
                     name = path.rstrip("/").rpartition("/")[2]
-                    if problem := entry_name_problem(os.fsencode(name)):
+                    if problem := verified_objects.name_problem(os.fsencode(name)):
                         leave_out(path, f"has a name that {problem}")
                     elif len(os.fsencode(path)) > _LONGEST_PATH or (path[-1] == "/" and depth == DEEPEST):
                         leave_out(path, "is too deep")
@@ -275,14 +272,16 @@ def _listed(folder: Path, leave_out: _LeaveOut) -> dict[str, int]:
                         sizes[path] = size
                     else:
                         leave_out(path, "is not a file")
-                _check_size(folder, len(sizes) if folders <= COUNT_LIMIT else MOST_FILES + 1, 0)
+                _check_size(
+                    folder, len(sizes) if folders <= verified_objects.COUNT_LIMIT else MOST_FILES + 1, 0
+                )
             level = deeper
     return sizes
 
 
 def _entries(folder: Path, prefix: str, rules: _Rules, leave_out: _LeaveOut) -> Iterator[_Found]:
     try:
-        with open_confined_below(folder, prefix.split("/")[:-1]) as inner:
+        with confined_paths.opened_below(folder, prefix.split("/")[:-1]) as inner:
             rules.learn(inner, prefix, leave_out)
             with os.scandir(inner) as entries:
                 for entry in entries:
@@ -322,7 +321,7 @@ class _Rules:
         try:
             if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 return
-            with open(os.open(name, FILE_KIND, dir_fd=folder), "rb") as file:
+            with open(os.open(name, confined_paths.FILE, dir_fd=folder), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     return
                 content = file.read(_MOST_RULES + 1)
@@ -398,7 +397,7 @@ def create_folder(repository: Repository, folder: Path, fixture: str | None, wor
 
 
 def _write(repository: Repository, tree: str, folder: Path) -> None:
-    objects = CheckedObjects(repository, repository.config.max_blob)
+    objects = verified_objects.Objects(repository, repository.config.max_blob)
     links: list[tuple[Path, bytes]] = []
     try:
         for path, mode, blob in files_of_fixture(objects, bytes.fromhex(tree), _refuse):
@@ -438,7 +437,7 @@ def discard(path: Path) -> None:
             path.unlink(missing_ok=True)
             return
         path.chmod(0o700)
-        with open_confined(path) as folder:
+        with confined_paths.opened(path) as folder:
             while _cleared(folder):
                 pass
         path.rmdir()
@@ -451,7 +450,7 @@ def _cleared(top: int) -> bool:
             if _unlinked(name, top):
                 done = True
                 continue
-            with open_confined(name, top) as folder:
+            with confined_paths.opened(name, top) as folder:
                 for each in os.listdir(folder):  # noqa: PTH208
                     with contextlib.suppress(OSError):
                         if not _unlinked(each, folder):

@@ -235,14 +235,14 @@ def _obeys(judge: Judge, outcome: Outcome) -> Judgement:
 
 
 def _command(instance: Instance, called: ResolvedJudge, outcome: Outcome, folders: Path) -> Judgement:
-    from uwf_git.plugin import ExpectedOutput, Schema, judge_printed, run_process
+    from uwf_git.plugin import ExpectedOutput, Schema, judge_printed, processes
 
     judge = called.judge
     folder = folders / f"{JUDGED}{outcome.trial.key.hash}"
     discard(folder)
     _lay_out(instance, outcome.trial, folder)
     try:
-        done = run_process(
+        done = processes.run_command(
             judge.value,
             stdin=json.dumps(outcome.value(), ensure_ascii=False).encode("utf-8", "replace"),
             cwd=folder,

@@ -16,13 +16,8 @@ from uwf_git.ext.evaluation.suite_tree import (
     suite_page,
 )
 from uwf_git.plugin import (
-    COUNT_LIMIT,
-    TREE_FOLDER,
     BadObject,
-    CheckedObjects,
-    CheckedRow,
     CheckReport,
-    CommitObject,
     Hash,
     KnownRecords,
     Node,
@@ -31,14 +26,12 @@ from uwf_git.plugin import (
     check_attributes,
     check_order,
     commit_row,
-    entry_name_problem,
     files_below,
     layout,
-    mode_problem,
     read_definitions,
     schemas,
-    shown_name,
     stands_for_modules,
+    verified_objects,
 )
 
 DEEPEST = 60  # folders within folders of a fixture
@@ -65,7 +58,7 @@ class _CommitAdditions(NamedTuple):
 
 
 def check_suite(
-    known: KnownRecords, commit: CommitObject, node: Hash, report: CheckReport
+    known: KnownRecords, commit: verified_objects.CommitObject, node: Hash, report: CheckReport
 ) -> VerifiedRecord | None:
     """Check a commit after its parents; None if one is unreadable. Raises Bad."""
     if not all(known.records.get(parent.raw) for parent in commit.parents):
@@ -104,19 +97,19 @@ def check_suite(
 
 
 def _added(
-    objects: CheckedObjects, tree: bytes, before: Sequence[bytes], report: CheckReport
+    objects: verified_objects.Objects, tree: bytes, before: Sequence[bytes], report: CheckReport
 ) -> _CommitAdditions:
     files: dict[str, bytes] = {}
     fixtures: dict[str, bytes] = {}
     for path, (mode, _, oid) in _new(objects, tree, before, "", report):
         if f"{path}/" == FIXTURES:
-            fixtures |= {shown_name(name): raw for _, name, raw in objects.tree(oid)}
+            fixtures |= {verified_objects.shown_name(name): raw for _, name, raw in objects.tree(oid)}
         elif path.startswith(FIXTURES):
             fixtures[path.removeprefix(FIXTURES)] = oid
-        elif mode == TREE_FOLDER:
+        elif mode == verified_objects.FOLDER:
             below = files_below(objects, oid, f"{path}/", report)
             files |= {f"{path}/{name}": blob for name, blob in below.items()}
-        elif problem := mode_problem(mode):
+        elif problem := verified_objects.mode_problem(mode):
             report("unsafe-mode", f"{path} is {problem}", Oid(raw=tree), path)
         else:
             files[path] = oid
@@ -129,9 +122,9 @@ def _added(
 
 
 def _new(
-    objects: CheckedObjects, tree: bytes, before: Sequence[bytes], where: str, report: CheckReport
-) -> Iterator[tuple[str, CheckedRow]]:
-    old: dict[bytes, list[CheckedRow]] = {}
+    objects: verified_objects.Objects, tree: bytes, before: Sequence[bytes], where: str, report: CheckReport
+) -> Iterator[tuple[str, verified_objects.Row]]:
+    old: dict[bytes, list[verified_objects.Row]] = {}
     for each in before:
         for row in objects.tree(each):
             old.setdefault(row[1], []).append(row)
@@ -140,20 +133,20 @@ def _new(
     for row in rows:
         mode, name, oid = row
         was = old.pop(name, [])
-        path = where + shown_name(name)
+        path = where + verified_objects.shown_name(name)
         if not was:
-            if problem := entry_name_problem(name):
+            if problem := verified_objects.name_problem(name):
                 report("unsafe-name", f"the name {path!r} {problem}", Oid(raw=tree), path)
             else:
                 yield path, row
         elif all(each == row for each in was):
             continue
-        elif mode == TREE_FOLDER and all(each[0] == TREE_FOLDER for each in was):
+        elif mode == verified_objects.FOLDER and all(each[0] == verified_objects.FOLDER for each in was):
             yield from _new(objects, oid, [each[2] for each in was], f"{path}/", report)
         elif row != min(was, key=lambda each: each[2]):
             report("changed-file", f"{path} was changed", Oid(raw=tree), path)
     for name in old:
-        path = where + shown_name(name)
+        path = where + verified_objects.shown_name(name)
         report("changed-file", f"{path} was removed", Oid(raw=tree), path)
 
 
@@ -217,7 +210,7 @@ def _check_place(
 
 def _check_references(
     known: KnownRecords,
-    commit: CommitObject,
+    commit: verified_objects.CommitObject,
     here: Mapping[Hash, Node],
     found: Hash,
     node: Node,
@@ -268,13 +261,13 @@ def _check_references(
             report("missing-file", f"{kind} {found} names files {tree}, which are not in {FIXTURES}")
 
 
-def _has_fixture(objects: CheckedObjects, root: bytes, tree: str) -> bool:
+def _has_fixture(objects: verified_objects.Objects, root: bytes, tree: str) -> bool:
     folder = FIXTURES.rstrip("/").encode()
     rows = next(
         (
             objects.tree(oid)
             for mode, name, oid in objects.tree(root)
-            if (mode, name) == (TREE_FOLDER, folder)
+            if (mode, name) == (verified_objects.FOLDER, folder)
         ),
         [],
     )
@@ -282,7 +275,7 @@ def _has_fixture(objects: CheckedObjects, root: bytes, tree: str) -> bool:
 
 
 def files_of_fixture(
-    objects: CheckedObjects, tree: bytes, report: CheckReport
+    objects: verified_objects.Objects, tree: bytes, report: CheckReport
 ) -> Iterator[tuple[str, bytes, bytes]]:
     """Yield a fixture's files: paths, modes, ids. Reports and skips invalid names, links and entries. Raises
     Bad, also if too large."""
@@ -293,20 +286,20 @@ def files_of_fixture(
         prefix, raw, depth = pending.pop()
         rows = objects.tree(raw)
         count += len(rows) + 1
-        if depth > DEEPEST or count > COUNT_LIMIT:
+        if depth > DEEPEST or count > verified_objects.COUNT_LIMIT:
             raise BadObject("tree-limit", f"{where} is too deep or holds too much", Oid(raw=tree))
         check_order(rows, raw, where + prefix, report)
         for mode, name, oid in rows:
-            shown = where + prefix + shown_name(name)
-            if problem := entry_name_problem(name):
+            shown = where + prefix + verified_objects.shown_name(name)
+            if problem := verified_objects.name_problem(name):
                 report("unsafe-name", f"the name {shown!r} {problem}", Oid(raw=raw), shown)
                 continue
             path = prefix + name.decode("utf-8")
-            if mode == TREE_FOLDER:
+            if mode == verified_objects.FOLDER:
                 pending.append((f"{path}/", oid, depth + 1))
             elif mode == LINK and (problem := link_problem(path, objects.blob(oid))):
                 report("unsafe-mode", f"{shown} is {problem}", Oid(raw=raw), shown)
-            elif mode in (LINK, PROGRAM) or not (problem := mode_problem(mode)):
+            elif mode in (LINK, PROGRAM) or not (problem := verified_objects.mode_problem(mode)):
                 yield path, mode, oid
             else:
                 report("unsafe-mode", f"{shown} is {problem}", Oid(raw=raw), shown)

@@ -15,17 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from uwf_git.ext.evaluation import SUITES
-from uwf_git.plugin import (
-    Hash,
-    counted,
-    fenced,
-    harmless,
-    inline_markdown,
-    layout,
-    markdown_code,
-    markdown_table,
-    quoted_markdown,
-)
+from uwf_git.plugin import Hash, counted, fenced, harmless, layout, markdown
 
 FIXTURES = "files/"
 """The folder with folders of files, each by the id of its tree."""
@@ -47,7 +37,7 @@ def result_folder(node: Hash) -> str:
 
 def suite_page(name: str) -> bytes:
     """Return a suite's README.md, without its growing contents."""
-    shown = markdown_code(name)
+    shown = markdown.code(name)
     said = (
         f"# Suite {shown}\n\nCases by which workflows and agents are judged, and what came of them.\n\n"
         "- `cases/` has a folder for each case.\n"
@@ -62,24 +52,24 @@ def suite_page(name: str) -> bytes:
 def case_page(case: Mapping[str, Any]) -> bytes:
     rows = []
     if role := case.get("role"):
-        rows.append(("the step", markdown_code(case["step"])))
-        rows.append(("is done again by", markdown_code(role)))
+        rows.append(("the step", markdown.code(case["step"])))
+        rows.append(("is done again by", markdown.code(role)))
     elif "start" in case:
-        rows.append(("the task of", markdown_code(case["start"])))
-        rows += [("had come to", markdown_code(case["step"]))] if "step" in case else []
+        rows.append(("the task of", markdown.code(case["start"])))
+        rows += [("had come to", markdown.code(case["step"]))] if "step" in case else []
     rows += (
         [("files", f"[{case['fixture'][:10]}](../../files/{case['fixture']})")] if "fixture" in case else []
     )
-    judges = ", ".join(inline_markdown(judge["name"]) for judge in case.get("judges", ()))
+    judges = ", ".join(markdown.inline(judge["name"]) for judge in case.get("judges", ()))
     rows += [("judged by", judges)] if judges else []
-    rows += [("tags", ", ".join(map(inline_markdown, case["tags"])))] if "tags" in case else []
+    rows += [("tags", ", ".join(map(markdown.inline, case["tags"])))] if "tags" in case else []
     rows += [
-        (inline_markdown(key), inline_markdown(str(limit)))
+        (markdown.inline(key), markdown.inline(str(limit)))
         for key, limit in sorted(case.get("limits", {}).items())
     ]
-    parts = [f"# {inline_markdown(case['name'])}"]
-    parts += [quoted_markdown(case["prompt"])] if case.get("prompt", "").strip() else []
-    parts += [markdown_table(("", ""), rows)] if rows else []
+    parts = [f"# {markdown.inline(case['name'])}"]
+    parts += [markdown.quoted(case["prompt"])] if case.get("prompt", "").strip() else []
+    parts += [markdown.table(("", ""), rows)] if rows else []
     if "expected" in case:
         said = json.dumps(case["expected"], ensure_ascii=False, indent=2, sort_keys=True)
         parts += ["## Expected", fenced(said, "json")]

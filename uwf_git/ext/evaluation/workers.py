@@ -40,8 +40,8 @@ from uwf_git.plugin import (
     errors,
     heed_signals,
     own_processes,
+    processes,
     signals_deferred,
-    spawn_child,
 )
 
 _PATIENCE = 20.0  # seconds that a process has to end its agent and to keep what that said
@@ -150,7 +150,7 @@ class _WorkerPool:
         place = self._instance.location.environment()
         argv = [sys.executable, "-P", "-m", "uwf_git.ext.evaluation.workers"]
         with signals_deferred():
-            process = spawn_child(argv, stderr=subprocess.DEVNULL, cwd=None, env={**os.environ, **place})
+            process = processes.spawn(argv, stderr=subprocess.DEVNULL, cwd=None, env={**os.environ, **place})
             worker = _Worker(process)
             self._workers.append(worker)
         self._selector.register(worker.out, selectors.EVENT_READ, worker)

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.ext.fleet.retry_policy import lost
-from uwf_git.plugin import Pipes, log, read_lines, spawn_child
+from uwf_git.plugin import log, processes
 
 if TYPE_CHECKING:
     import subprocess
@@ -32,11 +32,11 @@ class _StepProcess:
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
-        self._pipes = Pipes(process, keep=4096)
+        self._pipes = processes.Pipes(process, keep=4096)
 
     async def connect(self) -> None:
         await self._pipes.connect()
-        self._lines: AsyncIterator[bytes] = read_lines(self._pipes.read)
+        self._lines: AsyncIterator[bytes] = processes.lines(self._pipes.read)
 
     async def ask(self, request: Mapping[str, Any], tell: Tell) -> tuple[Mapping[str, Any] | None, bool]:
         self._pipes.write(json.dumps(request).encode() + b"\n")
@@ -119,7 +119,7 @@ class ProcessPool:
 
     async def _start(self) -> _StepProcess:
         argv = [sys.executable, "-P", "-m", "uwf_git.ext.fleet.step_process", self._argument]
-        hand = _StepProcess(spawn_child(argv, cwd=None, env=self._env))
+        hand = _StepProcess(processes.spawn(argv, cwd=None, env=self._env))
         self._all.add(hand)
         await hand.connect()
         return hand

@@ -24,7 +24,6 @@ from uwf_git.ext.fleet.retry_policy import LATER, parse_fault, way_on
 from uwf_git.ext.fleet.server import Server
 from uwf_git.ext.fleet.worker import WorkerSettings
 from uwf_git.plugin import (
-    Pipes,
     RemoteFailed,
     ThreadId,
     ThreadState,
@@ -33,8 +32,7 @@ from uwf_git.plugin import (
     is_thread_id,
     log,
     parents_of,
-    read_lines,
-    spawn_child,
+    processes,
     thread_state,
     thread_states,
     waits_for_branches,
@@ -63,16 +61,16 @@ class _Worker:
 
     def __init__(self, env: Mapping[str, str], duty: WorkerSettings, tell: Tell) -> None:
         argv = [sys.executable, "-P", "-m", "uwf_git.ext.fleet.worker", duty.argument()]
-        self.process: subprocess.Popen[bytes] = spawn_child(argv, cwd=None, env=env)
+        self.process: subprocess.Popen[bytes] = processes.spawn(argv, cwd=None, env=env)
         self.begun = time.monotonic()
         self.works = False
         self.error: UwfError | None = None
         self._notify = tell
-        self._pipes = Pipes(self.process, keep=4096)
+        self._pipes = processes.Pipes(self.process, keep=4096)
 
     async def listen(self) -> None:
         await self._pipes.connect()
-        async for line in read_lines(self._pipes.read):
+        async for line in processes.lines(self._pipes.read):
             value = json.loads(line)
             if "error" in value:
                 self.error = RemoteFailed(value["error"]["message"], value["error"]["hint"])

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from uwf_git.plugin import Descendants, UwfError, install_hint, log, make_folders, programs, spawn_child
+from uwf_git.plugin import Descendants, UwfError, install_hint, log, make_folders, processes, programs
 
 LOOPBACK = "127.0.0.1"
 _PATIENCE = 60.0  # seconds to begin to listen, on a machine that has other things to do
@@ -116,7 +116,7 @@ class Server:
         self._guard = Descendants({"GOMEMLIMIT": _MEMORY, **os.environ})
         self._guard.guard()
         with open(self._log, "wb") as out:
-            self._process = spawn_child(
+            self._process = processes.spawn(
                 [*self._guard.before, *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=out,

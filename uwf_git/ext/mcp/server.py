@@ -38,7 +38,7 @@ from uwf_git.plugin import (
     calling,
     find_head,
     find_thread,
-    read_lines,
+    processes,
 )
 
 INSTRUCTIONS = """\
@@ -92,7 +92,7 @@ class Serving:
             on_read_resource=self._read_resource,
         )
         # The transport owns standard output: other prints go to stderr.
-        incoming_lines: Any = read_lines(read_input)
+        incoming_lines: Any = processes.lines(read_input)
         async with (
             stdio_server(stdin=incoming_lines) as (incoming, outgoing),
             anyio.create_task_group() as self._steps,

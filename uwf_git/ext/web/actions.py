@@ -48,7 +48,7 @@ from uwf_git.plugin import (
     itself,
     name_problem,
     parse_budget_option,
-    spawn_child,
+    processes,
     thread_outlook,
     thread_states,
 )
@@ -556,7 +556,7 @@ class Actions:
         async with self._processes:
             err = TemporaryFile()  # noqa: SIM115 it is closed when the process has ended
             try:
-                child = spawn_child(
+                child = processes.spawn(
                     itself("json", *order.argv),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,

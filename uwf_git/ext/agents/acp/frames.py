@@ -11,7 +11,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from uwf_git.plugin import LineTooLong, one_line, read_lines
+from uwf_git.plugin import one_line, processes
 
 LONGEST = 32 * 1024 * 1024  # bytes of a frame
 NOISE = 200  # lines that are no frame
@@ -32,7 +32,7 @@ class Frames:
     def __init__(
         self, read: Callable[[], Awaitable[bytes]], write: Callable[[bytes], None], notified: Notified
     ) -> None:
-        self._lines = read_lines(read, LONGEST)
+        self._lines = processes.lines(read, LONGEST)
         self._write = write
         self._notified = notified
         self._noisy = 0
@@ -50,7 +50,7 @@ class Frames:
         while not self.fault:
             try:
                 line = await anext(self._lines, None)
-            except LineTooLong:
+            except processes.LineTooLong:
                 self.fault = f"sent a frame of more than {LONGEST // 1024 // 1024} MiB"
                 return None
             if line is None:

@@ -22,7 +22,7 @@ from uwf_git.plugin import (
     TurnRecord,
     Workspace,
     WorkspaceLimits,
-    shown_result,
+    tool_results,
 )
 
 LARGEST = 10 * 1024 * 1024  # bytes of a file
@@ -77,17 +77,19 @@ class Files:
             raise ToolFailure("invalid_arguments", "content is a text")
         data = text.encode("utf-8", "replace")
         if len(data) > LARGEST:
-            raise ToolFailure("too_large", f"{shown_result(str(path))} would hold more than {LARGEST} bytes")
+            raise ToolFailure(
+                "too_large", f"{tool_results.shown(str(path))} would hold more than {LARGEST} bytes"
+            )
         self._workspace.change([FileChange(self._inside(path), data)])
 
     def _inside(self, path: Any) -> str:
         if not isinstance(path, str) or not path.startswith("/"):
-            raise ToolFailure("invalid_arguments", f"{shown_result(str(path))} is not an absolute path")
+            raise ToolFailure("invalid_arguments", f"{tool_results.shown(str(path))} is not an absolute path")
         # Of folders within each other the inner one comes first.
         for prefix, name in self._roots:
             if path.startswith(prefix):
                 return f"{name}/{path[len(prefix) :]}"
-        raise ToolFailure("outside_workspace", f"{shown_result(path)} is outside of {self._folder}")
+        raise ToolFailure("outside_workspace", f"{tool_results.shown(path)} is outside of {self._folder}")
 
 
 class Refusal(Exception):

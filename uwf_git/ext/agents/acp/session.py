@@ -20,7 +20,6 @@ from uwf_git.plugin import (
     AgentFailed,
     Descendants,
     Mount,
-    Pipes,
     Quota,
     QuotaExceeded,
     StepFolders,
@@ -32,7 +31,7 @@ from uwf_git.plugin import (
     install_hint,
     last_seen,
     log,
-    start_child,
+    processes,
 )
 
 if TYPE_CHECKING:
@@ -124,10 +123,10 @@ class Session:
             enforcement.environment(settings.env, self._forbidden), settings.quota
         )
         self._descendants.guard()
-        self._process = start_child(
+        self._process = processes.start(
             settings.argv, self._descendants, cwd=settings.folder, pass_fds=settings.pass_fds
         )
-        self._pipes = Pipes(self._process)
+        self._pipes = processes.Pipes(self._process)
         self._loop = asyncio.new_event_loop()
         try:
             self._run(self._initialize(_sooner(deadline)))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from uwf_git.ext.agents.cli.run import Run
     from uwf_git.ext.agents.cli.sessions import ProgramSessions
     from uwf_git.kit import Usage as Tokens
-    from uwf_git.plugin import Config, Hash, ProcessResult
+    from uwf_git.plugin import Config, Hash, processes
 
 _LOG = 32 * 1024 * 1024  # bytes of a row's second call
 _LOG_TIMEOUT = 60.0  # seconds
@@ -276,7 +276,7 @@ class _Conversation(Conversation):
 
         from uwf_git.ext.agents.cli.calls import arguments, require
         from uwf_git.ext.agents.cli.run import FatalOutput, Run
-        from uwf_git.plugin import run_process
+        from uwf_git.plugin import processes
 
         ctx, row = self.ctx, self._row
         require(row, self._env)
@@ -288,7 +288,7 @@ class _Conversation(Conversation):
             ctx.in_session(new)
         finished = None
 
-        def ended(finished: ProcessResult) -> None:
+        def ended(finished: processes.CommandResult) -> None:
             run.end(finished, self._env)
             if run.answered:
                 ctx.keep(whole(run.reply()))
@@ -303,7 +303,7 @@ class _Conversation(Conversation):
             values = {"session": session or "", "new": new, "prompt": said, "cwd": str(ctx.cwd)}
             argv = [row.program, *arguments(words, self._args, values)]
             try:
-                finished = run_process(
+                finished = processes.run_command(
                     argv,
                     stdin=data if row.prompt == "stdin" else None,
                     cwd=ctx.cwd,
@@ -333,11 +333,11 @@ class _Conversation(Conversation):
 
     def _read_log(self, run: Run, words: Sequence[str]) -> None:
         from uwf_git.ext.agents.cli.calls import arguments
-        from uwf_git.plugin import run_process
+        from uwf_git.plugin import processes
 
         values = {"session": run.session or "", "cwd": str(self.ctx.cwd)}
         argv = [self._row.program, *arguments(words, (), values)]
-        done = run_process(argv, cwd=self.ctx.cwd, env=self._env, timeout=_LOG_TIMEOUT, keep=_LOG)
+        done = processes.run_command(argv, cwd=self.ctx.cwd, env=self._env, timeout=_LOG_TIMEOUT, keep=_LOG)
         run.take_log(done.stdout_tail)
 
 

@@ -156,12 +156,12 @@ def _is_there(login: str, env: Mapping[str, str]) -> bool:
 
 def installed_version(row: AgentRow, env: Mapping[str, str]) -> str | None:
     """Return the program's version, None if not printed."""
-    from uwf_git.plugin import run_process
+    from uwf_git.plugin import processes
 
     if not row.version:
         return None
     try:
-        done = run_process([row.program, *row.version], env=env, timeout=_VERSION_TIMEOUT)
+        done = processes.run_command([row.program, *row.version], env=env, timeout=_VERSION_TIMEOUT)
     except AgentFailed:
         return None
     said = done.stdout_tail.decode("utf-8", "replace") or done.stderr_tail.decode("utf-8", "replace")

@@ -26,7 +26,7 @@ from uwf_git.plugin import (
 )
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import ProcessResult
+    from uwf_git.plugin import processes
 
 _PRINTED = 16 * 1024  # bytes of output kept with a failed attempt
 _BY_SIGNAL = {137: 9, 143: 15}  # exit status of a wrapper whose program was killed by a signal
@@ -53,7 +53,7 @@ class Run:
         totals: dict[str, tuple[TokenUsage, float]],
         new: str = "",
     ) -> None:
-        from uwf_git.plugin import KEPT_OUTPUT, OutputTail
+        from uwf_git.plugin import processes
 
         self._ctx = ctx
         self._name = name
@@ -66,9 +66,9 @@ class Run:
         self._refusals = 0
         self._is_stuck = False  # it has had trouble, and done nothing since
         self._said: RunOutput | None = None
-        self._finished: ProcessResult | None = None
+        self._finished: processes.CommandResult | None = None
         self._reply: Reply | None = None
-        self._out, self._err = OutputTail(_PRINTED), OutputTail(KEPT_OUTPUT)
+        self._out, self._err = processes.Tail(_PRINTED), processes.Tail(processes.KEEP)
         self._listens = any(find.stream == "stderr" for find in row.trouble)
         shown = row if row.after is None else row._replace(after=None, usage=(), turns=(), model=())
         self._output = Output(
@@ -87,7 +87,7 @@ class Run:
         if not self._listens:
             self._ctx.show(data)
 
-    def end(self, finished: ProcessResult | None, env: Mapping[str, str]) -> None:
+    def end(self, finished: processes.CommandResult | None, env: Mapping[str, str]) -> None:
         """Process the program's end (None if it was ended for its output), and read its session log."""
         self._finished, self._ended = finished, True
         if finished is None:
@@ -248,7 +248,7 @@ class Run:
         kept = f"what it said before is kept: uwf thread attempts {self._ctx.thread}"
         return AgentFailed(message, advice_on(words) or kept)
 
-    def _out_of_time(self, finished: ProcessResult) -> AgentFailed:
+    def _out_of_time(self, finished: processes.CommandResult) -> AgentFailed:
         program, said = self._row.program, self.said
         hint = f"raise agents.<name>.{'silence' if finished.fell_silent else 'timeout'} in config.yaml"
         if said.trouble and self._is_stuck:

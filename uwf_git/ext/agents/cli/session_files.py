@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from uwf_git.ext.agents.cli.session_lines import Unusable
-from uwf_git.plugin import FILE_KIND, FOLDER_KIND, LONGEST_PATH, open_confined, open_confined_below
+from uwf_git.plugin import confined_paths
 
 LIMIT = 32 * 1024 * 1024  # bytes of a session
 MOST = 100  # files of a session
@@ -56,8 +56,8 @@ def _project(text: str, cwd: str, make: bool) -> Path | None:
         return Path(text)
     base, after = Path(before), after.strip("/")
     for folder in sorted(base.iterdir()) if base.is_dir() else ():
-        with suppress(OSError), os.fdopen(os.open(folder / _MARK, FILE_KIND), "rb") as file:
-            if file.read(LONGEST_PATH + 1).strip() == os.fsencode(cwd):
+        with suppress(OSError), os.fdopen(os.open(folder / _MARK, confined_paths.FILE), "rb") as file:
+            if file.read(confined_paths.LONGEST + 1).strip() == os.fsencode(cwd):
                 return folder / after
     if not make:
         return None
@@ -91,7 +91,7 @@ def read_files(folder: Path, patterns: Sequence[Sequence[str]]) -> dict[str, byt
     """Return a session's files by path. Raises Unusable, OSError."""
     found: dict[str, bytes] = {}
     size = 0
-    with open_confined_below(folder, ()) as descriptor:
+    with confined_paths.opened_below(folder, ()) as descriptor:
         for pattern in patterns:
             for path, inside in _matches(descriptor, pattern, ""):
                 if path in found:
@@ -113,7 +113,7 @@ def _matches(folder: int, names: Sequence[str], above: str) -> Iterator[tuple[st
             yield path, folder
             continue
         try:
-            with open_confined(entry, folder) as inner:
+            with confined_paths.opened(entry, folder) as inner:
                 yield from _matches(inner, rest, path)
         except OSError as error:
             if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.ENOENT):
@@ -123,7 +123,7 @@ def _matches(folder: int, names: Sequence[str], above: str) -> Iterator[tuple[st
 def _read(name: str, folder: int) -> bytes:
     for _ in range(_READS):
         try:
-            descriptor = os.open(name, FILE_KIND, dir_fd=folder)
+            descriptor = os.open(name, confined_paths.FILE, dir_fd=folder)
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise Unusable(f"its file {name} is a link") from None
@@ -145,13 +145,13 @@ def place_file(folder: Path, path: str, data: bytes, replace: bool = False) -> N
     """Write a file below a folder, whole or not at all; only with `replace` over one that is there. Raises
     FileExistsError, OSError."""
     *above, name = path.split("/")
-    with open_confined_below(folder, ()) as top:
+    with confined_paths.opened_below(folder, ()) as top:
         inside = os.dup(top)
         try:
             for each in above:
                 with suppress(FileExistsError):
                     os.mkdir(each, 0o700, dir_fd=inside)
-                inner = os.open(each, FOLDER_KIND, dir_fd=inside)
+                inner = os.open(each, confined_paths.FOLDER, dir_fd=inside)
                 os.close(inside)
                 inside = inner
             new = f".uwf-{secrets.token_hex(8)}"

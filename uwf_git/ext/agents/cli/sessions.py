@@ -128,11 +128,11 @@ class ProgramSessions:
         return lines_of(done.stdout_tail, where.each)
 
     def _run(self, words: tuple[str, ...], session: str, file: str = "") -> Any:
-        from uwf_git.plugin import run_process
+        from uwf_git.plugin import processes
 
         filled = [word.replace("{session}", session).replace("{file}", file) for word in words]
         argv = [self._row.program, *filled]
-        return run_process(argv, cwd=self._ctx.cwd, env=self._env, timeout=_TIMEOUT, keep=LIMIT + 1)
+        return processes.run_command(argv, cwd=self._ctx.cwd, env=self._env, timeout=_TIMEOUT, keep=LIMIT + 1)
 
     def _restore(self, where: SessionsAt, session: str, node: Hash) -> None:
         kept, texts = self._kept(node)

@@ -9,34 +9,22 @@ from typing import Any, BinaryIO
 
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, object_schema
 from uwf_git.plugin import (
-    KEPT_RESULT,
     PROJECT_MOUNT,
-    SHOWN_RESULT,
-    ProcessResult,
     Quota,
     QuotaExceeded,
     RepositoriesBefore,
-    SandboxLifetime,
-    SandboxView,
     ToolFailure,
-    check_project,
-    clean_environment,
+    bubblewrap,
     command_limits,
-    confined_command,
     find_program,
-    find_sandbox,
-    result_ends,
-    run_process,
-    sandbox_shell,
-    shown_result,
-    truncation_note,
-    without_git,
+    processes,
+    tool_results,
 )
 
 SECONDS = 120.0
 MOST_SECONDS = 1800.0
 _HEAD = 9_600  # bytes that are shown of an output's beginning; its end gets the rest of SHOWN
-_TAIL = SHOWN_RESULT - _HEAD
+_TAIL = tool_results.SHOWN - _HEAD
 _MARGIN = 4_096  # bytes kept beyond a cut, which might halve a secret
 _INNER = "/tmp"
 LIMITS = "tools.limits"
@@ -75,10 +63,10 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
         "confined": program is not None,
         "seconds": round(time.monotonic() - began, 2),
     }
-    if output.size > SHOWN_RESULT:
+    if output.size > tool_results.SHOWN:
         if context.workspace.by_name:
             context.outputs.retell(name, told)
-        result |= truncation_note(name, output.size)
+        result |= tool_results.truncation_note(name, output.size)
     if program is None:
         result["note"] = "the command ran without a sandbox: it could reach whatever the user can"
     if taken:
@@ -111,21 +99,21 @@ class _Output:
         self.size = 0
 
     def add(self, data: bytes) -> None:
-        if self.size < KEPT_RESULT:
-            self._file.write(data[: KEPT_RESULT - self.size])
-        if len(self._head) < SHOWN_RESULT:
-            self._head += data[: SHOWN_RESULT - len(self._head)]
+        if self.size < tool_results.KEPT:
+            self._file.write(data[: tool_results.KEPT - self.size])
+        if len(self._head) < tool_results.SHOWN:
+            self._head += data[: tool_results.SHOWN - len(self._head)]
         self.size += len(data)
         self._show(data)
 
     def text(self, tail: bytes, clean: Callable[[str], str]) -> str:
-        if self.size <= SHOWN_RESULT:
+        if self.size <= tool_results.SHOWN:
             return self._head.decode("utf-8", "replace")
         # A secret, or a path, that the outer edge of the margin halves isn't recognised, so that edge is dropped.
         edge = _MARGIN // 2
         head = clean(self._head[: _HEAD + _MARGIN].decode("utf-8", "replace"))[:-edge][:_HEAD]
         last = clean(tail.decode("utf-8", "replace"))[edge:][-_TAIL:]
-        return result_ends(head, last, f"{max(0, self.size - _HEAD - _TAIL)} bytes")
+        return tool_results.ends(head, last, f"{max(0, self.size - _HEAD - _TAIL)} bytes")
 
 
 def _folder(path: str, context: ToolContext) -> Path:
@@ -143,7 +131,7 @@ def _checked(command: str, context: ToolContext) -> str | None:
             "too_large", f"the command has over {_LONGEST} bytes: write it to a file and run that"
         )
     if context.own:
-        where = "the place" if context.workspace.by_name else shown_result(str(context.own))
+        where = "the place" if context.workspace.by_name else tool_results.shown(str(context.own))
         raise ToolFailure(
             "denied",
             f"{where}, where uwf keeps its configuration or its store, is in {PROJECT_MOUNT}, and a "
@@ -151,8 +139,8 @@ def _checked(command: str, context: ToolContext) -> str | None:
         )
     project = context.workspace.project.path
     if not context.policy.allow_unconfined or find_program("bwrap", project, environ=context.environ):
-        check_project(project)
-    sandbox = find_sandbox(context.environ, network=bool(context.policy.network), project=project)
+        bubblewrap.check_project(project)
+    sandbox = bubblewrap.find_sandbox(context.environ, network=bool(context.policy.network), project=project)
     if sandbox.program is None and not context.policy.allow_unconfined:
         raise ToolFailure("unconfined", f"commands cannot be confined: {sandbox.reason} — {sandbox.ways_out}")
     return sandbox.program
@@ -160,13 +148,13 @@ def _checked(command: str, context: ToolContext) -> str | None:
 
 def _unconfined(
     command: str, folder: Path, seconds: float, output: _Output, context: ToolContext
-) -> ProcessResult:
+) -> processes.CommandResult:
     scratch = context.outputs.scratch
-    env = clean_environment(
+    env = bubblewrap.clean_environment(
         context.environ, str(scratch / "home"), str(scratch), bool(context.policy.network)
     )
     env |= context.workspace.variables
-    return _run(context, sandbox_shell(env["PATH"], command), folder, env, seconds, output)
+    return _run(context, bubblewrap.shell(env["PATH"], command), folder, env, seconds, output)
 
 
 def _confined(
@@ -177,21 +165,24 @@ def _confined(
     output: _Output,
     context: ToolContext,
     taken: list[str],
-) -> ProcessResult:
+) -> processes.CommandResult:
     project, network = context.workspace.project.path, bool(context.policy.network)
-    env = clean_environment(context.environ, f"{_INNER}/home", _INNER, network) | context.workspace.variables
+    env = (
+        bubblewrap.clean_environment(context.environ, f"{_INNER}/home", _INNER, network)
+        | context.workspace.variables
+    )
     with (
         RepositoriesBefore(project, notes=context.notes, seconds=seconds) as before,
-        without_git(project, context.outputs.nothing) as no_git,
+        bubblewrap.without_git(project, context.outputs.nothing) as no_git,
     ):
         taken += before.left
         try:
-            with SandboxLifetime() as lifetime:
+            with bubblewrap.Lifetime() as lifetime:
                 repositories = tuple(project.joinpath(*each.parts) for each in before.found)
                 scratch = context.outputs.scratch
-                view = SandboxView(context.workspace, context.visible, scratch, network, repositories)
-                argv = confined_command(program, view, folder, lifetime.arguments, no_git)
-                argv += sandbox_shell(env["PATH"], command)
+                view = bubblewrap.View(context.workspace, context.visible, scratch, network, repositories)
+                argv = bubblewrap.confined(program, view, folder, lifetime.arguments, no_git)
+                argv += bubblewrap.shell(env["PATH"], command)
                 return _run(context, argv, Path("/"), env, seconds, output, lifetime.descriptors)
         finally:
             taken += before.take_new()
@@ -205,10 +196,10 @@ def _run(
     seconds: float,
     output: _Output,
     descriptors: tuple[int, ...] = (),
-) -> ProcessResult:
+) -> processes.CommandResult:
     # Both streams share one pipe, so that they come in the order in which they were written.
     joined = ["/bin/sh", "-c", 'exec "$@" 1>&2', "sh", *argv]
-    return run_process(
+    return processes.run_command(
         joined,
         cwd=folder,
         env=env,

@@ -7,7 +7,7 @@ from typing import Any
 
 from uwf_git.ext.builtin.tools.files import text_of
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, object_schema
-from uwf_git.plugin import EXTRACT_TOOL, ToolFailure, shown_result
+from uwf_git.plugin import EXTRACT_TOOL, ToolFailure, tool_results
 
 READ = 1_000_000  # bytes of a file
 
@@ -50,6 +50,6 @@ def _file(path: str, context: ToolContext) -> str:
     if len(data) > most:
         raise ToolFailure(
             "too_large",
-            f"{shown_result(spot.shown)} has over {most} bytes: give the part that matters as text",
+            f"{tool_results.shown(spot.shown)} has over {most} bytes: give the part that matters as text",
         )
     return text_of(data, spot.shown)

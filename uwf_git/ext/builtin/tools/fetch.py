@@ -20,7 +20,7 @@ from urllib.parse import urljoin
 
 from uwf_git.ext.builtin.tools.files import is_binary
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, object_schema
-from uwf_git.plugin import TimeExceeded, ToolFailure, shown_result, time_limit
+from uwf_git.plugin import TimeExceeded, ToolFailure, time_limit, tool_results
 
 if TYPE_CHECKING:
     import httpx
@@ -106,10 +106,10 @@ def _ask(url: str, context: ToolContext, deadline: float) -> _Answer | str:
                 return str(urljoin(url, target))
             return _taken(response, url, deadline)
     except httpx.TimeoutException:
-        raise ToolFailure("timeout", f"{shown_result(host)} did not answer in time") from None
+        raise ToolFailure("timeout", f"{tool_results.shown(host)} did not answer in time") from None
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError) as error:
-        reason = shown_result(str(error)) or type(error).__name__
-        raise ToolFailure("network", f"{shown_result(host)}: {reason}") from None
+        reason = tool_results.shown(str(error)) or type(error).__name__
+        raise ToolFailure("network", f"{tool_results.shown(host)}: {reason}") from None
 
 
 def _parsed(url: str) -> httpx.URL:
@@ -118,9 +118,9 @@ def _parsed(url: str) -> httpx.URL:
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, ValueError, TypeError):
-        raise ToolFailure("invalid_arguments", f"{shown_result(url)} is not an address") from None
+        raise ToolFailure("invalid_arguments", f"{tool_results.shown(url)} is not an address") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ToolFailure("invalid_arguments", f"{shown_result(url)} is not an http or https address")
+        raise ToolFailure("invalid_arguments", f"{tool_results.shown(url)} is not an http or https address")
     if parsed.userinfo:
         raise ToolFailure("denied", "an address with a name or a password in it is not asked")
     return parsed.copy_with(fragment=None)
@@ -129,19 +129,19 @@ def _parsed(url: str) -> httpx.URL:
 def _address(host: str, port: int, context: ToolContext) -> str:
     asked = f"[{host}]" if ":" in host else host.rstrip(".")
     if not context.policy.reaches(asked, port, True):
-        raise ToolFailure("denied", f"{shown_result(host)} is not among the hosts that may be asked")
+        raise ToolFailure("denied", f"{tool_results.shown(host)} is not among the hosts that may be asked")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise ToolFailure("network", f"there is no host {shown_result(host)}") from None
+        raise ToolFailure("network", f"there is no host {tool_results.shown(host)}") from None
     addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
     if not addresses:
-        raise ToolFailure("network", f"{shown_result(host)} has no address")
+        raise ToolFailure("network", f"{tool_results.shown(host)} has no address")
     for address in addresses:
         if not is_public(address) and not context.policy.reaches(asked, port, False):
             raise ToolFailure(
                 "denied",
-                f"{shown_result(host)} is at {address}, which is not a public address; allowHosts can name it",
+                f"{tool_results.shown(host)} is at {address}, which is not a public address; allowHosts can name it",
             )
     return next((address for address in addresses if ":" not in address), addresses[0])
 
@@ -200,7 +200,7 @@ def is_public(address: str) -> bool:
 def _taken(response: httpx.Response, url: str, deadline: float) -> _Answer:
     content_type = response.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type and not _TEXT.match(content_type):
-        raise ToolFailure("binary", f"it is {shown_result(content_type)}, no text")
+        raise ToolFailure("binary", f"it is {tool_results.shown(content_type)}, no text")
     data = bytearray()
     for chunk in _decoded(response):
         data += chunk
@@ -219,7 +219,9 @@ def _decoded(response: httpx.Response) -> Iterator[bytes]:
         yield from response.iter_raw(1 << 16)
         return
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise ToolFailure("network", f"it answers in {shown_result(encoding, 40)}, which was not asked for")
+        raise ToolFailure(
+            "network", f"it answers in {tool_results.shown(encoding, 40)}, which was not asked for"
+        )
     unpack = zlib.decompressobj(47 if encoding != "deflate" else 15)
     for chunk in response.iter_raw(1 << 16):
         while chunk:

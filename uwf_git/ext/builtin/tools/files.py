@@ -8,15 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, counted, object_schema
-from uwf_git.plugin import (
-    SHOWN_RESULT,
-    FileChange,
-    MountedPath,
-    ToolFailure,
-    result_page,
-    shown_result,
-    truncated_result,
-)
+from uwf_git.plugin import FileChange, MountedPath, ToolFailure, tool_results
 
 READ = 64_000_000  # bytes of a file that is read in ranges
 EDITED = 10_000_000  # bytes of a file that is edited
@@ -40,7 +32,7 @@ def text_of(data: bytes, where: str) -> str:
             return data.decode("utf-8")
     except UnicodeDecodeError:
         pass
-    raise ToolFailure("binary", f"{shown_result(where)} is not UTF-8 text")
+    raise ToolFailure("binary", f"{tool_results.shown(where)} is not UTF-8 text")
 
 
 def read_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
@@ -51,10 +43,10 @@ def read_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]
         size = os.fstat(file.fileno()).st_size
         if size > READ:
             raise ToolFailure(
-                "too_large", f"{shown_result(spot.shown)} has {size} bytes, over {READ}; use grep"
+                "too_large", f"{tool_results.shown(spot.shown)} has {size} bytes, over {READ}; use grep"
             )
         if is_binary(file.read(8192)):
-            raise ToolFailure("binary", f"{shown_result(spot.shown)} is a binary file of {size} bytes")
+            raise ToolFailure("binary", f"{tool_results.shown(spot.shown)} is a binary file of {size} bytes")
         file.seek(0)
         room = Room(context.workspace.limits.read)
         found = _range(file, first, column, most, room, context.outputs.clean)
@@ -66,7 +58,7 @@ class Room:
 
     def __init__(self, most: int | None) -> None:
         self._most = most
-        self._characters = SHOWN_RESULT
+        self._characters = tool_results.SHOWN
         self._bytes = most
 
     @property
@@ -77,7 +69,7 @@ class Room:
         return _beginning(text[: self._characters], self._bytes)
 
     def could_hold(self, text: str) -> bool:
-        return len(text) <= SHOWN_RESULT and _beginning(text, self._most) == text
+        return len(text) <= tool_results.SHOWN and _beginning(text, self._most) == text
 
     def take(self, text: str) -> None:
         self._characters -= len(text)
@@ -132,7 +124,7 @@ def _range(
         "totalLines": total,
     }
     if rest and rest != f"use offset={total + 1}":
-        result |= truncated_result(rest)
+        result |= tool_results.truncated(rest)
     if lossy:
         result["lossy"] = "not all of it is UTF-8: � stands for what isn't"
     return result
@@ -153,12 +145,12 @@ def edit_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]
         old, new = _crlf(old), _crlf(new)
     count = text.count(old)
     if count == 0:
-        raise ToolFailure("no_match", f"{shown_result(path)} does not hold that text{_hint(text, old)}")
+        raise ToolFailure("no_match", f"{tool_results.shown(path)} does not hold that text{_hint(text, old)}")
     if count > 1 and not arguments.get("all", False):
         lines = ", ".join(str(line) for line in _lines_of(text, old, 10))
         raise ToolFailure(
             "not_unique",
-            f"{shown_result(path)} holds that text {count} times, in lines {lines}: "
+            f"{tool_results.shown(path)} holds that text {count} times, in lines {lines}: "
             "give more of what is around it, or all: true",
         )
     line = text.count("\n", 0, text.index(old)) + 1
@@ -192,7 +184,7 @@ def _lines_of(text: str, part: str, most: int) -> Iterator[int]:
 def list_dir(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
     with context.workspace.open_folder(arguments.get("path", "@project")) as (folder, spot):
         names = sorted(os.listdir(folder))  # noqa: PTH208 -- of a descriptor
-        wanted, more = result_page(len(names), arguments.get("offset", 1), ENTRIES)
+        wanted, more = tool_results.page(len(names), arguments.get("offset", 1), ENTRIES)
         entries = [_entry(folder, name, spot, context) for name in names[wanted]]
     return {"path": spot.shown, "entries": entries, "total": len(names), **more}
 
@@ -215,7 +207,7 @@ def _entry(folder: int, name: str, inside: MountedPath, context: ToolContext) ->
 FILES = (
     Tool(
         "read_file",
-        f"Reads a text file, at most {LINES} lines and {SHOWN_RESULT} characters at a time. "
+        f"Reads a text file, at most {LINES} lines and {tool_results.SHOWN} characters at a time. "
         "`rest` says how to read on.",
         object_schema(
             ("path",),

@@ -28,13 +28,12 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext
 from uwf_git.plugin import (
     ENCLOSING_NONCE_VARIABLE,
-    SHOWN_RESULT,
     WITHHELD_VARIABLES,
     AgentFailed,
     ToolFailure,
     install_hint,
     log,
-    shown_result,
+    tool_results,
 )
 
 if TYPE_CHECKING:
@@ -130,16 +129,18 @@ class McpServers:
                 self.notes.append(f'MCP server "{name}": {MOST_TOOLS} of its {len(tools)} tools were offered')
             for misfit in connection.misfits:
                 whole = f"mcp/{name}/{misfit}"
-                self.notes.append(f"{shown_result(whole)} was left out: its description is none of a tool")
+                self.notes.append(
+                    f"{tool_results.shown(whole)} was left out: its description is none of a tool"
+                )
             for tool in tools[:MOST_TOOLS]:
                 whole = f"mcp/{name}/{tool.name}"
                 if _is_broken(tool.input_schema):
                     self.notes.append(
-                        f"{shown_result(whole)} was left out: the schema of its arguments is none"
+                        f"{tool_results.shown(whole)} was left out: the schema of its arguments is none"
                     )
                 elif len(json.dumps(tool.input_schema)) > LARGEST_SCHEMA:
                     self.notes.append(
-                        f"{shown_result(whole)} was left out: the schema of its arguments is too large"
+                        f"{tool_results.shown(whole)} was left out: the schema of its arguments is too large"
                     )
                 else:
                     found.setdefault(whole, (connection, tool))
@@ -285,7 +286,7 @@ class _Connection:
         program = shutil.which(name, path=environ.get("PATH"))
         if program is None:
             raise AgentFailed(
-                f'MCP server "{self.server.name}": command {shown_result(name)!r} is not on PATH',
+                f'MCP server "{self.server.name}": command {tool_results.shown(name)!r} is not on PATH',
                 "install it, or name it with its whole path in mcpServers",
             )
         self._process = ServerProcess([program, *rest], environ, self._cwd)
@@ -336,9 +337,9 @@ class _Connection:
             return process.trouble
         if process.returncode is not None:
             how = f"exited with {process.returncode}" if process.returncode >= 0 else "was killed"
-            return f"{how}: {shown_result(said)}" if said else how
+            return f"{how}: {tool_results.shown(said)}" if said else how
         if process.noise:
-            return f"printed what is not a message: {shown_result(process.noise)}"
+            return f"printed what is not a message: {tool_results.shown(process.noise)}"
         return ""
 
 
@@ -391,7 +392,7 @@ def _first(error: BaseException) -> BaseException:
 
 def _leaf(error: BaseException) -> str:
     error = _first(error)
-    return shown_result(" ".join(str(error).split())) or type(error).__name__
+    return tool_results.shown(" ".join(str(error).split())) or type(error).__name__
 
 
 def _to_json(result: CallToolResult, outputs: ToolOutputs) -> dict[str, Any]:
@@ -403,7 +404,7 @@ def _to_json(result: CallToolResult, outputs: ToolOutputs) -> dict[str, Any]:
     structured = result.structured_content
     if structured is not None and structured != {"result": text}:
         dumped = json.dumps(structured, ensure_ascii=False)
-        if len(dumped) <= SHOWN_RESULT:
+        if len(dumped) <= tool_results.SHOWN:
             value["result"] = structured
             text = "" if _repeats(text, structured) else text
         else:

@@ -14,7 +14,7 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp.types import Tool, jsonrpc_message_adapter
 
-from uwf_git.plugin import Descendants, LineTooLong, Pipes, read_lines, spawn_child
+from uwf_git.plugin import Descendants, processes
 
 if TYPE_CHECKING:
     pass
@@ -39,7 +39,7 @@ class ServerProcess:
         self._descendants = Descendants(env)
         self._cwd = cwd
         self._process: subprocess.Popen[bytes] | None = None
-        self._pipes: Pipes | None = None
+        self._pipes: processes.Pipes | None = None
         self._over = False
 
     @property
@@ -63,9 +63,9 @@ class ServerProcess:
     async def transport(self) -> AsyncIterator[Any]:
         """Start the process and yield the connection. Raises OSError, ValueError."""
         self._descendants.guard()
-        process = self._process = spawn_child(self.argv, env=self._descendants.env, cwd=self._cwd)
+        process = self._process = processes.spawn(self.argv, env=self._descendants.env, cwd=self._cwd)
         self._descendants.started(process)
-        pipes = self._pipes = Pipes(process)
+        pipes = self._pipes = processes.Pipes(process)
         into, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, out_of = anyio.create_memory_object_stream[SessionMessage](0)
         try:
@@ -88,14 +88,14 @@ class ServerProcess:
                 for stream in (incoming, outgoing, into, out_of):
                     stream.close()
 
-    async def _read(self, pipes: Pipes, into: Any) -> None:
+    async def _read(self, pipes: processes.Pipes, into: Any) -> None:
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async with into:
                 try:
-                    async for line in read_lines(pipes.read, LONGEST_LINE):
+                    async for line in processes.lines(pipes.read, LONGEST_LINE):
                         if (message := self._parse(line)) is not None:
                             await into.send(message)
-                except LineTooLong:
+                except processes.LineTooLong:
                     self.trouble = f"sent a message of more than {LONGEST_LINE >> 20} MiB"
 
     def _parse(self, line: bytes) -> SessionMessage | None:
@@ -129,14 +129,14 @@ def _is_tool(value: Any) -> bool:
     return all(schema is None or schema.get("type") == "object" for schema in schemas)
 
 
-async def _write(pipes: Pipes, out_of: Any) -> None:
+async def _write(pipes: processes.Pipes, out_of: Any) -> None:
     async with out_of:
         async for message in out_of:
             text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             pipes.write(text.encode() + b"\n")
 
 
-async def _watch(pipes: Pipes, into: Any) -> None:
+async def _watch(pipes: processes.Pipes, into: Any) -> None:
     """Close the connection of an ended process, whose pipe may be held by a leftover."""
     await pipes.over
     await anyio.sleep(DRAIN)

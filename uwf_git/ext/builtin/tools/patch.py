@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.ext.builtin.tools.files import EDITED, text_of
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, object_schema
-from uwf_git.plugin import FileChange, ToolFailure, Workspace, shown_result
+from uwf_git.plugin import FileChange, ToolFailure, Workspace, tool_results
 
 FILES = 40  # files in one patch
 _HEADER = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to): (.+)")
@@ -103,7 +103,9 @@ class _Lines:
             if line.startswith(("+", " ")) or not line:
                 new.append(line[1:])
             elif not line.startswith("-"):
-                raise _bad(f"line {self.at} begins with neither a blank, - nor +: {shown_result(line, 80)}")
+                raise _bad(
+                    f"line {self.at} begins with neither a blank, - nor +: {tool_results.shown(line, 80)}"
+                )
         return old, new
 
 
@@ -116,7 +118,7 @@ class _Envelope(_Lines):
                 break
             if header is None or header[1] == "Move to":
                 if line.strip() and line.strip() != "*** Begin Patch":
-                    raise _bad(f"line {self.at + 1} belongs to no file: {shown_result(line, 80)}")
+                    raise _bad(f"line {self.at + 1} belongs to no file: {tool_results.shown(line, 80)}")
                 self.take()
                 continue
             self.take()
@@ -135,7 +137,7 @@ class _Envelope(_Lines):
             self.take()
         hunks = self._hunks()
         if not hunks and not target:
-            raise _bad(f"{shown_result(path)} has no change")
+            raise _bad(f"{tool_results.shown(path)} has no change")
         return FilePatch("update", path, hunks, move_to=target)
 
     def _content(self) -> str:
@@ -175,7 +177,9 @@ class _Unified(_Lines):
             if self._begins_file():
                 patches.append(self._file())
             elif line.startswith(("Binary files ", "GIT binary patch", "rename from ", "copy from ")):
-                raise _bad(f"line {self.at + 1} is of a kind that isn't read here: {shown_result(line, 60)}")
+                raise _bad(
+                    f"line {self.at + 1} is of a kind that isn't read here: {tool_results.shown(line, 60)}"
+                )
             else:
                 self.take()
         return patches
@@ -196,7 +200,7 @@ class _Unified(_Lines):
             _trim(old_lines, new_lines)
             hunks.append(Hunk("", int(found[1]), tuple(old_lines), tuple(new_lines)))
         if not hunks:
-            raise _bad(f"{shown_result(new)} has no change: a line such as @@ -1,3 +1,4 @@ is missing")
+            raise _bad(f"{tool_results.shown(new)} has no change: a line such as @@ -1,3 +1,4 @@ is missing")
         if old == _NOTHING:
             return FilePatch("add", new, content="".join(line + "\n" for line in hunks[0].new))
         if new == _NOTHING:
@@ -237,7 +241,7 @@ def _refuse_existing(path: str, workspace: Workspace) -> None:
         if failure.code == "not_found":
             return
         raise
-    raise ToolFailure("no_match", f"{shown_result(path)} already exists: update it, or delete it first")
+    raise ToolFailure("no_match", f"{tool_results.shown(path)} already exists: update it, or delete it first")
 
 
 def updated(text: str, hunks: Sequence[Hunk], path: str) -> str:
@@ -249,7 +253,7 @@ def updated(text: str, hunks: Sequence[Hunk], path: str) -> str:
         lines.pop()
     shift = begin = 0
     for number, hunk in enumerate(hunks, 1):
-        where = _place(lines, hunk, begin, shift, f"{shown_result(path)}, change {number}")
+        where = _place(lines, hunk, begin, shift, f"{tool_results.shown(path)}, change {number}")
         lines[where : where + len(hunk.old)] = _with_kept_context(lines[where : where + len(hunk.old)], hunk)
         begin = where + len(hunk.new)
         shift += len(hunk.new) - len(hunk.old)
@@ -283,7 +287,7 @@ def _place(lines: Sequence[str], hunk: Hunk, begin: int, shift: int, what: str) 
     first = next((line for line in hunk.old if line.strip()), "")
     raise ToolFailure(
         "no_match",
-        f"{what}: its lines are not in the file, beginning with {shown_result(first, 80)!r}; read it again",
+        f"{what}: its lines are not in the file, beginning with {tool_results.shown(first, 80)!r}; read it again",
     )
 
 
@@ -306,7 +310,7 @@ def _after(lines: Sequence[str], wanted: str, begin: int, what: str) -> int:
     for at in range(begin, len(lines)):
         if wanted in lines[at]:
             return at + 1
-    raise ToolFailure("no_match", f"{what}: there is no line {shown_result(wanted, 80)!r}")
+    raise ToolFailure("no_match", f"{what}: there is no line {tool_results.shown(wanted, 80)!r}")
 
 
 def _bad(reason: str) -> ToolFailure:

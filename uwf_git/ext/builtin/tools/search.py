@@ -14,20 +14,14 @@ from typing import Any, NamedTuple
 from uwf_git.ext.builtin.tools.files import Room, is_binary
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, counted, object_schema
 from uwf_git.plugin import (
-    DEEPEST_PATH,
-    FILE_KIND,
-    FOLDER_KIND,
     PROJECT_MOUNT,
-    SHOWN_RESULT,
     MountedPath,
     TimeExceeded,
     ToolFailure,
-    is_git_name,
+    confined_paths,
     open_regular,
-    result_page,
-    shown_result,
     time_limit,
-    truncated_result,
+    tool_results,
 )
 
 SECONDS = 20.0  # of one search; like every `time_limit`, it holds in the main thread alone
@@ -56,7 +50,7 @@ def glob(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
                 paths.append(f"{spot.shown}/{found.path}")
                 if len(paths) == first - 1 + FOUND + 1:
                     break
-    wanted, more = result_page(len(paths), first, FOUND)
+    wanted, more = tool_results.page(len(paths), first, FOUND)
     return {"paths": paths[wanted], **more}
 
 
@@ -93,11 +87,11 @@ def grep(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
                 size += len(lines[-1])
                 if (
                     len(lines) > FOUND
-                    or size > SHOWN_RESULT
+                    or size > tool_results.SHOWN
                     or (room.fitting(fitting) != fitting and len(lines) > 1)
                 ):
                     lines.pop()
-                    return {"matches": lines, **truncated_result(f"use offset={first + len(lines)}")}
+                    return {"matches": lines, **tool_results.truncated(f"use offset={first + len(lines)}")}
                 room.take(fitting)
     result: dict[str, Any] = {"matches": lines}
     if skipped:
@@ -146,7 +140,7 @@ class _Below:
         self._left = _ENTRIES
 
     def files(self, folder: int, parts: tuple[str, ...]) -> Iterator[_Found]:
-        if len(parts) > DEEPEST_PATH:
+        if len(parts) > confined_paths.DEEPEST:
             return
         with os.scandir(folder) as entries:
             listed = sorted(entries, key=lambda entry: entry.name)
@@ -163,7 +157,7 @@ class _Below:
                 yield from self._inside(folder, entry.name, parts)
 
     def _skipped(self, entry: os.DirEntry[str], path: str) -> bool:
-        if is_git_name(entry.name):
+        if confined_paths.is_git_name(entry.name):
             return True
         workspace = self._context.workspace
         if workspace.hidden and workspace.is_hidden(entry.stat(follow_symlinks=False)):
@@ -172,7 +166,7 @@ class _Below:
 
     def _inside(self, folder: int, name: str, parts: tuple[str, ...]) -> Iterator[_Found]:
         try:
-            inside = os.open(name, FOLDER_KIND, dir_fd=folder)
+            inside = os.open(name, confined_paths.FOLDER, dir_fd=folder)
         except OSError:
             return  # it is gone, or may not be read
         try:
@@ -216,7 +210,7 @@ def _ignored(spot: MountedPath) -> Callable[[str], bool]:
 
 def _text(found: _Found) -> str | None:
     try:
-        with open(os.open(found.name, FILE_KIND, dir_fd=found.folder), "rb") as file:
+        with open(os.open(found.name, confined_paths.FILE, dir_fd=found.folder), "rb") as file:
             if os.fstat(file.fileno()).st_size > SEARCHED:
                 return None
             data = file.read(SEARCHED)
@@ -233,7 +227,7 @@ def _pattern(arguments: dict[str, Any]) -> re.Pattern[str]:
     except (re.error, RecursionError, OverflowError) as error:
         raise ToolFailure(
             "invalid_arguments",
-            f"no regular expression: {shown_result(str(error))}; literal: true takes it as text",
+            f"no regular expression: {tool_results.shown(str(error))}; literal: true takes it as text",
         ) from None
 
 
@@ -263,7 +257,7 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
     try:
         compiled = _compiled(_translated(pattern), re.DOTALL)
     except (re.error, RecursionError, OverflowError):
-        raise ToolFailure("invalid_arguments", f"{shown_result(pattern)} is not a glob") from None
+        raise ToolFailure("invalid_arguments", f"{tool_results.shown(pattern)} is not a glob") from None
     if "/" in pattern or pattern == "**":
         return lambda path: compiled.fullmatch(path) is not None
     return lambda path: compiled.fullmatch(path.rsplit("/", 1)[-1]) is not None

@@ -17,22 +17,20 @@ from typing import Any, NamedTuple
 
 from uwf_git.plugin import (
     PAYLOAD_TOO_LONG,
-    SHOWN_RESULT,
     Schema,
     ToolFailure,
     ToolOutputs,
     ToolPolicy,
     UwfError,
-    VisibleFolder,
     Workspace,
+    bubblewrap,
     encodable,
-    find_sandbox,
     nearest,
-    shown_result,
+    tool_results,
 )
 
 ARGUMENTS = 8_000_000  # characters of a call's arguments
-LARGEST = 4 * SHOWN_RESULT  # characters of a result as JSON
+LARGEST = 4 * tool_results.SHOWN  # characters of a result as JSON
 DEEPEST = 32  # lists and objects within each other, in arguments and results
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
@@ -47,7 +45,7 @@ class ToolContext(NamedTuple):
     outputs: ToolOutputs
     deadline: float | None = None
     environ: Mapping[str, str] = {}
-    visible: VisibleFolder = VisibleFolder()
+    visible: bubblewrap.Visible = bubblewrap.Visible()
     own: Path | None = None
     show: Callable[[bytes], object] = bytes  # which does nothing
     notes: Path | None = None
@@ -133,7 +131,9 @@ class Toolbox:
         confined = None
         if "run_command" in self.names:
             project = self.context.workspace.project.path
-            found = find_sandbox(self.context.environ, network=bool(policy.network), project=project)
+            found = bubblewrap.find_sandbox(
+                self.context.environ, network=bool(policy.network), project=project
+            )
             confined = found.program is not None
         further = [f"{each.name}/… ({each.told})" for each in self.context.workspace.mounts if each.told]
         return policy.describe(self.names, confined, further)
@@ -154,7 +154,9 @@ class Toolbox:
         except OSError as error:
             failure = ToolFailure("failed", error.strerror or str(error))
         except Exception as error:  # a tool's own fault must not cost the work of a whole step
-            said = f"{shown_result(name)} broke: {type(error).__name__}: {shown_result(str(error))}"
+            said = (
+                f"{tool_results.shown(name)} broke: {type(error).__name__}: {tool_results.shown(str(error))}"
+            )
             failure = ToolFailure("internal", said)
         failure = ToolFailure(failure.code, self.context.workspace.told(failure.message))
         return ToolResult(False, failure.value, given)
@@ -163,7 +165,7 @@ class Toolbox:
         tool = self._tools.get(name)
         if tool is None:
             hint = nearest(name, self.names) or "known: " + ", ".join(self.names)
-            raise ToolFailure("unknown_tool", f"there is no tool {shown_result(name, 60)!r}; {hint}")
+            raise ToolFailure("unknown_tool", f"there is no tool {tool_results.shown(name, 60)!r}; {hint}")
         if not self.context.policy.permits(tool.policy_name):
             raise ToolFailure(
                 "denied", f"{name} is not allowed here; allowed: {', '.join(self.names) or 'none'}"
@@ -176,7 +178,7 @@ class Toolbox:
             schema = self._schemas[tool.name] = Schema(dict(tool.parameters))
         problems = schema.problems(arguments, at_most=3)
         if problems:
-            said = "; ".join(shown_result(str(problem), 300) for problem in problems)
+            said = "; ".join(tool_results.shown(str(problem), 300) for problem in problems)
             raise ToolFailure("invalid_arguments", f"{tool.name}: {said}")
 
     def _fit(self, value: dict[str, Any]) -> dict[str, Any]:
@@ -218,7 +220,7 @@ def parse_arguments(arguments: str | Mapping[str, Any] | None) -> dict[str, Any]
         except _NoConstant as error:
             raise ToolFailure("invalid_arguments", f"the arguments are no JSON: {error}") from None
         except json.JSONDecodeError as error:
-            said = f"the arguments are no JSON: {shown_result(str(error))}"
+            said = f"the arguments are no JSON: {tool_results.shown(str(error))}"
             raise ToolFailure("invalid_arguments", said) from None
         except ValueError:
             raise ToolFailure("invalid_arguments", f"the arguments hold {PAYLOAD_TOO_LONG}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from uwf_git.ext.crews.conversation import PERSONA, TALK
-from uwf_git.plugin import ASSISTANT_ROLE, CHAT_WORKFLOW, Invalid
+from uwf_git.plugin import Invalid, conversations
 
 if TYPE_CHECKING:
     from uwf_git.ext.crews.entry import Entry
@@ -19,7 +19,7 @@ def talker(instance: Instance, entry: Entry | None = None) -> str | None:
     from uwf_git.plugin import REHEARSE, CastRole, overriding_options, resolve_model
 
     config = instance.config
-    role = CastRole(CHAT_WORKFLOW, ASSISTANT_ROLE)
+    role = CastRole(conversations.CHAT, conversations.ASSISTANT)
     if entry is not None:
         role = CastRole(f"{entry.crew.name}/{TALK}", PERSONA, entry.member.persona.id)
     if overriding_options(config, role)[0] is not None:

@@ -149,15 +149,15 @@ class FieldFilter:
 
 
 def _live_line(invocation: Invocation, thread: ThreadId) -> Any:
-    from uwf_git.plugin import StepLines, Watch, step_line
+    from uwf_git.plugin import Watch, step_lines
 
     watch = Watch(invocation.instance)
 
     def compose() -> list[str]:
         step = watch.step(thread)
-        return [step_line(step)] if step else []
+        return [step_lines.step_line(step)] if step else []
 
-    return StepLines(compose)
+    return step_lines.Lines(compose)
 
 
 def _tool_line(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.ext.crews.conversation import TALK
-from uwf_git.plugin import Invalid, NotFound, UwfError, endings, find_thread, in_conversation
+from uwf_git.plugin import Invalid, NotFound, UwfError, conversations, endings, find_thread
 
 if TYPE_CHECKING:
     from uwf_git.plugin import Head, Instance, Invocation, Oid, ThreadId
@@ -29,7 +29,7 @@ def find_session(invocation: Invocation, text: str, who: str) -> SessionState:
         return _talk(instance, _newest(instance, who))
     thread = find_thread(invocation, text)
     head = instance.threads.head(thread)
-    if in_conversation(instance, head):
+    if conversations.in_conversation(instance, head):
         return _talk(instance, instance.threads.active_head(thread))
     return _run(instance, head)
 
@@ -39,7 +39,7 @@ def _newest(instance: Instance, who: str) -> Head:
 
     crew, _, persona = who.partition("/")
     for head in instance.threads.meant():
-        if not isinstance(head, Head) or not in_conversation(instance, head):
+        if not isinstance(head, Head) or not conversations.in_conversation(instance, head):
             continue
         if crew and head.row.name != f"{crew}/{TALK}":
             continue

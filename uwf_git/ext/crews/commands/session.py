@@ -17,7 +17,6 @@ from uwf_git.ext.crews.commands.line_input import typed
 from uwf_git.ext.crews.commands.resuming import NEWEST, SessionState, find_session
 from uwf_git.ext.crews.conversation import TALK
 from uwf_git.plugin import (
-    CHAT_WORKFLOW,
     OWN_TYPES,
     USER,
     AgentOptions,
@@ -26,6 +25,7 @@ from uwf_git.plugin import (
     Usage,
     UwfError,
     command,
+    conversations,
     nearest,
     options,
     terminal,
@@ -156,7 +156,7 @@ class Session:
         agent = " ".join(self._agent.words) if isinstance(self._agent, AgentOptions) else self._agent
         value = {
             "thread": self.thread,
-            "workflow": CHAT_WORKFLOW if entry is None else f"{entry.crew.name}/{TALK}",
+            "workflow": conversations.CHAT if entry is None else f"{entry.crew.name}/{TALK}",
             "crew": None if entry is None else entry.crew.name,
             "persona": None if entry is None else entry.member.persona.id,
             "agent": agent,

@@ -127,7 +127,7 @@ def status(
 
 
 def _watch(invocation: Invocation, at: Endpoint, ended: bool, short: Callable[[str], str]) -> None:
-    from uwf_git.plugin import StepLines
+    from uwf_git.plugin import step_lines
 
     drawn = invocation.draws
     shown: list[str] = []
@@ -145,7 +145,7 @@ def _watch(invocation: Invocation, at: Endpoint, ended: bool, short: Callable[[s
                 invocation.emit(values, lambda listed: "\n".join(_table(listed, short)), compact=True)
             await asyncio.sleep(_PAUSE)
 
-    with suppress(KeyboardInterrupt), StepLines(lambda: shown) if drawn else nullcontext():
+    with suppress(KeyboardInterrupt), step_lines.Lines(lambda: shown) if drawn else nullcontext():
         _ask(at, look)
 
 

@@ -12,16 +12,7 @@ from uwf_git.ext.fleet.admission import Admission
 from uwf_git.ext.fleet.limits import Gate
 from uwf_git.ext.fleet.process_pool import Tell
 from uwf_git.ext.fleet.queue_states import QueueState, RowState
-from uwf_git.plugin import (
-    StepLines,
-    ThreadState,
-    Watch,
-    counted,
-    duration_line,
-    step_line,
-    terminal,
-    thread_states,
-)
+from uwf_git.plugin import ThreadState, Watch, counted, step_lines, terminal, thread_states
 
 if TYPE_CHECKING:
     from uwf_git.plugin import Instance, Invocation
@@ -44,7 +35,7 @@ class Table:
         self._watch = Watch(instance)
         private = instance.store.repository.private
         self._gates = {name: Gate(private, name) for name in instance.config.providers}
-        self._lines = StepLines(self.compose)
+        self._lines = step_lines.Lines(self.compose)
 
     def __call__(self, value: Mapping[str, Any]) -> None:
         """Print an event above the lines."""
@@ -76,7 +67,7 @@ class Table:
         return [
             self._summary(len(running)),
             *self._resting(),
-            *(f"{thread[-6:]}  {step_line(step)}" for thread, step in steps if step is not None),
+            *(f"{thread[-6:]}  {step_lines.step_line(step)}" for thread, step in steps if step is not None),
         ]
 
     def _summary(self, running: int) -> str:
@@ -107,7 +98,7 @@ class Table:
         waits = [(name, gate.open_at() - now) for name, gate in self._gates.items()]
         remote = [terminal.escape(self._trouble)] if self._trouble else []
         return remote + [
-            f"{terminal.escape(name)} was asked too often, and is left alone for {duration_line(wait + 1)}"
+            f"{terminal.escape(name)} was asked too often, and is left alone for {step_lines.lasted(wait + 1)}"
             for name, wait in waits
             if wait > 0
         ]
