@@ -441,7 +441,7 @@ class Recorder:
             instruction=self.redact(order.instruction, "instruction"),
             context=context,
             extraction=self.redact(said.extraction, "extraction"),
-            notes=self.redact(said.notes, "notes"),
+            notes=tuple(self.redact(said.notes, "notes")),
         )
         detail = detail._replace(redactions=tuple(self._redacted.items()))
         return self.put(DETAIL, detail.payload())
