@@ -98,19 +98,19 @@ class Outputs:
         path = self.path / name.rpartition("/")[2]
         path.write_text(change(path.read_text("utf-8", "replace")), encoding="utf-8", newline="")
 
-    def shorten(self, text: str, most: int = SHOWN) -> tuple[str, dict[str, Any]]:
-        """Return a text, shortened beyond `most` characters and kept whole in a file, and the note for the
+    def shorten(self, text: str) -> tuple[str, dict[str, Any]]:
+        """Return a text, shortened beyond SHOWN characters and kept whole in a file, and the note for the
         result."""
-        if len(text) <= most:
+        if len(text) <= SHOWN:
             return text, {}
         text = self.clean(text)
         data = text.encode("utf-8", "replace")
         file, name = self.new_file()
         with file:
             file.write(data[:KEPT])
-        head = round(most * _HEAD)
-        missing = f"{len(text) - most} characters"
-        return ends(text[:head], text[head - most :], missing), truncation_note(name, len(data))
+        head = round(SHOWN * _HEAD)
+        missing = f"{len(text) - SHOWN} characters"
+        return ends(text[:head], text[head - SHOWN :], missing), truncation_note(name, len(data))
 
 
 def ends(head: str, tail: str, missing: str) -> str:

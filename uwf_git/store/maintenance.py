@@ -99,9 +99,9 @@ def forget_deleted(store: Store) -> int:
     return len(nodes) + len(commits)
 
 
-def leftovers(repository: Repository, now: float | None = None) -> list[Path]:
+def leftovers(repository: Repository) -> list[Path]:
     """Return temporary files and unfinished stores that were left at least a day ago."""
-    before = (time.time() if now is None else now) - STALE_SECONDS
+    before = time.time() - STALE_SECONDS
     objects = repository.path / "objects"
     loose = (path for path in files_of_loose_objects(objects) if path.name.startswith("tmp_obj_"))
     found = [*objects.glob("pack/tmp_*"), *objects.glob("pack/.tmp-*"), *loose]

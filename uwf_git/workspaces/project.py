@@ -124,12 +124,12 @@ def branch_of(thread: str) -> str:
     return BRANCHES + thread
 
 
-def way_here(thread: str, commit: str, remote: str = "REMOTE") -> str:
+def way_here(thread: str, commit: str) -> str:
     """Return how a commit gets from the machine that has it into a clone here."""
     branch = branch_of(thread)
     return (
-        f"on the machine that has it: git push {remote} {commit[:12]}:{branch}; then in a clone here: "
-        f"git fetch {remote} {branch}"
+        f"on the machine that has it: git push REMOTE {commit[:12]}:{branch}; then in a clone here: "
+        f"git fetch REMOTE {branch}"
     )
 
 

@@ -99,9 +99,9 @@ def judged_otherwise(a: Side, b: Side, called: Sequence[str] = ("a", "b")) -> st
     return f"those of {called[0] if one else called[1]} are also by {one or other}"
 
 
-def comparison_text(value: Mapping[str, Any], names: Sequence[str] = ("a", "b")) -> str:
+def comparison_text(value: Mapping[str, Any]) -> str:
     if not value["cases"]:
-        return "the two have no case in common\n" + _only(value, names)
+        return "the two have no case in common\n" + _only(value)
     rows = [
         (each["case"], score_text(each["a"]), score_text(each["b"]), outcome_text(each["outcome"]))
         for each in value["cases"]
@@ -113,10 +113,10 @@ def comparison_text(value: Mapping[str, Any], names: Sequence[str] = ("a", "b"))
         ("cost", f"{_paid(one)} → {_paid(other)} a run" if _known(one, other) else ""),
         ("time", f"{_time(one)} → {_time(other)} a run"),
     ]
-    return f"{terminal.table(rows, ('case', *names, ''))}{_only(value, names)}\n{terminal.fields(summary)}"
+    return f"{terminal.table(rows, ('case', 'a', 'b', ''))}{_only(value)}\n{terminal.fields(summary)}"
 
 
-def parts_text(value: Mapping[str, Any], names: Sequence[str] = ("a", "b")) -> str:
+def parts_text(value: Mapping[str, Any]) -> str:
     """Return tables by judge and by tag, or ""."""
     text = ""
     for key, called in (("byJudge", "judge"), ("byTag", "tag")):
@@ -125,7 +125,7 @@ def parts_text(value: Mapping[str, Any], names: Sequence[str] = ("a", "b")) -> s
                 (each["name"], str(each["cases"]), *(_mean(each[side]) for side in "ab"), _won(each))
                 for each in parts
             ]
-            text += "\n" + terminal.table(rows, (called, "cases", *names, ""))
+            text += "\n" + terminal.table(rows, (called, "cases", "a", "b", ""))
     return text
 
 
@@ -178,9 +178,9 @@ def percent(share: float) -> str:
     return f"{share * 100:.{0 if share >= 0.00995 else 1 if share >= 0.00095 else 2}f} %"
 
 
-def _only(value: Mapping[str, Any], names: Sequence[str]) -> str:
+def _only(value: Mapping[str, Any]) -> str:
     lines = ""
-    for key, name in (("onlyA", names[0]), ("onlyB", names[1])):
+    for key, name in (("onlyA", "a"), ("onlyB", "b")):
         if some := value[key]:
             lines += f"{counted(len(some), 'case')} with results of {name} alone: {', '.join(some)}\n"
     return lines
