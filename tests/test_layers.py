@@ -205,6 +205,22 @@ def test_no_two_modules_import_each_other_however_indirectly() -> None:
         waiting = {module: needs for module, needs in waiting.items() if module not in free}
 
 
+def test_no_chain_of_imports_is_longer_than_sixteen_modules() -> None:
+    """Those at the top of modules count, since each of them is read before the first line of the last one runs."""
+    needs = {}
+    for module, path in SOURCES.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        top = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+        needs[module] = {name for name in _imported(top) if name in SOURCES} - {module}
+
+    @cache
+    def chain(module: str) -> tuple[str, ...]:
+        return (module, *max(map(chain, needs[module]), key=len, default=()))
+
+    longest = max(map(chain, needs), key=len)
+    assert len(longest) <= 16, " -> ".join(longest)
+
+
 @pytest.mark.parametrize("package", PURE)
 def test_what_is_pure_reaches_neither_git_nor_network(package: str) -> None:
     reached: set[str] = set()

@@ -241,9 +241,12 @@ from uwf_git.engine.budget import COST as _COST_LIMIT
 from uwf_git.engine.budget import OPTIONS as _BUDGET_OPTIONS
 from uwf_git.engine.budget import Budgets as Budgets
 from uwf_git.engine.budget import BudgetState as BudgetState
+from uwf_git.engine.budget import budget_reached as budget_reached
 from uwf_git.engine.budget import limits as _budget_limits
 from uwf_git.engine.budget import parse_option as _parse_budget_option
 from uwf_git.engine.budget import raise_if_used_up as raise_if_used_up
+from uwf_git.engine.budget import standing_of as standing_of
+from uwf_git.engine.budget import used_up as _used_up_budget
 from uwf_git.engine.call_answer import command_of as command_of
 from uwf_git.engine.calls import CallState as CallState
 from uwf_git.engine.calls import Request as _CallRequest
@@ -301,6 +304,7 @@ from uwf_git.engine.kit.extract import judge_printed as judge_printed
 from uwf_git.engine.kit.extract import sum_tokens as sum_tokens
 from uwf_git.engine.kit.extract import sum_usage as sum_usage
 from uwf_git.engine.kit.form import FormField as FormField
+from uwf_git.engine.kit.form import chosen_option as chosen_option
 from uwf_git.engine.kit.form import fields_of as fields_of
 from uwf_git.engine.kit.form import read_typed as read_typed
 from uwf_git.engine.kit.form import text_of as text_of
@@ -323,6 +327,9 @@ from uwf_git.engine.kit.record import sound as _sound_turns
 from uwf_git.engine.lineage import RelatedThread as RelatedThread
 from uwf_git.engine.lineage import kin as _related_threads
 from uwf_git.engine.lineage import parents as _parent_threads
+from uwf_git.engine.next_turn import decide_at as decide_at
+from uwf_git.engine.next_turn import outlook as _thread_outlook
+from uwf_git.engine.next_turn import raise_if_stuck as raise_if_stuck
 from uwf_git.engine.outcome import Outcome as Outcome
 from uwf_git.engine.past_prompt import prompt_of_step as prompt_of_step
 from uwf_git.engine.pause import is_paused as is_paused
@@ -359,13 +366,6 @@ from uwf_git.engine.spending import together as _spent_together
 from uwf_git.engine.spending import tokens_in as tokens_in
 from uwf_git.engine.spending import tokens_of_step as tokens_of_step
 from uwf_git.engine.state import state as _thread_state_value
-from uwf_git.engine.status import budget_reached as budget_reached
-from uwf_git.engine.status import chosen as _chosen_agent
-from uwf_git.engine.status import decide_at as decide_at
-from uwf_git.engine.status import outlook as _thread_outlook
-from uwf_git.engine.status import raise_if_stuck as raise_if_stuck
-from uwf_git.engine.status import standing_of as standing_of
-from uwf_git.engine.status import used_up as _used_up_budget
 from uwf_git.engine.step import kill as _kill_thread
 from uwf_git.engine.step import step as _step_thread
 from uwf_git.engine.step import step_without_hooks as step_without_hooks
@@ -622,8 +622,8 @@ from uwf_git.store.pages import report_of as report_of
 from uwf_git.store.private import NONCE_VARIABLE as NONCE_VARIABLE
 from uwf_git.store.private import QUESTION_VARIABLE as QUESTION_VARIABLE
 from uwf_git.store.private import EngineOrder as EngineOrder
-from uwf_git.store.private import read_private as read_private
-from uwf_git.store.private import write_private as write_private
+from uwf_git.store.private_files import read_private as read_private
+from uwf_git.store.private_files import write_private as write_private
 from uwf_git.store.projects import repository_at as repository_at
 from uwf_git.store.remotes import Remote as Remote
 from uwf_git.store.starts import is_call as is_call
@@ -845,7 +845,6 @@ budget_limits = _budget_limits
 call_arrivals = _call_arrivals
 call_command = _call_command
 choose_role = _choose_role
-chosen_agent = _chosen_agent
 chosen_worktree = _chosen_worktree
 clones_of = _clones_of
 closest_names = _closest_names

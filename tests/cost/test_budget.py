@@ -17,16 +17,16 @@ from uwf_git.engine.budget import (
     Budgets,
     Limit,
     amount,
+    budget_reached,
     limits,
     more,
     parse_option,
     pending,
     raise_limits,
-    used_up,
+    reached_limit,
 )
 from uwf_git.engine.inbox import answer
 from uwf_git.engine.spending import spent, together
-from uwf_git.engine.status import budget_reached
 from uwf_git.engine.step import step as do_step
 from uwf_git.engine.thread_state import thread_state
 from uwf_git.format.kinds import Detail, Step
@@ -57,8 +57,8 @@ def test_a_limit_is_reached_when_all_of_it_is_used() -> None:
     used = together([spent(run, [], False), spent(run, [], True)]).amounts({"m": Price(0, 10_000)})
     assert used == {"maxSteps": 1, "maxTokens": 200, "maxCost": pytest.approx(0.6), "maxWallTime": 120}
     for key, value in used.items():
-        assert used_up({key: Limit(key, value, "")}, used) == Limit(key, value, "")
-        assert used_up({key: Limit(key, value * 1.01, "")}, used) is None
+        assert reached_limit({key: Limit(key, value, "")}, used) == Limit(key, value, "")
+        assert reached_limit({key: Limit(key, value * 1.01, "")}, used) is None
 
 
 def test_limits_are_read_as_people_write_them() -> None:

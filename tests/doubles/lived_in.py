@@ -16,7 +16,7 @@ import pytest
 from judged_suites import Scores
 from workflows import opened, register
 
-from uwf_git.engine.status import outlook_of
+from uwf_git.engine.next_turn import outlook_of
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Attempt, Step
 from uwf_git.format.types import DETAIL, QUESTION, STEPNODE, TURN

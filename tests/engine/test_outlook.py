@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import Uwf
 
-from uwf_git.engine.status import outlook
+from uwf_git.engine.next_turn import outlook
 from uwf_git.store.instance import Instance
 
 WORKFLOW = """\

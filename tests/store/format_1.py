@@ -333,7 +333,7 @@ def session() -> None:
     """Make a step whose Detail has what an agent's program kept, prices, removed secrets and a raised budget."""
     from workflows import opened
 
-    from uwf_git.engine.status import outlook_of
+    from uwf_git.engine.next_turn import outlook_of
     from uwf_git.format.kinds import Detail, Session, SessionFile, Step, TurnRecord, Usage
     from uwf_git.format.types import DETAIL, SESSION, STEPNODE, TEXT, TURN
     from uwf_git.git.repository import Oid

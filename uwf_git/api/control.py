@@ -144,7 +144,8 @@ def resume_one(instance: Instance, thread: ThreadId, text: str | None) -> Resume
 def resume_as_json(instance: Instance, thread: ThreadId, text: str | None) -> dict[str, Any]:
     """As `resume_one`; return the thread's state as JSON. Warns of removed secrets."""
     from uwf_git.config.secrets import removal_note
-    from uwf_git.engine.status import outlook, used_up
+    from uwf_git.engine.budget import used_up
+    from uwf_git.engine.next_turn import outlook
     from uwf_git.engine.thread_state import thread_state
 
     head = instance.threads.head(thread)
@@ -212,7 +213,7 @@ def _notify(instance: Instance, thread: ThreadId) -> None:
 
 
 def _onward(instance: Instance, head: Head) -> str:
-    from uwf_git.engine.status import used_up
+    from uwf_git.engine.budget import used_up
     from uwf_git.engine.thread_state import thread_state
 
     state = thread_state(instance, head)

@@ -51,8 +51,8 @@ def next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed:
     """Return the prompt of the next step, or of a `role`'s next turn, as JSON; `resumed`: for an agent with a
     session. Raises Invalid."""
     from uwf_git.engine.kit.prompt import prompt_at, role_of
+    from uwf_git.engine.next_turn import outlook, raise_if_stuck
     from uwf_git.engine.past_prompt import configured_recipient
-    from uwf_git.engine.status import outlook, raise_if_stuck
     from uwf_git.format.types import BUNDLE, END, USER
     from uwf_git.store.history import Position
 

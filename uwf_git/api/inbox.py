@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from uwf_git.api.find import find_step
 from uwf_git.engine.human_turn import human_turn, raise_if_moved
+from uwf_git.engine.next_turn import NO_QUESTION, outlook
 from uwf_git.engine.persons_answer import keeping as keeping
-from uwf_git.engine.status import NO_QUESTION, Outlook, outlook
-from uwf_git.engine.status import chosen as chosen
 from uwf_git.engine.waits import ROLE, Waits
 from uwf_git.engine.waits import waiting_for_people as waiting_for_people
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.history import Head as Head
 from uwf_git.store.instance import Instance
+from uwf_git.workflow.turn import Outlook
 
 ME = "me"
 

@@ -191,7 +191,7 @@ def why_not_stepped(instance: Instance, each: ListedThread, runs: Container[Thre
 
 def rests(instance: Instance, each: ListedThread) -> bool:
     """Return whether a thread is a conversation at rest."""
-    from uwf_git.engine.status import at_rest
+    from uwf_git.engine.conversation import at_rest
     from uwf_git.store.history import Head
 
     return each.state.is_ready and isinstance(each.head, Head) and at_rest(instance, each.head)

@@ -17,7 +17,7 @@ from uwf_git.base.text import one_line
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.config.secrets import removal_note
 from uwf_git.engine.budget import COST, UNTOLD_HINT
-from uwf_git.engine.status import NO_QUESTION
+from uwf_git.engine.next_turn import NO_QUESTION
 from uwf_git.engine.thread_state import ended_state
 from uwf_git.format.kinds import may_have_code
 from uwf_git.format.types import END

@@ -145,7 +145,7 @@ def require_ready_thread(
 def _require_ready_thread(
     instance: Instance, thread: ThreadId, agents: str | Agent | AgentOptions | None = None
 ) -> None:
-    from uwf_git.engine.status import outlook
+    from uwf_git.engine.next_turn import outlook
 
     head = instance.threads.head(thread)
     if head.archive is not None:
@@ -161,7 +161,7 @@ def _require_ready_thread(
 def warn_unless_ready(instance: Instance, thread: ThreadId) -> None:
     """Warn before the first step of a thread if it can be made, and a run would be refused: the other steps may be made
     with other agents, or elsewhere."""
-    from uwf_git.engine.status import outlook
+    from uwf_git.engine.next_turn import outlook
 
     head = instance.threads.head(thread)
     if head.row.kind != "start":
@@ -392,7 +392,7 @@ def _reached(instance: Instance, workflow: Workflow, at: Position | None) -> lis
     """Return the roles that a run may reach and the engine doesn't play, the nearest first."""
     if workflow.code is not None:
         return list(workflow.roles)
-    from uwf_git.engine.status import outlook
+    from uwf_git.engine.next_turn import outlook
 
     graph = _graph(workflow)
     found = [START if at is None else outlook(instance, *at).next or START]

@@ -42,7 +42,7 @@ class Options(NamedTuple):
 
 def step(instance: Instance, thread: ThreadId, options: Options) -> Outcome:
     """Run the next step. Raises as `engine.step.step`, and with a remote as `shared_step`."""
-    settle_branches(instance, thread)
+    _settle_branches(instance, thread)
     agent, cwd, on_stderr, exchange, hooks, files, patience = options
     if exchange is not None:
         from uwf_git.sync.shared_step import shared_step
@@ -57,7 +57,7 @@ def step(instance: Instance, thread: ThreadId, options: Options) -> Outcome:
     return engine.step(instance, thread, agent, cwd, on_stderr, files, patience)
 
 
-def settle_branches(instance: Instance, thread: ThreadId) -> None:
+def _settle_branches(instance: Instance, thread: ThreadId) -> None:
     """End what a killed process left of a thread's lost forks. Moves refs as `sync.branches.settle_lost_forks`."""
     if instance.store.index.hashes_with(OF_BRANCH):
         from uwf_git.sync.branches import settle_lost_forks
@@ -82,7 +82,7 @@ def run(
     yielded.
     """
     with instance.keeping():
-        settle_branches(instance, thread)
+        _settle_branches(instance, thread)
         made = 0
         while most is None or made < most:
             options = following()

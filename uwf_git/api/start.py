@@ -155,7 +155,8 @@ def _call_people(instance: Instance, threads: Sequence[ThreadId]) -> None:
     if not instance.config.hooks.commands:
         return
     from uwf_git.engine.hooks import announce
-    from uwf_git.engine.status import outlook, persons_role
+    from uwf_git.engine.human_turn import persons_role
+    from uwf_git.engine.next_turn import outlook
 
     for thread in threads:
         head = instance.threads.head(thread)
@@ -194,8 +195,8 @@ def warn_of_limit(instance: Instance, reasons: Sequence[str]) -> None:
 def warn_of_agent(instance: Instance, thread: ThreadId, agent: str | AgentOptions) -> None:
     """Warn if a thread with a cost limit gets an `agent` with unknown cost."""
     from uwf_git.engine.budget import COST, Budgets
+    from uwf_git.engine.next_turn import outlook
     from uwf_git.engine.performer import missing_price_at
-    from uwf_git.engine.status import outlook
 
     with suppress(UwfError):  # of a thread that can't be stepped the step says why
         head = instance.threads.active_head(thread)

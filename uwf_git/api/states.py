@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.base.thread_states import ThreadState, states_of
+from uwf_git.engine.budget import budget_reached
 from uwf_git.engine.call_answer import fields_wanted
 from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.kit.form import FormField, options_of
+from uwf_git.engine.next_turn import outlook, wordless
 from uwf_git.engine.pause import pause_of
-from uwf_git.engine.status import budget_reached, outlook, wordless
 from uwf_git.engine.thread_state import thread_state
 from uwf_git.engine.waits import Waits, waits_in
 from uwf_git.format.ids import ThreadId

@@ -6,19 +6,20 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.api.outcome import raise_as_ended
-from uwf_git.api.run import settle_branches
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Busy, NotRunning, TimedOut, Waiting
 from uwf_git.engine.branch_states import raise_if_at_rest
 from uwf_git.engine.call_answer import command_of
 from uwf_git.engine.calls import asking_calls
+from uwf_git.engine.conversation import at_rest
 from uwf_git.engine.forks import awaited
 from uwf_git.engine.human_turn import human_turn
+from uwf_git.engine.next_turn import outlook, raise_if_stuck
 from uwf_git.engine.performer import override_at
-from uwf_git.engine.status import at_rest, outlook, raise_if_stuck
 from uwf_git.engine.thread_state import thread_state
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
+from uwf_git.sync.branches import settle_lost_forks
 
 if TYPE_CHECKING:
     from uwf_git.config.resolve import AgentOptions
@@ -33,7 +34,7 @@ def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) ->
     """Wait until no process here runs or steps a thread or a branch that it waits for, or the one that does asks a
     person; return the head of a completed one. `deadline` is in seconds of `time.monotonic`. Raises what its run
     ended with, as `raise_unless_completed`; TimedOut, and NotFound if it was removed."""
-    settle_branches(instance, thread)
+    settle_lost_forks(instance, thread)
     log.debug("N4TZ8YQH", "waits until no process works on {thread}", thread=thread)
     pause, asking = _FIRST_PAUSE, 0.0
     while _is_at_work(instance, thread) and asking < _ASKING:

@@ -12,7 +12,7 @@ from uwf_git.base.text import one_line
 from uwf_git.base.thread_states import ABSENT, ThreadState, words
 from uwf_git.engine.forks import Branches, branches_at, fork_at, join_at, pending
 from uwf_git.engine.lineage import parent_of_branch
-from uwf_git.engine.status import outlook, raise_if_stuck
+from uwf_git.engine.next_turn import outlook, raise_if_stuck
 from uwf_git.engine.thread_state import ThreadStates
 from uwf_git.format.fan_out import Fork
 from uwf_git.format.ids import ThreadId

@@ -20,16 +20,20 @@ from uwf_git.base.errors import Usage, UwfError, Waiting
 from uwf_git.base.text import duration
 from uwf_git.engine.fan_out_budget import SHARED, allowance
 from uwf_git.engine.forks import begun_at, waiting_at
+from uwf_git.engine.next_turn import outlook
 from uwf_git.engine.spending import Totals, together
 from uwf_git.engine.thread_spending import account, spent_on_branches
 from uwf_git.format.amounts import LIMITS, parse_limit
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.types import LIMITED
+from uwf_git.format.types import END, LIMITED
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head
-from uwf_git.store.private import read_private, write_private
+from uwf_git.store.private_files import read_private, write_private
+from uwf_git.workflow.turn import Outlook
 
 if TYPE_CHECKING:
+    from uwf_git.config.resolve import AgentOptions
+    from uwf_git.engine.kit.agent import Agent
     from uwf_git.store.instance import Instance
 
 OPTIONS = {
@@ -96,7 +100,7 @@ def limits(
     return {key: found[key] for key in LIMITS if key in found}
 
 
-def used_up(held: Mapping[str, Limit], used: Mapping[str, float]) -> Limit | None:
+def reached_limit(held: Mapping[str, Limit], used: Mapping[str, float]) -> Limit | None:
     """Return the first limit that is reached."""
     return next((limit for limit in held.values() if used[limit.key] >= limit.value), None)
 
@@ -121,7 +125,7 @@ class BudgetState(NamedTuple):
     def of(cls, source: str, amounts: Mapping[str, float], used: Mapping[str, float]) -> BudgetState:
         """Return the state of limits of one source."""
         held = limits([(source, amounts)], {})
-        return cls(held, used, used_up(held, used))
+        return cls(held, used, reached_limit(held, used))
 
     def known(self, key: str) -> float | None:
         """Return the amount used of a limit, None if unknown."""
@@ -328,7 +332,7 @@ class Budgets:
         priced = self._instance.config.prices if COST in held else {}
         used = spent.amounts(priced)
         above = self._above(head, held)
-        standing = BudgetState(held, used, used_up(held, used), unmetered=spent.unmetered, above=above)
+        standing = BudgetState(held, used, reached_limit(held, used), unmetered=spent.unmetered, above=above)
         if COST not in held:
             return standing
         standing = standing._replace(unpriced=spent.money(priced).unpriced)
@@ -462,3 +466,50 @@ def _number(key: str, text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
+
+
+def used_up(
+    instance: Instance, head: Head, budgets: Budgets | None = None, found: Outlook | None = None
+) -> BudgetState | None:
+    """Return the exhausted budget of a thread that could otherwise continue, else None."""
+    standing = standing_of(instance, head, budgets, found)
+    return standing if standing is not None and standing.reached is not None else None
+
+
+def standing_of(
+    instance: Instance, head: Head, budgets: Budgets | None = None, found: Outlook | None = None
+) -> BudgetState | None:
+    """Return the budget of a thread that could continue, if it has one."""
+    budgets = budgets or Budgets(instance)
+    try:
+        if head.archive is not None or not budgets.sources(head):
+            return None
+        following = (found or outlook(instance, head)).next
+        return None if following in (END, None) else budget_before(instance, head, following, budgets=budgets)
+    except UwfError:  # of a thread that can't be read nothing is known here; reading it says why
+        return None
+
+
+def budget_reached(instance: Instance, head: Head) -> str:
+    """Return the exhausted limit of a thread as text, "" if it may continue."""
+    standing = used_up(instance, head)
+    return standing.reason if standing else ""
+
+
+def budget_before(
+    instance: Instance,
+    head: Head,
+    role: str,
+    agent: str | Agent | AgentOptions | None = None,
+    budgets: Budgets | None = None,
+) -> BudgetState | None:
+    """Return the budget before a role's step, if any. An unknown price counts as reached if the configuration
+    says so."""
+    standing = (budgets or Budgets(instance)).standing(head)
+    held = standing.limits.get(COST) if standing is not None else None
+    if standing is None or standing.reached or held is None or not instance.config.stops_unpriced:
+        return standing
+    from uwf_git.engine.performer import missing_price_at
+
+    why = missing_price_at(instance, head, role, agent)
+    return standing._replace(reached=held, missing_price=why) if why else standing

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
+from uwf_git.engine.next_turn import outlook
 from uwf_git.engine.step_parts import Recipient, parts_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Role, StepContext, Workflow
@@ -170,3 +172,13 @@ def _transcript(
         room -= len(text)
         told.append(f"## {'The user' if user else one_line(f'{step.role} ({step.agent})', 80)}\n\n{text}")
     return told[::-1]
+
+
+def at_rest(instance: Instance, head: Head) -> bool:
+    """Return whether a conversation waits for the user's next message, without a question."""
+    try:
+        if head.row.kind == "start":
+            return in_conversation(instance, head)
+        return head.row.asks and in_conversation(instance, head) and not outlook(instance, head).question
+    except UwfError:  # of a thread that can't be read, its reader says why
+        return False

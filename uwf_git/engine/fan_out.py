@@ -17,7 +17,7 @@ from uwf_git.engine.fan_out_budget import share_of
 from uwf_git.engine.fan_out_code import code_at_fork, folder_of_branches, merge_branches
 from uwf_git.engine.forks import BranchState, branches_at, pending
 from uwf_git.engine.new_step import NewStep, engines_step
-from uwf_git.engine.status import way_before
+from uwf_git.engine.next_turn import way_before
 from uwf_git.format import cbor
 from uwf_git.format.edges import FanOut
 from uwf_git.format.endings import LEFT

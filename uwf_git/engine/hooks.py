@@ -17,10 +17,11 @@ from uwf_git.base import log
 from uwf_git.base.errors import Absent, AgentFailed, UwfError
 from uwf_git.base.text import last_line
 from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine.status import Outlook, persons_role
+from uwf_git.engine.human_turn import persons_role
 from uwf_git.format.ids import ThreadId
 from uwf_git.sandbox.enclosing_step import HOOK_VARIABLE
 from uwf_git.store.instance import Instance
+from uwf_git.workflow.turn import Outlook
 
 if TYPE_CHECKING:
     from uwf_git.engine.outcome import Outcome

@@ -9,16 +9,17 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, RequirementUnmet, UwfError
 from uwf_git.config.resolve import AgentOptions
+from uwf_git.engine.budget import used_up
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import raise_if_moved
 from uwf_git.engine.kit.agent import Agent, create_agent
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.record import Recorder
+from uwf_git.engine.next_turn import outlook
 from uwf_git.engine.pause import raise_if_paused
 from uwf_git.engine.performer import called, performer_of
 from uwf_git.engine.persons_answer import is_stepped, keeping
 from uwf_git.engine.presented import raise_if_changed, shown_code
-from uwf_git.engine.status import outlook, used_up
 from uwf_git.engine.turn.gate import ballot_at
 from uwf_git.engine.turn.hooks import Turn, Vote
 from uwf_git.format.ids import Hash, ThreadId

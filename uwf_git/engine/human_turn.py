@@ -6,14 +6,15 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from uwf_git.base.errors import Invalid
+from uwf_git.base.errors import Invalid, UwfError
+from uwf_git.engine.budget import used_up
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.kit.form import FormField, fields_of, options_of
-from uwf_git.engine.status import Outlook, outlook, persons_role, used_up
+from uwf_git.engine.next_turn import outlook
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Identity
 from uwf_git.store.history import Head
-from uwf_git.workflow.turn import TurnKind, turn_of
+from uwf_git.workflow.turn import Outlook, TurnKind, turn_of
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
@@ -72,6 +73,29 @@ def command_for(thread: ThreadId, fields: Sequence[FormField]) -> str:
     else:
         given = f" -m {'CHOICE' if options_of(fields) else 'TEXT'}"
     return f"uwf thread answer {thread}{given}"
+
+
+def persons_role(
+    instance: Instance, head: Head, people: HumanRoles | None = None, found: Outlook | None = None
+) -> str:
+    """Return the next role if a person plays it, else "". A gate that has its approvals waits for nobody."""
+    people = people or HumanRoles(instance)
+    try:
+        if head.archive is not None or not people.among(head.row):
+            return ""
+        found = found or outlook(instance, head)
+        following = found.next
+        if following is None or not people.plays(head.row, following):
+            return ""
+        return "" if people.is_gate(head.row, following) and _is_met(instance, head, found) else following
+    except UwfError:  # of a thread that can't be read, its reader says why
+        return ""
+
+
+def _is_met(instance: Instance, head: Head, found: Outlook) -> bool:
+    from uwf_git.engine.turn.gate import is_met
+
+    return is_met(instance, head, found)
 
 
 def human_turn(

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from uwf_git.base.errors import Invalid, Usage, Waiting
-from uwf_git.engine.budget import pending
+from uwf_git.engine.budget import pending, used_up
 from uwf_git.engine.call_answer import value_of
 from uwf_git.engine.calls import persons_schema
-from uwf_git.engine.conversation import CHOSEN, in_conversation, is_conversation
+from uwf_git.engine.conversation import CHOSEN, at_rest, in_conversation, is_conversation
 from uwf_git.engine.hooks import announce_all
 from uwf_git.engine.human_dialogue import with_answer
-from uwf_git.engine.human_turn import Ballot, human_turn, raise_if_moved
+from uwf_git.engine.human_turn import Ballot, human_turn, persons_role, raise_if_moved
 from uwf_git.engine.kit.context import Reply
-from uwf_git.engine.kit.form import fill
+from uwf_git.engine.kit.form import chosen_option, fill
 from uwf_git.engine.kit.format import render_frontmatter
 from uwf_git.engine.new_step import NewStep
+from uwf_git.engine.next_turn import outlook, raise_if_stuck
 from uwf_git.engine.outcome import Outcome, outcome_of
 from uwf_git.engine.persons_answer import hold_for_person
 from uwf_git.engine.presented import raise_if_changed, raise_if_unseen
 from uwf_git.engine.recording import record
-from uwf_git.engine.status import Outlook, at_rest, chosen, outlook, persons_role, raise_if_stuck, used_up
 from uwf_git.engine.step import close, held, take
 from uwf_git.engine.turn import gate
 from uwf_git.engine.turn.hooks import Room
@@ -34,7 +34,7 @@ from uwf_git.format.types import ANSWER, DETAIL, END, PERSON, REMARK, STEPNODE, 
 from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import fork_hint
-from uwf_git.workflow.turn import TurnKind
+from uwf_git.workflow.turn import Outlook, TurnKind
 
 
 def answer(
@@ -77,7 +77,7 @@ def answer(
         if schema is not None:
             text = value_of(thread, schema, fields, text)
         if not other and ahead.options:
-            text = chosen(thread, ahead.options, text)
+            text = chosen_option(thread, ahead.options, text)
         text = _last_room(at.history.workflow, at.head).answer(instance, at, text)
         outcome = _say(instance, at, text, asked=None if passed_on or at_rest(instance, at.head) else ahead)
     return _announced(instance, outcome)

@@ -6,17 +6,18 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.config.known_agents import asks_no_model
-from uwf_git.engine.budget import METERED, BudgetState
+from uwf_git.engine.budget import METERED, BudgetState, standing_of
 from uwf_git.engine.census import Census, census_of
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import HumanTurn, human_turn
-from uwf_git.engine.status import Outlook, outlook, standing_of
+from uwf_git.engine.next_turn import outlook
 from uwf_git.engine.summary import summary_of
 from uwf_git.engine.thread_state import resting_state
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import END, gathers_threads
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
+from uwf_git.workflow.turn import Outlook
 
 
 class Outcome(NamedTuple):

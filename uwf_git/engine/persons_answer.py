@@ -10,7 +10,7 @@ from uwf_git.base.errors import Busy, UwfError
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import HUMAN
 from uwf_git.store.instance import Instance
-from uwf_git.store.private import write_private
+from uwf_git.store.private_files import write_private
 
 PATIENCE = 120.0
 """Seconds in which another person may still be signing, with a key that is touched."""

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import RequirementUnmet, UwfError
 from uwf_git.base.text import cut
 from uwf_git.engine.calls import asking_calls
+from uwf_git.engine.conversation import at_rest
 from uwf_git.engine.human_turn import HumanTurn, command_for, human_turn
 from uwf_git.engine.kit.form import fields_of
-from uwf_git.engine.status import at_rest, outlook
+from uwf_git.engine.next_turn import outlook
 from uwf_git.engine.summary import summary
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import remark_in

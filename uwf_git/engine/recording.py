@@ -6,7 +6,7 @@ from uwf_git.base import log
 from uwf_git.base.errors import HeadMoved
 from uwf_git.engine import budget
 from uwf_git.engine.new_step import NewStep
-from uwf_git.engine.status import outlook_of
+from uwf_git.engine.next_turn import outlook_of
 from uwf_git.format.ids import fork_id
 from uwf_git.format.types import is_made_alike
 from uwf_git.store.history import Position

@@ -20,7 +20,7 @@ from uwf_git.base.text import duration
 from uwf_git.config.known_agents import asks_model
 from uwf_git.config.resolve import known_agent
 from uwf_git.format.kinds import ENDED_BY_USER, REHEARSE, THROTTLED
-from uwf_git.store.private import read_private, write_private
+from uwf_git.store.private_files import read_private, write_private
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId

@@ -7,13 +7,14 @@ from typing import Any, assert_never
 from uwf_git.base.text import iso
 from uwf_git.base.thread_states import Request, ThreadState
 from uwf_git.engine.branch_states import branch_value, joined_value, joining_value
+from uwf_git.engine.budget import used_up
 from uwf_git.engine.call_answer import command_of, fields_wanted
 from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.census import census_of
-from uwf_git.engine.conversation import in_conversation, is_conversation
+from uwf_git.engine.conversation import at_rest, in_conversation, is_conversation
 from uwf_git.engine.kit.form import options_of
+from uwf_git.engine.next_turn import outlook, wordless
 from uwf_git.engine.pause import pause_of
-from uwf_git.engine.status import at_rest, outlook, used_up, wordless
 from uwf_git.engine.step_parts import parts_of
 from uwf_git.engine.thread_state import resting_state, thread_state
 from uwf_git.engine.waits import waits_in

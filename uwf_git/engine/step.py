@@ -27,15 +27,16 @@ from uwf_git.base.errors import (
     Waiting,
 )
 from uwf_git.base.thread_states import ThreadState
+from uwf_git.engine.conversation import at_rest
 from uwf_git.engine.hooks import announce, announce_all, call_person
 from uwf_git.engine.human_dialogue import typed_answer
+from uwf_git.engine.next_turn import outlook, raise_if_stuck
 from uwf_git.engine.outcome import Outcome, outcome_of
 from uwf_git.engine.pause import raise_if_paused
 from uwf_git.engine.persons_answer import hold_for_person
 from uwf_git.engine.recording import record
 from uwf_git.engine.retrying import PATIENCE, pause, pause_before_retry, told
 from uwf_git.engine.settling import raise_if_joined, settle, stop
-from uwf_git.engine.status import at_rest, outlook, raise_if_stuck
 from uwf_git.engine.turn.end import end
 from uwf_git.engine.turn.hooks import Hooks, Turn, Work
 from uwf_git.engine.turn.table import row_of

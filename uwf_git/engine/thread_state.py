@@ -6,12 +6,13 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, Literal
 
 from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine.budget import Budgets, BudgetState
+from uwf_git.engine.budget import Budgets, BudgetState, used_up
 from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.census import FAILURES
+from uwf_git.engine.conversation import at_rest
 from uwf_git.engine.human_roles import HumanRoles
+from uwf_git.engine.human_turn import persons_role
 from uwf_git.engine.pause import is_paused, paused_threads
-from uwf_git.engine.status import at_rest, persons_role, used_up
 from uwf_git.format.endings import COMPLETED, FAILED
 from uwf_git.format.types import CODE
 from uwf_git.store.layout import ATTEMPTS

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple, assert_never
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.thread_states import Request, ThreadState
+from uwf_git.engine.budget import used_up
 from uwf_git.engine.call_answer import command_of, fields_wanted
 from uwf_git.engine.forks import parents_of
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import Ballot, human_turn
 from uwf_git.engine.kit.form import FormField, options_of
-from uwf_git.engine.status import outlook, used_up, wordless
+from uwf_git.engine.next_turn import outlook, wordless
 from uwf_git.engine.thread_state import ThreadStates, resting_state
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import SUBWORKFLOW

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
-from uwf_git.format.kinds import Attempt
 from uwf_git.git.objects import Person
 from uwf_git.store import ref_kinds
 
 if TYPE_CHECKING:
     from uwf_git.format.credit import Credit
+    from uwf_git.format.kinds import Attempt
     from uwf_git.git.repository import Oid
 
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"

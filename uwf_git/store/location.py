@@ -18,7 +18,7 @@ from uwf_git.base.errors import Invalid, NotFound, StoreGone
 from uwf_git.git.fsync import ASIDE
 from uwf_git.git.repository import PRIVATE, Repository
 from uwf_git.git.worktree import project_of
-from uwf_git.store.private import write_private
+from uwf_git.store.private_files import write_private
 
 ROOT_VARIABLES = ("UWF_STORAGE_ROOT", "UNCAGED_WORKFLOW_STORAGE_ROOT", "WORKFLOW_STORAGE_ROOT")
 STORE_VARIABLE = "UWF_STORE"

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -45,15 +44,13 @@ from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id
 from uwf_git.format.kinds import Usage as TokenUsage
 from uwf_git.git.database import StoreUnwritable
 from uwf_git.git.fsync import make_folders, reserve, share, sync
-from uwf_git.git.refs import read_file
 from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE as NONCE_VARIABLE
+from uwf_git.store.private_files import opener, read_private, write_private
 
 QUESTION_VARIABLE = "UWF_QUESTION"
 """Names the file with a code workflow's question to an agent that runs as a command: `answer.json` beside it is for the
 answer, and no step is made."""
 _MINE = 0o600  # streams are readable by their user alone, or by those who share the repository
-_READ = 0o755
-MOST = 256 << 20  # bytes of a file that is read: far more than any of ours has
 _NONCE_MARK = "uwfnonce-"  # by which nonces are removed from stored data; see config.tokens
 ROOM = 256 * 1024  # bytes that are kept free for a report
 _OF_A_RUN = (
@@ -76,59 +73,6 @@ _MOST_PRINTED = 8 << 20  # bytes of a command's lines that are kept for those wh
 OUTPUT_END = 64 << 10  # bytes of them that are read at once
 LOG_END = 4096  # bytes of a log in which its last line is looked for
 _SEEN = {"role": str, "model": str, "tokens": int, "said": str}  # of a note, for those who watch
-
-
-def write_private(
-    path: Path,
-    content: bytes,
-    failure: str = "",
-    hint: str = "check permissions and free space",
-    synced: bool = False,
-    mode: int = 0o666,
-    shared: bool = True,
-) -> None:
-    """Write a file atomically, making its folder if needed. `synced` waits for the disk. `mode` is narrowed
-    by the umask, and widened by `core.sharedRepository` if `shared`. Raises StoreUnwritable with `failure`
-    and `hint`."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        if not path.parent.is_dir():
-            make_folders(path.parent)
-            if not shared:
-                path.parent.chmod(_READ)
-        with open(temporary, "wb", opener=_opener(mode, shared)) as file:
-            file.write(content)
-        if synced:
-            sync(temporary)
-        temporary.replace(path)
-        if synced:
-            sync(path.parent)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        failure = failure or f"cannot write {path}"
-        raise StoreUnwritable(f"{failure}: {error}", hint) from None
-
-
-def _opener(mode: int, shared: bool = True) -> Callable[[str, int], int]:
-    def opened(path: str, flags: int) -> int:
-        descriptor = os.open(path, flags | os.O_NONBLOCK, mode)
-        if shared and flags & os.O_CREAT:
-            share(path)
-        return descriptor
-
-    return opened
-
-
-def read_private(path: Path) -> bytes:
-    """Read a file. Raises OSError, also for anything but a regular file (a FIFO would block) and for more
-    than MOST bytes."""
-    if path.stat().st_size > MOST:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
-    data = read_file(path)
-    if data is None:
-        raise FileNotFoundError(path)
-    return data
 
 
 class EngineOrder(NamedTuple):
@@ -322,7 +266,7 @@ class Runs:
         path = self.detached_output(thread)
         try:
             make_folders(self._folder)
-            return open(path, "wb", opener=_opener(_MINE))
+            return open(path, "wb", opener=opener(_MINE))
         except OSError as error:
             raise StoreUnwritable(
                 f"cannot write {path}, the output of the run: {error}",
@@ -365,7 +309,7 @@ class Runs:
         number counts. Raises StoreUnwritable."""
         path = self._folder / f"{thread}.answer"
         try:
-            with open(path, "ab", opener=_opener(_MINE)) as file:
+            with open(path, "ab", opener=opener(_MINE)) as file:
                 file.write(_json({"asked": order.asks(), "number": number, "answer": answer}) + b"\n")
                 file.flush()
                 if synced:
@@ -488,7 +432,7 @@ class Runs:
         """Return the stream's new part, from its beginning if it was replaced; "" and an empty `begun` if
         there is none."""
         try:
-            with open(self._folder / f"{thread}.said", "rb", opener=_opener(_MINE)) as file:
+            with open(self._folder / f"{thread}.said", "rb", opener=opener(_MINE)) as file:
                 begun = file.read(_BEGUN)
                 if len(begun) < _BEGUN:
                     return UNREAD, ""
@@ -506,7 +450,7 @@ class Runs:
         """Return new lines of the agent's command; True if lines before the last OUTPUT_END bytes were
         omitted."""
         try:
-            with open(self._folder / f"{thread}.printed", "rb", opener=_opener(_MINE)) as file:
+            with open(self._folder / f"{thread}.printed", "rb", opener=opener(_MINE)) as file:
                 begun = file.read(_BEGUN)
                 end = file.seek(0, os.SEEK_END)
                 at = since.size if begun == since.begun else _BEGUN
@@ -528,7 +472,7 @@ class Runs:
     def logged(self, thread: ThreadId) -> tuple[bytes, float]:
         """Return the end of the agent's standard error, and its last time."""
         try:
-            with open(self.log(thread), "rb", opener=_opener(_MINE)) as file:
+            with open(self.log(thread), "rb", opener=opener(_MINE)) as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(0, size - LOG_END))
                 return file.read(LOG_END), os.fstat(file.fileno()).st_mtime
@@ -541,7 +485,7 @@ class Runs:
         try:
             make_folders(self._folder)
             path = self._folder / f"{thread}.turns"
-            with open(path, "a", encoding="ascii", opener=_opener(_MINE)) as file:
+            with open(path, "a", encoding="ascii", opener=opener(_MINE)) as file:
                 file.write(json.dumps(note) + "\n")
         except OSError as error:
             raise StoreUnwritable(

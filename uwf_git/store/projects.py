@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.store.location import enclosing_repository, is_enabled, searched_folders
-from uwf_git.store.private import read_private, write_private
+from uwf_git.store.private_files import read_private, write_private
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head

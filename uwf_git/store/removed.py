@@ -14,7 +14,7 @@ from uwf_git.base.errors import UwfError
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.fsync import sync
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.store.private import write_private
+from uwf_git.store.private_files import write_private
 
 _SIGNATURE = b"# v2 git bundle\n"
 _SUFFIX = ".bundle"

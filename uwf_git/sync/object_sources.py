@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged, UwfError
 from uwf_git.engine.forks import tips_gathered
-from uwf_git.engine.status import decide_at
+from uwf_git.engine.next_turn import decide_at
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_detail
 from uwf_git.format.types import gathers_threads, is_kind

@@ -15,7 +15,7 @@ from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store import layout
 from uwf_git.store.history import tagged_commit
 from uwf_git.store.instance import Instance
-from uwf_git.store.private import read_private, write_private
+from uwf_git.store.private_files import read_private, write_private
 from uwf_git.store.remotes import DEFAULT, Remote
 from uwf_git.sync import tracking
 from uwf_git.sync.branches import settle_lost_forks

@@ -19,7 +19,7 @@ from pathlib import Path
 from uwf_git.base.errors import StoreDamaged
 from uwf_git.git.libgit2 import Oid
 from uwf_git.git.repository import StoreUnwritable
-from uwf_git.store.private import write_private
+from uwf_git.store.private_files import write_private
 
 _LINE = re.compile(rb"^([0-9a-f]{40}) (refs/\S+)$", re.MULTILINE)
 _SLACK = 1_000  # old lines that are kept before the file is written anew

@@ -22,7 +22,7 @@ from uwf_git.git.objects import BLOB_MODE, LATEST
 from uwf_git.git.repository import Oid, Repository, StoreUnwritable
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
-from uwf_git.store.private import read_private, write_private
+from uwf_git.store.private_files import read_private, write_private
 from uwf_git.store.version_files import VersionFiles, entries
 from uwf_git.trust.policy import FILE, Policy, page, parse
 

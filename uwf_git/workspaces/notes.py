@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.format.ids import ThreadId, is_thread_id
-from uwf_git.store.private import read_private, write_private
+from uwf_git.store.private_files import read_private, write_private
 
 
 class Note(NamedTuple):

@@ -267,6 +267,7 @@ def _ask(instance: Instance, head: Head, other: bool) -> str:
             raise Usage(f"no answer is given for thread {head.thread}", "give one with -m TEXT")
         return text
     from uwf_git.api import inbox
+    from uwf_git.engine.kit.form import chosen_option
 
     asked = inbox.question(instance, head)
     first, *rest = (asked.question or "").splitlines()
@@ -281,7 +282,7 @@ def _ask(instance: Instance, head: Head, other: bool) -> str:
         if other or not text or not asked.options:
             return text
         try:
-            return inbox.chosen(head.thread, asked.options, text)
+            return chosen_option(head.thread, asked.options, text)
         except Usage as error:
             if text in (option.strip() for option in asked.options):
                 sys.stderr.write(terminal.escape(f"{error.message} — {error.hint}") + "\n")

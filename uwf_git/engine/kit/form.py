@@ -12,6 +12,7 @@ from uwf_git.base.text import one_line
 from uwf_git.engine.kit.coerce import Plain, coerce
 from uwf_git.engine.kit.format import describe
 from uwf_git.format.cbor import normalise
+from uwf_git.format.ids import ThreadId
 from uwf_git.format.node import parse_json
 from uwf_git.format.schema import Schema
 from uwf_git.format.shape import Field, Variant, choices, named, types, variants
@@ -248,3 +249,28 @@ def read_typed(text: str) -> Any:
         except Invalid:
             return text
     return Plain(text)
+
+
+def chosen_option(thread: ThreadId, options: Sequence[str], text: str) -> str:
+    """Return the option that a text names, ignoring case, or by its number. Raises Usage for none, or if it
+    is one option and another's number."""
+    wanted = text.strip()
+    same = [option for option in options if option.strip() == wanted]
+    same = same or [option for option in options if option.strip().casefold() == wanted.casefold()]
+    number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 else 0
+    numbered = options[number - 1] if 0 < number <= len(options) else None
+    other = f"uwf thread answer {thread} --other -m TEXT"
+    if same and numbered is not None and numbered.strip() != wanted:
+        raise Usage(
+            f"{wanted!r} is an option of thread {thread} and the number of another, {one_line(numbered, 60)!r}",
+            f"give the text of that one, or for {wanted!r} as it is: {other}",
+        )
+    if len(same) == 1 or (same and same[0].strip() == wanted):
+        return same[0]
+    if numbered is not None:
+        return numbered
+    listed = ", ".join(one_line(option, 60) for option in options)
+    raise Usage(
+        f"{one_line(wanted, 60)!r} is none of the options of thread {thread}: {listed}",
+        f"to answer it anyway: {other}",
+    )

@@ -3,7 +3,7 @@ used up."""
 
 from __future__ import annotations
 
-from uwf_git.engine.status import budget_before
+from uwf_git.engine.budget import budget_before
 from uwf_git.engine.turn.hooks import Part, Turn
 from uwf_git.store.new_record import new_step
 

@@ -124,7 +124,7 @@ class Run:
         """Answer the last question and continue. If another step asks by now, its question is shown instead.
         Raises Usage without a question."""
         from uwf_git.plugin import answer_turn as answer
-        from uwf_git.plugin import chosen_agent, is_paused, thread_outlook
+        from uwf_git.plugin import chosen_option, is_paused, thread_outlook
 
         head = self._instance.threads.active_head(self.thread)
         if is_paused(self._instance, self.thread):
@@ -137,7 +137,7 @@ class Run:
             raise Invalid(f"run {self.thread} asks something else by now", "answer that")
         if options := thread_outlook(self._instance, head).options:
             with suppress(Usage):  # who talks need not choose
-                text = chosen_agent(self.thread, options, text)
+                text = chosen_option(self.thread, options, text)
         outcome = answer(self._instance, self.thread, text, head.node, other=True)
         step = outcome.position.history.steps[-1]
         value = {

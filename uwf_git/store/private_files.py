@@ -1,0 +1,69 @@
+"""Writing and reading files of the private folder, whole and without waiting for a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from uwf_git.git.database import StoreUnwritable
+from uwf_git.git.fsync import make_folders, share, sync
+from uwf_git.git.refs import read_file
+
+_READ = 0o755
+MOST = 256 << 20  # bytes of a file that is read: far more than any of ours has
+
+
+def write_private(
+    path: Path,
+    content: bytes,
+    failure: str = "",
+    hint: str = "check permissions and free space",
+    synced: bool = False,
+    mode: int = 0o666,
+    shared: bool = True,
+) -> None:
+    """Write a file atomically, making its folder if needed. `synced` waits for the disk. `mode` is narrowed
+    by the umask, and widened by `core.sharedRepository` if `shared`. Raises StoreUnwritable with `failure`
+    and `hint`."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        if not path.parent.is_dir():
+            make_folders(path.parent)
+            if not shared:
+                path.parent.chmod(_READ)
+        with open(temporary, "wb", opener=opener(mode, shared)) as file:
+            file.write(content)
+        if synced:
+            sync(temporary)
+        temporary.replace(path)
+        if synced:
+            sync(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        failure = failure or f"cannot write {path}"
+        raise StoreUnwritable(f"{failure}: {error}", hint) from None
+
+
+def opener(mode: int, shared: bool = True) -> Callable[[str, int], int]:
+    def opened(path: str, flags: int) -> int:
+        descriptor = os.open(path, flags | os.O_NONBLOCK, mode)
+        if shared and flags & os.O_CREAT:
+            share(path)
+        return descriptor
+
+    return opened
+
+
+def read_private(path: Path) -> bytes:
+    """Read a file. Raises OSError, also for anything but a regular file (a FIFO would block) and for more
+    than MOST bytes."""
+    if path.stat().st_size > MOST:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    data = read_file(path)
+    if data is None:
+        raise FileNotFoundError(path)
+    return data
