@@ -241,7 +241,7 @@ def test_files_are_those_of_the_working_directory(storage: Path, hermetic: Path)
 def test_an_agent_out_of_time_is_cancelled_and_what_it_said_is_kept(storage: Path) -> None:
     steps = Scripted(storage, "hang", more="")
     config = storage / "config.yaml"
-    config.write_text(config.read_text().replace("args:", "timeout: 3s, args:"))
+    config.write_text(config.read_text().replace("args:", "timeout: 8s, args:"))
     steps.instance = Instance.open()
     came = steps.step()
     assert "ran out of time after " in came.error and "timeout" in came.hint

@@ -224,7 +224,7 @@ def test_a_conversation_begins_without_compiling_what_is_there_already(uwf: Uwf)
         )
         for _ in range(2)
     ]
-    compiled = [b" uwf_git.workflow.compile\n" in each.stderr for each in talks]
+    compiled = [b" uwf_git.workflow.check\n" in each.stderr for each in talks]
     begun = [json.loads(each.stdout.splitlines()[-1])["thread"] for each in talks]
     used = {uwf("thread", "show", each).json["workflow"] for each in begun}
     assert (compiled, used) == ([True, False], {DEFINED})
