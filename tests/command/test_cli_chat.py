@@ -126,6 +126,8 @@ def test_messages_and_replies_are_steps_of_a_thread_like_any(
 def test_words_are_shown_while_the_model_speaks_and_ctrl_c_stops_it_alone(
     uwf: Uwf, model: ModelServer
 ) -> None:
+    from prompt_toolkit.history import FileHistory
+
     over = threading.Event()
     model.play([pieces("First ", "words, ", then=lambda: over.wait(60)), Say("I see.")])
     typed = [
@@ -151,11 +153,8 @@ def test_words_are_shown_while_the_model_speaks_and_ctrl_c_stops_it_alone(
     last = told(model)[-1]["content"]
     assert re.search(r"count.*stopped.*First words,.*why\?\ntell me$", last, re.DOTALL)
     assert uwf("verify").json["findings"] == []
-    assert [
-        json.loads(line) for line in Path("../root/store.git/uwf/chat.history").read_text().splitlines()
-    ] == [
-        *("count", "/nope", "why?\ntell me"),
-    ]
+    kept_inputs = FileHistory("../root/store.git/uwf/chat.history").load_history_strings()
+    assert [*kept_inputs][::-1] == ["count", "/nope", "why?\ntell me"]
 
 
 def test_what_is_typed_during_a_reply_is_the_next_input_and_not_shown_in_it(
