@@ -101,7 +101,10 @@ def check(
     refs = _refs(instance, threads) if remote is None else _refs_of_remote(instance, remote)
     verified = verify_refs(repository, refs, repository.config.max_blob, on_commit)
     if remote is not None:
-        lost = [*_rewritten(instance, remote, refs, verified), *_policy_there(instance, remote, refs)]
+        from uwf_git.sync.admission import lost_policy
+
+        lost = _rewritten(instance, remote, refs, verified)
+        lost += lost_policy(instance, remote, refs) if refs else ()
         report = Report(refs, verified, [*verified.findings, *lost])
         return _with_branches(instance, remote, report, on_commit) if fetches else _something(report, remote)
     threads_with_code = [each.thread for each in verified.code]
@@ -194,16 +197,6 @@ def _rewritten(
     ]
 
 
-def _policy_there(instance: Instance, remote: str, refs: Mapping[str, Oid | None]) -> list[Finding]:
-    if not refs or not has_policy(instance):
-        return []
-    from uwf_git.trust import policies
-
-    message = policies.problem_there(instance.store.repository, remote, refs)
-    tip = refs.get(layout.POLICY)
-    return [Finding(policies.REPLACED, None, None, str(tip or ""), message, layout.POLICY)] if message else []
-
-
 def _rewritten_in_a_mirror(
     instance: Instance, refs: Mapping[str, Oid | None], verified: VerifyResult
 ) -> list[Finding]:
@@ -272,9 +265,9 @@ def with_requirements(
         return report
     from uwf_git.store.index import Overlay
     from uwf_git.store.indexing import Store
+    from uwf_git.sync.admission import findings_of
     from uwf_git.trust.judgement import Requirements, judge_by_git, with_rule
     from uwf_git.trust.policies import current
-    from uwf_git.verify.requirements import findings_of
 
     policy = current(instance)
     store = Store(instance.store.repository, Overlay())

@@ -122,10 +122,9 @@ def trusted_first(instance: Instance, pulled: Pulled) -> str:
 
     if not any(each.ref == layout.POLICY and each.case == Case.UNKNOWN for each in pulled.adopted):
         return ""
-    from uwf_git.trust.policies import remembered
+    from uwf_git.sync.admission import first_followed
 
-    known = remembered(instance.store.repository)
-    return str(known.first) if known is not None else ""
+    return first_followed(instance)
 
 
 def raise_if_incomplete(pulled: Pulled) -> None:

@@ -1,27 +1,40 @@
-"""Admission of a remote's refs by the trust policy. Records that this store's own refs have are not judged again."""
+"""Admission by the trust policy: the questions that an exchange has for it, whoever pulls, pushes, verifies a remote,
+accepts a proposal, or judges a push on a server. Without a policy nothing is loaded to answer them.
+
+Records of a remote that this store's own refs have are not judged again."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import RequirementUnmet, Usage
 from uwf_git.base.text import one_line
 from uwf_git.engine.forks import squatted
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import gathers_threads
-from uwf_git.git.repository import Oid
+from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import archives, layout, ref_kinds
 from uwf_git.store.history import relate, tagged_commit
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
+from uwf_git.store.new_record import ANSWERS, STEPS
 from uwf_git.sync import tracking
 from uwf_git.sync.exchange import Exchange
-from uwf_git.trust import policies
-from uwf_git.trust.judgement import Requirements, requirements
+from uwf_git.trust.permission import DELETIONS as DELETIONS
+from uwf_git.trust.permission import REWRITES as REWRITES
+from uwf_git.trust.permission import has_policy, unmet
 from uwf_git.verify.findings import Finding
-from uwf_git.verify.requirements import findings_of
+
+if TYPE_CHECKING:
+    from uwf_git.store.instance import Instance
+    from uwf_git.sync.reconcile import Case
+    from uwf_git.trust.judgement import Judgement, Requirements
+    from uwf_git.trust.policies import Problem
+    from uwf_git.trust.policy import Policy
 
 _ASK = "nothing was taken over; compare with who gave you that id"
 
@@ -38,11 +51,15 @@ class Admission:
 
     @cached_property
     def _requirements(self) -> Requirements | None:
+        from uwf_git.trust.judgement import requirements
+
         return requirements(Store(self._repository, Overlay(self._store.index)))
 
     @cached_property
-    def _refused(self) -> policies.Problem | None:
+    def _refused(self) -> Problem | None:
         """Return why the remote's policy is refused, if it was to be the first here."""
+        from uwf_git.trust import policies
+
         if self._theirs is None or policies.remembered(self._repository) is not None:
             return None
         return next(iter(policies.problems(self._repository, self._theirs)), None)
@@ -103,6 +120,135 @@ class Admission:
         return found
 
 
+def admission_of(instance: Instance, refs: Mapping[str, Oid]) -> Admission | None:
+    """Return the judge of a remote's refs, None if neither the remote nor this store has a policy."""
+    if layout.POLICY not in refs and not has_policy(instance):
+        return None
+    return Admission(instance.store, refs.get(layout.POLICY))
+
+
+def findings_of(judged: Iterable[Judgement]) -> list[Finding]:
+    """Return a finding for each record that a policy's rules apply to and that doesn't meet them."""
+    from uwf_git.trust.judgement import MET
+
+    return [
+        Finding(
+            each.outcome,
+            each.record.thread,
+            each.record.node if {STEPS, ANSWERS} & {*each.record.of} else None,
+            str(each.record.object),
+            each.reason,
+            each.record.ref,
+        )
+        for each in judged
+        if each.outcome != MET
+    ]
+
+
+def beyond_the_user(name: str, oid: Oid, message: str) -> Finding:
+    """Return the finding for a ref whose settling takes a record that the user can't sign."""
+    from uwf_git.trust.judgement import UNMET
+
+    return Finding(
+        UNMET, layout.thread_of(name) if layout.is_thread_ref(name) else None, None, str(oid), message, name
+    )
+
+
+def lost_policy(instance: Instance, remote: str, refs: Mapping[str, Oid | None]) -> tuple[Finding, ...]:
+    """Return a finding if the policy among a remote's refs is less than what was seen there."""
+    if not has_policy(instance):
+        return ()
+    from uwf_git.trust import policies
+
+    message = policies.problem_there(instance.store.repository, remote, refs)
+    tip = str(refs.get(layout.POLICY) or "")
+    return (Finding(policies.REPLACED, None, None, tip, message, layout.POLICY),) if message else ()
+
+
+def follow(instance: Instance, remote: str | None, oid: Oid) -> Case | Finding:
+    """Settle a verified policy of a remote with the one here. Moves `refs/uwf/trust/policy`. Returns a finding, and
+    moves nothing, if the remote has less than what was seen there."""
+    from uwf_git.sync.reconcile import Case
+    from uwf_git.trust import policies
+
+    repository = instance.store.repository
+    known, case = policies.remembered(repository), Case.AHEAD
+    if known is None:
+        case = Case.UNKNOWN
+    elif policies.leads_to(repository, oid, known.newest):  # if it is the same, ours was moved by force
+        case = Case.BEHIND
+    elif not policies.leads_to(repository, known.newest, oid):
+        case = Case.TWO_HISTORIES
+    if case is not Case.AHEAD:
+        repository.put_ref(layout.POLICY, repository.ref(layout.POLICY), oid)
+        policies.remember(repository, oid, remote)
+    elif remote is not None and (findings := lost_policy(instance, remote, {layout.POLICY: oid})):
+        return findings[0]
+    return case
+
+
+def first_followed(instance: Instance) -> str:
+    """Return the first commit of the policy that a store follows, "" if none."""
+    from uwf_git.trust.policies import remembered
+
+    known = remembered(instance.store.repository)
+    return str(known.first) if known is not None else ""
+
+
+def note_sent(instance: Instance, refs: Mapping[str, Oid]) -> None:
+    """Note that the valid signatures below refs have been seen, before they are pushed."""
+    if has_policy(instance):
+        from uwf_git.trust.judgement import note_signatures
+
+        note_signatures(instance, refs)
+
+
+def note_policy_of(repository: Repository, remote: str, commit: Oid) -> None:
+    """Note that a remote has taken the policy in force."""
+    from uwf_git.trust.policies import remember
+
+    remember(repository, commit, remote)
+
+
+def has_rules(instance: Instance, kind: str, name: str) -> bool:
+    """Return whether a rule is about a definition. `kind` is that of its record."""
+    return has_policy(instance) and bool(rule_about(instance.store.repository, kind, name))
+
+
+def meets_rules(instance: Instance, kind: str, name: str, version: Oid) -> bool:
+    """Return whether a version of a definition meets the rules about it."""
+    return not unmet(instance, kind, name, version)
+
+
+def rule_about(repository: Repository, kind: str, name: str) -> str:
+    """Return the first rule about a definition, "" if there is none."""
+    policy = _current(repository)
+    rules = policy.rules_for(ref_kinds.rule_for(kind), name) if policy is not None else ()
+    return str(rules[0]) if rules else ""
+
+
+def allows(repository: Repository, word: str) -> bool:
+    """Return whether a server takes DELETIONS or REWRITES."""
+    policy = _current(repository)
+    return policy is not None and word in policy.allow
+
+
+def judging_by(policy: Oid | None) -> AbstractContextManager[None]:
+    """Judge by a policy that a push brings and that was admitted, before its ref is moved; without, by the one in
+    force."""
+    if policy is None:
+        return nullcontext()
+    from uwf_git.trust.policies import as_pushed
+
+    return as_pushed(policy)
+
+
+def _current(repository: Repository) -> Policy | None:
+    from uwf_git.trust.policies import current
+
+    return current(repository)
+
+
 def squatting(store: Store, name: str, oid: Oid) -> tuple[Finding, ...]:
     """Return the findings of a sound ref by which a thread would have the id of a branch that it is not."""
     threads: Mapping[ThreadId, Oid | None] = {}
@@ -146,6 +292,8 @@ def pin(exchange: Exchange, version: str) -> None:
     RequirementUnmet if the remote has none, another, or an invalid one, Usage if `version` is no commit id."""
     if not re.fullmatch(r"[0-9a-f]{40}", version):
         raise Usage(f"{one_line(version, 60)!r} is not the id of a commit", "all 40 digits: uwf trust show")
+    from uwf_git.trust import policies
+
     (_, remote, git), repository = exchange, exchange.repository
     tip = tracking.list_refs(git, repository, remote).refs.get(layout.POLICY)
     if tip is None:

@@ -28,7 +28,6 @@ from uwf_git.sync.reconcile import (
 )
 from uwf_git.sync.removal import forget_removed, removed_threads
 from uwf_git.sync.rewritten import RemoteHistory, Rewrite, keep
-from uwf_git.trust.permission import has_policy
 
 if TYPE_CHECKING:
     from uwf_git.sync.admission import Admission
@@ -315,10 +314,9 @@ class Adoption:
         except StoreDamaged as error:
             yield RefusedRef(name, (), error.message)
         except RequirementUnmet as error:  # settling it takes a record that the user can't sign
-            from uwf_git.verify.requirements import unmet
+            from uwf_git.sync.admission import beyond_the_user
 
-            thread = layout.thread_of(name) if layout.is_thread_ref(name) else None
-            yield RefusedRef(name, (unmet(name, thread, self._refs[name], error.message),))
+            yield RefusedRef(name, (beyond_the_user(name, self._refs[name], error.message),))
 
     def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
         from uwf_git.sync.admission import squatting
@@ -389,11 +387,9 @@ class Adoption:
 
     @cached_property
     def _trust(self) -> Admission | None:
-        if layout.POLICY not in self._refs and not has_policy(self._instance):
-            return None
-        from uwf_git.sync.admission import Admission
+        from uwf_git.sync.admission import admission_of
 
-        return Admission(self._instance.store, self._refs.get(layout.POLICY))
+        return admission_of(self._instance, self._refs)
 
     @cached_property
     def _trial(self) -> ReceivedRefsVerifier:
@@ -531,27 +527,10 @@ class Adoption:
             yield Adopted(name, Case.TWO_COMMITS if old else Case.UNKNOWN)
 
     def _policy(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
-        from uwf_git.trust import policies
-        from uwf_git.verify.findings import Finding
+        from uwf_git.sync.admission import follow
 
-        old = self._repository.ref(name)
-        known = policies.remembered(self._repository)
-        if known is not None and oid == known.newest:
-            self._repository.put_ref(name, old, oid)  # ours was moved by force
-            policies.remember(self._repository, oid, self._remote)
-            yield Adopted(name, Case.BEHIND)
-        elif known is None or not policies.leads_to(self._repository, known.newest, oid):
-            successor = known is None or policies.leads_to(self._repository, oid, known.newest)
-            self._repository.put_ref(name, old, oid)
-            policies.remember(self._repository, oid, self._remote)
-            case = Case.UNKNOWN if known is None else Case.BEHIND if successor else Case.TWO_HISTORIES
-            yield Adopted(name, case)
-        elif self._remote is not None and (
-            message := policies.problem_there(self._repository, self._remote, {name: oid})
-        ):
-            yield RefusedRef(name, (Finding(policies.REPLACED, None, None, str(oid), message, name),))
-        else:
-            yield Adopted(name, Case.AHEAD)
+        result = follow(self._instance, self._remote, oid)
+        yield Adopted(name, result) if isinstance(result, Case) else RefusedRef(name, (result,))
 
     def _growing(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
         if layout.is_thread_ref(name):

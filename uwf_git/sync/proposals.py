@@ -37,6 +37,7 @@ from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
 from uwf_git.store.new_record import NewRecord
 from uwf_git.store.versions import Defined, Version, Versions
+from uwf_git.sync.admission import has_rules, meets_rules
 from uwf_git.sync.exchange import Exchange
 from uwf_git.sync.publish import (
     HEADS,
@@ -59,7 +60,6 @@ from uwf_git.sync.untrusted_versions import (
     same_version,
     version_below,
 )
-from uwf_git.trust.permission import has_policy, unmet
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
@@ -293,7 +293,7 @@ def _take(
     if (
         behind
         and is_version(trial, instance, source, name, registered)
-        and not unmet(instance, kind, name, source)
+        and meets_rules(instance, kind, name, source)
     ):
         version = registry.move(name, registered, source)
         return Accepted(version, "fast-forward", str(registered) if registered else None, str(source))
@@ -309,15 +309,6 @@ def _take(
     return Accepted(version, "merged", str(registered) if registered else None, str(source))
 
 
-def _has_rules(instance: Instance, kind: str, name: str) -> bool:
-    if not has_policy(instance):
-        return False
-    from uwf_git.trust import policies
-
-    policy = policies.current(instance)
-    return policy is not None and bool(policy.rules_for(ref_kinds.rule_for(kind), name))
-
-
 def _raise_if_unreviewed(
     instance: Instance,
     git: Git,
@@ -330,7 +321,7 @@ def _raise_if_unreviewed(
     """Raise RequirementUnmet if a rule of the trust policy is about a definition, and what `source` has of it
     is neither the registered content nor that of a version merged there that meets the rule."""
     kind, name = trial.kind, trial.name_of(definition)
-    if not _has_rules(instance, kind, name):
+    if not has_rules(instance, kind, name):
         return
     repository, tree = instance.store.repository, trial.tree(definition)
     if same_version(repository, repository.commit(registered).tree, tree):
@@ -340,7 +331,7 @@ def _raise_if_unreviewed(
         if (
             same_version(repository, repository.commit(oid).tree, tree)
             and is_version(trial, instance, oid, name)
-            and not unmet(instance, kind, name, oid)
+            and meets_rules(instance, kind, name, oid)
         ):
             return
     instance.store.before_record(NewRecord(kind, name))
@@ -364,7 +355,7 @@ def _version_of(
     tree, parents = registry.tree(definition), [*([first] if first else []), source]
     message = registry.message(name, registry.node_of(definition))
     commit = repository.rewrite_commit(source, tree, parents, message)
-    if not unmet(instance, registry.kind, name, commit) and not findings_in(
+    if meets_rules(instance, registry.kind, name, commit) and not findings_in(
         instance, registry.prefix + name, commit
     ):
         return commit

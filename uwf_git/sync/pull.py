@@ -18,8 +18,8 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.private_files import read_private, write_private
 from uwf_git.store.remotes import DEFAULT, Remote
 from uwf_git.sync import tracking
+from uwf_git.sync.admission import lost_policy
 from uwf_git.sync.branches import settle_lost_forks
-from uwf_git.trust.permission import has_policy
 
 if TYPE_CHECKING:
     from uwf_git.sync.adopt import Adopted, RefusedRef
@@ -162,15 +162,12 @@ def _take_over(
 
 def _without_policy(instance: Instance, remote: Remote, listed: RemoteListing) -> Iterator[RefusedRef]:
     """Yield what is refused if the policy that was seen on a remote is gone there."""
-    if layout.POLICY in listed.refs or not has_policy(instance):
+    if layout.POLICY in listed.refs:
         return
-    from uwf_git.sync.adopt import RefusedRef
-    from uwf_git.trust import policies
-    from uwf_git.verify.findings import Finding
+    if findings := lost_policy(instance, remote.name, listed.refs):
+        from uwf_git.sync.adopt import RefusedRef
 
-    if message := policies.problem_there(instance.store.repository, remote.name, listed.refs):
-        finding = Finding(policies.REPLACED, None, None, "", message, layout.POLICY)
-        yield RefusedRef(layout.POLICY, (finding,))
+        yield RefusedRef(layout.POLICY, findings)
 
 
 def _get_ready() -> None:

@@ -21,12 +21,12 @@ from uwf_git.store.history import Head, parted_from, tagged_commit
 from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
+from uwf_git.sync.admission import note_policy_of, note_sent
 from uwf_git.sync.branches import with_branches
 from uwf_git.sync.persons_records import require_none_sent
 from uwf_git.sync.seen import Seen
 from uwf_git.sync.tracking import RemoteListing, list_refs, tracked_among, tracked_refs
 from uwf_git.sync.transfer import FEW, MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
-from uwf_git.trust.permission import has_policy
 
 if TYPE_CHECKING:
     from uwf_git.sync.exchange import Exchange
@@ -275,10 +275,7 @@ def push(exchange: Exchange, what: Plan) -> PushReport:
     (instance, remote, git), repository = exchange, exchange.repository
     outgoing = look_through(exchange, what.updates.values())
     require_none_sent(instance, outgoing.commits)
-    if has_policy(instance):
-        from uwf_git.trust.judgement import note_signatures
-
-        note_signatures(instance, what.updates)
+    note_sent(instance, what.updates)
     updates = {name: oid for name, oid in what.updates.items() if name not in what.replaced}
     here = repository.refs(without=layout.REMOTES) if len(updates) > FEW else {}
     others = here.keys() - updates.keys()
@@ -469,9 +466,7 @@ def _remember(instance: Instance, remote: Remote, listed: RemoteListing, taken: 
         if each.ref.startswith(layout.FOLDED) and there == each.object:
             tracking.agree(instance, remote.name, each.ref, there)
         if each.ref == layout.POLICY and each.object is not None:
-            from uwf_git.trust.policies import remember
-
-            remember(repository, each.object, remote.name)
+            note_policy_of(repository, remote.name, each.object)
         if each.object is not None:
             tracking.unmark(instance, remote, each.ref)
     Seen(repository.private, remote.name).note(

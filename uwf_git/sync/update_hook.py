@@ -35,10 +35,17 @@ from uwf_git.store.history import own_forks, parse_link, tagged_commit
 from uwf_git.store.indexing import Store
 from uwf_git.store.private_files import write_private
 from uwf_git.sync import ref_names
-from uwf_git.sync.admission import Admission, foreign_to, squatting
+from uwf_git.sync.admission import (
+    DELETIONS,
+    REWRITES,
+    Admission,
+    allows,
+    foreign_to,
+    judging_by,
+    rule_about,
+    squatting,
+)
 from uwf_git.sync.base_branches import BASES, base_problem, branch_of_base
-from uwf_git.trust import policies
-from uwf_git.trust.policy import DELETIONS, REWRITES
 
 _NONE = "0" * 40
 _WORK = layout.BRANCHES + "work/"
@@ -65,8 +72,6 @@ class Update:
         self._push = push
         self._repository = store.repository
         self._ref, self._old, self._new = ref, old, new
-        self._policy = policies.current(self._repository)
-        self._allow = self._policy.allow if self._policy is not None else frozenset()
 
     def check(self) -> None:
         """Raise RequirementUnmet for what the policy refuses, StoreDamaged or Invalid for anything else that may
@@ -128,16 +133,16 @@ class Update:
 
     def _definition(self, kind: str, prefix: str, name: str, new: Oid) -> None:
         """Hold the branch of a definition to the rules about it."""
-        rules = self._policy.rules_for(ref_kinds.rule_for(kind), name) if self._policy is not None else ()
+        rule = rule_about(self._repository, kind, name)
         version = self._version_in(new)
-        if not rules:
+        if not rule:
             if layout.parse_message(self._repository.commit(version).message) is not None:
                 self._valid(prefix + name, version)  # an edit on a forge is looked at by who pulls it
             return
         try:
             self._valid(prefix + name, version)
         except UwfError as error:
-            raise RequirementUnmet(f"the trust policy wants {rules[0]}: {error.message}") from None
+            raise RequirementUnmet(f"the trust policy wants {rule}: {error.message}") from None
 
     def _version_in(self, commit: Oid) -> Oid:
         """Return the new commit whose tree a merge took, else the commit."""
@@ -304,7 +309,7 @@ class Update:
         return False
 
     def _need(self, word: str, what: str) -> None:
-        if word not in self._allow:
+        if not allows(self._repository, word):
             raise RequirementUnmet(f"{what} (a maintainer may allow it in the trust policy: allow: [{word}])")
 
     def _stands_on(self, new: Oid, old: Oid) -> bool:
@@ -324,7 +329,7 @@ def check(git_dir: Path, ref: str, old: str, new: str, verdicts: Path | None = N
     store = Store(Repository(git_dir))
     try:
         push = _admitted(verdicts) if verdicts is not None else None
-        with policies.as_pushed((push or {}).get(layout.POLICY) if ref != layout.POLICY else None):
+        with judging_by((push or {}).get(layout.POLICY) if ref != layout.POLICY else None):
             Update(store, ref, _oid(old), _oid(new), push).check()
     finally:
         store.index.close()
@@ -347,7 +352,7 @@ def judge_push(git_dir: Path, updates: Iterable[tuple[str, str, str]], verdicts:
         store.repository.borrow(Path(quarantine))
     policy = [each for each in found if each[0] == layout.POLICY and _is_admitted(store, each, {})]
     others = [each for each in found if each[0] != layout.POLICY]
-    with policies.as_pushed(_oid(policy[0][2]) if policy else None):
+    with judging_by(_oid(policy[0][2]) if policy else None):
         while True:  # what is refused leaves another state for the others
             push = {ref: _oid(new) for ref, _, new in policy + others}
             kept = [each for each in others if _is_admitted(store, each, push)]

@@ -33,6 +33,7 @@ from uwf_git.base.markdown import code, inline, table
 from uwf_git.base.text import counted, harmless, iso, one_line
 from uwf_git.format.ids import name_problem
 from uwf_git.store.new_record import ANSWERS, ATTEMPTS, ENDS, FORKS, PAUSES, STARTS, STEPS
+from uwf_git.trust.permission import DELETIONS, REWRITES
 
 if TYPE_CHECKING:
     from uwf_git.format.document import Document
@@ -47,7 +48,6 @@ OF_THREADS = (STARTS, STEPS, ANSWERS, ENDS, ATTEMPTS, PAUSES, FORKS)
 archive tag, failed attempts, its pause, and the tag of a fork that a user made."""
 
 SUBJECTS = ("threads", "workflows", "crews", "suites", "baselines")
-DELETIONS, REWRITES = "deletions", "rewrites"
 SIGNED = "signed"
 ALWAYS = 0  # Unix seconds; a key that is revoked for its whole life
 
