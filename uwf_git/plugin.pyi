@@ -234,7 +234,7 @@ from uwf_git.config.settings import expanded as _expanded_path
 from uwf_git.config.settings import parse_command as parse_command
 from uwf_git.engine import calls as _engine_calls
 from uwf_git.engine import conversation as _conversations
-from uwf_git.engine import trust as _engine_trust
+from uwf_git.engine import trusted_code as trusted_code
 from uwf_git.engine import watching as watching
 from uwf_git.engine.branch_states import branch_states as branch_states
 from uwf_git.engine.budget import COST as _COST_LIMIT
@@ -381,8 +381,8 @@ from uwf_git.engine.thread_spending import runs as _spending_runs
 from uwf_git.engine.thread_spending import spent_on as spent_on
 from uwf_git.engine.thread_state import ended_state as ended_state
 from uwf_git.engine.thread_state import thread_state as thread_state
-from uwf_git.engine.trust import require_trusted as require_trusted
-from uwf_git.engine.trust import trust as _trust_store
+from uwf_git.engine.trusted_code import require_trusted as require_trusted
+from uwf_git.engine.trusted_code import trust_code as trust_code
 from uwf_git.engine.waits import BUDGET as _BUDGET_WAIT
 from uwf_git.engine.waits import waits_in as waits_in
 from uwf_git.format import builtin as _schemas
@@ -863,7 +863,6 @@ dump_yaml = _dump_yaml
 duration_text = _duration_text
 embedded_agent = _embedded_agent
 engine_calls = _engine_calls
-engine_trust = _engine_trust
 evaluate_expression = _evaluate_expression
 exact_number = _exact_number
 expanded_path = _expanded_path
@@ -946,7 +945,6 @@ tidy_worktrees = _tidy_worktrees
 tighten_policy = _tighten_policy
 time_ago = _time_ago
 transfer_refs = _transfer_refs
-trust_store = _trust_store
 type_name = _type_name
 type_versions = _type_versions
 unforged_text = _unforged_text

@@ -18,9 +18,8 @@ from uwf_git.store import ref_kinds
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
 from uwf_git.store.new_record import step_of
-from uwf_git.trust.judgement import MET, NOT_PROVABLE, UNMET, Judgement, Requirements
+from uwf_git.trust.judgement import MET, NOT_PROVABLE, UNMET, Judgement, Requirements, SeenSignatures
 from uwf_git.trust.policy import OF_THREADS, SUBJECTS, fingerprint_of, parse
-from uwf_git.trust.seen_signatures import SeenSignatures
 
 KINDS = (*SUBJECTS[1:], *OF_THREADS)
 ALL = "[" + ", ".join(f"{{{each}: '*', require: signed}}" for each in SUBJECTS) + "]"

@@ -434,5 +434,5 @@ def test_a_store_without_a_policy_reads_nothing_of_signatures(team: Team) -> Non
         )  # fmt: skip
         loaded = set(re.findall(r"uwf_git\.trust\.(\w+)", done.stderr))
         assert "permission" in loaded
-        assert not loaded & {"seen_signatures", "records", "judgement", "policies"}, words
+        assert not loaded & {"records", "judgement", "policies"}, words
     assert not (team.ann.store / "uwf" / "signatures.db").exists()

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 def put(instance: Instance, compiled: Compiled) -> dict[str, Any]:
     """Register a compiled workflow, trust its code unless a step registers it, and return the version as JSON. Moves
     `refs/uwf/workflows/<name>`."""
-    from uwf_git.engine.trust import trust
+    from uwf_git.engine.trusted_code import trust_code
 
     version = instance.registry.put(compiled)
     try:
-        trust(instance, compiled.workflow)
+        trust_code(instance, compiled.workflow)
     except RequirementUnmet as error:
         instance.warn(f"{error.message}: uwf workflow trust {compiled.workflow.name}")
     return {**version_value(version), **bundle_of(compiled.workflow, instance, version.commit)}
@@ -107,7 +107,7 @@ def bundle_of(workflow: Workflow, instance: Instance | None, commit: str | None 
     value: dict[str, Any] = {"bundle": workflow.code.id, "language": workflow.code.language}
     if instance is None:
         return value
-    from uwf_git.engine.trust import is_trusted
+    from uwf_git.engine.trusted_code import is_trusted
     from uwf_git.git.repository import Oid
 
     problem = ""

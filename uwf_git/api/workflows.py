@@ -416,10 +416,10 @@ def speaker_of(found: ResolvedWorkflow, name: str | None) -> str:
 def may_start(instance: Instance, found: ResolvedWorkflow, is_named: bool, to_run: bool) -> bool:
     """Return whether a workflow may run here. Code in a file that `is_named` by its path is trusted, unless an agent
     names it, or a program that acts for one. Raises Untrusted for other code that is `to_run` at once."""
-    from uwf_git.engine.trust import is_trusted, require_trusted, trust
+    from uwf_git.engine.trusted_code import is_trusted, require_trusted, trust_code
 
     if found.compiled is not None and is_named and not acts_for_agent(instance.environ):
-        trust(instance, found.workflow)
+        trust_code(instance, found.workflow)
     elif to_run:
         require_trusted(instance, found.workflow)
     return is_trusted(instance, found.workflow)

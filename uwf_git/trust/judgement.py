@@ -15,13 +15,16 @@ commit is a claim of its maker:
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 from uwf_git.base.text import one_line
 from uwf_git.git.repository import Oid
+from uwf_git.git.sqlite_cache import SqliteCache
 from uwf_git.store import layout
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
@@ -29,7 +32,6 @@ from uwf_git.store.instance import Instance
 from uwf_git.trust import policies
 from uwf_git.trust.policy import OF_THREADS, SSH, SUBJECTS, Key, Policy, Rule
 from uwf_git.trust.records import Record, accepted_by, records
-from uwf_git.trust.seen_signatures import SeenSignature, SeenSignatures
 from uwf_git.trust.signatures import (
     BAD,
     EXPIRED,
@@ -51,6 +53,60 @@ Proofs = dict[str, float]
 
 MET, UNMET, NOT_PROVABLE = "met", "requirement-unmet", "not-provable"
 """Outcomes; all but the first are codes of findings."""
+
+
+class SeenSignature(NamedTuple):
+    """A valid signature: the fingerprints of its key and primary key, and the Unix time since when it is known
+    here. Without a fingerprint it is to be verified again: another version of the table carried its time only."""
+
+    fingerprint: str
+    primary: str
+    since: int
+
+
+class SeenSignatures(SqliteCache):
+    """The valid signatures that this store has seen, in `<git dir>/uwf/signatures.db`. A signature stays valid, so it is
+    verified once; the time shows that it is older than the end of its key. If the file is lost, they are verified
+    again."""
+
+    version: ClassVar[int] = 2
+    tables: ClassVar[str] = """
+        CREATE TABLE seen (
+            oid BLOB PRIMARY KEY, fingerprint TEXT NOT NULL, main TEXT NOT NULL, since INTEGER NOT NULL
+        ) WITHOUT ROWID
+    """
+
+    def __init__(self, private: Path) -> None:
+        super().__init__(private / "signatures.db")
+
+    def get(self, objects: Sequence[Oid]) -> dict[Oid, SeenSignature]:
+        found = {}
+        for oid in objects:
+            if row := self._run("SELECT fingerprint, main, since FROM seen WHERE oid = ?", (oid.raw,)):
+                found[oid] = SeenSignature(*row[0])
+        return found
+
+    def add(self, signatures: Mapping[Oid, SeenSignature]) -> None:
+        rows = [(oid.raw, *each) for oid, each in signatures.items()]
+        if rows:
+            with self.transaction():
+                for row in rows:
+                    self._run(
+                        "INSERT INTO seen VALUES (?, ?, ?, ?) ON CONFLICT (oid) DO UPDATE"
+                        " SET fingerprint = excluded.fingerprint, main = excluded.main",
+                        row,
+                    )
+
+    def _carried(self, db: sqlite3.Connection) -> Mapping[str, bytes]:
+        try:
+            rows = db.execute("SELECT oid, since FROM seen").fetchall()
+        except sqlite3.Error:
+            return {}
+        return {bytes(oid).hex(): str(since).encode() for oid, since in rows}
+
+    def _carry(self, db: sqlite3.Connection, carried: Mapping[str, bytes]) -> None:
+        rows = [(bytes.fromhex(oid), int(since)) for oid, since in carried.items()]
+        db.executemany("INSERT OR IGNORE INTO seen VALUES (?, '', '', ?)", rows)
 
 
 class Judgement(NamedTuple):

@@ -447,7 +447,7 @@ class ApprovalChecks:
     def _record(self, oid: bytes) -> Record | None:
         records = self._known.records
         if oid not in records:
-            records[oid] = self._known.trust(Oid(raw=oid))
+            records[oid] = self._known.in_store(Oid(raw=oid))
         return records[oid]
 
     def _row(self, oid: bytes) -> CommitRow | None:

@@ -483,7 +483,7 @@ class Verifier:
 
     def _take(self, oid: Oid) -> None:
         try:
-            self._settle(oid, self._known.trust(oid), ())
+            self._settle(oid, self._known.in_store(oid), ())
         except Bad as bad:
             self._settle(
                 oid, None, (Finding(bad.code, None, None, str(bad.at or oid), bad.message, path=bad.path),)

@@ -175,7 +175,7 @@ class Known:
         self._attempts = Attempts(store)
         self._decisions: dict[bytes, Decision | str] = {}
 
-    def trust(self, oid: Oid) -> Record:
+    def in_store(self, oid: Oid) -> Record:
         """Return the record of a commit known to the store. Raises UwfError, Bad."""
         row = self._store.index_commit(oid)
         tree = self.objects.commit(oid).tree
@@ -285,7 +285,7 @@ class Known:
     def record_at(self, oid: Oid) -> Record:
         """Return the record of a commit that was read, or that the store knows. Raises Bad."""
         if oid.raw not in self.records:
-            self.records[oid.raw] = self.trust(oid)
+            self.records[oid.raw] = self.in_store(oid)
         record = self.records[oid.raw]
         if record is None:
             raise Bad("wrong-parent", f"commit {oid} is no valid record")
@@ -299,7 +299,7 @@ class Known:
         """Return the head that an attempt was made on."""
         assert attempt.head is not None
         if attempt.head not in self.records:
-            self.records[attempt.head] = self.trust(Oid(raw=attempt.head))
+            self.records[attempt.head] = self.in_store(Oid(raw=attempt.head))
         return self.records[attempt.head]
 
     def forget_unfinished(self) -> None:

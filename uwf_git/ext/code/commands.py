@@ -41,18 +41,18 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
     registered yourself are already trusted.
     """
     from uwf_git.ext.code.review import otherwise, reviewed
-    from uwf_git.plugin import engine_trust
+    from uwf_git.plugin import trusted_code
 
     instance = invocation.instance
     found = _bundle(invocation, workflow)
     commit = Oid(hex=str(found.commit))
-    if already := engine_trust.is_trusted(instance, found.workflow):
+    if already := trusted_code.is_trusted(instance, found.workflow):
         instance.registry.code(found.workflow, commit)
     else:
         source = reviewed(instance, found.workflow, commit)
         if not (yes or _asked_whether(invocation, found, source)):
             raise Usage(f"{workflow} was not confirmed, and is not trusted", "ask its author")
-        engine_trust.trust(instance, found.workflow)
+        trusted_code.trust_code(instance, found.workflow)
         if told := otherwise(instance, found.workflow, source):
             invocation.warn(told)
     value = {**_describe(invocation, found), "changed": not already}
@@ -63,10 +63,10 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
 @click.argument("workflow", metavar="NAME|HASH", shell_complete=completers.complete_workflow)
 def untrust(invocation: Invocation, workflow: str) -> None:
     """Revoke the trust in a code workflow on this machine. Nothing is deleted."""
-    from uwf_git.plugin import engine_trust
+    from uwf_git.plugin import trusted_code
 
     found = _bundle(invocation, workflow)
-    changed = engine_trust.untrust(invocation.instance, found.workflow)
+    changed = trusted_code.revoke_trust(invocation.instance, found.workflow)
     value = {**_describe(invocation, found), "changed": changed}
     invocation.emit(value, Record(*definitions.WORKFLOW, ("trusted", lambda _: "no")))
 

@@ -303,9 +303,9 @@ class _Versions:
         from uwf_git.ext.evaluation.trials import Version
 
         if found.workflow.code is not None and found.compiled is not None:
-            from uwf_git.plugin import trust_store
+            from uwf_git.plugin import trust_code
 
-            trust_store(self._instance, found.workflow)  # a file that is named by its path is trusted by that
+            trust_code(self._instance, found.workflow)  # a file that is named by its path is trusted by that
         commit = version_of(self._instance, found)
         return Version(found.hash, commit, found.workflow, found.speaker)
 

@@ -37,7 +37,7 @@ def require_trusted(instance: Instance, workflow: Workflow) -> None:
     )
 
 
-def trust(instance: Instance, workflow: Workflow) -> bool:
+def trust_code(instance: Instance, workflow: Workflow) -> bool:
     """Trust a workflow's code. Return whether it was untrusted before. Raises RequirementUnmet within a step."""
     if is_trusted(instance, workflow):
         return False
@@ -47,7 +47,7 @@ def trust(instance: Instance, workflow: Workflow) -> bool:
     return True
 
 
-def untrust(instance: Instance, workflow: Workflow) -> bool:
+def revoke_trust(instance: Instance, workflow: Workflow) -> bool:
     """Revoke trust in a workflow's code. Return whether it was trusted before."""
     assert workflow.code is not None
     return instance.trusted.remove(*_identity(workflow.code, workflow))
