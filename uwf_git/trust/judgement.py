@@ -65,7 +65,7 @@ class SeenSignature(NamedTuple):
 
 
 class SeenSignatures(SqliteCache):
-    """The valid signatures that this store has seen, in `<git dir>/uwf/signatures.db`. A signature stays valid, so it is
+    """The valid signatures that this store has seen, in `<git dir>/uwf/signatures.db`. They stay valid, so each is
     verified once; the time shows that it is older than the end of its key. If the file is lost, they are verified
     again."""
 
