@@ -53,7 +53,7 @@ def next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed:
     from uwf_git.engine.kit.prompt import prompt_at, role_of
     from uwf_git.engine.next_turn import outlook, raise_if_stuck
     from uwf_git.engine.past_prompt import configured_recipient
-    from uwf_git.format.types import BUNDLE, END, USER
+    from uwf_git.format.types import END, USER, is_chosen_by_maker
     from uwf_git.store.history import Position
 
     head = instance.threads.head(thread)
@@ -67,7 +67,7 @@ def next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed:
                 f"thread {thread} has no next role",
                 f"name one with --role, or a step: {thread}@{head.row.number}",
             )
-        if role == BUNDLE:
+        if is_chosen_by_maker(role):
             raise Invalid(
                 f"the code of thread {thread} decides which role is next", "name a role with --role"
             )

@@ -345,13 +345,11 @@ def refs_of_threads(instance: Instance, threads: Collection[ThreadId]) -> Refs:
 
 
 def _calls_of(instance: Instance, threads: Collection[ThreadId]) -> Iterator[ThreadId]:
-    from uwf_git.engine.calls import calls_of, is_code
+    from uwf_git.engine.calls import calls_of
 
     for thread in threads:
         with suppress(NotFound):
-            head = instance.threads.head(thread)
-            if is_code(instance, head):
-                yield from calls_of(instance, head)
+            yield from calls_of(instance, instance.threads.head(thread))
 
 
 def refs_of_definition(instance: Instance, kind: str, name: str) -> Refs:

@@ -8,11 +8,10 @@ from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.base.thread_states import ThreadState, states_of
 from uwf_git.engine.budget import budget_reached
 from uwf_git.engine.call_answer import fields_wanted
-from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.kit.form import FormField, options_of
 from uwf_git.engine.next_turn import outlook, wordless
 from uwf_git.engine.pause import pause_of
-from uwf_git.engine.thread_state import thread_state
+from uwf_git.engine.thread_state import asking_below, thread_state
 from uwf_git.engine.waits import Waits, waits_in
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
@@ -110,7 +109,7 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
         case ThreadState.OVER_BUDGET:
             return OverBudget(budget_reached(instance, head))
         case ThreadState.CALL_ASKS:
-            return _asked_by_call(instance, asking_calls(instance, head)[0])
+            return _asked_by_call(instance, asking_below(instance, head)[0])
         case ThreadState.PAUSED:
             if (pause := pause_of(instance, thread)) is not None:
                 return Paused(pause.by, pause.reason)

@@ -10,13 +10,12 @@ from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Busy, NotRunning, TimedOut, Waiting
 from uwf_git.engine.branch_states import raise_if_at_rest
 from uwf_git.engine.call_answer import command_of
-from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.conversation import at_rest
 from uwf_git.engine.forks import awaited
 from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.next_turn import outlook, raise_if_stuck
 from uwf_git.engine.performer import override_at
-from uwf_git.engine.thread_state import thread_state
+from uwf_git.engine.thread_state import asking_below, thread_state
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
 from uwf_git.sync.branches import settle_lost_forks
@@ -84,7 +83,7 @@ def raise_unless_completed(instance: Instance, head: Head, stopped: str, hint: s
     raise_if_at_rest(instance, head)
     if instance.attempts.failed(head) and (failed := instance.attempts.last(head)) is not None:
         raise AgentFailed(f"the last step of thread {head.thread} has failed: {failed.error}", hint)
-    if calls := asking_calls(instance, head):
+    if calls := asking_below(instance, head):
         asked = f"thread {head.thread} waits for a person: call {calls[0].thread} asks"
         raise Waiting(asked, command_of(instance, calls[0]))
     raise NotRunning(f"thread {head.thread} is not at its end{stopped}", hint)

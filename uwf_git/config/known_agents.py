@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import extensions
+from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.format.types import UWF
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ PLUGIN = "plugin:"
 
 BUNDLES = "uwf-bundle"
 """The name of what runs a workflow's own code. Nobody can choose it: such a workflow's steps are always its."""
+
+DELEGATES = frozenset((SUBWORKFLOW, BUNDLES))
+"""The agents that do no work of their own, but have others work for them."""
 
 _KINDS = ("rehearsal", "human", "command", "model", "workflow", "protocol", "cli")
 """The kinds of agents, in the order in which their names count."""

@@ -10,7 +10,7 @@ from uwf_git.engine.new_step import detail_problems, outputs_of
 from uwf_git.engine.next_turn import decide_at
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW, Step, agent_name_problem
-from uwf_git.format.types import BUNDLE, END, is_kind
+from uwf_git.format.types import END, is_chosen_by_maker, is_kind
 
 if TYPE_CHECKING:
     from uwf_git.engine.new_step import NewStep
@@ -36,7 +36,7 @@ def accept(
     node, step = new.node, new.step
     if node in {past.hash for past in history.steps}:
         raise AgentFailed(f"the agent named step {node}, which this thread has already")
-    if role == BUNDLE and (step.role == END or step.role in history.workflow.roles):
+    if is_chosen_by_maker(role) and (step.role == END or step.role in history.workflow.roles):
         role = step.role
     expected = (history.start_hash, history.prev, role)
     for what, is_now, wanted in zip(

@@ -179,13 +179,6 @@ def left(instance: Instance, head: Head) -> list[Head]:
     ]
 
 
-def asking_calls(instance: Instance, head: Head) -> list[Head]:
-    """Return the calls of a thread that a person has to answer, oldest first."""
-    if not is_code(instance, head) or is_call(instance.store, head.row.start):
-        return []
-    return sorted((each for each in left(instance, head) if each.row.asks), key=lambda each: each.updated)
-
-
 def persons_schema(instance: Instance, head: Head) -> Schema | None:
     """Return the schema of the answer that a call wants of the person who plays its agent, else None. An agent's
     question in a call takes a text."""
@@ -197,13 +190,16 @@ def persons_schema(instance: Instance, head: Head) -> Schema | None:
 
 
 def calls_of(instance: Instance, head: Head) -> list[ThreadId]:
-    """Return the calls that a thread, or another with the same first commit, asked, as far as they are not folded."""
+    """Return the calls that a thread, or another with the same first commit, asked, as far as they are not folded; none
+    for other workflows than code."""
+    if not is_code(instance, head.row):
+        return []
     return [each.thread for each in _of_root(instance, head, (layout.THREADS, layout.ARCHIVE))]
 
 
-def is_code(instance: Instance, head: Head) -> bool:
-    """Return whether a thread is of a code workflow."""
-    known = instance.store.index.node(head.row.workflow) if head.row.workflow else None
+def is_code(instance: Instance, row: CommitRow) -> bool:
+    """Return whether a commit is of a thread of a code workflow."""
+    known = instance.store.index.node(row.workflow) if row.workflow is not None else None
     return known is not None and known[0] == CODE
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.text import counted
-from uwf_git.engine.calls import answers_joined
+from uwf_git.engine.calls import answers_joined, is_code
 from uwf_git.format.endings import COMPLETED, FAILED, KILLED, LEFT
 from uwf_git.format.fan_out import Fork, JoinedBranch, parse_fork, parse_join
 from uwf_git.format.kinds import CallCounts, parse_detail
-from uwf_git.format.types import CODE, FORK, JOIN, is_kind
+from uwf_git.format.types import FORK, JOIN, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import ancestry
 
@@ -105,8 +105,8 @@ def of_calls(counts: CallCounts) -> Census:
 
 def _of_step(instance: Instance, row: CommitRow) -> Census | None:
     if row.merged is None:
-        return _counted_in(instance, row) if _is_of_code(instance, row) else None
-    if not _is_of_code(instance, row):
+        return _counted_in(instance, row) if is_code(instance, row) else None
+    if not is_code(instance, row):
         detail = instance.store.step(row.node).detail
         is_child = is_kind(instance.store.get(detail).type, "step")
         return census_of(instance, Oid(raw=row.merged)) if is_child else None
@@ -119,11 +119,6 @@ def _of_step(instance: Instance, row: CommitRow) -> Census | None:
 def _counted_in(instance: Instance, row: CommitRow) -> Census | None:
     counts = calls_in(instance.store.get(instance.store.step(row.node).detail))
     return None if counts is None else of_calls(counts)
-
-
-def _is_of_code(instance: Instance, row: CommitRow) -> bool:
-    known = instance.store.index.node(row.workflow) if row.workflow is not None else None
-    return known is not None and known[0] == CODE
 
 
 def _output(instance: Instance, row: CommitRow) -> Any:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import RequirementUnmet, UwfError
 from uwf_git.base.text import cut
-from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.conversation import at_rest
 from uwf_git.engine.human_turn import HumanTurn, command_for, human_turn
 from uwf_git.engine.kit.form import fields_of
 from uwf_git.engine.next_turn import outlook
 from uwf_git.engine.summary import summary
+from uwf_git.engine.thread_state import asking_below
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import remark_in
 from uwf_git.format.types import USER, role_name
@@ -281,7 +281,7 @@ def presented_at(instance: Instance, head: Head) -> Presented | None:
         if at_rest(instance, head):
             return None
         return presented(instance, head, found.question or "", found.options)
-    calls = asking_calls(instance, head)
+    calls = asking_below(instance, head)
     return presented_at(instance, calls[0]) if calls else None
 
 

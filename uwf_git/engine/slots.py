@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from uwf_git.base import log
 from uwf_git.base.text import counted
-from uwf_git.config.known_agents import BUNDLES
-from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW
+from uwf_git.config.known_agents import DELEGATES
+from uwf_git.format.kinds import HUMAN, REHEARSE
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 _POLL = 0.1  # seconds between two looks for a free slot
-_FREE = frozenset((HUMAN, REHEARSE, SUBWORKFLOW, BUNDLES))
+_FREE = DELEGATES | {HUMAN, REHEARSE}
 """Agents that do no work of their own: a person, made-up answers, and those that other agents work for."""
 
 

@@ -9,14 +9,13 @@ from uwf_git.base.thread_states import Request, ThreadState
 from uwf_git.engine.branch_states import branch_value, joined_value, joining_value
 from uwf_git.engine.budget import used_up
 from uwf_git.engine.call_answer import command_of, fields_wanted
-from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.census import census_of
 from uwf_git.engine.conversation import at_rest, in_conversation, is_conversation
 from uwf_git.engine.kit.form import options_of
 from uwf_git.engine.next_turn import outlook, wordless
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.step_parts import parts_of
-from uwf_git.engine.thread_state import resting_state, thread_state
+from uwf_git.engine.thread_state import asking_below, resting_state, thread_state
 from uwf_git.engine.waits import waits_in
 from uwf_git.format.kinds import parse_detail
 from uwf_git.format.types import is_kind
@@ -77,7 +76,7 @@ def _wants(instance: Instance, head: Head, state: ThreadState) -> dict[str, Any]
             waits = waits_in(instance, head, state)
             return {} if waits is None else waits.in_state(is_call(instance.store, head.row.start))
         case Request.CALL:
-            questions = [_asked_by_call(instance, call) for call in asking_calls(instance, head)]
+            questions = [_asked_by_call(instance, call) for call in asking_below(instance, head)]
             first = questions[0]
             return {
                 "calls": [question["thread"] for question in questions],

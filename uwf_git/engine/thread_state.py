@@ -6,8 +6,8 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, Literal
 
 from uwf_git.base.thread_states import ThreadState
+from uwf_git.engine import calls
 from uwf_git.engine.budget import Budgets, BudgetState, used_up
-from uwf_git.engine.calls import asking_calls
 from uwf_git.engine.census import FAILURES
 from uwf_git.engine.conversation import at_rest
 from uwf_git.engine.human_roles import HumanRoles
@@ -16,6 +16,7 @@ from uwf_git.engine.pause import is_paused, paused_threads
 from uwf_git.format.endings import COMPLETED, FAILED
 from uwf_git.format.types import CODE
 from uwf_git.store.layout import ATTEMPTS
+from uwf_git.store.starts import is_call
 from uwf_git.store.threads import DamagedThread
 
 if TYPE_CHECKING:
@@ -101,4 +102,12 @@ def resting_state(
         return ThreadState.PERSONS_TURN
     if instance.attempts.failed(head):
         return ThreadState.FAILING
-    return ThreadState.CALL_ASKS if asking_calls(instance, head) else ThreadState.IDLE
+    return ThreadState.CALL_ASKS if asking_below(instance, head) else ThreadState.IDLE
+
+
+def asking_below(instance: Instance, head: Head) -> list[Head]:
+    """Return the threads that work for another and ask a person, oldest first: it goes on when they are answered."""
+    if not calls.is_code(instance, head.row) or is_call(instance.store, head.row.start):
+        return []
+    asking = (call for call in calls.left(instance, head) if call.row.asks)
+    return sorted(asking, key=lambda call: call.updated)

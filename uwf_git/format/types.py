@@ -93,6 +93,11 @@ def called(role: str) -> str:
     return "the call" if role == BUNDLE else f"role {role}"
 
 
+def is_chosen_by_maker(role: str | None) -> bool:
+    """Return whether a role is a place for the one that the step's maker chooses."""
+    return role == BUNDLE
+
+
 def next_name(role: str) -> str:
     return "the bundle decides" if role == BUNDLE else role
 

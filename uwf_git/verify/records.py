@@ -17,7 +17,6 @@ from uwf_git.format.kinds import (
 )
 from uwf_git.format.node import Node
 from uwf_git.format.types import (
-    BUNDLE,
     USER,
     is_kind,
 )
@@ -39,6 +38,7 @@ from uwf_git.workflow.moderator import (
     DecidedByCode,
     Next,
     WorkflowEnded,
+    next_role,
 )
 
 
@@ -286,9 +286,7 @@ class Records:
         detail = self._known.content(here, made.detail) if made.detail else None
         if head.decided:
             decision = self._known.decision(head)
-            role = decision.role if isinstance(decision, Next) else None
-            if isinstance(decision, DecidedByCode):
-                role = BUNDLE
+            role = next_role(decision) if isinstance(decision, Next | DecidedByCode) else None
             if role != made.role:
                 report("wrong-role", f"{made.role} tried, the workflow called {role} for it")
             elif detail is not None:

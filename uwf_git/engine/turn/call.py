@@ -32,7 +32,7 @@ class CallRoom(AgentRoom):
     def settle(self, instance: Instance, head: Head) -> Iterator[Stop]:
         """End the calls that the code asked for and went on without, those at work for another thread excepted. One
         whose process died after its answer is completed. Makes `refs/uwf/archive/<call>`."""
-        if not calls.is_code(instance, head) or is_call(instance.store, head.row.start):
+        if not calls.is_code(instance, head.row) or is_call(instance.store, head.row.start):
             return
         for call in calls.left(instance, head):
             if head.archive is None and start_of(instance.store, call.commit).merged == head.commit.raw:
