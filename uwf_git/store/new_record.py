@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 THREADS = "threads"
 STARTS, STEPS, ANSWERS, ENDS = "starts", "steps", "answers", "ends"
 ATTEMPTS, PAUSES, FORKS = "attempts", "pauses", "forks"
+DELETIONS, REWRITES = "deletions", "rewrites"
+"""Changes of records that a server takes only if it allows them."""
 
 
 class NewRecord(NamedTuple):

@@ -24,8 +24,6 @@ from uwf_git.store.indexing import Store
 from uwf_git.store.new_record import ANSWERS, STEPS
 from uwf_git.sync import tracking
 from uwf_git.sync.exchange import Exchange
-from uwf_git.trust.permission import DELETIONS as DELETIONS
-from uwf_git.trust.permission import REWRITES as REWRITES
 from uwf_git.trust.permission import has_policy, unmet
 from uwf_git.verify.findings import Finding
 

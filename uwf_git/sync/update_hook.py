@@ -33,11 +33,10 @@ from uwf_git.store import archives, layout, ref_kinds
 from uwf_git.store.archives import FoldedThread
 from uwf_git.store.history import own_forks, parse_link, tagged_commit
 from uwf_git.store.indexing import Store
+from uwf_git.store.new_record import DELETIONS, REWRITES
 from uwf_git.store.private_files import write_private
 from uwf_git.sync import ref_names
 from uwf_git.sync.admission import (
-    DELETIONS,
-    REWRITES,
     Admission,
     allows,
     foreign_to,

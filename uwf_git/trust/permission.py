@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
     from uwf_git.trust.policy import Rule
 
-DELETIONS, REWRITES = "deletions", "rewrites"
-"""What a server takes only if the policy allows it."""
-
 _TAGS = frozenset({ENDS, PAUSES, FORKS})
 """The records that are tags, whose signing git configures apart."""
 _SIGN = "git config --global commit.gpgSign true"

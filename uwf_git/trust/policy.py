@@ -32,8 +32,17 @@ from uwf_git.base.errors import Invalid
 from uwf_git.base.markdown import code, inline, table
 from uwf_git.base.text import counted, harmless, iso, one_line
 from uwf_git.format.ids import name_problem
-from uwf_git.store.new_record import ANSWERS, ATTEMPTS, ENDS, FORKS, PAUSES, STARTS, STEPS
-from uwf_git.trust.permission import DELETIONS, REWRITES
+from uwf_git.store.new_record import (
+    ANSWERS,
+    ATTEMPTS,
+    DELETIONS,
+    ENDS,
+    FORKS,
+    PAUSES,
+    REWRITES,
+    STARTS,
+    STEPS,
+)
 
 if TYPE_CHECKING:
     from uwf_git.format.document import Document
