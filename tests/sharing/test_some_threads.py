@@ -25,7 +25,7 @@ from uwf_git.store.location import locate
 from uwf_git.sync import shared_step
 from uwf_git.sync.exchange import Exchange
 from uwf_git.sync.pull import Pulled, gather
-from uwf_git.sync.shared_step import share_all
+from uwf_git.sync.shared_step import DeletedThere, share_all
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_what_keeps_one_thread_from_getting_there_leaves_the_others_alone(pair: 
     assert list(found) == [raced, refused, deleted, large, missing, fine]
     assert found.pop(fine) is None
     kinds = {thread: type(error) for thread, error in found.items() if error}
-    assert kinds[raced] is kinds[deleted] is HeadMoved
+    assert (kinds[raced], kinds[deleted]) == (HeadMoved, DeletedThere)
     assert (kinds[refused], kinds[large]) == (Declined, Invalid) and kinds[missing]
     kept = re.search(r"kept as thread (\w{26})", str(found[raced]))
     assert kept and "Ada Example" in str(found[raced])
