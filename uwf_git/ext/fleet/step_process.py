@@ -49,7 +49,6 @@ from uwf_git.plugin import (
     redactor_at,
     thread_outlook,
     thread_state,
-    thread_states,
     wanted_log,
 )
 
@@ -262,7 +261,7 @@ def standing(instance: Instance, thread: ThreadId, agent: AgentOptions | None = 
 def _why(state: ThreadState) -> str:
     if state is ThreadState.JOINING:
         return _BRANCHES
-    return _ANSWER if state.group is thread_states.Group.WAITING and state is not ThreadState.PAUSED else ""
+    return _ANSWER if state.request is not None else ""
 
 
 def branches_to_queue(
@@ -278,7 +277,7 @@ def branches_to_queue(
     able = [
         branch.head
         for branch, state in states
-        if branch.head is not None and state in (ThreadState.IDLE, ThreadState.RUNNING, ThreadState.JOINING)
+        if branch.head is not None and state is not None and state.goes_on
     ][:most]
     failed = [
         branch.head for branch, state in states if branch.head is not None and state is ThreadState.FAILING

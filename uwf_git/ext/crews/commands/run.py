@@ -91,7 +91,7 @@ class Run:
             if outcome.done:
                 self.tell(outcome.state.word)
                 return
-            if outcome.state is not ThreadState.IDLE:
+            if not outcome.state.is_ready:
                 self.ask()
                 return
         raise Usage(f"run {self.thread} has made {MOST} steps without a question", _WAYS_ON)
