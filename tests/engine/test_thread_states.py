@@ -54,7 +54,7 @@ NAMES_IN_JSON = {  # of fields and events
     "api/events.py": {"failed", "paused", "waiting"},
     "api/progress.py": {"running"},
     "api/conversation.py": {"failed"},
-    "config/agent_cli.py": {"failed"},
+    "ext/agents/cli/row.py": {"failed"},
     "engine/census.py": {"failed"},
     "engine/state.py": {"paused"},
     "ext/agents/cli/rows.py": {"completed", "failed"},  # and values that agents' programs print
