@@ -61,7 +61,7 @@ THOROUGHLY = settings(max_examples=300)
 
 
 def member(*menu: MenuItem) -> Member:
-    return Member(Persona("mary", "Mary"), menu)
+    return Member(Persona("mary", "Mary"), {}, menu)
 
 
 def said(text: str, *menu: MenuItem, **options: object) -> Routing:
@@ -294,9 +294,9 @@ def test_one_of_two_hundred_items_is_found() -> None:
             f"[C{number}] Make the {number}th plan — über alles",
             f"plan-{number}",
             f"*plan {number}",
-            (f"make {number}",),
-            (Handler(f"handler {number}", Effect(action="say")),),
-            Effect(workflow="plan"),
+            aliases=(f"make {number}",),
+            handlers=(Handler(f"handler {number}", Effect(action="say")),),
+            does=Effect(workflow="plan"),
         )
         for number in range(200)
     ]

@@ -69,22 +69,23 @@ class MenuItem(NamedTuple):
     description: str
     trigger: str = ""
     cmd: str = ""
+    validate: str = ""
+    surface: str = ""
     aliases: tuple[str, ...] = ()
     handlers: tuple[Handler, ...] = ()
     does: Effect = Effect()
-    validate: str = ""
-    surface: str = ""
 
     def payload(self) -> dict[str, Any]:
-        return {**to_payload(self._replace(does=Effect())), **to_payload(self.does)}
+        payload = to_payload(self._replace(does=Effect()))
+        return {"description": payload.pop("description"), **to_payload(self.does), **payload}
 
 
 class Member(NamedTuple):
     """A persona with its menu, and its prompts by id, used by the action `#id`."""
 
     persona: Persona
-    menu: tuple[MenuItem, ...] = ()
     prompts: Mapping[str, str] = {}
+    menu: tuple[MenuItem, ...] = ()
 
     def payload(self) -> dict[str, Any]:
         return {"id": self.persona.id, **to_payload(self)}

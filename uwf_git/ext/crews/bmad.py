@@ -266,7 +266,7 @@ class _Reader:
             _tools(agent["tools"]) if "tools" in agent else None,
         )
         menu = tuple(self._item(part, place, item, prompts) for place, item in agent.get("menu", []))
-        return CrewMember(persona, menu, prompts)
+        return CrewMember(persona, prompts, menu)
 
     def _item(
         self,
@@ -308,11 +308,11 @@ class _Reader:
             item.get("description", ""),
             item.get("trigger", ""),
             item.get("cmd", ""),
+            validate,
+            surface,
             tuple(aliases),
             tuple(handlers),
             does,
-            validate,
-            surface,
         )
 
     def _does(

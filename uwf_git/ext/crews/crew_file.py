@@ -340,7 +340,7 @@ class _Reader(FieldReader):
             hint = "give it a role, an identity, a style or principles; or a systemPrompt"
             self._findings.warning(path, "empty-persona", f"{what} doesn't say who speaks", hint)
         prompts = self._prompts(data.get("prompts"), (*path, "prompts"), f"{what}: prompts")
-        return CrewMember(persona, self._menu(data.get("menu"), (*path, "menu"), what, prompts), prompts)
+        return CrewMember(persona, prompts, self._menu(data.get("menu"), (*path, "menu"), what, prompts))
 
     def _prompts(self, value: Any, path: ValuePath, what: str) -> dict[str, str]:
         if value is None:
@@ -413,11 +413,11 @@ class _Reader(FieldReader):
             self.text(data, path, "description", what, "say in a few words what it does") or "",
             self._maybe(data, path, "trigger", what),
             self._maybe(data, path, "cmd", what),
+            validate,
+            surface,
             self._list(data, path, "aliases", what),
             handlers,
             does,
-            validate,
-            surface,
         )
 
     def _handlers(
