@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from uwf_git.base import extensions
 
 MANIFEST = """\
 from uwf_git.plugin import Command, ConfigSection, Extension
@@ -82,6 +85,22 @@ def test_a_package_reads_a_section_of_the_configuration(package: Path) -> None:
     assert wrong.returncode != 0 and 'unknown key \\"word\\" in a greeting' in wrong.stderr
     misspelt = called("config", "set", "greeting.Ada.text", "1").stderr
     assert 'did you mean \\"greetings\\"' in misspelt
+
+
+def test_a_reader_of_a_section_that_fails_is_one_clear_line(package: Path) -> None:
+    assert called("init").returncode == 0
+    assert called("config", "set", "greetings.Ada.text", "1").returncode == 0
+    (package / "settings.py").write_text("def read(reader, value):\n    raise KeyError('Ada')\n")
+    done = called("greet", "Ada")
+    assert "greetings cannot be read: KeyError: 'Ada'" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_what_the_manifests_that_ship_name_can_be_loaded() -> None:
+    rows = [row for extension in extensions.ours() for row in extension]
+    texts = re.findall(r"'(uwf_git\.[\w.]+:\w+)'", repr(rows))
+    assert len(texts) > 60
+    for where in texts:
+        assert extensions.load(where) is not None, where
 
 
 def test_an_extension_costs_nothing_where_it_is_not_asked(package: Path) -> None:

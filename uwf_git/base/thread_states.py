@@ -75,6 +75,8 @@ def _waiting(meaning: str, request: Request, hook: str = "") -> StateRow:
 
 @unique
 class ThreadState(Enum):
+    """A state of a thread; its value is its row."""
+
     IDLE = StateRow("idle", "no agent is working on it", errors.NotRunning, AGENT, Group.RUNNING)
     STUCK = StateRow(
         "idle", "no edge matches its last output", errors.NoTransition, PERSON, Group.RUNNING, hook="failed"

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from uwf_git.base import log
-from uwf_git.base.errors import Invalid, NotFound, Usage
-from uwf_git.base.extensions import config_section, load
+from uwf_git.base.errors import Invalid, NotFound, Usage, UwfError
+from uwf_git.base.extensions import ConfigSection, config_section, load
 from uwf_git.base.text import nearest, one_line
 from uwf_git.base.thread_states import HOOKS
 from uwf_git.config.known_agents import full_name, known_names
@@ -119,7 +119,7 @@ class _ConfigReader(Reader):
         known = (*KEYS, *more) if len(more) == len(foreign) else known_keys()
         data = self.mapping((), data, "the configuration", known)
         sections = {
-            key: load(row.read)(self, data[key]) for key, row in more.items() if data.get(key) is not None
+            key: self._section(row, data[key]) for key, row in more.items() if data.get(key) is not None
         }
         entries = {section: self._entries(section, data.get(section)) for section in FIELDS}
         return Config(
@@ -146,6 +146,14 @@ class _ConfigReader(Reader):
             self._workspace(data.get("workspace")),
             self._keeps_sessions(data),
         )
+
+    def _section(self, row: ConfigSection, value: Any) -> Any:
+        try:
+            return load(row.read)(self, value)
+        except Exception as error:  # it may be a stranger's code
+            why = f"{type(error).__name__}: {one_line(str(error), 200)}"
+            hint = f"correct the section, or update the package of {row.read.partition(':')[0]}"
+            raise UwfError(f"{FILE}: {row.key} cannot be read: {why}", hint) from error
 
     def dangling(self, config: Config) -> None:
         for provider in config.providers.values():

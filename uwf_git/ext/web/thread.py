@@ -196,6 +196,7 @@ class _Thread:
             "name": title,
             "at": {**dict.fromkeys(_MAY_BE), **at},
             "status": status,
+            "is_ready": state.is_ready,
             "sentence": state.sentence,
             "turn_of": turn_of,
             "judged": self._judged(at),
