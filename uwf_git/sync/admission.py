@@ -17,7 +17,7 @@ from uwf_git.engine.forks import squatted
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import gathers_threads
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.store import archives, layout, ref_kinds
+from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import relate, tagged_commit
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
@@ -91,6 +91,8 @@ class Admission:
 
     def _ends(self) -> Iterator[Oid]:
         """Yield the ends of all threads here, which a fold may have, too."""
+        from uwf_git.store import archives
+
         yield from self._repository.refs(layout.ARCHIVE).values()
         for fold in self._repository.refs(layout.FOLDED).values():
             for entry in archives.read(self._repository, fold).threads.values():
@@ -249,6 +251,8 @@ def _current(repository: Repository) -> Policy | None:
 
 def squatting(store: Store, name: str, oid: Oid) -> tuple[Finding, ...]:
     """Return the findings of a sound ref by which a thread would have the id of a branch that it is not."""
+    from uwf_git.store import archives
+
     threads: Mapping[ThreadId, Oid | None] = {}
     if name.startswith(layout.FOLDED):
         folded = archives.read(store.repository, oid).threads
