@@ -327,12 +327,3 @@ def write(instance: Instance, text: bytes, file: str = FILE) -> Oid:
     instance.store.sync()
     remember(repository, commit)
     return commit
-
-
-def raise_if_missing(repository: Repository) -> None:
-    """Raise StoreDamaged if the policy that this store follows cannot be read."""
-    known = remembered(repository)
-    if known is not None and not repository.has(known.newest):
-        raise StoreDamaged(
-            f"the trust policy {known.newest} is gone", "pull it again, or restore it: uwf doctor --fix"
-        )

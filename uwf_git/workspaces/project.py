@@ -498,11 +498,3 @@ def write_commit(
 
 def tracking(remote: str, thread: ThreadId) -> str:
     return f"refs/remotes/{remote}/uwf/work/{thread}"
-
-
-def project_at(place: Path) -> tuple[Project, Checkout]:
-    """Return the project around a folder. Raises NotFound."""
-    found = checkout_around(place) if place.is_dir() else None
-    if found is None:
-        raise NotFound(f"{place} is not a git repository", f"git init {place}; {NO_REPOSITORY}")
-    return Project(found.common), found
