@@ -264,7 +264,7 @@ def test_a_fork_shares_the_past_and_goes_its_own_way(uwf: Uwf, thread: str, inst
         uwf("thread", "fork", *arguments, check=status)
 
     # Another output: a step that differs by its duration alone may have the same hash.
-    uwf("thread", "step", forks[0], "--agent", scripted("- { role: critic, output: { approved: true } }\n"))
+    uwf("thread", "step", forks[0], "--agent", scripted(REJECTS_ONCE.replace("false", "true")))
     found = uwf("thread", "diff", thread, forks[0][:20]).json
     assert found["workflow"]["same"] and found["start"]["same"]
     assert [step["step"] for step in found["shared"]] == heads[:1]
