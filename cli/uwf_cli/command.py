@@ -37,49 +37,21 @@ class Number(click.FloatRange):
 
 
 def _shared_options() -> list[click.Parameter]:
+    def option(*names: str, keep: str, **keywords: Any) -> click.Option:
+        return click.Option(names, expose_value=False, is_eager=True, callback=_keep(keep), **keywords)
+
+    formats = click.Choice(FORMATS)
+    flag = {"is_flag": True, "default": None}
+    told = "Output format. Default: text on a terminal, JSON elsewhere, or UWF_FORMAT."
+    root = "Storage root. Default: UWF_STORAGE_ROOT, or the store of this folder."
+    every = "Mean the threads of all projects, not of this one."
+    debug = "Write debug records to the log and to standard error."
     return [
-        click.Option(
-            ["--format"],
-            type=click.Choice(FORMATS),
-            expose_value=False,
-            is_eager=True,
-            callback=_keep("format_option"),
-            help="Output format. Default: text on a terminal, JSON elsewhere, or UWF_FORMAT.",
-        ),
-        click.Option(
-            ["--json", "as_json"],
-            flag_value="json",
-            expose_value=False,
-            is_eager=True,
-            callback=_keep("format_option"),
-            help="Short for --format json.",
-        ),
-        click.Option(
-            ["--root"],
-            metavar="DIR",
-            expose_value=False,
-            is_eager=True,
-            callback=_keep("root_option"),
-            help="Storage root. Default: UWF_STORAGE_ROOT, or the store of this folder.",
-        ),
-        click.Option(
-            ["--all-projects"],
-            is_flag=True,
-            default=None,
-            expose_value=False,
-            is_eager=True,
-            callback=_keep("all_projects"),
-            help="Mean the threads of all projects, not of this one.",
-        ),
-        click.Option(
-            ["--debug"],
-            is_flag=True,
-            default=None,
-            expose_value=False,
-            is_eager=True,
-            callback=_keep("debug_option"),
-            help="Write debug records to the log and to standard error.",
-        ),
+        option("--format", keep="format_option", type=formats, help=told),
+        option("--json", "as_json", keep="format_option", flag_value="json", help="Short for --format json."),
+        option("--root", keep="root_option", metavar="DIR", help=root),
+        option("--all-projects", keep="all_projects", help=every, **flag),
+        option("--debug", keep="debug_option", help=debug, **flag),
     ]
 
 

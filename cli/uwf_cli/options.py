@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -14,6 +16,8 @@ from uwf_git.format.types import MOST_ROUNDS
 if TYPE_CHECKING:
     from uwf_git.config.resolve import AgentOptions
     from uwf_git.workspaces.options import WorkspaceOption
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 THREAD = click.argument("thread", metavar="ID", shell_complete=complete_thread)
 AT_ONCE = click.IntRange(1, 1000)
@@ -94,12 +98,49 @@ PROMPT = click.option("-p", "--prompt", metavar="TEXT", help="The prompt. - read
 PROMPT_FILE = click.option(
     "--prompt-file", metavar="FILE", help="Read the prompt from this file. - reads standard input."
 )
-MAX_TOKENS = click.option("--max-tokens", metavar="N", help="Pause for approval after N tokens.")
-MAX_COST = click.option("--max-cost", metavar="USD", help="Pause for approval after spending USD.")
-MAX_TIME = click.option(
-    "--max-time", metavar="TIME", help="Pause for approval after this working time: 90s, 30m, 2h."
-)
 
+
+def budget(
+    helps: Mapping[str, str], begin: str = "--max-", parameter: str = "budget", may_add: bool = False
+) -> Callable[[_F], _F]:
+    """Add options for limits with these helps, by the last word of their names, as one parameter: the amounts that were
+    given, by the names of `format.amounts`; if they `may_add` to limits, as texts. Calls raise Usage."""
+
+    def decorate(function: _F) -> _F:
+        def packed(*args: Any, **given: Any) -> Any:
+            texts = {key: given.pop(f"{parameter}_{word}", None) for word, (key, _) in _LIMITS.items()}
+            amounts: dict[str, Any] = {key: text for key, text in texts.items() if text is not None}
+            if amounts and not may_add:
+                from uwf_git.engine.budget import parse_option
+
+                amounts = {key: parse_option(key, text) for key, text in amounts.items()}
+            return function(*args, **{parameter: amounts}, **given)
+
+        wrapped: Any = update_wrapper(packed, function)
+        for word, text in reversed(list(helps.items())):
+            unit = _LIMITS[word][1]
+            metavar = f"{unit}|+{unit}" if may_add else unit
+            wrapped = click.option(f"{begin}{word}", f"{parameter}_{word}", metavar=metavar, help=text)(
+                wrapped
+            )
+        return wrapped  # type: ignore[no-any-return]
+
+    return decorate
+
+
+_LIMITS = {
+    "steps": ("maxSteps", "N"),
+    "tokens": ("maxTokens", "N"),
+    "cost": ("maxCost", "USD"),
+    "time": ("maxWallTime", "TIME"),
+}
+_PAUSES = {
+    "tokens": "Pause for approval after N tokens.",
+    "cost": "Pause for approval after spending USD.",
+    "time": "Pause for approval after this working time: 90s, 30m, 2h.",
+}
+BUDGET = budget(_PAUSES)
+STEPS_BUDGET = budget({"steps": "Pause for approval after N steps.", **_PAUSES})
 
 MAX_ROUNDS = click.option(
     "--max-rounds",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -89,14 +89,6 @@ def read_prompt(text: str | None, file: str | None) -> str:
 def json_value(text: str) -> Any:
     """Parse a JSON argument; `-` is standard input. Raises Invalid."""
     return parse_json(read_stdin("JSON") if text == STDIN else text)
-
-
-def limits(given: Mapping[str, str | None]) -> dict[str, float]:
-    """Return the budget of the options --max-steps, --max-tokens, --max-cost and --max-time. Raises Usage."""
-    from uwf_git.engine.budget import OPTIONS, parse_option
-
-    names = {key: option.lstrip("-").replace("-", "_") for key, option in OPTIONS.items()}
-    return {key: parse_option(key, text) for key, name in names.items() if (text := given[name]) is not None}
 
 
 def moment(text: str | None, option: str, add: int = 0) -> float | None:

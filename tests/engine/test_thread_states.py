@@ -68,7 +68,7 @@ NAMES_IN_JSON = {  # of fields and events
     "commands/conversation.py": {"failed"},
     "commands/reading.py": {"completed", "paused", "running"},
     "commands/spending.py": {"failed"},
-    "watching/watch.py": {"failed", "paused", "waiting"},
+    "commands/watch.py": {"failed", "paused", "waiting"},
 }
 ANSWERS_AND_RESULTS = {  # of agents, tools, calls, judges and checks
     "engine/kit/agent.py": {"failed"},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uwf_cli import resolve, terminal
+from uwf_cli import options, resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
@@ -144,13 +144,16 @@ def bars_of(groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> tup
     "uwf thread budget 01JK7M --max-time 4h --max-cost 10",
 )
 @THREAD
-@click.option("--max-steps", metavar="N|+N", help="Limit on the number of agent steps.")
-@click.option("--max-tokens", metavar="N|+N", help="Limit on input and output tokens.")
-@click.option(
-    "--max-cost", metavar="USD|+USD", help="Limit on the cost in US dollars, where prices are known."
+@options.budget(
+    {
+        "steps": "Limit on the number of agent steps.",
+        "tokens": "Limit on input and output tokens.",
+        "cost": "Limit on the cost in US dollars, where prices are known.",
+        "time": "Limit on agents' working time: 90s, 30m, 2h.",
+    },
+    may_add=True,
 )
-@click.option("--max-time", metavar="TIME|+TIME", help="Limit on agents' working time: 90s, 30m, 2h.")
-def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
+def budget(invocation: Invocation, thread: str, budget: dict[str, str]) -> None:
     """Show or raise a thread's budget.
 
     +N raises the current limit by N. The next step records the new limits, which travel with the thread;
@@ -158,13 +161,11 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
     """
     from uwf_git.api.control import raise_budget
     from uwf_git.api.spending import budget_value
-    from uwf_git.engine.budget import OPTIONS
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
-    names = {key: option.lstrip("-").replace("-", "_") for key, option in OPTIONS.items()}
-    if asked := {key: text for key, name in names.items() if (text := given[name]) is not None}:
-        raise_budget(instance, found, asked)
+    if budget:
+        raise_budget(instance, found, budget)
     invocation.emit({"thread": found, "budget": budget_value(instance, found)}, _budget_text)
 
 

@@ -19,17 +19,16 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.options import (
     AGENT,
     AS,
+    BUDGET,
     CWD,
     INCLUDE_CHANGES,
-    MAX_COST,
     MAX_ROUNDS,
     MAX_STEPS,
-    MAX_TIME,
-    MAX_TOKENS,
     PROMPT,
     PROMPT_FILE,
     QUIET,
     REMOTE,
+    STEPS_BUDGET,
     WAIT,
     WORKSPACE,
     folder,
@@ -75,10 +74,7 @@ if TYPE_CHECKING:
 @CWD
 @WORKSPACE
 @INCLUDE_CHANGES
-@click.option("--max-steps", metavar="N", help="Pause for approval after N steps.")
-@MAX_TOKENS
-@MAX_COST
-@MAX_TIME
+@STEPS_BUDGET
 @MAX_ROUNDS
 def start(
     invocation: Invocation,
@@ -92,7 +88,7 @@ def start(
     workspace: str | None,
     include_changes: bool,
     max_rounds: int | None,
-    **limits: str | None,
+    budget: dict[str, float],
 ) -> None:
     """Start a thread. No step is run yet.
 
@@ -107,14 +103,13 @@ def start(
     if each is not None:
         if prompt is not None or prompt_file is not None:
             raise Usage("--each excludes -p and --prompt-file", "give one of them")
-        budget = resolve.limits(limits)
         option = workspace_option(workspace, include_changes)
         what = Start("", budget, folder(cwd), max_rounds=max_rounds, workspace=option)
         _start_each(invocation, workflow, each, what, persona)
         return
     task, where = resolve.read_prompt(prompt, prompt_file), folder(cwd)
     option = workspace_option(workspace, include_changes)
-    what = Start(task, resolve.limits(limits), where, max_rounds=max_rounds, workspace=option)
+    what = Start(task, budget, where, max_rounds=max_rounds, workspace=option)
     begun = begin(invocation, workflow, what, persona=persona)
     invocation.emit(begun.value(), _STARTED, shown=begun._asdict())
 
@@ -170,9 +165,7 @@ def _start_each(invocation: Invocation, workflow: str, file: str, what: Start, p
 @PROMPT
 @PROMPT_FILE
 @AS
-@MAX_TOKENS
-@MAX_COST
-@MAX_TIME
+@BUDGET
 @MAX_ROUNDS
 @MAX_STEPS
 @AGENT
@@ -199,7 +192,7 @@ def start_and_run(
     remote: str | None,
     detach: bool,
     quiet: bool,
-    **limits: str | None,
+    budget: dict[str, float],
 ) -> None:
     """Start a thread and run it. Prints the thread's id first.
 
@@ -210,7 +203,6 @@ def start_and_run(
     from uwf_git.api.run import Options
     from uwf_git.api.start import Start
 
-    budget = resolve.limits({**limits, "max_steps": None})
     where = folder(cwd)
     if agent is not None:
         require_agent(invocation, agent)

@@ -84,9 +84,7 @@ def route(invocation: Invocation, who: str, text: str) -> None:
 @options.PROMPT_FILE
 @click.option("--talk", is_flag=True, help="Send TEXT to the persona, even if it matches the menu.")
 @click.option("--no-run", is_flag=True, help="Start the thread without running it.")
-@options.MAX_TOKENS
-@options.MAX_COST
-@options.MAX_TIME
+@options.BUDGET
 @options.MAX_STEPS
 @options.AGENT
 @options.CWD
@@ -105,7 +103,7 @@ def do(
     cwd: Path | None,
     remote: str | None,
     quiet: bool,
-    **limits: str | None,
+    budget: dict[str, float],
 ) -> None:
     """Send input to a persona and run the matching action.
 
@@ -113,7 +111,6 @@ def do(
     becomes a conversation that uwf chat --resume continues. A single word that is not in the menu is refused
     without --talk, since it may be a typo.
     """
-    budget = resolve.limits({**limits, "max_steps": None})
     where = options.folder(cwd)
     if agent is not None:
         require_agent(invocation, agent)

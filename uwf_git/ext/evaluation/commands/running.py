@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_LIMITS = ("max_cost", "max_tokens", "max_time", "case_cost", "case_tokens", "case_time")
 
 
 class RunOptions(NamedTuple):
-    """The options of a run, as given. `by` dispatches threads, None for the usual loop; `limits` are texts."""
+    """The options of a run, as given. `by` dispatches threads, None for the usual loop; `budget` is
+    that of all trials, `case_budget` of each."""
 
     workflow: str | None
     agent: str | None
@@ -69,7 +69,8 @@ class RunOptions(NamedTuple):
     max_steps: int
     retries: int
     quiet: bool
-    limits: Mapping[str, str | None]
+    budget: Mapping[str, float]
+    case_budget: Mapping[str, float]
 
 
 def running(function: _F) -> _F:
@@ -81,9 +82,8 @@ def running(function: _F) -> _F:
             raise Usage(
                 " and ".join(each.option for each in chosen) + " exclude each other", "give one of them"
             )
-        limits = {name: given.pop(name) for name in _LIMITS}
         named = {name: given.pop(name) for name in RunOptions._fields if name in given}
-        options = RunOptions(**named, by=chosen[0] if chosen else None, limits=limits)
+        options = RunOptions(**named, by=chosen[0] if chosen else None)
         return function(*args, options=options, **given)
 
     wrapped: Any = update_wrapper(packed, function)
@@ -125,15 +125,21 @@ def running(function: _F) -> _F:
             metavar="TEXT",
             help="Label that tells this run apart, such as after a change of a script.",
         ),
-        click.option("--max-cost", metavar="USD", help="Start no more trials after spending USD."),
-        click.option("--max-tokens", metavar="N", help="Start no more trials after N tokens."),
-        click.option(
-            "--max-time", metavar="TIME", help="Start no more trials after this time: 90s, 30m, 2h."
+        options.budget(
+            {
+                "cost": "Start no more trials after spending USD.",
+                "tokens": "Start no more trials after N tokens.",
+                "time": "Start no more trials after this time: 90s, 30m, 2h.",
+            }
         ),
-        click.option("--case-cost", metavar="USD", help="End a trial after spending USD."),
-        click.option("--case-tokens", metavar="N", help="End a trial after N tokens."),
-        click.option(
-            "--case-time", metavar="TIME", help="End a trial after this working time of its agents."
+        options.budget(
+            {
+                "cost": "End a trial after spending USD.",
+                "tokens": "End a trial after N tokens.",
+                "time": "End a trial after this working time of its agents.",
+            },
+            "--case-",
+            "case_budget",
         ),
         click.option(
             "--max-steps",
@@ -219,22 +225,18 @@ def carried_out(
         for case in chosen:
             version = versions(case)
             require_played(instance, version.cast, agents, case.role)
-    limits = options.limits
-    whole = {key: limits[key] for key in ("max_cost", "max_tokens", "max_time")}
-    each = {f"max_{key[5:]}": text for key, text in limits.items() if key.startswith("case_")}
     asked = TrialOptions(
         options.agent,
         options.label.strip(),
         parse_judges(options.judges, commands=True),
-        Limits(options.max_steps, resolve.limits({**each, "max_steps": None}), options.retries),
+        Limits(options.max_steps, options.case_budget, options.retries),
         Path.cwd(),
     )
-    budget = resolve.limits({**whole, "max_steps": None})
-    is_limited = bool(budget.get("maxCost") or asked.limits.budget.get("maxCost"))
+    is_limited = bool(options.budget.get("maxCost") or asked.limits.budget.get("maxCost"))
     _warn(invocation, versions, chosen, agents, is_limited)
     step = None
     if options.by is not None:
-        terms = StepOptions(options.agent, options.retries, budget, options.jobs)
+        terms = StepOptions(options.agent, options.retries, options.budget, options.jobs)
         step = extensions.load(options.by.where)(instance, terms, invocation.warn)
     invocation.going_on = f"nothing is lost, uwf eval run {shlex.quote(suite)} goes on with the same options"
 
@@ -246,7 +248,14 @@ def carried_out(
         instance,
         suite,
         RunPlan(
-            chosen, versions, asked, versions.given, options.repeat, options.jobs, limits=budget, step=step
+            chosen,
+            versions,
+            asked,
+            versions.given,
+            options.repeat,
+            options.jobs,
+            limits=options.budget,
+            step=step,
         ),
         _teller(invocation, options.quiet, [read.named[case.hash] for case in chosen], options.repeat),
         waits,

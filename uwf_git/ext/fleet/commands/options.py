@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import update_wrapper
 from pathlib import Path
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from uwf_git.plugin import TO_STEP, NotFound, Number, Usage, UwfError, chosen_threads, counted
+from uwf_git.plugin import TO_STEP, NotFound, Number, Usage, UwfError, chosen_threads, counted, options
 
 if TYPE_CHECKING:
-    from uwf_git.ext.fleet.admission import FleetLimits
     from uwf_git.ext.fleet.endpoint import Endpoint
     from uwf_git.ext.fleet.step_process import WorkerOptions
     from uwf_git.plugin import AgentOptions, Failures, Invocation, ThreadId, ThreadSelection
@@ -56,27 +55,25 @@ WORKSPACE_REMOTE = click.option(
 )
 
 
-_BUDGET = {
-    "maxSteps": click.option("--max-steps", metavar="N", help="Stop after N steps of all threads."),
-    "maxTokens": click.option("--max-tokens", metavar="N", help="Stop after N tokens of all threads."),
-    "maxCost": click.option("--max-cost", metavar="USD", help="Stop after all threads spent USD."),
-    "maxWallTime": click.option(
-        "--max-time", metavar="TIME", help="Stop after this working time of all agents: 30m, 20h."
-    ),
-}
+_BUDGET = options.budget(
+    {
+        "steps": "Stop after N steps of all threads.",
+        "tokens": "Stop after N tokens of all threads.",
+        "cost": "Stop after all threads spent USD.",
+        "time": "Stop after this working time of all agents: 30m, 20h.",
+    }
+)
 
 
 def allowance(function: _F) -> _F:
     """Add the options that limit a fleet, as a parameter `bounds`."""
 
-    def packed(*args: Any, **given: Any) -> Any:
-        names = dict(zip(_BUDGET, ("max_steps", "max_tokens", "max_cost", "max_time"), strict=True))
-        texts = {key: given.pop(name) for key, name in names.items()}
-        return function(*args, bounds=_bounds(given.pop("open_"), texts), **given)
+    def packed(*args: Any, open_: int | None, budget: dict[str, float], **given: Any) -> Any:
+        from uwf_git.ext.fleet.admission import FleetLimits
 
-    wrapped: Any = update_wrapper(packed, function)
-    for option in reversed(_BUDGET.values()):
-        wrapped = option(wrapped)
+        return function(*args, bounds=FleetLimits(open_, budget), **given)
+
+    wrapped: Any = _BUDGET(update_wrapper(packed, function))
     most = click.option(
         "--open",
         "open_",
@@ -85,15 +82,6 @@ def allowance(function: _F) -> _F:
         help="Keep up to N threads open at a time.",
     )
     return most(wrapped)  # type: ignore[no-any-return]
-
-
-def _bounds(most: int | None, texts: Mapping[str, str | None]) -> FleetLimits:
-    from uwf_git.ext.fleet.admission import FleetLimits
-    from uwf_git.plugin import parse_budget_option as parse_option
-
-    return FleetLimits(
-        most, {key: parse_option(key, text) for key, text in texts.items() if text is not None}
-    )
 
 
 def orders(
