@@ -24,7 +24,7 @@ from uwf_git.engine.progress import Progress, Watch
 from uwf_git.ext.agents.cli.calls import extra_for
 from uwf_git.ext.agents.cli.output import Output
 from uwf_git.ext.agents.cli.row import AgentRow, parse_row
-from uwf_git.ext.agents.cli.rows import OBSERVED, TABLE, shipped_row
+from uwf_git.ext.agents.cli.rows import OBSERVED, shipped_names, shipped_row, shipped_value
 from uwf_git.format.kinds import TurnRecord, Usage
 from uwf_git.format.yaml12 import load
 from uwf_git.store.instance import Instance
@@ -954,9 +954,11 @@ STREAMS: dict[str, list[dict[str, Any]]] = {
 
 
 def test_each_row_whose_output_has_an_end_says_which() -> None:
-    assert all(row_of(name).complete for name in TABLE)
-    assert STREAMS.keys() == {name for name in TABLE if row_of(name).output == "lines"}
-    assert {name for name in TABLE if row_of(name).aside is None} == {"hermes"}  # it prints an answer alone
+    assert all(row_of(name).complete for name in shipped_names())
+    assert STREAMS.keys() == {name for name in shipped_names() if row_of(name).output == "lines"}
+    assert {name for name in shipped_names() if row_of(name).aside is None} == {
+        "hermes"
+    }  # it prints an answer alone
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -1376,8 +1378,8 @@ def test_an_agent_that_may_run_commands_is_told_by_which_it_can_read_its_thread(
 
 
 def test_every_shipped_row_is_whole() -> None:
-    for name, value in TABLE.items():
-        row, problems = parse_row(value, name)
+    for name in shipped_names():
+        row, problems = parse_row(shipped_value(name), name)
         assert not problems
         assert (
             row.resume
@@ -1448,7 +1450,7 @@ def test_the_rows_in_the_documents_read_what_those_programs_print() -> None:
 def test_the_documented_versions_are_those_that_are_tested() -> None:
     pins = [path.read_text() for path in PINS.rglob("*") if path.suffix in (".json", ".txt")]
     table = (REPOSITORY / "docs" / "reference" / "agents.md").read_text(encoding="utf-8")
-    for name in TABLE:
+    for name in shipped_names():
         version = OBSERVED.get(name, "its documentation")
         assert f"| `uwf-{name}` | `{row_of(name).program}` | {version} |" in table
         assert name not in OBSERVED or any(version in text for text in pins)

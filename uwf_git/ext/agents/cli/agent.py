@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.ext.agents.cli.row import ANY_ROW, AgentRow, rows_of
-from uwf_git.ext.agents.cli.rows import TABLE, shipped_row
+from uwf_git.ext.agents.cli.rows import shipped_names, shipped_row
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
 from uwf_git.plugin import (
     SILENCE_LIMIT,
@@ -138,7 +138,7 @@ def _row_called(config: Config, name: str) -> AgentRow:
         )
     row = configured.get(name) or shipped_row(name)
     if row is None:
-        hint = nearest(name, [*configured, *TABLE]) or "add it under agentClis in config.yaml"
+        hint = nearest(name, [*configured, *shipped_names()]) or "add it under agentClis in config.yaml"
         raise Usage(f"there is no agent CLI called {name!r}", hint)
     return row
 
