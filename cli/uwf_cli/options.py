@@ -159,6 +159,22 @@ AS = click.option(
 )
 
 
+def packed(parameter: str, kind: Any, *given: Callable[[_F], _F]) -> Callable[[_F], _F]:
+    """Return a decorator that adds options, whose values a function gets as one named tuple of a kind."""
+
+    def decorate(function: _F) -> _F:
+        def call(*args: Any, **values: Any) -> Any:
+            own = {name: values.pop(name) for name in kind._fields}
+            return function(*args, **{parameter: kind(**own)}, **values)
+
+        wrapped: Any = update_wrapper(call, function)  # with declarations of other decorators
+        for option in reversed(given):
+            wrapped = option(wrapped)
+        return wrapped  # type: ignore[no-any-return]
+
+    return decorate
+
+
 def patience(wait: bool) -> float:
     """Return how long a step waits between two tries, in seconds."""
     from uwf_git.api.run import FOREVER, PATIENCE

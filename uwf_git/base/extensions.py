@@ -37,10 +37,6 @@ class Command(NamedTuple):
     section: str = ""
 
 
-def _parameter(option: str) -> str:
-    return option.lstrip("-").replace("-", "_")
-
-
 class Export(NamedTuple):
     """A form of `uwf export`, chosen by an `option` such as `--html`.
 
@@ -53,20 +49,7 @@ class Export(NamedTuple):
 
     @property
     def parameter(self) -> str:
-        return _parameter(self.option)
-
-
-class Dispatcher(NamedTuple):
-    """A way to step many threads, chosen by an `option` such as `--fleet` of `uwf eval run`; `where` is an
-    `api.dispatch.Dispatch`."""
-
-    option: str
-    where: str
-    line: str
-
-    @property
-    def parameter(self) -> str:
-        return _parameter(self.option)
+        return self.option.lstrip("-").replace("-", "_")
 
 
 class AgentProgram(NamedTuple):
@@ -193,7 +176,6 @@ class Extension(NamedTuple):
     agents: tuple[AgentProgram, ...] = ()
     refs: tuple[RefKind, ...] = ()
     exports: tuple[Export, ...] = ()
-    dispatchers: tuple[Dispatcher, ...] = ()
     node_types: Mapping[str, str] = {}
     runners: Mapping[str, str] = {}
     step_parts: Mapping[str, str] = {}
@@ -340,10 +322,6 @@ def _by_group(ship: bool) -> dict[str, dict[str, Command]]:
 
 def exports() -> tuple[Export, ...]:
     return tuple(form for extension in every() for form in extension.exports)
-
-
-def dispatchers() -> tuple[Dispatcher, ...]:
-    return tuple(each for extension in every() for each in extension.dispatchers)
 
 
 def resumed(instance: Any, threads: Collection[str]) -> None:

@@ -72,7 +72,7 @@ def parse_duty(text: str) -> WorkerSettings:
     return WorkerSettings(Endpoint(**value["place"]), value["jobs"], WorkerOptions(**value["orders"]))
 
 
-async def work(
+async def make_steps(
     location: Location, duty: WorkerSettings, tell: Tell, over: asyncio.Event, alone: bool = False
 ) -> None:
     """Make steps until `over`. Steps in progress are interrupted and kept; another worker continues. `alone`:
@@ -215,7 +215,7 @@ async def _until_gone(location: Location, duty: WorkerSettings, tell: Tell) -> N
 
     threading.Thread(target=listen, daemon=True).start()
     log.debug("0GYX8K6P", "begins to work for the fleet at {address}", address=duty.place.address)
-    await work(location, duty, tell, over)
+    await make_steps(location, duty, tell, over)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -26,14 +25,12 @@ from uwf_git.plugin import (
     Invocation,
     NotFound,
     ResolvedWorkflow,
-    StepOptions,
     Usage,
     Waiting,
     agent_options,
     command,
     completers,
     counted,
-    extensions,
     nearest,
     options,
     require_agent,
@@ -52,116 +49,96 @@ if TYPE_CHECKING:
     from uwf_git.ext.evaluation.trials import Version
 
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
 class RunOptions(NamedTuple):
-    """The options of a run, as given. `by` dispatches threads, None for the usual loop; `budget` is
-    that of all trials, `case_budget` of each."""
+    """The options of a run. `budget` is that of all trials, `case_budget` of each."""
 
     workflow: str | None
     agent: str | None
     repeat: int
-    by: extensions.Dispatcher | None
     jobs: int
     judges: tuple[str, ...]
     label: str
+    budget: Mapping[str, float]
+    case_budget: Mapping[str, float]
     max_steps: int
     retries: int
     quiet: bool
-    budget: Mapping[str, float]
-    case_budget: Mapping[str, float]
 
 
-def running(function: _F) -> _F:
-    """Add the options of a run, as a parameter `options`."""
-
-    def packed(*args: Any, **given: Any) -> Any:
-        chosen = [each for each in extensions.dispatchers() if given.pop(each.parameter)]
-        if len(chosen) > 1:
-            raise Usage(
-                " and ".join(each.option for each in chosen) + " exclude each other", "give one of them"
-            )
-        named = {name: given.pop(name) for name in RunOptions._fields if name in given}
-        options = RunOptions(**named, by=chosen[0] if chosen else None)
-        return function(*args, options=options, **given)
-
-    wrapped: Any = update_wrapper(packed, function)
-    decorators = (
-        click.option(
-            "--workflow",
-            metavar="W",
-            help="Workflow to test: NAME, NAME@VERSION, NAME~2, a hash or a file. Default: the newest of each case.",
-            shell_complete=completers.complete_workflow,
-        ),
-        click.option(
-            "--agent",
-            metavar="CMD",
-            help="Agent of config.yaml, or a command line, for all roles that a model plays; ROLE=CMD for one role."
-            " Default: as configured.",
-            shell_complete=completers.complete_agent,
-        ),
-        click.option(
-            "--repeat",
-            type=click.IntRange(1, 1000),
-            default=1,
-            show_default=True,
-            metavar="K",
-            help="Run each case N times.",
-        ),
-        *(click.option(each.option, is_flag=True, help=each.line) for each in extensions.dispatchers()),
-        click.option(
-            "-j",
-            "--jobs",
-            type=options.AT_ONCE,
-            default=1,
-            metavar="N",
-            help="Run up to N trials in parallel.",
-        ),
-        JUDGES,
-        click.option(
-            "--label",
-            default="",
-            metavar="TEXT",
-            help="Label that tells this run apart, such as after a change of a script.",
-        ),
-        options.budget(
-            {
-                "cost": "Start no more trials after spending USD.",
-                "tokens": "Start no more trials after N tokens.",
-                "time": "Start no more trials after this time: 90s, 30m, 2h.",
-            }
-        ),
-        options.budget(
-            {
-                "cost": "End a trial after spending USD.",
-                "tokens": "End a trial after N tokens.",
-                "time": "End a trial after this working time of its agents.",
-            },
-            "--case-",
-            "case_budget",
-        ),
-        click.option(
-            "--max-steps",
-            type=click.IntRange(min=1),
-            default=50,
-            show_default=True,
-            metavar="N",
-            help="End a trial after N steps of its own thread: a script is one, and branches don't count.",
-        ),
-        click.option(
-            "--retries",
-            type=click.IntRange(0, 100),
-            default=2,
-            show_default=True,
-            metavar="N",
-            help="Retry a failed step up to N times.",
-        ),
-        options.QUIET,
-    )
-    for option in reversed(decorators):
-        wrapped = option(wrapped)
-    return wrapped  # type: ignore[no-any-return]
+running = options.packed(
+    "options",
+    RunOptions,
+    click.option(
+        "--workflow",
+        metavar="W",
+        help="Workflow to test: NAME, NAME@VERSION, NAME~2, a hash or a file. Default: the newest of each case.",
+        shell_complete=completers.complete_workflow,
+    ),
+    click.option(
+        "--agent",
+        metavar="CMD",
+        help="Agent of config.yaml, or a command line, for all roles that a model plays; ROLE=CMD for one role."
+        " Default: as configured.",
+        shell_complete=completers.complete_agent,
+    ),
+    click.option(
+        "--repeat",
+        type=click.IntRange(1, 1000),
+        default=1,
+        show_default=True,
+        metavar="K",
+        help="Run each case N times.",
+    ),
+    click.option(
+        "-j",
+        "--jobs",
+        type=options.AT_ONCE,
+        default=1,
+        metavar="N",
+        help="Run up to N trials in parallel.",
+    ),
+    JUDGES,
+    click.option(
+        "--label",
+        default="",
+        metavar="TEXT",
+        help="Label that tells this run apart, such as after a change of a script.",
+    ),
+    options.budget(
+        {
+            "cost": "Start no more trials after spending USD.",
+            "tokens": "Start no more trials after N tokens.",
+            "time": "Start no more trials after this time: 90s, 30m, 2h.",
+        }
+    ),
+    options.budget(
+        {
+            "cost": "End a trial after spending USD.",
+            "tokens": "End a trial after N tokens.",
+            "time": "End a trial after this working time of its agents.",
+        },
+        "--case-",
+        "case_budget",
+    ),
+    click.option(
+        "--max-steps",
+        type=click.IntRange(min=1),
+        default=50,
+        show_default=True,
+        metavar="N",
+        help="End a trial after N steps of its own thread: a script is one, and branches don't count.",
+    ),
+    click.option(
+        "--retries",
+        type=click.IntRange(0, 100),
+        default=2,
+        show_default=True,
+        metavar="N",
+        help="Retry a failed step up to N times.",
+    ),
+    options.QUIET,
+)
+"""Adds the options of a run."""
 
 
 @command(
@@ -234,10 +211,6 @@ def carried_out(
     )
     is_limited = bool(options.budget.get("maxCost") or asked.limits.budget.get("maxCost"))
     _warn(invocation, versions, chosen, agents, is_limited)
-    step = None
-    if options.by is not None:
-        terms = StepOptions(options.agent, options.retries, options.budget, options.jobs)
-        step = extensions.load(options.by.where)(instance, terms, invocation.warn)
     invocation.going_on = f"nothing is lost, uwf eval run {shlex.quote(suite)} goes on with the same options"
 
     def waits(processes: Sequence[int]) -> None:
@@ -247,16 +220,7 @@ def carried_out(
     return run_suite(
         instance,
         suite,
-        RunPlan(
-            chosen,
-            versions,
-            asked,
-            versions.given,
-            options.repeat,
-            options.jobs,
-            limits=options.budget,
-            step=step,
-        ),
+        RunPlan(chosen, versions, asked, versions.given, options.repeat, options.jobs, limits=options.budget),
         _teller(invocation, options.quiet, [read.named[case.hash] for case in chosen], options.repeat),
         waits,
     )

@@ -3,124 +3,206 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from uwf_git.plugin import TO_STEP, NotFound, Number, Usage, UwfError, chosen_threads, counted, options
+from uwf_git.plugin import (
+    TO_STEP,
+    NotFound,
+    Number,
+    Usage,
+    UwfError,
+    chosen_threads,
+    counted,
+    options,
+)
 
 if TYPE_CHECKING:
     from uwf_git.ext.fleet.endpoint import Endpoint
+    from uwf_git.ext.fleet.messages import ThreadEntry
     from uwf_git.ext.fleet.step_process import WorkerOptions
-    from uwf_git.plugin import AgentOptions, Failures, Invocation, ThreadId, ThreadSelection
+    from uwf_git.plugin import AgentOptions, Failures, Instance, Invocation, ThreadId, ThreadSelection
 
 _PORT = 7233
 _MAX_BACKOFF = 86400  # seconds that a worker may be silent
-_F = TypeVar("_F", bound=Callable[..., Any])
 
-ADDRESS = click.option("--address", metavar="HOST:PORT", help="Address of a running Temporal server.")
-NAMESPACE = click.option("--namespace", metavar="N", help="Temporal namespace. Default: default.")
-HEARTBEAT = click.option(
-    "--heartbeat",
-    type=Number(1, _MAX_BACKOFF),
-    default=30.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Reassign a step after SECONDS without a heartbeat.",
+
+class ServerOptions(NamedTuple):
+    """The options --address and --namespace."""
+
+    address: str | None
+    namespace: str | None
+
+    def named(self) -> Endpoint | None:
+        """Return the server that --address names."""
+        return _endpoint(self.address, self.namespace)
+
+    def find(self, invocation: Invocation) -> Endpoint:
+        """Return the named server, this store's running fleet, or that of Temporal's variables. Raises NotFound."""
+        from uwf_git.ext.fleet.endpoint import find
+
+        place = self.named() or find(invocation.instance.store.repository.private)
+        place = place or _endpoint(os.environ.get("TEMPORAL_ADDRESS"), self.namespace)
+        if place is None:
+            raise NotFound(
+                "no fleet is running for this store",
+                "uwf fleet run --all starts one; or name a server with --address",
+            )
+        return place if self.namespace is None else place._replace(namespace=self.namespace)
+
+
+def _endpoint(address: str | None, namespace: str | None) -> Endpoint | None:
+    from uwf_git.ext.fleet.endpoint import NAMESPACE, Endpoint
+
+    if address is None:
+        return None
+    host = address if ":" in address else f"{address}:{_PORT}"
+    return Endpoint(host, namespace or os.environ.get("TEMPORAL_NAMESPACE") or NAMESPACE)
+
+
+class EntryOptions(NamedTuple):
+    """The options for queueing threads: --heartbeat in seconds, and --tries."""
+
+    heartbeat: float
+    tries: int
+
+    def entries(
+        self,
+        instance: Instance,
+        threads: Sequence[ThreadId],
+        agent: AgentOptions | None = None,
+        counts: bool = False,
+    ) -> list[ThreadEntry]:
+        """Return threads for the queue. `agent` overrides the configuration; `counts`: their spending is counted."""
+        from uwf_git.ext.fleet.admission import used_by
+        from uwf_git.ext.fleet.limits import next_queue
+        from uwf_git.ext.fleet.messages import QUEUE, ThreadEntry
+        from uwf_git.plugin import thread_outlook
+
+        def entry(thread: ThreadId) -> ThreadEntry:
+            head, queue = instance.threads.head(thread), QUEUE
+            with suppress(UwfError):  # the step will say why it can't be read
+                queue = next_queue(instance, head, thread_outlook(instance, head).next, agent)
+            used = used_by(instance, thread) if counts else None
+            return ThreadEntry(thread, head.node, queue, self.heartbeat, self.tries, used=used)
+
+        return list(map(entry, threads))
+
+
+class WorkOptions(NamedTuple):
+    """The options for the steps of workers, as typed."""
+
+    agent: AgentOptions | None
+    cwd: Path | None
+    remote: str | None
+    workspace: str | None
+    workspace_remote: str
+
+    def orders(self, invocation: Invocation) -> WorkerOptions:
+        """Return the workers' orders, after checking the remote once and removing ended threads' workspaces.
+        Raises Usage, NotFound, RemoteFailed."""
+        from uwf_git.ext.fleet.step_process import WorkerOptions
+        from uwf_git.plugin import chosen_worktree, git_for, list_refs, parse_workspace_option, tidy_worktrees
+
+        instance, cwd = invocation.instance, options.folder(self.cwd)
+        words = self.agent.words if self.agent is not None else ()
+        if self.remote is not None:
+            list_refs(git_for(instance), instance.store.repository, instance.remotes.get(self.remote))
+        if self.workspace is None:
+            if self.workspace_remote:
+                raise Usage("--workspace-remote needs a workspace", "give one: --workspace worktree:PROJECT")
+            return WorkerOptions(words, str(cwd) if cwd else None, self.remote)
+        if cwd is not None:
+            raise Usage("--cwd and --workspace exclude each other", "give one of them")
+        option = parse_workspace_option(self.workspace, self.workspace_remote)
+        chosen_worktree(instance, Path.cwd(), option)
+        tidy_worktrees(instance)
+        if option.place is None:
+            option = option._replace(place=Path.cwd())
+        return WorkerOptions(words, None, self.remote, option.text(), self.workspace_remote)
+
+
+class LimitOptions(NamedTuple):
+    """The options that limit a fleet: threads open at a time, and a budget."""
+
+    open_: int | None
+    budget: Mapping[str, float]
+
+
+server = options.packed(
+    "server",
+    ServerOptions,
+    click.option("--address", metavar="HOST:PORT", help="Address of a running Temporal server."),
+    click.option("--namespace", metavar="N", help="Temporal namespace. Default: default."),
 )
-TRIES = click.option(
-    "--tries",
-    type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="Give up a thread after N failures of one step.",
+"""Adds the options that name a server."""
+
+pace = options.packed(
+    "pace",
+    EntryOptions,
+    click.option(
+        "--heartbeat",
+        type=Number(1, _MAX_BACKOFF),
+        default=30.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Reassign a step after SECONDS without a heartbeat.",
+    ),
+    click.option(
+        "--tries",
+        type=click.IntRange(min=1),
+        default=3,
+        show_default=True,
+        metavar="N",
+        help="Give up a thread after N failures of one step.",
+    ),
 )
+"""Adds the options for queueing threads."""
 
-
-WORKSPACE = click.option(
-    "--workspace",
-    metavar="W",
-    help="Workspace of threads that have none: worktree:PROJECT[@REVISION] or folder:DIR.",
+work = options.packed(
+    "work",
+    WorkOptions,
+    options.AGENT,
+    options.CWD,
+    options.REMOTE,
+    click.option(
+        "--workspace",
+        metavar="W",
+        help="Workspace of threads that have none: worktree:PROJECT[@REVISION] or folder:DIR.",
+    ),
+    click.option(
+        "--workspace-remote",
+        metavar="R",
+        default="",
+        help="Remote of PROJECT through which machines exchange the threads' branches.",
+    ),
 )
-WORKSPACE_REMOTE = click.option(
-    "--workspace-remote",
-    metavar="R",
-    default="",
-    help="Remote of PROJECT through which machines exchange the threads' branches.",
-)
+"""Adds the options for the steps of workers."""
 
-
-_BUDGET = options.budget(
-    {
-        "steps": "Stop after N steps of all threads.",
-        "tokens": "Stop after N tokens of all threads.",
-        "cost": "Stop after all threads spent USD.",
-        "time": "Stop after this working time of all agents: 30m, 20h.",
-    }
-)
-
-
-def allowance(function: _F) -> _F:
-    """Add the options that limit a fleet, as a parameter `bounds`."""
-
-    def packed(*args: Any, open_: int | None, budget: dict[str, float], **given: Any) -> Any:
-        from uwf_git.ext.fleet.admission import FleetLimits
-
-        return function(*args, bounds=FleetLimits(open_, budget), **given)
-
-    wrapped: Any = _BUDGET(update_wrapper(packed, function))
-    most = click.option(
+limited = options.packed(
+    "bounds",
+    LimitOptions,
+    click.option(
         "--open",
         "open_",
         type=click.IntRange(min=1),
         metavar="N",
         help="Keep up to N threads open at a time.",
-    )
-    return most(wrapped)  # type: ignore[no-any-return]
-
-
-def orders(
-    invocation: Invocation,
-    agent: AgentOptions | None,
-    cwd: Path | None,
-    remote: str | None,
-    workspace: str | None,
-    workspace_remote: str,
-) -> WorkerOptions:
-    """Return the workers' orders, after checking the remote once and removing ended threads' workspaces.
-    Raises Usage, NotFound, RemoteFailed."""
-    from uwf_git.ext.fleet.step_process import WorkerOptions
-    from uwf_git.plugin import chosen_worktree as chosen
-    from uwf_git.plugin import parse_workspace_option as parse_option
-    from uwf_git.plugin import tidy_worktrees
-
-    words = agent.words if agent is not None else ()
-    if remote is not None:
-        _ask(invocation, remote)
-    if workspace is None:
-        if workspace_remote:
-            raise Usage("--workspace-remote needs a workspace", "give one: --workspace worktree:PROJECT")
-        return WorkerOptions(words, str(cwd) if cwd else None, remote)
-    if cwd is not None:
-        raise Usage("--cwd and --workspace exclude each other", "give one of them")
-    option = parse_option(workspace, workspace_remote)
-    chosen(invocation.instance, Path.cwd(), option)
-    tidy_worktrees(invocation.instance)
-    if option.place is None:
-        option = option._replace(place=Path.cwd())
-    return WorkerOptions(words, None, remote, option.text(), workspace_remote)
-
-
-def _ask(invocation: Invocation, remote: str) -> None:
-    from uwf_git.plugin import git_for, list_refs
-
-    instance = invocation.instance
-    list_refs(git_for(instance), instance.store.repository, instance.remotes.get(remote))
+    ),
+    options.budget(
+        {
+            "steps": "Stop after N steps of all threads.",
+            "tokens": "Stop after N tokens of all threads.",
+            "cost": "Stop after all threads spent USD.",
+            "time": "Stop after this working time of all agents: 30m, 20h.",
+        }
+    ),
+)
+"""Adds the options that limit a fleet."""
 
 
 def mark_remote(invocation: Invocation, remote: str | None, at: Endpoint) -> str:
@@ -168,41 +250,6 @@ def unmark_remote(invocation: Invocation, remote: str | None, known: str) -> Non
     instance = invocation.instance
     with suppress(UwfError):
         unmark(git_for(instance), instance.remotes.get(remote), known)
-
-
-def place(function: _F) -> _F:
-    """Add the options that name a server."""
-    wrapped: Any = ADDRESS(NAMESPACE(function))
-    return wrapped  # type: ignore[no-any-return]
-
-
-def pace(function: _F) -> _F:
-    """Add the options for queueing threads."""
-    wrapped: Any = HEARTBEAT(TRIES(function))
-    return wrapped  # type: ignore[no-any-return]
-
-
-def named(address: str | None, namespace: str | None) -> Endpoint | None:
-    from uwf_git.ext.fleet.endpoint import NAMESPACE, Endpoint
-
-    if address is None:
-        return None
-    host = address if ":" in address else f"{address}:{_PORT}"
-    return Endpoint(host, namespace or os.environ.get("TEMPORAL_NAMESPACE") or NAMESPACE)
-
-
-def found(invocation: Invocation, address: str | None, namespace: str | None) -> Endpoint:
-    """Return the named server, this store's running fleet, or that of Temporal's variables. Raises NotFound."""
-    from uwf_git.ext.fleet.endpoint import find
-
-    place = named(address, namespace) or find(invocation.instance.store.repository.private)
-    place = place or named(os.environ.get("TEMPORAL_ADDRESS"), namespace)
-    if place is None:
-        raise NotFound(
-            "no fleet is running for this store",
-            "uwf fleet run --all starts one; or name a server with --address",
-        )
-    return place if namespace is None else place._replace(namespace=namespace)
 
 
 def to_step(invocation: Invocation, chosen: ThreadSelection, failures: Failures) -> list[ThreadId]:

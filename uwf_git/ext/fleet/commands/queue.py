@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from uwf_git.ext.fleet.commands.options import found, mark_remote, pace, place, share, to_step
-from uwf_git.ext.fleet.dispatch import begins
+from uwf_git.ext.fleet.commands.options import (
+    EntryOptions,
+    ServerOptions,
+    mark_remote,
+    pace,
+    server,
+    share,
+    to_step,
+)
 from uwf_git.ext.fleet.queue_states import WORDS, QueueState, word_of
 from uwf_git.plugin import (
     AMOUNT_LIMITS,
@@ -66,15 +73,13 @@ _IN_TURN = (QueueState.QUEUED.value, ThreadState.RUNNING.in_queue)
     help="Push the threads to this remote first, for workers on other machines.",
     shell_complete=completers.complete_remote,
 )
-@place
+@server
 def start(
     invocation: Invocation,
     chosen: ThreadSelection,
-    heartbeat: float,
-    tries: int,
+    pace: EntryOptions,
     remote: str | None,
-    address: str | None,
-    namespace: str | None,
+    server: ServerOptions,
 ) -> None:
     """Queue threads for a fleet, whose workers run them to their ends.
 
@@ -83,8 +88,8 @@ def start(
     failures = Failures(invocation)
     wanted = to_step(invocation, chosen, failures)
     shared = wanted if remote is None else share(invocation, remote, wanted, failures)
-    begun = begins(invocation.instance, shared, heartbeat, tries)
-    at = found(invocation, address, namespace)
+    begun = pace.entries(invocation.instance, shared)
+    at = server.find(invocation)
     mark_remote(invocation, remote, at)
     started = _ask(at, lambda queue: queue.start(begun))
     values = [{"thread": thread, "started": row is None} for thread, row in started.items()]
@@ -110,12 +115,10 @@ def _started_text(value: Any) -> str:
 )
 @click.option("--all", "ended", is_flag=True, help="Also list threads that have left the queue.")
 @click.option("--watch", is_flag=True, help="Refresh until Ctrl-C. With --json, print one line per change.")
-@place
-def status(
-    invocation: Invocation, ended: bool, watch: bool, address: str | None, namespace: str | None
-) -> None:
+@server
+def status(invocation: Invocation, ended: bool, watch: bool, server: ServerOptions) -> None:
     """List the project's threads in a fleet's queue, oldest first: state, reason for waiting, worker."""
-    at, short = found(invocation, address, namespace), short_ids(invocation.instance)
+    at, short = server.find(invocation), short_ids(invocation.instance)
     if watch:
         _watch(invocation, at, ended, short)
         return
@@ -204,41 +207,35 @@ def _since(text: str | None) -> str:
 def _of_queue(function: Any) -> Any:
     ids = click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=completers.complete_thread)
     return ids(
-        click.option("--all", "every", is_flag=True, help="Every thread in the queue.")(place(function))
+        click.option("--all", "every", is_flag=True, help="Every thread in the queue.")(server(function))
     )
 
 
 @command("uwf fleet pause --all", "uwf fleet pause 01JK7M")
 @_of_queue
-def pause(
-    invocation: Invocation, ids: tuple[str, ...], every: bool, address: str | None, namespace: str | None
-) -> None:
+def pause(invocation: Invocation, ids: tuple[str, ...], every: bool, server: ServerOptions) -> None:
     """Pause threads for this fleet only. uwf thread pause pauses them everywhere.
 
     Steps in progress finish.
     """
-    _signal(invocation, ids, every, found(invocation, address, namespace), "hold", "paused")
+    _signal(invocation, ids, every, server.find(invocation), "hold", "paused")
 
 
 @command("uwf fleet resume --all", "uwf fleet resume 01JK7M")
 @_of_queue
-def resume(
-    invocation: Invocation, ids: tuple[str, ...], every: bool, address: str | None, namespace: str | None
-) -> None:
+def resume(invocation: Invocation, ids: tuple[str, ...], every: bool, server: ServerOptions) -> None:
     """Resume threads that were paused for this fleet."""
-    _signal(invocation, ids, every, found(invocation, address, namespace), "let", "resumed")
+    _signal(invocation, ids, every, server.find(invocation), "let", "resumed")
 
 
 @command("uwf fleet cancel --all", "uwf fleet cancel 01JK7M")
 @_of_queue
-def cancel(
-    invocation: Invocation, ids: tuple[str, ...], every: bool, address: str | None, namespace: str | None
-) -> None:
+def cancel(invocation: Invocation, ids: tuple[str, ...], every: bool, server: ServerOptions) -> None:
     """Remove threads from the queue. They are not changed and can be queued again.
 
     Waits until a step in progress has been interrupted; its output is kept as an attempt.
     """
-    _signal(invocation, ids, every, found(invocation, address, namespace), "", "cancelled")
+    _signal(invocation, ids, every, server.find(invocation), "", "cancelled")
 
 
 def _signal(
@@ -290,15 +287,13 @@ def _id(invocation: Invocation, text: str) -> str:
 @click.option(
     "--remote", metavar="R", help="Pull from this remote first.", shell_complete=completers.complete_remote
 )
-@place
+@server
 def sync(
     invocation: Invocation,
     chosen: ThreadSelection,
-    heartbeat: float,
-    tries: int,
+    pace: EntryOptions,
     remote: str | None,
-    address: str | None,
-    namespace: str | None,
+    server: ServerOptions,
 ) -> None:
     """Update a fleet's queue from the refs.
 
@@ -318,7 +313,7 @@ def sync(
         wanted = to_step(invocation, chosen, failures)
     else:
         adopt_news(invocation)
-    begun = begins(invocation.instance, wanted, heartbeat, tries)
+    begun = pace.entries(invocation.instance, wanted)
 
     async def bring(queue: Queue) -> dict[str, list[str]]:
         states = {row.thread: row.state for row in await queue.glance()}
@@ -328,7 +323,7 @@ def sync(
         started = await queue.start(each for each in begun if each.thread not in states)
         return {"told": told, "started": [thread for thread, row in started.items() if row is None]}
 
-    value = _ask(found(invocation, address, namespace), bring)
+    value = _ask(server.find(invocation), bring)
     invocation.emit(value, _synced_text)
     failures.end()
 

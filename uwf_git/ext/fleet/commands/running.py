@@ -7,23 +7,23 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from uwf_git.ext.fleet.commands.options import (
-    WORKSPACE,
-    WORKSPACE_REMOTE,
-    allowance,
+    EntryOptions,
+    LimitOptions,
+    ServerOptions,
+    WorkOptions,
+    limited,
     mark_remote,
-    named,
-    orders,
     pace,
-    place,
+    server,
     share,
     to_step,
     unmark_remote,
+    work,
 )
 from uwf_git.ext.fleet.queue_states import QueueState
 from uwf_git.plugin import (
@@ -49,7 +49,6 @@ from uwf_git.plugin import (
 from uwf_git.plugin import selected_threads as threads
 
 if TYPE_CHECKING:
-    from uwf_git.ext.fleet.admission import FleetLimits
     from uwf_git.ext.fleet.endpoint import Endpoint
     from uwf_git.ext.fleet.retry_policy import Fault
     from uwf_git.plugin import AgentOptions, ThreadId
@@ -83,13 +82,9 @@ JOBS = click.option(
 )
 @JOBS
 @pace
-@options.AGENT
-@options.CWD
-@options.REMOTE
-@WORKSPACE
-@WORKSPACE_REMOTE
-@allowance
-@place
+@work
+@limited
+@server
 @click.option("--stay", is_flag=True, help="Keep running while threads wait for an answer.")
 @options.QUIET
 def run(
@@ -97,18 +92,12 @@ def run(
     chosen: ThreadSelection,
     workers: int,
     jobs: int,
-    heartbeat: float,
-    tries: int,
-    agent: AgentOptions | None,
-    cwd: Path | None,
-    remote: str | None,
-    workspace: str | None,
-    workspace_remote: str,
-    address: str | None,
-    namespace: str | None,
+    pace: EntryOptions,
+    work: WorkOptions,
+    bounds: LimitOptions,
+    server: ServerOptions,
     stay: bool,
     quiet: bool,
-    bounds: FleetLimits,
 ) -> None:
     """Run threads to their ends with workers on this machine. Failures don't stop the others. Prints one line
     per step.
@@ -117,24 +106,23 @@ def run(
     thread has ended, waits or was given up. Filters select idle threads; --status failed selects failed ones.
     """
     from uwf_git.ext.fleet import client
-    from uwf_git.ext.fleet.admission import Admission
+    from uwf_git.ext.fleet.admission import Admission, FleetLimits
     from uwf_git.ext.fleet.commands.summary import report_ends
     from uwf_git.ext.fleet.commands.table import Table
-    from uwf_git.ext.fleet.dispatch import begins
     from uwf_git.ext.fleet.endpoint import find, fleet_membership
     from uwf_git.ext.fleet.run import Fleet, up
     from uwf_git.ext.fleet.worker import WorkerSettings
 
     client.require()
-    if not workers and address is None:
+    if not workers and server.address is None:
         raise Usage(
             "a fleet without workers makes no step", "give --workers, or the --address that others work for"
         )
-    if namespace is not None and address is None:
+    if server.namespace is not None and server.address is None:
         raise Usage(
             "a fleet with a server of its own has no namespaces", "give the --address of the one that has"
         )
-    given = orders(invocation, agent, options.folder(cwd), remote, workspace, workspace_remote)
+    orders = work.orders(invocation)
     failures = Failures(invocation)
     if not chosen.ids and chosen.filters == ThreadFilters():
         chosen = ThreadSelection((), ThreadFilters(ended=True))  # as --all says
@@ -143,29 +131,30 @@ def run(
         if not chosen.ids:
             private = invocation.instance.store.repository.private
             shows = "uwf fleet status" if find(private) else "uwf thread list"
-            with fleet_membership(private, alone=address is None):
+            with fleet_membership(private, alone=server.address is None):
                 invocation.note(f"no such threads are idle; {shows} shows what they are")
         failures.end()
         return
     invocation.going_on = "nothing is lost, the same command goes on"
     instance = invocation.instance
-    if address is None:  # else workers elsewhere may have other agents
-        found = [thread for thread in found if _is_ready(invocation, thread, agent, failures)]
-    if remote is not None and address is not None:
-        found = share(invocation, remote, found, failures)
+    if server.address is None:  # else workers elsewhere may have other agents
+        found = [thread for thread in found if _is_ready(invocation, thread, work.agent, failures)]
+    if work.remote is not None and server.address is not None:
+        found = share(invocation, work.remote, found, failures)
     if not found:
         failures.end()
         return
-    wanted = begins(instance, found, heartbeat, tries, agent, counts=bool(bounds.limits))
-    admission = Admission(wanted, bounds._replace(stops_unpriced=instance.config.stops_unpriced))
+    wanted = pace.entries(instance, found, work.agent, counts=bool(bounds.budget))
+    allowed = FleetLimits(bounds.open_, bounds.budget, instance.config.stops_unpriced)
+    admission = Admission(wanted, allowed)
     told = EventPrinter(invocation)
     table = Table(instance, admission, len(wanted), told)
-    with up(instance, named(address, namespace)) as (at, server), table.drawn(invocation, quiet):
-        known = mark_remote(invocation, remote, at)
-        fleet = Fleet(instance, server, WorkerSettings(at, jobs, given), workers, table, table.seen)
+    with up(instance, server.named()) as (at, own_server), table.drawn(invocation, quiet):
+        known = mark_remote(invocation, work.remote, at)
+        fleet = Fleet(instance, own_server, WorkerSettings(at, jobs, orders), workers, table, table.seen)
         rows = _run_interruptibly(fleet.run(admission, stay), fleet.abandon)
         if at.own:
-            unmark_remote(invocation, remote, known)
+            unmark_remote(invocation, work.remote, known)
         faults = asyncio.run(
             _faults(at, [row.thread for row in rows.values() if row.state is QueueState.GAVE_UP])
         )
@@ -178,7 +167,7 @@ def run(
             told.give_up,
             ended,
             faults,
-            named(address, namespace),
+            server.named(),
             admission.used(),
             admission.left,
         )
@@ -333,22 +322,13 @@ class EventPrinter:
     "uwf fleet worker --address temporal.example:7233 -j 8 --remote origin",
 )
 @JOBS
-@options.AGENT
-@options.CWD
-@options.REMOTE
-@WORKSPACE
-@WORKSPACE_REMOTE
-@place
+@work
+@server
 def worker(
     invocation: Invocation,
     jobs: int,
-    agent: AgentOptions | None,
-    cwd: Path | None,
-    remote: str | None,
-    workspace: str | None,
-    workspace_remote: str,
-    address: str | None,
-    namespace: str | None,
+    work: WorkOptions,
+    server: ServerOptions,
 ) -> None:
     """Run steps of a fleet until Ctrl-C. Prints one line per step.
 
@@ -356,26 +336,22 @@ def worker(
     worker continues.
     """
     from uwf_git.ext.fleet import client
-    from uwf_git.ext.fleet.commands.options import found
     from uwf_git.ext.fleet.endpoint import announce, fleet_membership
-    from uwf_git.ext.fleet.worker import WorkerSettings, work
+    from uwf_git.ext.fleet.worker import WorkerSettings, make_steps
 
     client.require()
-    given, told = (
-        orders(invocation, agent, options.folder(cwd), remote, workspace, workspace_remote),
-        EventPrinter(invocation),
-    )
+    orders, told = work.orders(invocation), EventPrinter(invocation)
     instance = invocation.instance
-    at = found(invocation, address, namespace)
-    duty = WorkerSettings(at, jobs, given)
-    mark_remote(invocation, remote, at)
+    at = server.find(invocation)
+    duty = WorkerSettings(at, jobs, orders)
+    mark_remote(invocation, work.remote, at)
 
     async def until_ended() -> None:
         over, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) != signal.SIG_IGN:
                 loop.add_signal_handler(number, over.set)
-        await work(instance.location, duty, told, over, alone=True)
+        await make_steps(instance.location, duty, told, over, alone=True)
 
     if at.own:
         asyncio.run(until_ended())
