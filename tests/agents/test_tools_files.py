@@ -254,38 +254,3 @@ def test_a_patch_forgives_white_space_and_keeps_the_file_s_own(box: Toolbox, pro
     assert (project / "a").read_bytes() == b"one  \r\n\ttwo\r\n3\r\nfour\r\nfive"
     ok(box, "apply_patch", patch=BEGIN + "*** Update File: a\n@@\n+end\n*** End Patch")
     assert (project / "a").read_bytes().endswith(b"five\r\nend")
-    (project / "b").write_text("b\n")
-    ok(
-        box,
-        "apply_patch",
-        patch="--- a\n+++ a\n@@ -3 +3 @@\n-3\n+drei\n\n--- b\n+++ b\n@@ -1 +1,2 @@\n b\n+c\n\n",
-    )
-    assert b"drei" in (project / "a").read_bytes() and (project / "b").read_text() == "b\nc\n"
-
-
-def test_what_git_diff_prints_is_a_patch(box: Toolbox, project: Path) -> None:
-    import subprocess
-
-    def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=project, capture_output=True, text=True, check=True)
-        return done.stdout
-
-    git("init", "-q")
-    before = "".join(f"line {number % 7}\n" for number in range(60))
-    (project / "a").write_text(before)
-    (project / "gone").write_text("g\n")
-    git("add", ".")
-    git("commit", "-qm", "1")
-    after = before.splitlines(keepends=True)
-    after[10:12] = ["new 10\n"]
-    after[40:40] = ["new 40\n", "\n"]
-    after[55] = "-- dashes\n"
-    (project / "a").write_text("".join(after))
-    (project / "gone").unlink()
-    (project / "made").write_text("m\n\nn\n")
-    git("add", ".")
-    patch = git("diff", "--cached", "-U1")
-    git("reset", "-q", "--hard")
-    ok(box, "apply_patch", patch=patch)
-    git("add", ".")
-    assert git("diff", "--cached", "-U1") == patch

@@ -1,6 +1,6 @@
 """apply_patch: changes to several files, all or none.
 
-One of two forms. Models are trained on this one:
+In the form on which models are trained:
 
     *** Begin Patch
     *** Update File: src/a.py
@@ -14,14 +14,13 @@ One of two forms. Models are trained on this one:
     *** Delete File: old.py
     *** End Patch
 
-The other is a unified diff. Line numbers are hints: context is searched exactly, then ignoring trailing white
-space.
+Context is searched exactly, then ignoring trailing white space.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.ext.builtin.tools.files import EDITED, text_of
@@ -31,15 +30,12 @@ from uwf_git.plugin import FileChange, ToolFailure, Workspace, tool_results
 FILES = 40  # files in one patch
 _HEADER = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to): (.+)")
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*")
-_NOTHING = "/dev/null"
 
 
 class Hunk(NamedTuple):
-    """A change of `old` to `new` lines. `after` is a line before it or "", `line` its first line or 0;
-    `at_end`: it ends the file."""
+    """A change of `old` to `new` lines. `after` is a line before it or "". `at_end`: it ends the file."""
 
     after: str
-    line: int
     old: tuple[str, ...]
     new: tuple[str, ...]
     at_end: bool = False
@@ -68,18 +64,15 @@ def parse_patch(text: str) -> list[FilePatch]:
     lines = text.replace("\r\n", "\n").split("\n")
     while lines and not lines[-1].strip():
         lines.pop()
-    is_envelope = any(line.strip() == "*** Begin Patch" or _HEADER.fullmatch(line) for line in lines)
-    patches = _Envelope(lines).files() if is_envelope else _Unified(lines).files()
+    patches = _PatchReader(lines).files()
     if not patches:
-        raise _bad(
-            "it names no file: begin with *** Begin Patch and *** Update File: PATH, or with --- and +++"
-        )
+        raise _bad("it names no file: begin with *** Begin Patch and *** Update File: PATH")
     if len(patches) > FILES:
         raise _bad(f"it changes more than {FILES} files: make several of it")
     return patches
 
 
-class _Lines:
+class _PatchReader:
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
         self.at = 0
@@ -91,10 +84,10 @@ class _Lines:
         self.at += 1
         return self.lines[self.at - 1]
 
-    def take_hunk(self, ends: Callable[[str], bool]) -> tuple[list[str], list[str]]:
+    def take_hunk(self) -> tuple[list[str], list[str]]:
         old: list[str] = []
         new: list[str] = []
-        while (line := self.peek()) is not None and not ends(line):
+        while (line := self.peek()) is not None and not line.startswith(("@@", "*** ")):
             self.take()
             if line.startswith("\\"):
                 continue  # \ No newline at end of file
@@ -108,8 +101,6 @@ class _Lines:
                 )
         return old, new
 
-
-class _Envelope(_Lines):
     def files(self) -> list[FilePatch]:
         patches: list[FilePatch] = []
         while (line := self.peek()) is not None:
@@ -159,57 +150,15 @@ class _Envelope(_Lines):
                 after = "" if _HUNK.fullmatch(line) else line[2:].strip()
                 self.take()
                 continue
-            old, new = self.take_hunk(lambda line: line.startswith(("@@", "*** ")))
+            old, new = self.take_hunk()
             at_end = (self.peek() or "").strip() == "*** End of File"
             if at_end:
                 self.take()
             else:
                 _trim(old, new)
-            hunks.append(Hunk(after, 0, tuple(old), tuple(new), at_end))
+            hunks.append(Hunk(after, tuple(old), tuple(new), at_end))
             after = ""
         return tuple(hunks)
-
-
-class _Unified(_Lines):
-    def files(self) -> list[FilePatch]:
-        patches: list[FilePatch] = []
-        while (line := self.peek()) is not None:
-            if self._begins_file():
-                patches.append(self._file())
-            elif line.startswith(("Binary files ", "GIT binary patch", "rename from ", "copy from ")):
-                raise _bad(
-                    f"line {self.at + 1} is of a kind that isn't read here: {tool_results.shown(line, 60)}"
-                )
-            else:
-                self.take()
-        return patches
-
-    def _begins_file(self) -> bool:
-        old, new = [*self.lines[self.at : self.at + 2], "", ""][:2]
-        return old.startswith("--- ") and new.startswith("+++ ")
-
-    def _file(self) -> FilePatch:
-        old = self._name(self.take()[4:], "a/")
-        new = self._name(self.take()[4:], "b/")
-        hunks: list[Hunk] = []
-        while (line := self.peek()) is not None and (found := _HUNK.fullmatch(line)):
-            self.take()
-            old_lines, new_lines = self.take_hunk(
-                lambda line: line.startswith(("@@", "diff ")) or self._begins_file()
-            )
-            _trim(old_lines, new_lines)
-            hunks.append(Hunk("", int(found[1]), tuple(old_lines), tuple(new_lines)))
-        if not hunks:
-            raise _bad(f"{tool_results.shown(new)} has no change: a line such as @@ -1,3 +1,4 @@ is missing")
-        if old == _NOTHING:
-            return FilePatch("add", new, content="".join(line + "\n" for line in hunks[0].new))
-        if new == _NOTHING:
-            return FilePatch("delete", old)
-        return FilePatch("update", old, tuple(hunks), move_to=new if new != old else "")
-
-    def _name(self, text: str, prefix: str) -> str:
-        name = text.split("\t")[0].strip()
-        return name if name == _NOTHING else name.removeprefix(prefix)
 
 
 def _trim(old: list[str], new: list[str]) -> None:
@@ -251,12 +200,11 @@ def updated(text: str, hunks: Sequence[Hunk], path: str) -> str:
     ended = lines[-1] == ""
     if ended:
         lines.pop()
-    shift = begin = 0
+    begin = 0
     for number, hunk in enumerate(hunks, 1):
-        where = _place(lines, hunk, begin, shift, f"{tool_results.shown(path)}, change {number}")
+        where = _place(lines, hunk, begin, f"{tool_results.shown(path)}, change {number}")
         lines[where : where + len(hunk.old)] = _with_kept_context(lines[where : where + len(hunk.old)], hunk)
         begin = where + len(hunk.new)
-        shift += len(hunk.new) - len(hunk.old)
     return newline.join([*lines, ""] if (ended or not text) and lines else lines)
 
 
@@ -265,12 +213,10 @@ def _with_kept_context(found: Sequence[str], hunk: Hunk) -> list[str]:
     return [kept.get(line, line) for line in hunk.new] if kept else list(hunk.new)
 
 
-def _place(lines: Sequence[str], hunk: Hunk, begin: int, shift: int, what: str) -> int:
+def _place(lines: Sequence[str], hunk: Hunk, begin: int, what: str) -> int:
     if hunk.after:
         begin = _after(lines, hunk.after, begin, what)
     if not hunk.old:
-        if hunk.line:
-            return min(max(hunk.line + shift, begin), len(lines))
         return begin if hunk.after else len(lines)
     for alike in (lambda line: line, str.rstrip, str.strip):
         wanted = [alike(line) for line in hunk.old]
@@ -283,7 +229,7 @@ def _place(lines: Sequence[str], hunk: Hunk, begin: int, shift: int, what: str) 
         if hunk.at_end:
             found = [at for at in found if at + len(wanted) == len(lines)] or found
         if found:
-            return _one(found, hunk, shift, what)
+            return _one(found, hunk, what)
     first = next((line for line in hunk.old if line.strip()), "")
     raise ToolFailure(
         "no_match",
@@ -291,9 +237,7 @@ def _place(lines: Sequence[str], hunk: Hunk, begin: int, shift: int, what: str) 
     )
 
 
-def _one(found: Sequence[int], hunk: Hunk, shift: int, what: str) -> int:
-    if hunk.line:
-        return min(found, key=lambda at: abs(at - (hunk.line - 1 + shift)))
+def _one(found: Sequence[int], hunk: Hunk, what: str) -> int:
     if len(found) > 1 and not hunk.after and not hunk.at_end:
         places = ", ".join(str(at + 1) for at in found[:10])
         raise ToolFailure(
@@ -320,10 +264,9 @@ def _bad(reason: str) -> ToolFailure:
 PATCH = (
     Tool(
         "apply_patch",
-        "Changes several text files, all or none. The patch is either `*** Begin Patch`, then for each file "
+        "Changes several text files, all or none. The patch is `*** Begin Patch`, then for each file "
         "`*** Update File: PATH` with lines that begin with a blank (context), - or +, in places divided by "
-        "`@@`, or `*** Add File: PATH` with + lines, or `*** Delete File: PATH`, then `*** End Patch`; or a "
-        "unified diff.",
+        "`@@`, or `*** Add File: PATH` with + lines, or `*** Delete File: PATH`, then `*** End Patch`.",
         object_schema(("patch",), patch={"type": "string", "minLength": 1}),
         apply_patch,
     ),
