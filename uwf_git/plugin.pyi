@@ -266,6 +266,7 @@ from uwf_git.engine.inbox import say as _say_to
 from uwf_git.engine.kit.agent import Agent as Agent
 from uwf_git.engine.kit.agent import AttemptFailed as AttemptFailed
 from uwf_git.engine.kit.agent import Conversation as Conversation
+from uwf_git.engine.kit.agent import ModelAgent as ModelAgent
 from uwf_git.engine.kit.agent import detail_of as detail_of
 from uwf_git.engine.kit.agent import judged as _judged_answer
 from uwf_git.engine.kit.agent import read_output as read_output
@@ -278,10 +279,7 @@ from uwf_git.engine.kit.candidate import with_all_fields as with_all_fields
 from uwf_git.engine.kit.chat import Chat as Chat
 from uwf_git.engine.kit.chat import Completion as Completion
 from uwf_git.engine.kit.chat import ContextTooLong as ContextTooLong
-from uwf_git.engine.kit.chat import missing_price as missing_price
 from uwf_git.engine.kit.chat import model_alias as model_alias
-from uwf_git.engine.kit.chat import provider_alias as provider_alias
-from uwf_git.engine.kit.chat import ready as _ready_chat
 from uwf_git.engine.kit.chat import resolve_endpoint as resolve_endpoint
 from uwf_git.engine.kit.coerce import coerce as _coerce_value
 from uwf_git.engine.kit.context import SEEN as _SEEN_FIELD
@@ -905,7 +903,6 @@ prompt_commands = _prompt_commands
 pull_refs = _pull_refs
 read_definitions = _read_definitions
 read_yaml = _read_yaml
-ready_chat = _ready_chat
 registered_versions = _registered_versions
 related_threads = _related_threads
 remark_on = _remark_on

@@ -437,6 +437,28 @@ class Agent:
         return context
 
 
+class ModelAgent(Agent):
+    """An agent that calls a configured model itself: its arguments, parsed, have the alias `model`, None for the
+    default. It sees no files by the machine's paths."""
+
+    def __init__(
+        self, name: str, converse: ConverseFunction, parse_args: ParseFunction, usage: str, about: str | None
+    ) -> None:
+        from uwf_git.engine.kit import chat
+
+        super().__init__(
+            name,
+            converse,
+            parse_args,
+            usage,
+            about=about,
+            sees_files=lambda ctx: False,
+            missing_price=lambda config, args: chat.missing_price(name, config, parse_args(args).model),
+            asks=lambda config, args: chat.provider_alias(name, config, parse_args(args).model),
+            ready=lambda config, args, environ: chat.ready(name, config, parse_args(args).model, environ),
+        )
+
+
 def _order(instance: Instance, head: Head, role: str) -> EngineOrder | None:
     order = instance.runs.read_order(head.thread) if instance.runs.is_asked(head.thread) else None
     return order if order is not None and (order.head, order.role) == (head.node, role) else None

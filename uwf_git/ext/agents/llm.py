@@ -7,10 +7,10 @@ conversation; a failed step resumes from its attempt's turns.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from uwf_git.kit import Agent, Reply
-from uwf_git.plugin import Config, Conversation, ModelArguments, failed_with, read_asking
+from uwf_git.kit import Reply
+from uwf_git.plugin import Conversation, ModelAgent, ModelArguments, failed_with, read_asking
 
 USAGE = "uwf-llm [--model ALIAS] [--temperature NUMBER] [--max-tokens NUMBER]"
 
@@ -65,35 +65,7 @@ class _Conversation(Conversation):
         return reply
 
 
-def _missing_price(config: Config, args: Sequence[str]) -> str:
-    from uwf_git.plugin import missing_price
-
-    return missing_price("uwf-llm", config, parse_args(args).model)
-
-
-def _asks(config: Config, args: Sequence[str]) -> str:
-    from uwf_git.plugin import provider_alias
-
-    return provider_alias("uwf-llm", config, parse_args(args).model)
-
-
-def _ready(config: Config, args: Sequence[str], environ: Mapping[str, str]) -> str:
-    from uwf_git.plugin import ready_chat
-
-    return ready_chat("uwf-llm", config, parse_args(args).model, environ)
-
-
-agent = Agent(
-    "uwf-llm",
-    _Conversation,
-    parse_args,
-    USAGE,
-    about=__doc__,
-    sees_files=lambda ctx: False,
-    missing_price=_missing_price,
-    asks=_asks,
-    ready=_ready,
-)
+agent = ModelAgent("uwf-llm", _Conversation, parse_args, USAGE, __doc__)
 main = agent.main
 
 if __name__ == "__main__":

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.kit import Agent, Context, Reply
-from uwf_git.plugin import Conversation, Usage, conversations, judged_answer, read_asking
+from uwf_git.kit import Context, Reply
+from uwf_git.plugin import Conversation, ModelAgent, Usage, conversations, judged_answer, read_asking
 
 if TYPE_CHECKING:
     from uwf_git.ext.builtin.conversation import Message
     from uwf_git.ext.builtin.loop import Ask, Loop, LoopEnd
-    from uwf_git.plugin import Chat, Completion, Config
+    from uwf_git.plugin import Chat, Completion
 
 USAGE = "uwf-builtin [--model ALIAS] [--turns NUMBER] [--temperature NUMBER] [--max-tokens NUMBER]"
 TURNS, OF_CREW, MOST_TURNS = 30, 50, 1000
@@ -169,35 +169,7 @@ _TALK = (
 )
 
 
-def _missing_price(config: Config, args: Sequence[str]) -> str:
-    from uwf_git.plugin import missing_price
-
-    return missing_price("uwf-builtin", config, parse_args(args).model)
-
-
-def _asks(config: Config, args: Sequence[str]) -> str:
-    from uwf_git.plugin import provider_alias
-
-    return provider_alias("uwf-builtin", config, parse_args(args).model)
-
-
-def _ready(config: Config, args: Sequence[str], environ: Mapping[str, str]) -> str:
-    from uwf_git.plugin import ready_chat
-
-    return ready_chat("uwf-builtin", config, parse_args(args).model, environ)
-
-
-agent = Agent(
-    "uwf-builtin",
-    _Conversation,
-    parse_args,
-    USAGE,
-    about=__doc__,
-    sees_files=lambda ctx: False,
-    missing_price=_missing_price,
-    asks=_asks,
-    ready=_ready,
-)
+agent = ModelAgent("uwf-builtin", _Conversation, parse_args, USAGE, __doc__)
 main = agent.main
 
 if __name__ == "__main__":

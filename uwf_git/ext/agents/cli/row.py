@@ -72,8 +72,6 @@ CONDITIONS = (
 )
 PLACEHOLDERS = ("args", "new", "session", "prompt", "cwd")
 STREAMS = ("stdout", "stderr", "log")
-FOLDERS = ("package", "state")
-"""Placeholders of options that hold in a step of a crew's workflow alone."""
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(-?\d+|keys)?\]")
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
