@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from uwf_git.base.errors import NotFound, UwfError
-from uwf_git.base.thread_states import ThreadState, states_of
+from uwf_git.base.thread_states import Group, Request, ThreadState, states_of
 from uwf_git.engine.budget import budget_reached
 from uwf_git.engine.call_answer import fields_wanted
 from uwf_git.engine.kit.form import FormField, options_of
@@ -91,34 +91,29 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
     head = instance.threads.head(thread)
     state = thread_state(instance, head)
     reason = head.archive.reason if head.archive else ""
-    match state:
-        case ThreadState.COMPLETED | ThreadState.WITH_FAILURES:
-            return Completed(reason)
-        case ThreadState.FAILED:
-            return Failed(reason, ended=True)
-        case ThreadState.KILLED:
-            return Killed(reason)
-        case ThreadState.RUNNING:
-            return Running()
-        case ThreadState.ASKING | ThreadState.PERSONS_TURN:
+    if state is ThreadState.KILLED:
+        return Killed(reason)
+    if state.is_ended:
+        return Failed(reason, ended=True) if state.group is Group.FAILED else Completed(reason)
+    if state is ThreadState.RUNNING:
+        return Running()
+    if state is ThreadState.PAUSED and (pause := pause_of(instance, thread)) is not None:
+        return Paused(pause.by, pause.reason)
+    match state.request:
+        case Request.QUESTION | Request.ROLE:
             if (waits := waits_in(instance, head, state)) is not None:
                 missing, of = _missing(waits)
                 return Waiting(
                     waits.question, waits.options, waits.role, waits.reason, waits.fields, missing, of
                 )
-        case ThreadState.OVER_BUDGET:
+        case Request.BUDGET:
             return OverBudget(budget_reached(instance, head))
-        case ThreadState.CALL_ASKS:
+        case Request.CALL:
             return _asked_by_call(instance, asking_below(instance, head)[0])
-        case ThreadState.PAUSED:
-            if (pause := pause_of(instance, thread)) is not None:
-                return Paused(pause.by, pause.reason)
-        case ThreadState.IDLE | ThreadState.STUCK | ThreadState.JOINING | ThreadState.FAILING:
-            pass
-        case ThreadState.CORRUPT:  # of which reading the head says so
+        case None:
             pass
         case _:
-            assert_never(state)
+            assert_never(state.request)
     following = outlook(instance, head)
     if following.problem is not None:
         return Stuck(following.problem)

@@ -1,16 +1,16 @@
 """The states of a thread: one table, from which commands, pages, MCP, fleets, hooks, `wait`, evaluation, completion and
 the documents take their words, colours, groups and exit statuses.
 
-A state is a member of `ThreadState`, whose value is its row. Code passes states and compares them with `is` or `match`;
-a `match` over all of them ends in `assert_never`, so that a new row is a type error where one forgot it. A state
-becomes its word where JSON or text is written, and a word becomes states where input is parsed, and nowhere else.
+A state is a member of `ThreadState`, whose value is its row. Code passes states and compares them with `is`, or asks
+for a property of the row. A state becomes its word where JSON or text is written, and a word becomes states where input
+is parsed, and nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum, unique
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from uwf_git.base import errors
 
@@ -47,12 +47,28 @@ class Request(Enum):
 AGENT, PROCESS, BRANCHES, PERSON, NOBODY = Actor
 
 
+class Resting(Protocol):
+    """A thread that has not ended and that no process works on. `updated` is the Unix time of its last step. The others
+    are found out when they are asked for."""
+
+    @property
+    def updated(self) -> int: ...
+    def is_paused(self) -> bool: ...
+    def asks(self) -> bool: ...
+    def is_over_budget(self) -> bool: ...
+    def awaits_person(self) -> bool: ...
+    def awaits_branches(self) -> bool: ...
+    def has_failed(self) -> bool: ...
+    def has_asking_call(self) -> bool: ...
+
+
 class StateRow(NamedTuple):
     """A state's properties. `word` is the status in JSON and of `--status`; states that share one differ in why the
     thread rests. `error` is raised by `wait`, and has its exit status; None only for the end that was asked for.
     `colour` is one of the terminal's, `hook` the event of `hooks` that follows. `label` is the word for people and
     `in_queue` that in a fleet's queue, "" for `word`; `sentence` is what a page says of a change, "" for `meaning`.
-    `request` is what the thread asks of a person, None if nothing."""
+    `request` is what the thread asks of a person, None if nothing. A resting thread is in the first state `when` it
+    applies, else IDLE; None for states that are no rest."""
 
     word: str
     meaning: str
@@ -66,10 +82,11 @@ class StateRow(NamedTuple):
     in_queue: str = ""
     sentence: str = ""
     request: Request | None = None
+    when: Callable[[Resting], bool] | None = None
 
 
-def _waiting(meaning: str, request: Request, hook: str = "") -> StateRow:
-    row = StateRow("waiting", meaning, errors.Waiting, PERSON, Group.WAITING, "yellow", hook)
+def _waiting(meaning: str, request: Request, hook: str, when: Callable[[Resting], bool]) -> StateRow:
+    row = StateRow("waiting", meaning, errors.Waiting, PERSON, Group.WAITING, "yellow", hook, when=when)
     return row._replace(sentence="it waits for you", request=request)
 
 
@@ -84,16 +101,49 @@ class ThreadState(Enum):
     RUNNING = StateRow(
         "running", "an agent is working on it", errors.NotRunning, PROCESS, Group.RUNNING, "blue"
     )
-    PAUSED = StateRow("paused", "it is paused", errors.Paused, PERSON, Group.WAITING, "cyan", "paused")
-    ASKING = _waiting("its last role asks a question", Request.QUESTION, "waiting")
-    PERSONS_TURN = _waiting("a person plays its next role, or has to approve", Request.ROLE, "waiting")
-    OVER_BUDGET = _waiting("its budget is used up", Request.BUDGET, "budget")
-    CALL_ASKS = _waiting("a call of its code asks a question", Request.CALL)
+    PAUSED = StateRow(
+        "paused",
+        "it is paused",
+        errors.Paused,
+        PERSON,
+        Group.WAITING,
+        "cyan",
+        "paused",
+        when=lambda thread: thread.is_paused(),
+    )
+    ASKING = _waiting(
+        "its last role asks a question", Request.QUESTION, "waiting", lambda thread: thread.asks()
+    )
+    OVER_BUDGET = _waiting(
+        "its budget is used up", Request.BUDGET, "budget", lambda thread: thread.is_over_budget()
+    )
+    PERSONS_TURN = _waiting(
+        "a person plays its next role, or has to approve",
+        Request.ROLE,
+        "waiting",
+        lambda thread: thread.awaits_person(),
+    )
     JOINING = StateRow(
-        "joining", "it waits for its branches", errors.NotRunning, BRANCHES, Group.RUNNING, "blue"
+        "joining",
+        "it waits for its branches",
+        errors.NotRunning,
+        BRANCHES,
+        Group.RUNNING,
+        "blue",
+        when=lambda thread: thread.awaits_branches(),
     )
     FAILING = StateRow(
-        "failed", "its last attempt failed", errors.AgentFailed, AGENT, Group.FAILED, "red", "failed"
+        "failed",
+        "its last attempt failed",
+        errors.AgentFailed,
+        AGENT,
+        Group.FAILED,
+        "red",
+        "failed",
+        when=lambda thread: thread.has_failed(),
+    )
+    CALL_ASKS = _waiting(
+        "a call of its code asks a question", Request.CALL, "", lambda thread: thread.has_asking_call()
     )
     COMPLETED = StateRow("completed", "it is done", None, NOBODY, Group.DONE, "green", "completed", True)
     WITH_FAILURES = StateRow(
@@ -145,6 +195,11 @@ class ThreadState(Enum):
         return self.value.error
 
     @property
+    def rests(self) -> bool:
+        """Whether the thread goes on only after something else: a person's word, or its branches' end."""
+        return self.actor not in (AGENT, PROCESS)
+
+    @property
     def is_ready(self) -> bool:
         """Whether the thread's own next step is due, and the last one hasn't failed."""
         return self.actor is AGENT and self.group is Group.RUNNING
@@ -178,6 +233,9 @@ class ThreadState(Enum):
     def exit_status(self) -> int:
         return self.value.error.exit_status if self.value.error is not None else 0
 
+
+RESTS = tuple((state, state.value.when) for state in ThreadState if state.value.when is not None)
+"""The states of a resting thread, with the question whether it is in them, in the order of asking."""
 
 HOOKS = tuple(dict.fromkeys(state.hook for state in ThreadState if state.hook))
 """The events of hooks, each once."""

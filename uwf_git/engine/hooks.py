@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 from uwf_git.base import log
 from uwf_git.base.errors import Absent, AgentFailed, UwfError
@@ -56,42 +56,25 @@ def run_state_hook(
 ) -> None:
     """Run the hook for a thread's new state. Failures that were not recorded run none, and a person's turn is told
     once."""
-    if _is_ended_branch(instance, thread):
-        return
-    problem = following.problem if following is not None else None
-    if problem is not None:
-        state = ThreadState.STUCK
-    event = state.hook
-    match state:
-        case ThreadState.STUCK:
-            run_hook(instance, thread, event, error=problem)
-        case ThreadState.PERSONS_TURN:
-            if instance.runs.call(thread, instance.threads.head(thread).node):
-                run_hook(instance, thread, event)
-        case ThreadState.FAILING | ThreadState.FAILED:
-            if event in instance.config.hooks.commands:
-                head = instance.threads.head(thread)
-                if head.archive is not None:
-                    run_hook(instance, thread, event, error=head.archive.reason)
-                elif instance.attempts.failed(head):
-                    last = instance.attempts.all(thread)[-1]
-                    run_hook(instance, thread, event, failed={"role": last.role, "agent": last.agent})
-        case ThreadState.WITH_FAILURES:
-            archive = instance.threads.head(thread).archive
-            run_hook(instance, thread, event, error=archive.reason if archive is not None else "")
-        case ThreadState.ASKING | ThreadState.OVER_BUDGET | ThreadState.COMPLETED | ThreadState.KILLED:
-            run_hook(instance, thread, event)
-        case ThreadState.IDLE | ThreadState.RUNNING | ThreadState.PAUSED | ThreadState.CALL_ASKS:
-            pass
-        case ThreadState.JOINING | ThreadState.CORRUPT:
-            pass
-        case _:
-            assert_never(state)
-
-
-def _is_ended_branch(instance: Instance, thread: ThreadId) -> bool:
     head = instance.threads.head(thread)
-    return head.archive is not None and instance.threads.fork_of(head) is not None
+    if head.archive is not None and instance.threads.fork_of(head) is not None:
+        return
+    more: dict[str, Any] = {}
+    if following is not None and following.problem is not None:
+        state, more = ThreadState.STUCK, {"error": following.problem}
+    elif state is ThreadState.PERSONS_TURN:
+        if not instance.runs.call(thread, head.node):
+            return
+    elif state in (ThreadState.FAILING, ThreadState.FAILED, ThreadState.WITH_FAILURES):
+        if head.archive is not None:
+            more = {"error": head.archive.reason}
+        elif not instance.attempts.failed(head):
+            return
+        else:
+            last = instance.attempts.all(thread)[-1]
+            more.update(failed={"role": last.role, "agent": last.agent})
+    if state.hook and state is not ThreadState.PAUSED:  # whose hook the pause has run
+        run_hook(instance, thread, state.hook, **more)
 
 
 def run_hook(instance: Instance, thread: ThreadId, event: str, **more: Any) -> None:

@@ -12,7 +12,7 @@ from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import HumanTurn, human_turn
 from uwf_git.engine.next_turn import outlook
 from uwf_git.engine.summary import summary_of
-from uwf_git.engine.thread_state import resting_state
+from uwf_git.engine.thread_state import RestingThread
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import END, gathers_threads
 from uwf_git.store.history import Position
@@ -98,7 +98,9 @@ def outcome_of(instance: Instance, at: Position, ahead: Outlook, role: str | Non
         standing = None
     # The lock is ours, and gone when this is read.
     people = HumanRoles(instance)
-    state = resting_state(instance, at.head, standing, people=people)
+    resting = RestingThread(instance, at.head, people)
+    resting.standing = standing
+    state = resting.state()
     is_persons = state is ThreadState.PERSONS_TURN
     turn = human_turn(instance, at.head, people, ahead) if is_persons else None
     last = at.history.steps[-1] if role is not None else None

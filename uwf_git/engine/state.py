@@ -7,7 +7,6 @@ from typing import Any, assert_never
 from uwf_git.base.text import iso
 from uwf_git.base.thread_states import Request, ThreadState
 from uwf_git.engine.branch_states import branch_value, joined_value, joining_value
-from uwf_git.engine.budget import used_up
 from uwf_git.engine.call_answer import command_of, fields_wanted
 from uwf_git.engine.census import census_of
 from uwf_git.engine.conversation import at_rest, in_conversation, is_conversation
@@ -15,7 +14,7 @@ from uwf_git.engine.kit.form import options_of
 from uwf_git.engine.next_turn import outlook, wordless
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.step_parts import parts_of
-from uwf_git.engine.thread_state import asking_below, resting_state, thread_state
+from uwf_git.engine.thread_state import RestingThread, asking_below, thread_state
 from uwf_git.engine.waits import waits_in
 from uwf_git.format.kinds import parse_detail
 from uwf_git.format.types import is_kind
@@ -61,8 +60,8 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
     value["next"] = following.next
     if head.archive is None and (pause := pause_of(instance, head.thread)):
         value["paused"] = pause.as_json()
-    if state is ThreadState.PAUSED:  # the state without the pause
-        state = resting_state(instance, head, used_up(instance, head), paused=())
+    if state is ThreadState.PAUSED:
+        state = RestingThread(instance, head).state(apart_from=state)
     value |= _wants(instance, head, state)
     if following.problem is not None and not at_rest(instance, head):
         value["problem"] = following.problem

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from uwf_git.base.thread_states import ThreadState
+from uwf_git.base.thread_states import RESTS, ThreadState
 from uwf_git.engine import calls
 from uwf_git.engine.budget import Budgets, BudgetState, used_up
 from uwf_git.engine.census import FAILURES
@@ -27,48 +27,98 @@ if TYPE_CHECKING:
 EndedState = Literal[ThreadState.COMPLETED, ThreadState.WITH_FAILURES, ThreadState.FAILED, ThreadState.KILLED]
 
 
+class RestingThread:
+    """A thread without a process, for `base.thread_states.Resting`."""
+
+    def __init__(self, instance: Instance, head: Head, people: HumanRoles | None = None) -> None:
+        self._instance, self.head, self._people = instance, head, people
+
+    @property
+    def updated(self) -> int:
+        return self.head.updated
+
+    @cached_property
+    def standing(self) -> BudgetState | None:
+        """Its budget, if that is used up."""
+        return used_up(self._instance, self.head)
+
+    def state(self, apart_from: ThreadState | None = None) -> ThreadState:
+        """Return its state. A conversation at rest is idle. STUCK is left to those who read the outlook anyway."""
+        if self.head.archive:
+            return ended_state(self.head.archive)
+        return next(
+            (state for state, when in RESTS if when(self) and state is not apart_from), ThreadState.IDLE
+        )
+
+    def is_paused(self) -> bool:
+        return is_paused(self._instance, self.head.thread)
+
+    def asks(self) -> bool:
+        return self.head.row.asks and (self.standing is not None or not at_rest(self._instance, self.head))
+
+    def is_over_budget(self) -> bool:
+        return not self.head.waits_for_join and self.standing is not None
+
+    def awaits_person(self) -> bool:
+        return not self.head.waits_for_join and bool(persons_role(self._instance, self.head, self._people))
+
+    def awaits_branches(self) -> bool:
+        return self.head.waits_for_join
+
+    def has_failed(self) -> bool:
+        return self._instance.attempts.failed(self.head)
+
+    def has_asking_call(self) -> bool:
+        return bool(asking_below(self._instance, self.head))
+
+
 class ThreadStates:
     """The states of a store's threads. Use one per look: shared data is read once, and a thread that can only be idle
     costs no look of its own."""
 
     def __init__(self, instance: Instance) -> None:
-        self._instance = instance
-        self._running, self._paused = instance.locks.held(), paused_threads(instance)
-        self._tried = frozenset(instance.store.repository.ref_names(ATTEMPTS))
-        self._code = frozenset(instance.store.index.hashes_of_type(CODE))
-        self._budgets = Budgets(instance)
+        self.instance = instance
+        self.running, self.paused = instance.locks.held(), paused_threads(instance)
+        self.tried = frozenset(instance.store.repository.ref_names(ATTEMPTS))
+        self.code = frozenset(instance.store.index.hashes_of_type(CODE))
+        self.budgets = Budgets(instance)
         self.people = HumanRoles(instance)
 
     def of(self, head: Head | DamagedThread) -> ThreadState:
         """Return a thread's state. A paused thread is running until its step in progress ends."""
         if isinstance(head, DamagedThread):
             return ThreadState.CORRUPT
-        if self._is_idle(head):
-            return ThreadState.IDLE
-        if head.archive is None and head.thread in self._running:
+        if head.archive is None and head.thread in self.running:
             return ThreadState.RUNNING
-        standing = used_up(self._instance, head, self._budgets)
-        return resting_state(self._instance, head, standing, self._paused, self.people)
+        return _OneOfMany(self, head).state()
 
-    def _is_idle(self, head: Head) -> bool:
-        return not (
-            head.archive
-            or head.thread in self._running
-            or head.thread in self._paused
-            or head.row.asks
-            or head.waits_for_join
-            or head.row.workflow in self._code
-            or ATTEMPTS + head.thread in self._tried
-            or self._budgets.sources(head)
-            or self.people.among(head.row)
-        )
+
+class _OneOfMany(RestingThread):
+    """A resting thread in a look at all, whose shared data answers most questions."""
+
+    def __init__(self, look: ThreadStates, head: Head) -> None:
+        super().__init__(look.instance, head, look.people)
+        self._look = look
+
+    @cached_property
+    def standing(self) -> BudgetState | None:
+        return used_up(self._look.instance, self.head, self._look.budgets)
+
+    def is_paused(self) -> bool:
+        return self.head.thread in self._look.paused
+
+    def has_failed(self) -> bool:
+        return ATTEMPTS + self.head.thread in self._look.tried and super().has_failed()
+
+    def has_asking_call(self) -> bool:
+        return self.head.row.workflow in self._look.code and super().has_asking_call()
 
 
 def thread_state(instance: Instance, head: Head) -> ThreadState:
     """Return the state of one thread, as `ThreadStates.of`."""
     if head.archive is None and instance.locks.is_held(head.thread):
         return ThreadState.RUNNING
-    return resting_state(instance, head, used_up(instance, head))
+    return RestingThread(instance, head).state()
 
 
 def ended_state(archive: ArchiveRow) -> EndedState:
@@ -77,32 +127,6 @@ def ended_state(archive: ArchiveRow) -> EndedState:
         is_partial = archive.reason.startswith(FAILURES)
         return ThreadState.WITH_FAILURES if is_partial else ThreadState.COMPLETED
     return ThreadState.FAILED if archive.status == FAILED else ThreadState.KILLED
-
-
-def resting_state(
-    instance: Instance,
-    head: Head,
-    standing: BudgetState | None,
-    paused: Container[str] | None = None,
-    people: HumanRoles | None = None,
-) -> ThreadState:
-    """Return the state of a thread without a process; `standing` is its used-up budget, if any. A paused thread may
-    also ask or have failed. A conversation at rest is idle. STUCK is left to those who read the outlook anyway."""
-    if head.archive:
-        return ended_state(head.archive)
-    if head.thread in paused if paused is not None else is_paused(instance, head.thread):
-        return ThreadState.PAUSED
-    if head.waits_for_join:
-        return ThreadState.JOINING
-    if head.row.asks and (standing or not at_rest(instance, head)):
-        return ThreadState.ASKING
-    if standing:
-        return ThreadState.OVER_BUDGET
-    if persons_role(instance, head, people):
-        return ThreadState.PERSONS_TURN
-    if instance.attempts.failed(head):
-        return ThreadState.FAILING
-    return ThreadState.CALL_ASKS if asking_below(instance, head) else ThreadState.IDLE
 
 
 def asking_below(instance: Instance, head: Head) -> list[Head]:

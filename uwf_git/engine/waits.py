@@ -13,7 +13,7 @@ from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import Ballot, human_turn
 from uwf_git.engine.kit.form import FormField, options_of
 from uwf_git.engine.next_turn import outlook, wordless
-from uwf_git.engine.thread_state import ThreadStates, resting_state
+from uwf_git.engine.thread_state import RestingThread, ThreadStates
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.store.history import Head
@@ -100,7 +100,8 @@ def waiting_for_people(instance: Instance) -> list[Waits]:
 
 def waits_of(instance: Instance, head: Head) -> Waits | None:
     """Return an idle or paused thread's request to a person, if any. Read errors are raised."""
-    return waits_in(instance, head, resting_state(instance, head, used_up(instance, head), ()))
+    state = RestingThread(instance, head).state(apart_from=ThreadState.PAUSED)
+    return waits_in(instance, head, state)
 
 
 def waits_in(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import assert_never
 
-from uwf_git.plugin import ThreadState, thread_states
+from uwf_git.plugin import ThreadState
 
 
 class QueueState(Enum):
@@ -68,7 +68,6 @@ def rests(state: RowState) -> bool:
         case QueueState.BLOCKED | QueueState.HELD | QueueState.GAVE_UP | QueueState.CANCELLED:
             return True
         case ThreadState():
-            waits = state.group is thread_states.Group.WAITING or state.actor is thread_states.Actor.BRANCHES
-            return waits or state.is_ended
+            return state.rests
         case _:
             assert_never(state)

@@ -225,7 +225,7 @@ class Fleet:
                 continue
             there = rows.get(each.thread) or await queue.row(each.thread)
             if there is None:  # it isn't its turn, or it cannot go on
-                if thread_state(self._instance, each.head).group is not thread_states.Group.WAITING:
+                if thread_state(self._instance, each.head).actor is not thread_states.Actor.PERSON:
                     return False
             elif not there.open:
                 if isinstance(there.state, ThreadState):
