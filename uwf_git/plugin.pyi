@@ -513,6 +513,7 @@ from uwf_git.format.types import workflow_type as workflow_type
 from uwf_git.format.yaml12 import dump as _dump_yaml
 from uwf_git.format.yaml12 import load as _load_yaml
 from uwf_git.format.yaml12 import read as _read_yaml
+from uwf_git.format.yaml12 import scalar as _yaml_scalar
 from uwf_git.git.bulk import FULL as _BULK_FULL
 from uwf_git.git.bulk import Bulk as _BulkWriter
 from uwf_git.git.fsync import ASIDE as _ASIDE_FOLDER
@@ -646,9 +647,17 @@ from uwf_git.sync.shared_step import share_all as share_all
 from uwf_git.sync.tracking import list_refs as list_refs
 from uwf_git.sync.tracking import listed_lines as listed_lines
 from uwf_git.sync.transfer import transfer as _transfer_refs
+from uwf_git.trust import policies as _trust_policies
+from uwf_git.trust.judgement import note_signatures as note_signatures
+from uwf_git.trust.judgement import unmet_tips as unmet_tips
+from uwf_git.trust.own_key import own_key as own_key
 from uwf_git.trust.people import identity_of as identity_of
 from uwf_git.trust.permission import guard as _guard_by_policy
 from uwf_git.trust.policies import current as _current_policy
+from uwf_git.trust.policy import SUBJECTS as _RULE_SUBJECTS
+from uwf_git.trust.policy import Policy as _TrustPolicy
+from uwf_git.trust.policy import Rule as _TrustRule
+from uwf_git.trust.policy import parse as _parse_trust_file
 from uwf_git.trust.signatures import GOOD as _GOOD_SIGNATURE
 from uwf_git.trust.signatures import NONE as _NO_SIGNATURE
 from uwf_git.trust.signatures import Signature as Signature
@@ -951,9 +960,15 @@ workflow_define = _workflow_define
 schemas = _schemas
 charts = _charts
 ConfigReader = _ConfigReader
+RULE_SUBJECTS = _RULE_SUBJECTS
+TrustPolicy = _TrustPolicy
+TrustRule = _TrustRule
 tool_results = _tool_results
 confined_paths = _confined_paths
 step_lines = _step_lines
 verified_objects = _verified_objects
 processes = _processes
 conversations = _conversations
+parse_trust_file = _parse_trust_file
+trust_policies = _trust_policies
+yaml_scalar = _yaml_scalar

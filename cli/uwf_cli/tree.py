@@ -188,22 +188,9 @@ remote = _group(
         "rm": ("sharing", "Remove a remote."),
         "accept-rewrite": ("sharing", "Adopt history that a remote has rewritten."),
         "reject-rewrite": ("sharing", "Push yours back to a remote that has rewritten it."),
-        "hook": ("trust", "Print an update hook that enforces the trust policy on a server."),
     },
     examples=("uwf remote add origin git@example.com:team/threads.git", "uwf remote list"),
     help="Manage remotes.",
-)
-
-trust = _group(
-    "trust",
-    {
-        "init": ("trust", "Make a first policy, with you as its maintainer."),
-        "show": ("trust", "Show who signs what."),
-        "set": ("trust", "Change the policy to a trust file."),
-        "log": ("trust", "List the policy's versions, newest first."),
-    },
-    examples=("uwf trust init", "uwf trust show --file > trust.yaml", "uwf trust set trust.yaml"),
-    help="Say who may sign what, and with which keys.",
 )
 
 uwf = _group(
@@ -228,7 +215,6 @@ uwf = _group(
         "bundle": ("sharing", "Export threads and their dependencies to one file."),
         "unbundle": ("sharing", "Import the threads of a bundle."),
         "publish": publish,
-        "trust": trust,
         "unpublish": ("review", "Delete a published branch from a remote."),
         "export": ("export", "Export a thread as one HTML file."),
         "agent": agent,
@@ -261,7 +247,7 @@ uwf = _group(
         "Read": ("ps", "watch", "grep", "stats", "export"),
         "Workflows and crews": ("workflow", "templates", "guide"),
         "Many at once": (),
-        "Share": ("remote", "push", "pull", "clone", "bundle", "unbundle", "publish", "unpublish", "trust"),
+        "Share": ("remote", "push", "pull", "clone", "bundle", "unbundle", "publish", "unpublish"),
         "Store and settings": (
             "config",
             "doctor",

@@ -4,6 +4,7 @@
 """
 
 OURS = (
+    "trust",
     "agents",
     "builtin",
     "crews",
@@ -16,5 +17,4 @@ OURS = (
     "importers",
     "attest",
     "ci",
-    "trust",
 )

@@ -277,6 +277,16 @@ def note_signatures(instance: Instance, refs: Mapping[str, Oid]) -> None:
         cache.close()
 
 
+def unmet_tips(instance: Instance, policy: Policy) -> list[str]:
+    """Return the commits and tags of a store's refs that lead to records which don't meet a policy, sorted."""
+    repository = instance.store.repository
+    refs = repository.refs(without=layout.REMOTES)
+    shared = {ref: oid for ref, oid in refs.items() if not layout.is_local_ref(ref)}
+    store = Store(repository, Overlay(instance.store.index))
+    judged = Requirements(store, policy).judge(shared)
+    return sorted({str(shared[judgement.record.ref]) for judgement in judged if judgement.outcome != MET})
+
+
 def requirements(store: Store) -> Requirements | None:
     """Return what the policy of a store requires, None without a policy or rules. The store's index must know what
     is judged, or may get to know it."""

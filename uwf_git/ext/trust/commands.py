@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from uwf_cli.command import command
-from uwf_cli.invocation import Invocation
-from uwf_cli.views import Record, Table
+from uwf_git.ext.trust import policy_file, server_hook
+from uwf_git.plugin import Invocation, Record, Table, command, read_bytes
 
 
 @command("uwf trust init", "uwf trust init ann")
@@ -21,9 +20,7 @@ def init(invocation: Invocation, name: str | None) -> None:
     signs with (user.signingKey). The policy has no rules yet: uwf trust show --file prints the file to add
     people and rules to, and uwf trust set takes it.
     """
-    from uwf_git.api.trust import begin
-
-    invocation.emit(begin(invocation.instance_for_writing(), name), _CHANGED)
+    invocation.emit(policy_file.begin(invocation.instance_for_writing(), name), _CHANGED)
 
 
 @command("uwf trust show", "uwf trust show --file > trust.yaml")
@@ -34,13 +31,11 @@ def show(invocation: Invocation, is_file: bool) -> None:
     `first` is the commit that this store trusted on first use: compare it with a teammate's. It is the same in
     every store of a team.
     """
-    from uwf_git.api import trust
-
     if is_file:
-        text = trust.file(invocation.instance)
+        text = policy_file.file(invocation.instance)
         invocation.emit_document(text.rstrip("\n"), {"file": text})
         return
-    invocation.emit(trust.show(invocation.instance), _shown)
+    invocation.emit(policy_file.show(invocation.instance), _shown)
 
 
 @command("uwf trust set trust.yaml")
@@ -54,19 +49,16 @@ def set_(invocation: Invocation, file: Path, accept_existing: bool) -> None:
     Mistakes are reported with their lines, and nothing is changed. With --accept-existing, the ids of refs with
     unsigned history are added to the file as accepted. uwf push shares the policy.
     """
-    from uwf_git.api.trust import change
-    from uwf_git.format.document import read_bytes
-
     instance = invocation.instance_for_writing()
-    invocation.emit(change(instance, read_bytes(file), str(file), accept_existing), _CHANGED)
+    invocation.emit(policy_file.change(instance, read_bytes(file), str(file), accept_existing), _CHANGED)
 
 
 @command("uwf trust log")
 def log(invocation: Invocation) -> None:
     """List the policy's versions, newest first: commit, signer and time."""
-    from uwf_git.api.trust import log
-
-    invocation.emit(log(invocation.instance), Table(("", "{commit:short}"), ("", "signer"), ("", "time")))
+    invocation.emit(
+        policy_file.log(invocation.instance), Table(("", "{commit:short}"), ("", "signer"), ("", "time"))
+    )
 
 
 _CHANGED = Record(
@@ -76,15 +68,13 @@ _CHANGED = Record(
 
 
 def _shown(value: Any) -> str:
-    from uwf_git.api.trust import rule_text
-
     keys = [{"person": name, **key} for name, person in value["people"].items() for key in person["keys"]]
     groups = [{"group": name, "people": members} for name, members in value["groups"].items()]
     parts = [
         _POLICY(value),
         _KEYS(keys),
         Table("group", "people")(groups) if groups else "",
-        "\n".join(map(rule_text, value["rules"])) or "no rule",
+        "\n".join(map(policy_file.rule_text, value["rules"])) or "no rule",
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts if part)
 
@@ -121,13 +111,11 @@ def hook(invocation: Invocation, install: Path | None) -> None:
     The hook judges each pushed ref of uwf by the trust policy of that repository, and refuses what is invalid or
     doesn't meet it, with the reason. Deletions and rewritten history are refused unless the policy allows them.
     """
-    from uwf_git.api.trust import installed, pre_receive_of_others, script
-
     if install is None:
-        invocation.emit_document(script().rstrip("\n"), {"hook": script()})
+        invocation.emit_document(server_hook.script().rstrip("\n"), {"hook": server_hook.script()})
         return
-    path = installed(install)
-    if (other := pre_receive_of_others(path)) is not None:
+    path = server_hook.installed(install)
+    if (other := server_hook.pre_receive_of_others(path)) is not None:
         invocation.warn(
             f"{other} is another hook, so each ref of a push is judged by what is there before it"
         )
