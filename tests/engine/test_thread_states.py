@@ -93,6 +93,7 @@ ANSWERS_AND_RESULTS = {  # of agents, tools, calls, judges and checks
     "sandbox/results.py": {"failed"},
 }
 VERBS_AND_PROSE = {
+    "tree.py": {"running", "waiting"},  # modules of commands
     "commands/thread.py": {"killed"},
     "exchange_output.py": {"paused"},
     "ext/fleet/commands/queue.py": {"paused"},
