@@ -13,6 +13,9 @@ from uwf_cli.invocation import Invocation
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+Offers = Iterable[tuple[str, str]]
+"""Names and what they stand for."""
+
 VARIABLE = "_UWF_COMPLETE"
 MOST = 100
 
@@ -25,8 +28,8 @@ def complete(invocation: Invocation, instruction: str) -> int:
     return shell_complete(uwf, {"obj": invocation}, "uwf", VARIABLE, instruction)
 
 
-def offering(find: Callable[[Invocation, str], Iterable[tuple[str, str]]]) -> Any:
-    """A completer that offers nothing on errors."""
+def offering(find: Callable[[Invocation, str], Offers]) -> Any:
+    """Return a completer that offers nothing on errors."""
 
     def offer(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
@@ -40,50 +43,50 @@ def offering(find: Callable[[Invocation, str], Iterable[tuple[str, str]]]) -> An
     return offer
 
 
-def _registered(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    return [(name, "") for name in invocation.instance.registry.names() if name.startswith(incomplete)]
+def _registered(record: str) -> Any:
+    """A completer of the registered names of a kind of record."""
 
+    def find(invocation: Invocation, begun: str) -> Offers:
+        from uwf_git.store.ref_kinds import kind_of_record
 
-def _of(what: str, place: Callable[[Invocation], Any]) -> Any:
-    def find(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-        from uwf_git.api import completion
-
-        found: Iterable[tuple[str, str]] = getattr(completion, what)(place(invocation), incomplete)
-        return found
-
-    return offering(find)
-
-
-def _store(invocation: Invocation) -> Any:
-    return invocation.instance
-
-
-def _root(invocation: Invocation) -> Any:
-    return invocation.location.root
-
-
-def names_of(record: str) -> Any:
-    def find(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-        from uwf_git.api.completion import names
-
-        return names(invocation.instance, record, incomplete)
+        kind = kind_of_record(record)
+        assert kind is not None, record
+        refs = sorted(invocation.instance.store.repository.ref_names(kind.prefix))
+        return _beginning(begun, (ref.removeprefix(kind.prefix) for ref in refs))
 
     return offering(find)
 
 
-def _workflows(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.api.completion import workflows_of_packages
+def _beginning(begun: str, names: Iterable[str]) -> Offers:
+    return [(name, "") for name in names if name.startswith(begun)]
+
+
+def _threads(invocation: Invocation, begun: str) -> Offers:
+    """Offer threads by the beginning of their id, or if there are none by its end."""
+    from uwf_git.store.threads import DamagedThread
+
+    heads = invocation.instance.threads.all(archived=True)
+    text = begun.upper()
+    matching = [head for head in heads if head.thread.startswith(text)]
+    for head in matching or [head for head in heads if head.thread.endswith(text)]:
+        yield head.thread, "" if isinstance(head, DamagedThread) else f"{head.row.name}: {head.row.title}"
+
+
+def _workflows(invocation: Invocation, begun: str) -> Offers:
     from uwf_git.api.workflows import file_names
+    from uwf_git.store.definitions import packages
 
-    files = file_names(invocation.location.root)
-    names = dict.fromkeys(name for name in files if name.startswith(incomplete))
-    known = [*_registered(invocation, incomplete), *workflows_of_packages(invocation.instance, incomplete)]
-    return [*known, *((name, "") for name in names), *_files(incomplete)]
+    instance = invocation.instance
+    yield from _beginning(begun, instance.registry.names())
+    for package in packages(instance.store):
+        yield from ((offer.address, offer.title) for offer in package.offers(begun))
+    yield from _beginning(begun, dict.fromkeys(file_names(invocation.location.root)))
+    yield from _files(begun)
 
 
-def _files(incomplete: str) -> Iterable[tuple[str, str]]:
-    folder, _, begin = incomplete.rpartition("/")
-    inside = Path(folder or ("/" if incomplete.startswith("/") else "."))
+def _files(begun: str) -> Offers:
+    folder, _, begin = begun.rpartition("/")
+    inside = Path(folder or ("/" if begun.startswith("/") else "."))
     for path in sorted(inside.iterdir()) if inside.is_dir() else ():
         if path.name.startswith(begin) and (begin or not path.name.startswith(".")):
             if path.is_dir():
@@ -92,14 +95,60 @@ def _files(incomplete: str) -> Iterable[tuple[str, str]]:
                 yield str(path), ""
 
 
-complete_thread = _of("threads", _store)
-complete_name = offering(_registered)
+def _speakers(invocation: Invocation, begun: str) -> Offers:
+    """Offer the personas of all crews by id."""
+    from uwf_git.store.definitions import packages
+
+    found = packages(invocation.instance.store)
+    speakers = dict(speaker for each in found for name in each.names() for speaker in each.speakers(name))
+    return [(id_, name) for id_, name in speakers.items() if id_.startswith(begun)]
+
+
+def _remotes(invocation: Invocation, begun: str) -> Offers:
+    from uwf_git.store.remotes import without_password
+
+    remotes = invocation.instance.remotes.all()
+    return [(each.name, without_password(each.url)) for each in remotes if each.name.startswith(begun)]
+
+
+def _hashes(invocation: Invocation, begun: str) -> Offers:
+    store = invocation.instance.store
+    store.sync()
+    return ((node, "") for node in store.index.hashes_with_prefix(begun.upper()))
+
+
+def _steps(invocation: Invocation, begun: str) -> Offers:
+    from uwf_git.format.types import STEPNODE
+
+    store = invocation.instance.store
+    store.sync()
+    for node in store.index.hashes_of_type(STEPNODE):
+        if node.startswith(begun.upper()):
+            yield node, store.step(node).role
+
+
+def _agents(invocation: Invocation, begun: str) -> Offers:
+    from uwf_git.config.known_agents import known_names
+    from uwf_git.config.read import load_config
+
+    return _beginning(begun, known_names(load_config(invocation.location.root)))
+
+
+def _settings(invocation: Invocation, begun: str) -> Offers:
+    from uwf_git.config.edit import list_values
+    from uwf_git.config.settings import known_keys
+
+    return _beginning(begun, dict.fromkeys([*list_values(invocation.location.root), *known_keys()]))
+
+
+complete_thread = offering(_threads)
+complete_name = _registered("workflow")
 complete_workflow = offering(_workflows)
-complete_crew = names_of("crew")
-complete_speaker = _of("speakers", _store)
-complete_hash = _of("hashes", _store)
-complete_step = _of("steps", _store)
-complete_agent = _of("agents", _root)
-complete_setting = _of("settings", _root)
-complete_remote = _of("remotes", _store)
-complete_suite = names_of("suite")
+complete_crew = _registered("crew")
+complete_speaker = offering(_speakers)
+complete_hash = offering(_hashes)
+complete_step = offering(_steps)
+complete_agent = offering(_agents)
+complete_setting = offering(_settings)
+complete_remote = offering(_remotes)
+complete_suite = _registered("suite")
