@@ -14,8 +14,8 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.views import Record, View, render
 
 if TYPE_CHECKING:
-    from uwf_git.api.review import Accepted, Proposal
     from uwf_git.api.versions import Versions, WorkflowUse
+    from uwf_git.sync.proposals import Accepted, Proposal
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -89,7 +89,7 @@ def publish_version(
     invocation: Invocation, versions: Versions[Any], name: str, branch: str, remote: str | None
 ) -> None:
     """Push the newest version of a definition to a branch, and print it."""
-    from uwf_git.api.review import publish_version as push
+    from uwf_git.sync.publish import publish_version as push
 
     published = push(exchange_for(invocation.instance, remote), versions, name, branch)
     warn_of_large_blobs(invocation, published.large)
@@ -116,7 +116,7 @@ def propose(
     words: str = "",
 ) -> None:
     """Propose a version of a definition, push it if a remote is named, and print it with `more`."""
-    from uwf_git.api.review import propose, publish_proposal
+    from uwf_git.sync.proposals import propose, publish_proposal
 
     instance = invocation.instance
     exchange = exchange_for(instance, remote) if remote else None
@@ -140,10 +140,10 @@ def accepting(function: _F) -> _F:
 
 
 def accept(invocation: Invocation, branch: str, remote: str | None, kind: str) -> Accepted:
-    from uwf_git.api.review import accept
+    from uwf_git.api.exchange import accept_proposal
 
     instance = invocation.instance
-    return accept(instance, branch, exchange_for(instance, remote) if remote else None, kind)
+    return accept_proposal(instance, branch, exchange_for(instance, remote) if remote else None, kind)
 
 
 # Removing

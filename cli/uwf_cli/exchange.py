@@ -124,7 +124,7 @@ def adopt_news(invocation: Invocation) -> None:
     if not invocation.location.git_dir.exists() or not invocation.instance.store.repository.has_tracking_refs:
         return
     from uwf_cli.exchange_output import TOLD
-    from uwf_git.api.exchange import adopt_fetched
+    from uwf_git.sync.pull import adopt_fetched
 
     try:
         for pulled in adopt_fetched(invocation.instance):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_git.api.check import Report
 from uwf_git.base.errors import NotFound, NothingToVerify, RemoteFailed, UwfError
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.repository import Oid
@@ -22,14 +23,6 @@ if TYPE_CHECKING:
 _Progress = Callable[[], None]
 
 
-class VerifiedBranch(NamedTuple):
-    """A branch, its commit, and what was verified of it."""
-
-    branch: Branch
-    commit: Oid
-    published: Published
-
-
 class RemoteBranches(NamedTuple):
     """The branches of a remote that uwf published: what is wrong or notable, and how many were verified. `failure` is
     why the remote could not be asked."""
@@ -41,11 +34,18 @@ class RemoteBranches(NamedTuple):
     failure: RemoteFailed | None = None
 
 
-def verify_checkout(
-    path: Path, revision: str, branch: str, on_commit: _Progress, files: bool, target: str = ""
-) -> VerifiedBranch:
-    """Verify a commit of the checkout or repository at a path, and with HEAD its `files`. `target` names the branch
-    that it is to be merged into. Nothing is written. Raises as `check.check_tree`."""
+def check_tree(
+    path: Path,
+    revision: str = "HEAD",
+    branch: str = "",
+    on_commit: _Progress = lambda: None,
+    files: bool = True,
+    target: str = "",
+) -> Report:
+    """Verify a commit of the checkout or repository at a path by what uwf published in it, and with HEAD the `files`
+    of the checkout. `branch` names the one that a detached HEAD or a commit is of, as for a pull request, and
+    `target` the one that it is to be merged into. No store is needed, and nothing is written. Raises NothingToVerify,
+    NotFound, Invalid, StoreDamaged."""
     from uwf_git.verify.branch_names import HEADS
     from uwf_git.verify.checkout import open_checkout
     from uwf_git.verify.published import verify_branch
@@ -58,7 +58,12 @@ def verify_checkout(
     published = verify_branch(checkout.repository, commit, found, checkout.heads(found), on_commit)
     if files and revision == "HEAD" and checkout.top is not None:
         published = _with_folder(checkout, commit, published)
-    return VerifiedBranch(found, commit, published)
+    return _report(found, commit, published)
+
+
+def _report(branch: Branch, commit: Oid, published: Published) -> Report:
+    verified = published.verified
+    return Report({branch.shown_ref: commit}, verified, list(verified.findings), published=published)
 
 
 def _with_folder(checkout: OpenCheckout, commit: Oid, published: Published) -> Published:
@@ -76,7 +81,7 @@ def _with_folder(checkout: OpenCheckout, commit: Oid, published: Published) -> P
     return published._replace(verified=found, files=folder.files)
 
 
-def verify_in_store(instance: Instance, revision: str, on_commit: _Progress) -> VerifiedBranch:
+def check_branch(instance: Instance, revision: str, on_commit: _Progress = lambda: None) -> Report:
     """Verify a branch, tag or commit of a store's repository. Raises NotFound, NothingToVerify, StoreDamaged."""
     from uwf_git.verify.checkout import OpenCheckout
     from uwf_git.verify.published import verify_branch
@@ -86,7 +91,7 @@ def verify_in_store(instance: Instance, revision: str, on_commit: _Progress) -> 
     found = opened.branch(revision)
     commit = opened.commit(found)
     heads = _heads(instance, found.thread) if found.thread is not None else {}
-    return VerifiedBranch(found, commit, verify_branch(repository, commit, found, heads, on_commit))
+    return _report(found, commit, verify_branch(repository, commit, found, heads, on_commit))
 
 
 def _heads(instance: Instance, thread: ThreadId) -> dict[ThreadId, list[Oid]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import (
@@ -24,7 +23,6 @@ from uwf_git.verify.findings import UNTRUSTED, Finding
 from uwf_git.verify.whole import VerifyResult, missing_refs
 
 if TYPE_CHECKING:
-    from uwf_git.api.branches import VerifiedBranch
     from uwf_git.trust.signatures import SignatureReader, Signed
     from uwf_git.verify.published import Published
 
@@ -221,11 +219,6 @@ def _rewritten_in_a_mirror(
     return found
 
 
-def verify(instance: Instance, threads: Collection[ThreadId] = ()) -> list[Finding]:
-    """Return the findings of some threads, or the whole store."""
-    return check(instance, threads).findings
-
-
 def with_proofs(instance: Instance, report: Report, signatures: bool, require: str | None) -> Report:
     """Return a report with signatures, if wanted, and with what is required of them. git verifies each once. Raises
     Usage."""
@@ -340,33 +333,3 @@ def _as_json(signed: Signed) -> dict[str, Any]:
     record = {**signed._asdict(), "object": str(signed.object)}
     del record["signature"]
     return {**record, **signed.signature._asdict()}
-
-
-def check_tree(
-    path: Path,
-    revision: str = "HEAD",
-    branch: str = "",
-    on_commit: Callable[[], None] = lambda: None,
-    files: bool = True,
-    target: str = "",
-) -> Report:
-    """Verify a commit of the checkout or repository at a path by what uwf published in it, and with HEAD the `files`
-    of the checkout. `branch` names the one that a detached HEAD or a commit is of, as for a pull request, and
-    `target` the one that it is to be merged into. No store is needed, and nothing is written. Raises NothingToVerify,
-    NotFound, Invalid, StoreDamaged."""
-    from uwf_git.api.branches import verify_checkout
-
-    return _of_branch(verify_checkout(path, revision, branch, on_commit, files, target))
-
-
-def check_branch(instance: Instance, name: str, on_commit: Callable[[], None] = lambda: None) -> Report:
-    """Verify a branch, tag or commit of a store's repository. Raises NotFound, NothingToVerify, StoreDamaged."""
-    from uwf_git.api.branches import verify_in_store
-
-    return _of_branch(verify_in_store(instance, name, on_commit))
-
-
-def _of_branch(found: VerifiedBranch) -> Report:
-    verified = found.published.verified
-    refs = {found.branch.shown_ref: found.commit}
-    return Report(refs, verified, list(verified.findings), published=found.published)

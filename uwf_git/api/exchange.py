@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, RemoteFailed
@@ -20,7 +19,7 @@ from uwf_git.sync.exchange import Exchange as Exchange
 if TYPE_CHECKING:
     from uwf_git.store.location import Location
     from uwf_git.store.remotes import Remote as Remote
-    from uwf_git.sync.default_branch import DefaultBranch
+    from uwf_git.sync.proposals import Accepted
     from uwf_git.sync.pull import Pulled
     from uwf_git.sync.push import LargeBlob as LargeBlob
     from uwf_git.sync.push import PushReport
@@ -81,6 +80,7 @@ def exchange_with(
 def pull(exchange: Exchange) -> list[ThreadId]:
     """Pull everything; return new and moved threads and forks of divergences. Moves and raises as
     `sync.pull.pull` and `raise_if_incomplete`."""
+    from uwf_git.sync.pull import raise_if_incomplete
     from uwf_git.sync.reconcile import Case
 
     pulled = fetch(exchange)
@@ -127,26 +127,12 @@ def trusted_first(instance: Instance, pulled: Pulled) -> str:
     return first_followed(instance)
 
 
-def raise_if_incomplete(pulled: Pulled) -> None:
-    """Raise StoreDamaged for invalid refs, Rewritten for rewritten history, Busy for postponed refs."""
-    from uwf_git.sync.pull import raise_if_incomplete
-
-    raise_if_incomplete(pulled)
-
-
 def bring(exchange: Exchange, text: str) -> None:
     """Pull a thread that isn't here. Raises its problem."""
     from uwf_git.sync.pull import raise_if_refused
 
     if len(text.strip()) == 26 and not exchange.instance.threads.exists(thread := parse_thread_id(text)):
         raise_if_refused(fetch(exchange, [thread]))
-
-
-def adopt_fetched(instance: Instance) -> list[Pulled]:
-    """Adopt the results of a plain `git fetch`. Moves and raises as `sync.pull.adopt_fetched`."""
-    from uwf_git.sync.pull import adopt_fetched
-
-    return adopt_fetched(instance)
 
 
 def raise_if_not_pulled(instance: Instance, remote: Remote, thread: ThreadId) -> None:
@@ -205,13 +191,6 @@ def reject_rewrite(exchange: Exchange, name: str) -> list[str]:
 
     exchange.instance.require_person(f"overwrites the history of {name} on a remote")
     return reject(exchange, name)
-
-
-def pin_policy(exchange: Exchange, version: str) -> None:
-    """Follow the policy of a remote, if `version` is one of its commits. Moves and raises as `sync.admission.pin`."""
-    from uwf_git.sync.admission import pin
-
-    pin(exchange, version)
 
 
 # Pushing
@@ -276,14 +255,6 @@ def send(exchange: Exchange, refs: Refs) -> PushReport:
     if (mark := instance.threads.projects.mark_here) and not report.rejected:
         instance.remotes.note_project(remote.name, mark)
     return report._replace(code=tuple(code))
-
-
-def make_default_branch(exchange: Exchange) -> DefaultBranch | None:
-    """Make a default branch with a page on a remote, None if that has branches. Moves a ref of the remote. Raises
-    RemoteFailed."""
-    from uwf_git.sync.default_branch import make
-
-    return make(exchange)
 
 
 def push_code_of(instance: Instance, refs: Refs) -> list[Code]:
@@ -380,21 +351,15 @@ def raise_if_rejected(exchange: Exchange, report: PushReport, deletes: bool = Fa
         raise refusal(exchange.remote, refused)
 
 
-# Files
+# Review
 
 
-def bundle(instance: Instance, git: Git, threads: Collection[ThreadId], path: Path) -> list[str]:
-    """Write threads to a bundle; return its refs. Moves and raises as `sync.bundle.bundle`."""
-    from uwf_git.sync.bundle import bundle
+def accept_proposal(instance: Instance, branch: str, exchange: Exchange | None, kind: str) -> Accepted:
+    """Register a proposal: the local one, or a remote's branch. Raises RequirementUnmet within a step."""
+    from uwf_git.sync.proposals import accept
 
-    return bundle(instance, git, threads, path)
-
-
-def unbundle(instance: Instance, git: Git, path: Path) -> Pulled:
-    """Adopt the threads of a bundle. Moves and raises as `sync.bundle.unbundle`."""
-    from uwf_git.sync.bundle import unbundle
-
-    return unbundle(instance, git, path)
+    instance.require_person(f"accepts {branch}")
+    return accept(instance, branch, exchange, kind)
 
 
 # Naming

@@ -117,9 +117,9 @@ class Store(ThreadSafeStore):
     def verify(self, *threads: Thread) -> list[Finding]:
         """Verify every node, commit, page and decision of the store or these threads. Return findings with
         `code`, `message`, `thread` and `step`."""
-        from uwf_git.api.check import verify
+        from uwf_git.api.check import check
 
-        return verify(self._instance, [thread._id for thread in threads])
+        return check(self._instance, [thread._id for thread in threads]).findings
 
 
 class Workflows:

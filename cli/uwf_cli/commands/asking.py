@@ -25,8 +25,9 @@ from uwf_git.base.text import numbered, one_line
 from uwf_git.base.thread_states import ThreadState
 
 if TYPE_CHECKING:
-    from uwf_git.api.inbox import Head
+    from uwf_git.engine.human_turn import HumanTurn
     from uwf_git.format.ids import Hash, ThreadId
+    from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
 
 
@@ -154,29 +155,34 @@ def answer(
     --revoke takes yours back.
     """
     from uwf_git.api.control import answer as give
-    from uwf_git.api.inbox import asking, is_persons_turn, keeping, newest_or_step
+    from uwf_git.api.find import find_step
     from uwf_git.api.outcome import raise_as_ended
+    from uwf_git.engine.human_turn import human_turn
+    from uwf_git.engine.persons_answer import keeping
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
     if revoke:
         _revoke(invocation, found, message, bool(given or asked_by or other or unseen or code))
         return
-    step_asking = newest_or_step(instance, found, asked_by) if asked_by else None
+    head = instance.threads.active_head(found)
+    step_asking = None
+    if asked_by:
+        is_newest = head.node == asked_by.upper()  # which may be a thread's start
+        step_asking = head.node if is_newest else find_step(instance, asked_by)
     fields = _fields(given)
-    persons, is_typed = is_persons_turn(instance, found), True
-    if message is None and persons and not fields:
+    turn, is_typed = human_turn(instance, head), True
+    if message is None and turn is not None and not fields:
         if terminal.is_terminal(sys.stdin):
-            _play(invocation, found, step_asking)
+            _play(invocation, head, turn, step_asking)
             return
         message = resolve.read_stdin("answer")
     elif message is None and fields:
         message = ""
     elif message is None:
         # The answer is for the question that was read, whatever happened during typing.
-        head = asking(instance, found)
-        message = _ask(instance, head, other) if head else ""
-        step_asking = step_asking or (head.node if head else None)
+        message = _ask(instance, head, other) if head.row.asks else ""
+        step_asking = step_asking or (head.node if head.row.asks else None)
     elif message == resolve.STDIN:
         message = resolve.read_stdin("answer")
     else:
@@ -210,17 +216,18 @@ def _fields(given: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def _play(invocation: Invocation, thread: ThreadId, asked_by: Hash | None) -> None:
+def _play(invocation: Invocation, head: Head, turn: HumanTurn, asked_by: Hash | None) -> None:
     """Ask for a person's role on the terminal, as `uwf thread step` does."""
-    from uwf_git.api.inbox import check_may_answer, require_step
     from uwf_git.api.outcome import raise_as_ended
     from uwf_git.api.run import Options
     from uwf_git.api.run import step as make
+    from uwf_git.engine.human_turn import raise_if_moved
 
     if asked_by is not None:
-        require_step(invocation.instance, thread, asked_by)
-    check_may_answer(invocation.instance, thread)
-    outcome = make(invocation.instance, thread, Options())
+        raise_if_moved(head, asked_by)
+    if turn.standing is not None:
+        turn.standing.check_voter(invocation.instance, head.thread)
+    outcome = make(invocation.instance, head.thread, Options())
     emit_outcome(invocation, outcome)
     raise_as_ended(invocation.instance, outcome.position.head)
 
@@ -266,11 +273,11 @@ def _ask(instance: Instance, head: Head, other: bool) -> str:
         if not text.strip():
             raise Usage(f"no answer is given for thread {head.thread}", "give one with -m TEXT")
         return text
-    from uwf_git.api import inbox
     from uwf_git.engine.kit.form import chosen_option
+    from uwf_git.engine.next_turn import NO_QUESTION, outlook
 
-    asked = inbox.question(instance, head)
-    first, *rest = (asked.question or "").splitlines()
+    asked = outlook(instance, head)
+    first, *rest = (asked.question or NO_QUESTION).splitlines()
     lines = [f"{asked.asks} asks: {first}", *map(str.strip, rest)]  # indented, one could pass for an option
     lines += [f"  {option}" for option in numbered(asked.options)]
     lines += [f"({asked.reason})"] if asked.reason else []

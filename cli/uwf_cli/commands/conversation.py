@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,9 +16,6 @@ from uwf_cli.options import THREAD
 from uwf_git.api.find import find_step, with_step
 from uwf_git.base.errors import Invalid, Usage
 from uwf_git.base.text import without_colours
-
-if TYPE_CHECKING:
-    pass
 
 SHOWN = 300  # characters of a tool's arguments and result, for people
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from uwf_cli import definitions
 from uwf_cli.command import command
-from uwf_cli.completers import (
-    complete_name,
-)
+from uwf_cli.completers import complete_name
 from uwf_cli.definitions import (
     ACCEPTED,
     BRANCH,
@@ -30,9 +28,6 @@ from uwf_cli.options import THREAD
 from uwf_cli.views import Record
 from uwf_git.api.versions import bundle_of
 
-if TYPE_CHECKING:
-    pass
-
 
 @command(
     "uwf publish thread 01JK7M",
@@ -47,7 +42,7 @@ def thread(invocation: Invocation, thread: str, branch: str, remote: str | None)
     The commits are unchanged. The base branch is the workflow version, or the step the thread was forked at.
     Publishing again advances the branch.
     """
-    from uwf_git.api.review import publish_thread
+    from uwf_git.sync.publish import publish_thread
 
     instance = invocation.instance
     there = exchange_for(instance, remote)
@@ -83,9 +78,11 @@ def unpublish(invocation: Invocation, what: str, force: bool, remote: str | None
     A branch with commits that are not in this store, such as a reviewer's edit, is kept unless --force is
     given. The deleted branches' commits are printed.
     """
-    from uwf_git.api.review import unpublish as delete
+    from uwf_git.sync.publish import unpublish as delete
 
-    invocation.emit(delete(exchange_for(invocation.instance, remote), what, force), _unpublished)
+    there = exchange_for(invocation.instance, remote)
+    branches = [{"branch": branch, "commit": commit} for branch, commit in delete(there, what, force).items()]
+    invocation.emit({"remote": there.remote.name, "unpublished": branches}, _unpublished)
 
 
 def _unpublished(value: Any) -> str:

@@ -274,7 +274,8 @@ def continue_(
 
 def _pulled(invocation: Invocation, thread: str) -> ThreadId:
     """Return a thread's id after pulling it from the default remote, if there is one that has it."""
-    from uwf_git.api.exchange import bring, fetch, fetch_branches, raise_if_incomplete, threads_there
+    from uwf_git.api.exchange import bring, fetch, fetch_branches, threads_there
+    from uwf_git.sync.pull import raise_if_incomplete
 
     instance = invocation.instance
     if not instance.remotes.all():

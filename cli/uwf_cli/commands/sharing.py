@@ -119,7 +119,9 @@ def push(
     exchange.warn_of_large_blobs(invocation, report.large)
     value = {**report.to_json(remote.name), **others}
     if default_branch:
-        if (made := api.make_default_branch(there)) is None:
+        from uwf_git.sync.default_branch import make
+
+        if (made := make(there)) is None:
             invocation.note(f"{remote.name} has branches, so none was made")
         else:
             value["landing"] = made._asdict()
@@ -228,7 +230,9 @@ def clone(invocation: Invocation, url: str, policy: str | None, verbose: bool) -
         )
     with api.cloning(invocation.location, url, lambda: invocation.instance) as (remote, is_new):
         if policy is not None:
-            api.pin_policy(exchange.exchange_for(invocation.instance, remote), policy)
+            from uwf_git.sync.admission import pin
+
+            pin(exchange.exchange_for(invocation.instance, remote), policy)
         _pull(invocation, remote, verbose, is_new=is_new)
 
 
@@ -243,6 +247,8 @@ def _pull(
 ) -> list[ThreadId]:
     """Pull everything or `threads`, and print the result. With `prunes`, remove threads deleted there; return
     them."""
+    from uwf_git.sync.pull import raise_if_incomplete
+
     instance, meter = invocation.instance, exchange.Meter()
     try:
         tell = partial(meter.step, "verifying") if meter.shown else None
@@ -268,7 +274,7 @@ def _pull(
         for problem in problems:
             failures.add(problem)
     invocation.emit(value, partial(pulled, verbose=verbose))
-    api.raise_if_incomplete(found)
+    raise_if_incomplete(found)
     failures.end()
     return pruned
 
@@ -286,10 +292,12 @@ def _pull(
 )
 def bundle(invocation: Invocation, threads: tuple[str, ...], path: Path) -> None:
     """Export threads and their dependencies to one file, a git bundle."""
+    from uwf_git.sync.bundle import bundle as write
+
     if str(path) == resolve.STDIN:
         raise Usage("a bundle needs a file", "name one: -o threads.bundle")
     instance = invocation.instance
-    refs = api.bundle(
+    refs = write(
         instance, exchange.git_for(instance), [instance.threads.find(each) for each in threads], path
     )
     size = path.expanduser().stat().st_size
@@ -306,10 +314,13 @@ def unbundle(invocation: Invocation, path: Path, verbose: bool) -> None:
     If a thread has new steps on both sides, yours keeps the id and the bundle's version becomes a fork. Exit
     7 if invalid data was left out.
     """
+    from uwf_git.sync.bundle import unbundle as read
+    from uwf_git.sync.pull import raise_if_incomplete
+
     instance = invocation.instance_for_writing()
-    found = api.unbundle(instance, exchange.git_for(instance), path)
+    found = read(instance, exchange.git_for(instance), path)
     invocation.emit(found.to_json(), partial(pulled, verbose=verbose))
-    api.raise_if_incomplete(found)
+    raise_if_incomplete(found)
 
 
 @command(
@@ -366,10 +377,12 @@ def accept_rewrite(invocation: Invocation, name: str, remote: str | None) -> Non
     ID is a thread, or the name that uwf pull printed. Your steps become a fork, and refs/uwf/rewritten/ keeps what
     was replaced.
     """
+    from uwf_git.sync.pull import raise_if_incomplete
+
     instance = invocation.instance_for_writing()
     found = api.accept_rewrite(instance, instance.remotes.get(remote), name)
     invocation.emit(found.to_json(), partial(pulled, verbose=True))
-    api.raise_if_incomplete(found)
+    raise_if_incomplete(found)
 
 
 @command("uwf remote reject-rewrite 01JK7M")
