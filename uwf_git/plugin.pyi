@@ -67,10 +67,10 @@ from uwf_cli.views import View as View
 from uwf_cli.watching import lines as _step_lines
 
 from uwf_git.api import control as control
-from uwf_git.api.branches import check_tree as check_tree
 from uwf_git.api.check import UNCHECKED as UNCHECKED
 from uwf_git.api.check import Report as Report
 from uwf_git.api.check import check as check
+from uwf_git.api.check import check_tree as check_tree
 from uwf_git.api.check import with_signatures as with_signatures
 from uwf_git.api.compilers import compiler as _compiler_of
 from uwf_git.api.fan_out import branches_of as branches_of

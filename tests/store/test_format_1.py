@@ -10,7 +10,7 @@ from branches import Clone
 from commands import git
 from conftest import Uwf
 
-from uwf_git.api.branches import check_tree
+from uwf_git.api.check import check_tree
 from uwf_git.format.builtin import BUILTIN
 from uwf_git.store.instance import Instance
 

@@ -9,7 +9,7 @@ import pytest
 from forged import WORKFLOW, Forger, stepped
 from workflows import start_thread
 
-from uwf_git.api.branches import check_tree
+from uwf_git.api.check import check_tree
 from uwf_git.base.errors import NothingToVerify
 from uwf_git.store.instance import Instance
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from branches import Clone, Forge, published
 
-from uwf_git.api.branches import check_tree
-from uwf_git.api.check import Report
+from uwf_git.api.check import Report, check_tree
 from uwf_git.base.errors import Invalid, NotFound, NothingToVerify, StoreDamaged
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance

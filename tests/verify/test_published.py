@@ -12,8 +12,7 @@ import pytest
 from branches import Clone, Forge, published, published_again, thread_of
 from forged import Forger
 
-from uwf_git.api.branches import check_tree
-from uwf_git.api.check import Report
+from uwf_git.api.check import Report, check_tree
 from uwf_git.base.errors import NotFound, NothingToVerify
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance

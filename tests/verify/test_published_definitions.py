@@ -11,8 +11,7 @@ from cli_samples import PAIR, write
 from conftest import EXAMPLES, Uwf
 from crew_packages import own
 
-from uwf_git.api.branches import check_tree
-from uwf_git.api.check import Report
+from uwf_git.api.check import Report, check_tree
 
 SHORTER = PAIR.replace("One writes, one reviews.", "A shorter one.")
 BASE, PROPOSAL = "uwf/workflows/pair", "uwf/proposals/change"

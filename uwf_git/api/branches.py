@@ -1,12 +1,10 @@
-"""Verifying branches: in a checkout of any repository, in a store, and those that a remote shows."""
+"""Verifying the branches that a remote shows, and naming those of a store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.api.check import Report
 from uwf_git.base.errors import NotFound, NothingToVerify, RemoteFailed, UwfError
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.repository import Oid
@@ -16,9 +14,6 @@ from uwf_git.verify.findings import UNCHECKED, Finding
 
 if TYPE_CHECKING:
     from uwf_git.store.remotes import Remote
-    from uwf_git.verify.branch_names import Branch
-    from uwf_git.verify.checkout import OpenCheckout
-    from uwf_git.verify.published import Published
 
 _Progress = Callable[[], None]
 
@@ -34,67 +29,7 @@ class RemoteBranches(NamedTuple):
     failure: RemoteFailed | None = None
 
 
-def check_tree(
-    path: Path,
-    revision: str = "HEAD",
-    branch: str = "",
-    on_commit: _Progress = lambda: None,
-    files: bool = True,
-    target: str = "",
-) -> Report:
-    """Verify a commit of the checkout or repository at a path by what uwf published in it, and with HEAD the `files`
-    of the checkout. `branch` names the one that a detached HEAD or a commit is of, as for a pull request, and
-    `target` the one that it is to be merged into. No store is needed, and nothing is written. Raises NothingToVerify,
-    NotFound, Invalid, StoreDamaged."""
-    from uwf_git.verify.branch_names import HEADS
-    from uwf_git.verify.checkout import open_checkout
-    from uwf_git.verify.published import verify_branch
-
-    checkout = open_checkout(path)
-    found = checkout.branch(revision, branch)
-    if target:
-        found = found._replace(target=HEADS + target.removeprefix(HEADS))
-    commit = checkout.commit(found)
-    published = verify_branch(checkout.repository, commit, found, checkout.heads(found), on_commit)
-    if files and revision == "HEAD" and checkout.top is not None:
-        published = _with_folder(checkout, commit, published)
-    return _report(found, commit, published)
-
-
-def _report(branch: Branch, commit: Oid, published: Published) -> Report:
-    verified = published.verified
-    return Report({branch.shown_ref: commit}, verified, list(verified.findings), published=published)
-
-
-def _with_folder(checkout: OpenCheckout, commit: Oid, published: Published) -> Published:
-    from uwf_git.verify.findings import Bad
-    from uwf_git.verify.folder import check_folder
-
-    try:
-        folder = check_folder(checkout, commit, published.tree, published.own_names)
-    except Bad as bad:
-        finding = Finding(UNCHECKED, None, None, str(commit), f"the folder was not compared: {bad.message}")
-        found = published.verified
-        return published._replace(verified=found._replace(findings=(*found.findings, finding)))
-    found = published.verified
-    found = found._replace(findings=(*found.findings, *folder.findings), notes=(*found.notes, *folder.notes))
-    return published._replace(verified=found, files=folder.files)
-
-
-def check_branch(instance: Instance, revision: str, on_commit: _Progress = lambda: None) -> Report:
-    """Verify a branch, tag or commit of a store's repository. Raises NotFound, NothingToVerify, StoreDamaged."""
-    from uwf_git.verify.checkout import OpenCheckout
-    from uwf_git.verify.published import verify_branch
-
-    repository = instance.store.repository
-    opened = OpenCheckout(None, instance.location.git_dir, repository)
-    found = opened.branch(revision)
-    commit = opened.commit(found)
-    heads = _heads(instance, found.thread) if found.thread is not None else {}
-    return _report(found, commit, verify_branch(repository, commit, found, heads, on_commit))
-
-
-def _heads(instance: Instance, thread: ThreadId) -> dict[ThreadId, list[Oid]]:
+def known_heads(instance: Instance, thread: ThreadId) -> dict[ThreadId, list[Oid]]:
     """Return the heads of a thread that are known here: ours, and those last seen on remotes, unless ours has
     ended."""
     found: list[Oid] = []
@@ -164,7 +99,7 @@ def verify_on_remote(
             # It is the head of the thread, which was verified.
             result = result._replace(verified=result.verified + 1)
             continue
-        every = _heads(instance, branch.thread) if branch.thread is not None else {}
+        every = known_heads(instance, branch.thread) if branch.thread is not None else {}
         try:
             found = verify_branch(repository, oid, branch, every, on_commit).verified
         except NothingToVerify as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import (
@@ -24,6 +25,8 @@ from uwf_git.verify.whole import VerifyResult, missing_refs
 
 if TYPE_CHECKING:
     from uwf_git.trust.signatures import SignatureReader, Signed
+    from uwf_git.verify.branch_names import Branch
+    from uwf_git.verify.checkout import OpenCheckout
     from uwf_git.verify.published import Published
 
 
@@ -333,3 +336,64 @@ def _as_json(signed: Signed) -> dict[str, Any]:
     record = {**signed._asdict(), "object": str(signed.object)}
     del record["signature"]
     return {**record, **signed.signature._asdict()}
+
+
+def check_tree(
+    path: Path,
+    revision: str = "HEAD",
+    branch: str = "",
+    on_commit: Callable[[], None] = lambda: None,
+    files: bool = True,
+    target: str = "",
+) -> Report:
+    """Verify a commit of the checkout or repository at a path by what uwf published in it, and with HEAD the `files`
+    of the checkout. `branch` names the one that a detached HEAD or a commit is of, as for a pull request, and
+    `target` the one that it is to be merged into. No store is needed, and nothing is written. Raises NothingToVerify,
+    NotFound, Invalid, StoreDamaged."""
+    from uwf_git.verify.branch_names import HEADS
+    from uwf_git.verify.checkout import open_checkout
+    from uwf_git.verify.published import verify_branch
+
+    checkout = open_checkout(path)
+    found = checkout.branch(revision, branch)
+    if target:
+        found = found._replace(target=HEADS + target.removeprefix(HEADS))
+    commit = checkout.commit(found)
+    published = verify_branch(checkout.repository, commit, found, checkout.heads(found), on_commit)
+    if files and revision == "HEAD" and checkout.top is not None:
+        published = _with_folder(checkout, commit, published)
+    return _report(found, commit, published)
+
+
+def _report(branch: Branch, commit: Oid, published: Published) -> Report:
+    verified = published.verified
+    return Report({branch.shown_ref: commit}, verified, list(verified.findings), published=published)
+
+
+def _with_folder(checkout: OpenCheckout, commit: Oid, published: Published) -> Published:
+    from uwf_git.verify.findings import Bad
+    from uwf_git.verify.folder import check_folder
+
+    try:
+        folder = check_folder(checkout, commit, published.tree, published.own_names)
+    except Bad as bad:
+        finding = Finding(UNCHECKED, None, None, str(commit), f"the folder was not compared: {bad.message}")
+        found = published.verified
+        return published._replace(verified=found._replace(findings=(*found.findings, finding)))
+    found = published.verified
+    found = found._replace(findings=(*found.findings, *folder.findings), notes=(*found.notes, *folder.notes))
+    return published._replace(verified=found, files=folder.files)
+
+
+def check_branch(instance: Instance, revision: str, on_commit: Callable[[], None] = lambda: None) -> Report:
+    """Verify a branch, tag or commit of a store's repository. Raises NotFound, NothingToVerify, StoreDamaged."""
+    from uwf_git.api.branches import known_heads
+    from uwf_git.verify.checkout import OpenCheckout
+    from uwf_git.verify.published import verify_branch
+
+    repository = instance.store.repository
+    opened = OpenCheckout(None, instance.location.git_dir, repository)
+    found = opened.branch(revision)
+    commit = opened.commit(found)
+    heads = known_heads(instance, found.thread) if found.thread is not None else {}
+    return _report(found, commit, verify_branch(repository, commit, found, heads, on_commit))

@@ -69,8 +69,7 @@ def verify(
     (git config uwf.maxVerify). Generated outputs of uwf-rehearse, and commits
     that are not in a shallow clone, are a warning. The code of code workflows is not run.
     """
-    from uwf_git.api.branches import check_tree
-    from uwf_git.api.check import check, with_proofs
+    from uwf_git.api.check import check, check_tree, with_proofs
 
     if (bool(what) + everything + (remote is not None)) > 1:
         raise Usage("threads, branches, --all and --remote exclude each other", "give one of them")
@@ -156,7 +155,7 @@ def _has_store(invocation: Invocation) -> bool:
 
 def _check_branch(invocation: Invocation, revision: str, progress: _Progress) -> Report:
     """Verify a branch of the store, or else of the repository around the current folder. Raises NotFound."""
-    from uwf_git.api.branches import check_branch, check_tree
+    from uwf_git.api.check import check_branch, check_tree
 
     if _names_commit(invocation, revision):
         return check_branch(invocation.instance, revision, progress.commit)
