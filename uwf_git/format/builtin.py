@@ -70,6 +70,15 @@ def record(title: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def node_type(name: str, title: str, fields: Mapping[str, Any]) -> Hash:
+    """Add a type of closed objects to the format."""
+    return builtin(name, record(title, fields))
+
+
+def described(schema: Mapping[str, Any], text: str) -> dict[str, Any]:
+    return {**schema, "description": text}
+
+
 def list_of(item: Any, **besides: Any) -> dict[str, Any]:
     """Return the schema of a list, with further keywords."""
     return {**besides, "type": "array", "items": item}

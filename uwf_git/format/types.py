@@ -21,8 +21,10 @@ from uwf_git.format.builtin import (
     STRINGS,
     USAGE,
     builtin,
+    described,
     list_of,
     map_of,
+    node_type,
     record,
 )
 from uwf_git.format.failure_policy import FAILURE_POLICIES
@@ -116,15 +118,15 @@ _FAN_OUT = record(
             "anyOf": [STRING, {"type": "array"}],
             "description": "An expression to an array, or the items.",
         },
-        "branches?": {**list_of(_FIXED_BRANCH, minItems=1), "description": "Instead of items."},
-        "name?": {**STRING, "description": "What the item is called in templates. `item` if missing."},
-        "role?": {**STRING, "description": "The role that branches begin at."},
-        "workflow?": {**STRING, "description": "The name of the workflow that branches are of."},
-        "atOnce?": {**POSITIVE, "description": "How many branches may run at the same time."},
-        "max?": {**POSITIVE, "description": "How many items there may be."},
+        "branches?": described(list_of(_FIXED_BRANCH, minItems=1), "Instead of items."),
+        "name?": described(STRING, "What the item is called in templates. `item` if missing."),
+        "role?": described(STRING, "The role that branches begin at."),
+        "workflow?": described(STRING, "The name of the workflow that branches are of."),
+        "atOnce?": described(POSITIVE, "How many branches may run at the same time."),
+        "max?": described(POSITIVE, "How many items there may be."),
         "need?": _NEED,
         "onFailure?": {"enum": [*FAILURE_POLICIES]},
-        "onConflict?": {**STRING, "description": "ask, fail, or the role that resolves conflicts of code."},
+        "onConflict?": described(STRING, "ask, fail, or the role that resolves conflicts of code."),
         "join": list_of(
             record("Join edge", {"role": STRING, "condition": NULLABLE_STRING, "prompt?": STRING}), minItems=1
         ),
@@ -136,8 +138,8 @@ _PERSONA = record(
         "name": STRING,
         **dict.fromkeys(("title?", "icon?", "description?", "role?", "identity?", "style?"), STRING),
         "principles?": STRINGS,
-        "actions?": {**STRINGS, "description": "What it does whatever it is asked."},
-        "systemPrompt?": {**STRING, "description": "Told instead of all that."},
+        "actions?": described(STRINGS, "What it does whatever it is asked."),
+        "systemPrompt?": described(STRING, "Told instead of all that."),
         "tools?": record(
             "Tools",
             {
@@ -167,10 +169,7 @@ _RETRY = record(
     "Retry",
     {
         "times": {**POSITIVE, "maximum": 100, "description": "Tries after the first."},
-        "backoff?": {
-            **_DURATION,
-            "description": "Seconds before the second try, doubled for each further one.",
-        },
+        "backoff?": described(_DURATION, "Seconds before the second try, doubled for each further one."),
         "on?": list_of({"enum": ["throttled", "failed", "timeout"]}),
     },
 )
@@ -179,105 +178,90 @@ _ROLE = {
         "Tools",
         {"allow?": STRINGS, "deny?": STRINGS, "runCommand?": {"const": False}, "network?": {"const": False}},
     ),
-    "extractPrompt?": {**STRING, "description": "Told to the model that reads an output out of an answer."},
+    "extractPrompt?": described(STRING, "Told to the model that reads an output out of an answer."),
     "timeout?": _DURATION,
     "retry?": _RETRY,
-    "fallback?": {**STRING, "description": "The agent that plays the role when its own is throttled."},
+    "fallback?": described(STRING, "The agent that plays the role when its own is throttled."),
     "human?": {"const": True, "description": "A person plays the role, never an agent."},
-    "assignee?": {**STRING, "description": "Who is asked to play it."},
-    "approvers?": {
-        **list_of(STRING, minItems=1),
-        "description": "Who may answer: people, groups, addresses. Without it, anybody.",
-    },
-    "quorum?": {**POSITIVE, "description": "How many of them must agree. 1 if missing."},
+    "assignee?": described(STRING, "Who is asked to play it."),
+    "approvers?": described(
+        list_of(STRING, minItems=1), "Who may answer: people, groups, addresses. Without it, anybody."
+    ),
+    "quorum?": described(POSITIVE, "How many of them must agree. 1 if missing."),
     "notAuthor?": {"const": True, "description": "Who made what is judged may not answer."},
     "signed?": {"const": True, "description": "An unsigned approval doesn't count."},
-    "persona?": {**STRING, "description": "The id of the persona that speaks for the role."},
-    "node?": {**_NODE, "description": "The node of a crew's package that the role was made of."},
+    "persona?": described(STRING, "The id of the persona that speaks for the role."),
+    "node?": described(_NODE, "The node of a crew's package that the role was made of."),
 }
-WORKFLOW = builtin(
+WORKFLOW = node_type(
     "8T8DTQ07FNRC6",
-    record(
-        "Workflow",
-        {
-            "name": STRING,
-            "description": STRING,
-            "roles": map_of(
-                {
-                    "anyOf": [
+    "Workflow",
+    {
+        "name": STRING,
+        "description": STRING,
+        "roles": map_of(
+            {
+                "anyOf": [
+                    record(
+                        "Role", {"description": STRING, "systemPrompt": STRING, "outputSchema": REF, **_ROLE}
+                    ),
+                    record(
+                        "Role with a procedure",
+                        {
+                            "description": STRING,
+                            "goal": STRING,
+                            "capabilities?": STRINGS,
+                            "procedure?": STRING,
+                            "output?": STRING,
+                            "frontmatter": REF,
+                            **_ROLE,
+                        },
+                    ),
+                ]
+            }
+        ),
+        "conditions": map_of(record("Condition", {"description": STRING, "expression": STRING})),
+        "graph": map_of(
+            {
+                "anyOf": [
+                    list_of(
                         record(
-                            "Role",
-                            {"description": STRING, "systemPrompt": STRING, "outputSchema": REF, **_ROLE},
-                        ),
-                        record(
-                            "Role with a procedure",
+                            "Transition",
                             {
-                                "description": STRING,
-                                "goal": STRING,
-                                "capabilities?": STRINGS,
-                                "procedure?": STRING,
-                                "output?": STRING,
-                                "frontmatter": REF,
-                                **_ROLE,
+                                "role": STRING,
+                                "condition": NULLABLE_STRING,
+                                "prompt?": STRING,
+                                "location?": STRING,
+                                "fanOut?": _FAN_OUT,
+                                "label?": described(STRING, "What a crew's package calls the edge."),
+                                "text?": described(STRING, "When to take it, for whoever decides."),
                             },
-                        ),
-                    ]
-                }
-            ),
-            "conditions": map_of(record("Condition", {"description": STRING, "expression": STRING})),
-            "graph": map_of(
-                {
-                    "anyOf": [
-                        list_of(
-                            record(
-                                "Transition",
-                                {
-                                    "role": STRING,
-                                    "condition": NULLABLE_STRING,
-                                    "prompt?": STRING,
-                                    "location?": STRING,
-                                    "fanOut?": _FAN_OUT,
-                                    "label?": {
-                                        **STRING,
-                                        "description": "What a crew's package calls the edge.",
-                                    },
-                                    "text?": {
-                                        **STRING,
-                                        "description": "When to take it, for whoever decides.",
-                                    },
-                                },
-                            )
-                        ),
-                        map_of(
-                            record(
-                                "Target",
-                                {
-                                    "role": STRING,
-                                    "prompt?": STRING,
-                                    "location?": STRING,
-                                    "fanOut?": _FAN_OUT,
-                                },
-                            )
-                        ),
-                    ]
-                }
-            ),
-            "budget?": BUDGET,
-            "workspace?": {"enum": ["worktree", "folder", "shared"]},
-            "crew?": record(
-                "Origin",
-                {
-                    "name": STRING,
-                    "workflow": STRING,
-                    "format": {"enum": [BMAD, OWN]},
-                    "entry?": {**STRING, "description": "The path of the document that it begins with."},
-                    "graph?": {**STRING, "description": "The path of its graph in the package."},
-                    "variables?": {"type": "object", "description": "What a run knows at its start."},
-                },
-            ),
-            "personas?": map_of(_PERSONA),
-        },
-    ),
+                        )
+                    ),
+                    map_of(
+                        record(
+                            "Target",
+                            {"role": STRING, "prompt?": STRING, "location?": STRING, "fanOut?": _FAN_OUT},
+                        )
+                    ),
+                ]
+            }
+        ),
+        "budget?": BUDGET,
+        "workspace?": {"enum": ["worktree", "folder", "shared"]},
+        "crew?": record(
+            "Origin",
+            {
+                "name": STRING,
+                "workflow": STRING,
+                "format": {"enum": [BMAD, OWN]},
+                "entry?": described(STRING, "The path of the document that it begins with."),
+                "graph?": described(STRING, "The path of its graph in the package."),
+                "variables?": {"type": "object", "description": "What a run knows at its start."},
+            },
+        ),
+        "personas?": map_of(_PERSONA),
+    },
 )
 
 _DOES = dict.fromkeys(("workflow?", "exec?", "action?", "data?"), STRING)
@@ -295,8 +279,7 @@ _ITEM = record(
     },
 )
 _MEMBER = record(
-    "Member",
-    {"id": STRING, "persona": _PERSONA, "prompts?": map_of(STRING), "menu?": list_of(_ITEM)},
+    "Member", {"id": STRING, "persona": _PERSONA, "prompts?": map_of(STRING), "menu?": list_of(_ITEM)}
 )
 _OFFERED = record(
     "Offered",
@@ -307,58 +290,54 @@ _OFFERED = record(
         "workflow": REF,
     },
 )
-CREW = builtin(
+CREW = node_type(
     "CRD5B6KSPJS8K",
-    record(
-        "Crew",
-        {
-            "name": STRING,
-            "version": STRING,
-            "description": STRING,
-            "format": {"enum": [BMAD, OWN]},
-            "personas": list_of(
-                _MEMBER, minItems=1, description="The first is who speaks where nobody is named."
-            ),
-            "workflows": list_of(_OFFERED),
-        },
-    ),
+    "Crew",
+    {
+        "name": STRING,
+        "version": STRING,
+        "description": STRING,
+        "format": {"enum": [BMAD, OWN]},
+        "personas": list_of(
+            _MEMBER, minItems=1, description="The first is who speaks where nobody is named."
+        ),
+        "workflows": list_of(_OFFERED),
+    },
 )
 
-CODE = builtin(
+CODE = node_type(
     "5S2XTT9M9FBC1",
-    record(
-        "Bundle",
-        {
-            "name": STRING,
-            "description": STRING,
-            "language": {"enum": [JAVASCRIPT, PYTHON]},
-            "file": record(
-                "File",
+    "Bundle",
+    {
+        "name": STRING,
+        "description": STRING,
+        "language": {"enum": [JAVASCRIPT, PYTHON]},
+        "file": record(
+            "File",
+            {
+                "id": described(STRING, "XXH64 of its bytes, in Crockford's Base32."),
+                "sha256": {**STRING, "pattern": SHA256},
+                "size": POSITIVE,
+            },
+        ),
+        "roles": map_of(
+            record(
+                "Role",
                 {
-                    "id": {**STRING, "description": "XXH64 of its bytes, in Crockford's Base32."},
-                    "sha256": {**STRING, "pattern": SHA256},
-                    "size": POSITIVE,
+                    "description": STRING,
+                    "systemPrompt": STRING,
+                    "extractPrompt?": STRING,
+                    "outputSchema": REF,
                 },
-            ),
-            "roles": map_of(
-                record(
-                    "Role",
-                    {
-                        "description": STRING,
-                        "systemPrompt": STRING,
-                        "extractPrompt?": STRING,
-                        "outputSchema": REF,
-                    },
-                )
-            ),
-            "graph": map_of(
-                list_of(record("Way", {"role": STRING, "condition": NULLABLE_STRING})),
-                description="What the bundle says of its ways, for people: its code decides.",
-            ),
-            "maxRounds?": POSITIVE,
-            "budget?": BUDGET,
-        },
-    ),
+            )
+        ),
+        "graph": map_of(
+            list_of(record("Way", {"role": STRING, "condition": NULLABLE_STRING})),
+            description="What the bundle says of its ways, for people: its code decides.",
+        ),
+        "maxRounds?": POSITIVE,
+        "budget?": BUDGET,
+    },
 )
 RESULT = builtin(
     "D4N65S95CBY8P", {"title": "Result", "description": "What a bundle returned at its end: any value."}
@@ -368,150 +347,124 @@ _DATA = record(
     "Data",
     {
         **dict.fromkeys(("path", "format"), STRING),
-        "text": {**STRING, "description": "Its beginning, as far as the policy lets it be read."},
-        "size": {**COUNT, "description": "Bytes."},
+        "text": described(STRING, "Its beginning, as far as the policy lets it be read."),
+        "size": described(COUNT, "Bytes."),
     },
 )
 _NODE_HASH = {**STRING, "pattern": NODE_HASH}
 _BRANCH = record(
     "Branch",
     {
-        "fork": {
-            **_NODE_HASH,
-            "description": "The StepNode of its fork, which its commit's second parent records.",
-        },
+        "fork": described(_NODE_HASH, "The StepNode of its fork, which its commit's second parent records."),
         "index": COUNT,
-        "name": {**STRING, "description": "What the item is called in templates."},
+        "name": described(STRING, "What the item is called in templates."),
         "item": True,
-        "role?": {**STRING, "description": "The role that it begins at."},
-        "until?": {**STRINGS, "description": "An edge to one of these roles ends it."},
+        "role?": described(STRING, "The role that it begins at."),
+        "until?": described(STRINGS, "An edge to one of these roles ends it."),
     },
 )
-STARTNODE = builtin(
+STARTNODE = node_type(
     "8R6Z0B1ZGMPY5",
-    record(
-        "StartNode",
-        {
-            "workflow": REF,
-            "prompt": STRING,
-            "budget?": BUDGET,
-            "maxRounds?": POSITIVE,
-            "persona?": {
-                **STRING,
-                "description": "Who does what a crew's workflow leaves to nobody in particular.",
-            },
-            "data?": _DATA,
-            "branch?": _BRANCH,
-        },
-    ),
+    "StartNode",
+    {
+        "workflow": REF,
+        "prompt": STRING,
+        "budget?": BUDGET,
+        "maxRounds?": POSITIVE,
+        "persona?": described(STRING, "Who does what a crew's workflow leaves to nobody in particular."),
+        "data?": _DATA,
+        "branch?": _BRANCH,
+    },
 )
-FORK_OUTPUT = builtin(
+FORK_OUTPUT = node_type(
     "6KBYDTEZMZ4NR",
-    record(
-        "Fork",
-        {
-            "summary": {**STRING, "description": "In words, for people."},
-            "source": {**STRING, "description": "The role whose edge fans out."},
-            "edge": {**COUNT, "description": "The index of that edge."},
-            "name": STRING,
-            "items": {"type": "array"},
-            "branches": {
-                **list_of(record("Forked branch", {"workflow": _NODE_HASH, "role?": STRING})),
-                "description": "The branch of each item, or one for all.",
-            },
-            "until": STRINGS,
-            "need": {
-                "anyOf": [{"const": "all"}, COUNT],
-                "description": "How many branches must complete; all: until all have ended.",
-            },
-            "onFailure": {"enum": [*FAILURE_POLICIES]},
-            "onConflict": STRING,
-            "atOnce?": POSITIVE,
-            "budget?": {**BUDGET, "description": "Each branch's share of the thread's limits."},
+    "Fork",
+    {
+        "summary": described(STRING, "In words, for people."),
+        "source": described(STRING, "The role whose edge fans out."),
+        "edge": described(COUNT, "The index of that edge."),
+        "name": STRING,
+        "items": {"type": "array"},
+        "branches": described(
+            list_of(record("Forked branch", {"workflow": _NODE_HASH, "role?": STRING})),
+            "The branch of each item, or one for all.",
+        ),
+        "until": STRINGS,
+        "need": {
+            "anyOf": [{"const": "all"}, COUNT],
+            "description": "How many branches must complete; all: until all have ended.",
         },
-    ),
+        "onFailure": {"enum": [*FAILURE_POLICIES]},
+        "onConflict": STRING,
+        "atOnce?": POSITIVE,
+        "budget?": described(BUDGET, "Each branch's share of the thread's limits."),
+    },
 )
-JOIN_OUTPUT = builtin(
+JOIN_OUTPUT = node_type(
     "F140HJBAWFGNM",
-    record(
-        "Join",
-        {
-            "summary": {**STRING, "description": "In words, for people."},
-            "branches": list_of(
-                record(
-                    "Joined branch",
-                    {
-                        "status": {"enum": ["completed", "failed", "killed", "left"]},
-                        "thread": STRING,
-                        "step": {
-                            "anyOf": [_NODE_HASH, {"type": "null"}],
-                            "description": "Its last StepNode.",
-                        },
-                        "output": True,
-                        "reason?": {**STRING, "description": "Why it failed or was killed."},
-                        "conflict?": {
-                            **record(
-                                "Conflict",
-                                {
-                                    "commit": {**STRING, "pattern": OBJECT_ID},
-                                    "paths": STRINGS,
-                                    "text": {**STRING, "description": "The conflicting lines, in part."},
-                                },
-                            ),
-                            "description": "Why its code, this commit, is not merged.",
-                        },
-                    },
-                ),
-                description="By index.",
+    "Join",
+    {
+        "summary": described(STRING, "In words, for people."),
+        "branches": list_of(
+            record(
+                "Joined branch",
+                {
+                    "status": {"enum": ["completed", "failed", "killed", "left"]},
+                    "thread": STRING,
+                    "step": {"anyOf": [_NODE_HASH, {"type": "null"}], "description": "Its last StepNode."},
+                    "output": True,
+                    "reason?": described(STRING, "Why it failed or was killed."),
+                    "conflict?": described(
+                        record(
+                            "Conflict",
+                            {
+                                "commit": {**STRING, "pattern": OBJECT_ID},
+                                "paths": STRINGS,
+                                "text": described(STRING, "The conflicting lines, in part."),
+                            },
+                        ),
+                        "Why its code, this commit, is not merged.",
+                    ),
+                },
             ),
-            "$status?": {"const": SUSPEND},
-            "question?": {**STRING, "description": "Asks a person to merge what conflicts."},
-        },
-    ),
+            description="By index.",
+        ),
+        "$status?": {"const": SUSPEND},
+        "question?": described(STRING, "Asks a person to merge what conflicts."),
+    },
 )
 
-STEPNODE = builtin(
+STEPNODE = node_type(
     "2VPBA58TEM5G7",
-    record(
-        "StepNode",
-        {
-            "start": REF,
-            "prev": NULLABLE_REF,
-            "role": STRING,
-            "output": REF,
-            "detail": REF,
-            "agent": STRING,
-        },
-    ),
+    "StepNode",
+    {"start": REF, "prev": NULLABLE_REF, "role": STRING, "output": REF, "detail": REF, "agent": STRING},
 )
 
-TURN = builtin(
+TURN = node_type(
     "8PA8H3KE56GQR",
-    record(
-        "Turn",
-        {
-            "role": STRING,
-            "text": STRING,
-            "tool?": STRING,
-            "arguments?": True,
-            "result?": True,
-            "usage?": USAGE,
-            "durationMs?": COUNT,
-            "model?": STRING,
-            "call?": {**STRING, "description": "The id that the model gave a tool call."},
-            "failed?": FLAG,
-        },
-    ),
+    "Turn",
+    {
+        "role": STRING,
+        "text": STRING,
+        "tool?": STRING,
+        "arguments?": True,
+        "result?": True,
+        "usage?": USAGE,
+        "durationMs?": COUNT,
+        "model?": STRING,
+        "call?": described(STRING, "The id that the model gave a tool call."),
+        "failed?": FLAG,
+    },
 )
 
 _GIT_ID = {**STRING, "pattern": OBJECT_ID}
 _REVISION = record(
     "Revision",
     {
-        "commit": {**_GIT_ID, "description": "The commit that the step left."},
+        "commit": described(_GIT_ID, "The commit that the step left."),
         "tree": _GIT_ID,
-        "base": {**_GIT_ID, "description": "The commit that the step began at."},
-        "root?": {**_GIT_ID, "description": "The first commit of the repository, by which it is known."},
+        "base": described(_GIT_ID, "The commit that the step began at."),
+        "root?": described(_GIT_ID, "The first commit of the repository, by which it is known."),
         "remote?": {
             **STRING,
             "maxLength": 1000,
@@ -520,158 +473,128 @@ _REVISION = record(
         },
     },
 )
-DETAIL = builtin(
+DETAIL = node_type(
     "DQG9SW25TK4D0",
-    record(
-        "Detail",
-        {
-            "answer": {**STRING, "description": "What the agent said last, verbatim."},
-            "turns": REFS,
-            "session": NULLABLE_STRING,
-            "model": NULLABLE_STRING,
-            "usage": USAGE,
-            "durationMs": COUNT,
-            "instruction": {**NULLABLE_STRING, "description": "The edge's rendered prompt."},
-            "context": {
-                **NULLABLE_REF,
-                "description": "The head the prompt was built from: prompts are rebuilt, never stored.",
+    "Detail",
+    {
+        "answer": described(STRING, "What the agent said last, verbatim."),
+        "turns": REFS,
+        "session": NULLABLE_STRING,
+        "model": NULLABLE_STRING,
+        "usage": USAGE,
+        "durationMs": COUNT,
+        "instruction": described(NULLABLE_STRING, "The edge's rendered prompt."),
+        "context": described(
+            NULLABLE_REF, "The head the prompt was built from: prompts are rebuilt, never stored."
+        ),
+        "extraction": described(
+            STRING,
+            "frontmatter, correction, native, imported, or model:<name> where a model extracted the output.",
+        ),
+        "cost?": COST,
+        "notes?": described(STRINGS, "What happened besides: a session that was gone, a tool denied."),
+        "budget?": described(BUDGET, "Limits that a human raised before this step."),
+        "redactions?": list_of(
+            record("Redaction", {"where": STRING, "count": COUNT}),
+            description="Where secrets were taken out, and how many.",
+        ),
+        "code?": _REVISION,
+        "kept?": described(REF, "The Session: what the agent's program kept of the conversation."),
+        "approvals?": described(
+            list_of(REF, minItems=1), "The Approvals of the people whose answer the step is."
+        ),
+        "calls?": record(
+            "Calls",
+            {
+                "asked": POSITIVE,
+                "failed": COUNT,
+                "dropped": described(COUNT, "Those that the code went on without."),
+                "tolerated": described(COUNT, "How many may fail."),
             },
-            "extraction": {
-                **STRING,
-                "description": "frontmatter, correction, native, imported, or model:<name> where a model "
-                "extracted the output.",
-            },
-            "cost?": COST,
-            "notes?": {
-                **STRINGS,
-                "description": "What happened besides: a session that was gone, a tool denied.",
-            },
-            "budget?": {**BUDGET, "description": "Limits that a human raised before this step."},
-            "redactions?": list_of(
-                record("Redaction", {"where": STRING, "count": COUNT}),
-                description="Where secrets were taken out, and how many.",
-            ),
-            "code?": _REVISION,
-            "kept?": {
-                **REF,
-                "description": "The Session: what the agent's program kept of the conversation.",
-            },
-            "approvals?": {
-                **list_of(REF, minItems=1),
-                "description": "The Approvals of the people whose answer the step is.",
-            },
-            "calls?": record(
-                "Calls",
-                {
-                    "asked": POSITIVE,
-                    "failed": COUNT,
-                    "dropped": {**COUNT, "description": "Those that the code went on without."},
-                    "tolerated": {**COUNT, "description": "How many may fail."},
-                },
-            ),
-            "source?": {**STRING, "description": "What the step is called where it was imported from."},
-            "nodes?": {**REFS, "description": "Nodes of that step, as they were there."},
-        },
-    ),
+        ),
+        "source?": described(STRING, "What the step is called where it was imported from."),
+        "nodes?": described(REFS, "Nodes of that step, as they were there."),
+    },
 )
-_IDENTITY = record(
-    "Identity", {"name": STRING, "email": {**STRING, "description": "As git's user.email has it."}}
-)
+_IDENTITY = record("Identity", {"name": STRING, "email": described(STRING, "As git's user.email has it.")})
 _MOMENT = {**COUNT, "maximum": 1 << 40, "description": "Unix seconds."}
 _DIGEST = {**STRING, "pattern": SHA256}
-APPROVAL = builtin(
+APPROVAL = node_type(
     "BM5VV1V69H1YY",
-    record(
-        "Approval",
-        {
-            "start": REF,
-            "prev": {**NULLABLE_REF, "description": "The step that was the head. Null at the start."},
-            "role": STRING,
-            "output": {**REF, "description": "What the person answers."},
-            "by": _IDENTITY,
-            "shown": record(
-                "Shown",
-                {
-                    "digest": _DIGEST,
-                    "of": list_of(
-                        record(
-                            "Part",
-                            {
-                                "name": {"enum": list(SHOWN_PARTS)},
-                                "sha256": _DIGEST,
-                                "commit?": _GIT_ID,
-                            },
-                        ),
-                        minItems=1,
+    "Approval",
+    {
+        "start": REF,
+        "prev": described(NULLABLE_REF, "The step that was the head. Null at the start."),
+        "role": STRING,
+        "output": described(REF, "What the person answers."),
+        "by": _IDENTITY,
+        "shown": record(
+            "Shown",
+            {
+                "digest": _DIGEST,
+                "of": list_of(
+                    record(
+                        "Part", {"name": {"enum": list(SHOWN_PARTS)}, "sha256": _DIGEST, "commit?": _GIT_ID}
                     ),
-                },
-            ),
-            "reason?": STRING,
-            "at": _MOMENT,
-        },
-    ),
-)
-REVOCATION = builtin(
-    "3SC9BHGNZEK8B",
-    record(
-        "Revocation",
-        {
-            "approval": {**REF, "description": "The Approval that is taken back."},
-            "by": _IDENTITY,
-            "reason?": STRING,
-            "at": _MOMENT,
-        },
-    ),
-)
-SESSION = builtin(
-    "512R62TP7YZ4F",
-    record(
-        "Session",
-        {
-            "program": STRING,
-            "session": {**STRING, "description": "Its id, as the program calls it."},
-            "folder": {**STRING, "description": "The folder that the program worked in."},
-            "files": list_of(
-                record(
-                    "SessionFile",
-                    {
-                        "path": {**STRING, "description": "Below the program's folder of sessions."},
-                        "parts": {**REFS, "description": "Texts that follow one another."},
-                    },
-                )
-            ),
-        },
-    ),
-)
-ATTEMPT = builtin(
-    "3N8XDCVF2Z95M",
-    record(
-        "Attempt",
-        {
-            "start": REF,
-            "prev": NULLABLE_REF,
-            "role": STRING,
-            "agent": STRING,
-            "error": STRING,
-            "detail": NULLABLE_REF,
-            "stdout?": {**STRING, "description": "The end of what it printed."},
-            "stderr?": {**STRING, "description": "The end of what it logged."},
-            "code?": _REVISION,
-            "cause?": {"enum": ["throttled", "timeout"]},
-            "resetsAt?": {
-                **COUNT,
-                "description": "Unix seconds at which the provider answers again, as it said.",
+                    minItems=1,
+                ),
             },
-        },
-    ),
+        ),
+        "reason?": STRING,
+        "at": _MOMENT,
+    },
+)
+REVOCATION = node_type(
+    "3SC9BHGNZEK8B",
+    "Revocation",
+    {
+        "approval": described(REF, "The Approval that is taken back."),
+        "by": _IDENTITY,
+        "reason?": STRING,
+        "at": _MOMENT,
+    },
+)
+SESSION = node_type(
+    "512R62TP7YZ4F",
+    "Session",
+    {
+        "program": STRING,
+        "session": described(STRING, "Its id, as the program calls it."),
+        "folder": described(STRING, "The folder that the program worked in."),
+        "files": list_of(
+            record(
+                "SessionFile",
+                {
+                    "path": described(STRING, "Below the program's folder of sessions."),
+                    "parts": described(REFS, "Texts that follow one another."),
+                },
+            )
+        ),
+    },
+)
+ATTEMPT = node_type(
+    "3N8XDCVF2Z95M",
+    "Attempt",
+    {
+        "start": REF,
+        "prev": NULLABLE_REF,
+        "role": STRING,
+        "agent": STRING,
+        "error": STRING,
+        "detail": NULLABLE_REF,
+        "stdout?": described(STRING, "The end of what it printed."),
+        "stderr?": described(STRING, "The end of what it logged."),
+        "code?": _REVISION,
+        "cause?": {"enum": ["throttled", "timeout"]},
+        "resetsAt?": described(COUNT, "Unix seconds at which the provider answers again, as it said."),
+    },
 )
 
-ANSWER = builtin("37JFM247WQ9DK", record("Answer", {"answer": STRING}))
-REMARK = builtin(
+ANSWER = node_type("37JFM247WQ9DK", "Answer", {"answer": STRING})
+REMARK = node_type(
     "598QZEAVDK23W",
-    record(
-        "Remark", {"remark": {**STRING, "description": "What a person said to a thread that asked nothing."}}
-    ),
+    "Remark",
+    {"remark": described(STRING, "What a person said to a thread that asked nothing.")},
 )
 
 SUSPEND_SCHEMA: dict[str, Any] = {
