@@ -507,7 +507,6 @@ from uwf_git.format.types import USER as USER
 from uwf_git.format.types import called as _type_name
 from uwf_git.format.types import is_kind as is_kind
 from uwf_git.format.types import role_name as role_name
-from uwf_git.format.types import start_node as start_node
 from uwf_git.format.types import versions as _type_versions
 from uwf_git.format.types import workflow_type as workflow_type
 from uwf_git.format.yaml12 import dump as _dump_yaml

@@ -28,7 +28,6 @@ from uwf_git.ext.crews.state import MatchedEdge, reached, ways
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Start, StepContext, Workflow
 from uwf_git.format.schema import Schema
-from uwf_git.format.types import start_node
 from uwf_git.store.history import History
 from uwf_git.store.instance import Instance
 from uwf_git.store.versions import compare
@@ -426,7 +425,7 @@ def test_the_page_shows_who_speaks_and_what_kind_of_node_it_is() -> None:
 def begin(instance: Instance, found: Compiled, persona: str = "mary") -> ThreadId:
     """A thread of a crew's workflow."""
     version = instance.registry.commit_unregistered(found)
-    node = instance.store.put(*start_node(found.hash, "A week by the sea", persona=persona))
+    node = instance.store.put(*Start(found.hash, "A week by the sea", persona=persona).typed_payload())
     return instance.threads.fork(instance.threads.begin(version, node, None))
 
 

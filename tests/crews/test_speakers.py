@@ -11,7 +11,7 @@ from forged import Forger
 from uwf_git.ext.crews.compile import compile_crew
 from uwf_git.ext.crews.package import from_files
 from uwf_git.format.casting import Cast
-from uwf_git.format.types import start_node
+from uwf_git.format.kinds import Start
 from uwf_git.store.instance import Instance
 
 ADA, TOM = {"id": "ada", "name": "Ada"}, {"id": "tom", "name": "Tom"}
@@ -66,7 +66,7 @@ def test_a_failed_attempt_is_the_personas_too(instance: Instance, uwf: Uwf) -> N
 def test_verify_takes_the_persona_with_the_agent_and_nobody_else(instance: Instance, uwf: Uwf) -> None:
     (compiled,) = compile_crew(from_files("trip", bmad())).workflows.values()
     version = instance.registry.commit_unregistered(compiled)
-    node = instance.store.put(*start_node(compiled.hash, "Plan it.", persona="mary"))
+    node = instance.store.put(*Start(compiled.hash, "Plan it.", persona="mary").typed_payload())
     thread = instance.threads.fork(instance.threads.begin(version, node, None))
     uwf("thread", "step", thread, "--agent", says('{"summary": "x", "variables": []}'), check=6)
     uwf("thread", "step", thread, "--agent", says('{"summary": "Drafted"}'))

@@ -10,7 +10,7 @@ from uwf_git.format.document import Document
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Start, StepContext, Workflow, parse_workflow
 from uwf_git.format.node import hash_of
-from uwf_git.format.types import start_node, workflow_type
+from uwf_git.format.types import workflow_type
 from uwf_git.store.history import History
 from uwf_git.store.instance import Instance
 from uwf_git.workflow.compile import Compiled
@@ -120,5 +120,5 @@ def begin(instance: Instance, persona: str = "ada", **changes: Any) -> ThreadId:
     compiled = Compiled(payload, node, {HASH: SCHEMA}, parse_workflow(payload), source)
     version = instance.registry.commit_unregistered(compiled)
     threads = instance.threads
-    start = instance.store.put(*start_node(node, "A week by the sea", persona=persona))
+    start = instance.store.put(*Start(node, "A week by the sea", persona=persona).typed_payload())
     return threads.fork(threads.begin(version, start, None))

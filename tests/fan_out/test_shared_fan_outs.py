@@ -22,8 +22,8 @@ from uwf_git.engine import step as engine
 from uwf_git.engine.lineage import parent_of_branch
 from uwf_git.format.endings import COMPLETED, FAILED, JOINED_WITHOUT
 from uwf_git.format.ids import Hash, ThreadId, branch_id, fork_id
+from uwf_git.format.kinds import Start
 from uwf_git.format.origins import CALL, ThreadOrigin
-from uwf_git.format.types import start_node
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
@@ -194,7 +194,7 @@ def test_a_call_begins_at_the_time_of_the_step_it_follows_whoever_begins_it(
     ada, bob, thread, _ = forked_by_the_first(machines, alone=True)
     fork = ada.world.head(thread)
     version = ada.instance.registry.current("audit")
-    node = start_node(version.hash, "Look", branch=ThreadOrigin(fork.node, 0, CALL, None).payload())
+    node = Start(version.hash, "Look", call=ThreadOrigin(fork.node, 0, CALL, None)).typed_payload()
     called = branch_id(str(fork.commit), fork.row.time, 7)
     for number, machine in enumerate((ada, bob)):
         monkeypatch.setattr("time.time_ns", lambda later=number: (2_000_000_000 + later) * 10**9)

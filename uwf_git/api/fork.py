@@ -9,8 +9,8 @@ from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import nearest
 from uwf_git.format.endings import COMPLETED, KILLED
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
+from uwf_git.format.kinds import Start
 from uwf_git.format.origins import EDITED, ThreadOrigin
-from uwf_git.format.types import start_node
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
@@ -55,7 +55,7 @@ def fork_with(instance: Instance, thread: ThreadId, version: Version) -> Fork:
     made = new_thread_id()
     said = ThreadOrigin(head.node, 0, EDITED, None)
     prompt, budget = history.start.prompt, history.start.budget
-    node = start_node(version.node, prompt, budget, branch=said.payload())
+    node = Start(version.node, prompt, budget, call=said).typed_payload()
     instance.threads.begin_at(made, version.commit, head.commit, node)
     folder = instance.folders.recall(thread)
     if folder is not None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid, NotFound, Usage, UwfError
@@ -56,9 +56,11 @@ from uwf_git.config.settings import (
     known_keys,
 )
 from uwf_git.format import yaml12
-from uwf_git.format.amounts import parse_budget, parse_quota, parse_rates, parse_size
+from uwf_git.format.amounts import Problem, parse_budget, parse_quota, parse_rates, parse_size
 from uwf_git.format.document import Document
 from uwf_git.format.schema import ValuePath
+
+_Amounts = TypeVar("_Amounts")
 
 
 def load_config(root: Path) -> Config:
@@ -212,9 +214,7 @@ class _ConfigReader(Reader):
                 "apiKeyEnv is not the name of an environment variable",
                 "put the key itself into .env (uwf setup), and here its name, such as OPENAI_API_KEY",
             )
-        rates, problems = parse_rates(entry.get("limits"))
-        for key, message, hint in problems:
-            self.refuse((*path, "limits") if key is None else (*path, "limits", key), message, hint)
+        rates = self._amounts((*path, "limits"), parse_rates(entry.get("limits")))
         concurrent = rates.get("concurrentSteps")
         limits = Rates(
             rates.get("stepsPerSecond"),
@@ -249,10 +249,10 @@ class _ConfigReader(Reader):
 
     def _budgets(self, value: Any) -> dict[str, dict[str, float]]:
         section = self.mapping(("budgets",), value, "budgets", ("default", "workflows"))
-        found = {"": self._budget(("budgets", "default"), section.get("default"))}
+        found = {"": self._amounts(("budgets", "default"), parse_budget(section.get("default")))}
         path: ValuePath = ("budgets", "workflows")
         for name, each in self.mapping(path, section.get("workflows"), "budgets.workflows").items():
-            found[name] = self._budget((*path, name), each)
+            found[name] = self._amounts((*path, name), parse_budget(each))
         return {name: limits for name, limits in found.items() if limits}
 
     def _unpriced(self, value: Any) -> bool:
@@ -262,11 +262,11 @@ class _ConfigReader(Reader):
             self.refuse(("budget", "unpriced"), f"must be one of: {', '.join(UNPRICED)}")
         return bool(said == "stop")
 
-    def _budget(self, path: ValuePath, value: Any) -> dict[str, float]:
-        limits, problems = parse_budget(value)
+    def _amounts(self, path: ValuePath, parsed: tuple[_Amounts, list[Problem]]) -> _Amounts:
+        amounts, problems = parsed
         for key, message, hint in problems:
             self.refuse(path if key is None else (*path, key), message, hint)
-        return limits
+        return amounts
 
     def _hooks(self, root: Path, value: Any) -> Hooks:
         entry = self.mapping(("hooks",), value, "hooks", (*HOOKS, "timeout"))
@@ -357,9 +357,7 @@ class _ConfigReader(Reader):
         args = self.texts((*path, "args"), entry.get("args")) or ()
         timeout, silence = self.timeout(path, entry), self.timeout(path, entry, "silence")
         tools = self._tools((*path, "tools"), entry.get("tools"))
-        limits, problems = parse_quota(entry.get("limits"))
-        for key, message, hint in problems:
-            self.refuse((*path, "limits") if key is None else (*path, "limits", key), message, hint)
+        limits = self._amounts((*path, "limits"), parse_quota(entry.get("limits")))
         if command in self.named_agents:
             command, given = self.named_agents[command].command, [command, *given]
         command = expanded(full_name(command))

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.format.ids import ThreadId, derived_id
-from uwf_git.format.kinds import HUMAN, SUBWORKFLOW
+from uwf_git.format.kinds import HUMAN, SUBWORKFLOW, Start
 from uwf_git.format.origins import CALL, EDITED, ThreadOrigin
 from uwf_git.format.schema import Schema
-from uwf_git.format.types import CODE, END, RESULT, start_node
+from uwf_git.format.types import CODE, END, RESULT
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Position, ancestry, start_of
@@ -149,7 +149,7 @@ def begin(instance: Instance, at: Position, thread: ThreadId, request: Request) 
     prompt, item = _begun_by(request)
     said = ThreadOrigin(at.head.node, request.before, CALL, item)
     version = Oid(raw=start_of(instance.store, at.head.commit).parent or b"")
-    node = start_node(at.history.workflow_hash, prompt, branch=said.payload())
+    node = Start(at.history.workflow_hash, prompt, call=said).typed_payload()
     instance.sessions.claim(SUBWORKFLOW, thread, at.head.thread)
     instance.threads.begin_at(thread, version, at.head.commit, node)
     return instance.threads.head(thread)

@@ -23,7 +23,7 @@ from uwf_git.format.edges import FanOut
 from uwf_git.format.endings import LEFT
 from uwf_git.format.fan_out import DEEPEST, Fork, ForkedBranch, JoinedBranch, join_payload
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import Workflow
+from uwf_git.format.kinds import Start, Workflow
 from uwf_git.format.origins import ThreadOrigin
 from uwf_git.format.types import (
     FORK,
@@ -31,7 +31,6 @@ from uwf_git.format.types import (
     JOIN,
     JOIN_OUTPUT,
     has_result,
-    start_node,
 )
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -160,7 +159,7 @@ def start_of_branch(
     prompt = branch_prompt(history.workflow, chosen, history.start, history.steps, position, item)
     until = fork.until if branch.role else ()
     said = ThreadOrigin(node, position, fork.name, item, branch.role, until)
-    return start_node(branch.workflow, prompt, fork.budget, branch=said.payload())
+    return Start(branch.workflow, prompt, fork.budget, branch=said).typed_payload()
 
 
 def _before_fork(history: History) -> Hash | None:

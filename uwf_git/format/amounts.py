@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from uwf_git.base.text import nearest
 from uwf_git.sandbox.quota import Quota
-
-RATES = ("stepsPerSecond", "concurrentSteps", "wait")
-"""Limits of a provider: steps that a fleet begins in a second, those that it makes at a time on a machine, and for how
-many seconds an agent obeys a provider that wants to be asked later."""
 
 LIMITS = ("maxSteps", "maxTokens", "maxCost", "maxWallTime")
 """maxSteps and maxTokens are whole numbers, maxCost US dollars, maxWallTime seconds of its agents' work."""
@@ -54,76 +51,78 @@ def parse_size(value: Any) -> int | None:
     return int(size) if 1 <= size < 2**62 else None
 
 
+class _Amount(NamedTuple):
+    """A kind of limit: how it is read, what it is in messages, and an example."""
+
+    parse: Callable[[Any], float | None]
+    what: str
+    example: str
+
+
+def _whole_number(value: Any) -> float | None:
+    number = _number(value)
+    return int(number) if number is not None and number == int(number) else None
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and 0 < value < 2**53 else None
+
+
+_BUDGET = {
+    "maxSteps": _Amount(_whole_number, "whole number of steps", "50"),
+    "maxTokens": _Amount(_whole_number, "whole number of tokens", "2000000"),
+    "maxCost": _Amount(_number, "number of US dollars", "5.0"),
+    "maxWallTime": _Amount(parse_duration, "duration", "2h"),
+}
+# Of a provider: steps that a fleet begins in a second, those that it makes at a time on a machine, and for how many
+# seconds an agent obeys a provider that wants to be asked later.
+_RATES = {
+    "stepsPerSecond": _Amount(_number, "number", "0.5"),
+    "concurrentSteps": _Amount(_whole_number, "whole number", "4"),
+    "wait": _Amount(parse_duration, "duration", "30s"),
+}
+_QUOTA = {
+    "memory": _Amount(parse_size, "size", "2GB"),
+    "processes": _Amount(_whole_number, "whole number", "200"),
+    "cpu": _Amount(parse_duration, "duration", "10m"),
+    "disk": _Amount(parse_size, "size", "5GB"),
+}
+
+
 def parse_quota(value: Any) -> tuple[Quota, list[Problem]]:
     """Return a command's limits from a mapping such as {memory: 2GB, processes: 200, cpu: 10m, disk: none},
     and its problems."""
-    if value is None:
-        return Quota(), []
-    if not isinstance(value, dict):
-        return Quota(), [(None, "limits must be a mapping", f"of {', '.join(Quota._fields)}")]
-    given: dict[str, float] = {}
-    problems: list[Problem] = []
-    for key, item in value.items():
-        if key not in Quota._fields:
-            hint = nearest(str(key), Quota._fields) or ", ".join(Quota._fields)
-            problems.append((None, f'limits has no "{key}"', hint))
-        elif item == "none":
-            given[key] = float("inf")
-        elif (limit := _quota_of(key, item)) is None:
-            problems.append(
-                (key, f"limits: {key} is not a {_QUOTAS[key][0]}", f"as in {key}: {_QUOTAS[key][1]}, or none")
-            )
-        else:
-            given[key] = limit
-    return Quota(**given), problems
+    amounts, problems = _limits(value, _QUOTA, unlimited="none")
+    return Quota(**amounts), problems
 
 
 def parse_rates(value: Any) -> tuple[dict[str, float], list[Problem]]:
     """Return a provider's limits from a mapping such as {stepsPerSecond: 2, concurrentSteps: 4, wait: 30s},
     and its problems."""
+    return _limits(value, _RATES)
+
+
+def _limits(
+    value: Any, known: Mapping[str, _Amount], unlimited: str = ""
+) -> tuple[dict[str, float], list[Problem]]:
     if value is None:
         return {}, []
     if not isinstance(value, dict):
-        return {}, [(None, "limits must be a mapping", f"of {', '.join(RATES)}")]
-    rates: dict[str, float] = {}
+        return {}, [(None, "limits must be a mapping", f"of {', '.join(known)}")]
+    amounts: dict[str, float] = {}
     problems: list[Problem] = []
     for key, item in value.items():
-        if key not in RATES:
-            problems.append((None, f'limits has no "{key}"', nearest(str(key), RATES) or ", ".join(RATES)))
-        elif (rate := _rate_of(key, item)) is None:
-            problems.append(
-                (key, f"limits: {key} is not a {_RATES[key][0]}", f"as in {key}: {_RATES[key][1]}")
-            )
+        if key not in known:
+            problems.append((None, f'limits has no "{key}"', nearest(str(key), known) or ", ".join(known)))
+        elif unlimited and item == unlimited:
+            amounts[key] = float("inf")
+        elif (amount := known[key].parse(item)) is None:
+            hint = f"as in {key}: {known[key].example}" + (f", or {unlimited}" if unlimited else "")
+            problems.append((key, f"limits: {key} is not a {known[key].what}", hint))
         else:
-            rates[key] = rate
-    return rates, problems
-
-
-def _rate_of(key: str, value: Any) -> float | None:
-    if key == "wait":
-        return parse_duration(value)
-    return parse_limit("maxSteps" if key == "concurrentSteps" else "maxCost", value)
-
-
-_RATES = {
-    "stepsPerSecond": ("number", "0.5"),
-    "concurrentSteps": ("whole number", "4"),
-    "wait": ("duration", "30s"),
-}
-
-
-def _quota_of(key: str, value: Any) -> float | None:
-    if key == "cpu":
-        return parse_duration(value)
-    return parse_limit("maxSteps", value) if key == "processes" else parse_size(value)
-
-
-_QUOTAS = {
-    "memory": ("size", "2GB"),
-    "processes": ("whole number", "200"),
-    "cpu": ("duration", "10m"),
-    "disk": ("size", "5GB"),
-}
+            amounts[key] = amount
+    return amounts, problems
 
 
 def parse_budget(value: Any) -> tuple[dict[str, float], list[Problem]]:
@@ -140,7 +139,8 @@ def parse_budget(value: Any) -> tuple[dict[str, float], list[Problem]]:
         if key not in LIMITS:
             problems.append((key, f'budget has no limit "{key}"', nearest(key, LIMITS) or ", ".join(LIMITS)))
         elif (limit := parse_limit(key, item)) is None:
-            problems.append((key, f"{key} is not a {_WANTED[key]}", f"as in {key}: {_EXAMPLES[key]}"))
+            example = f"as in {key}: {_BUDGET[key].example}"
+            problems.append((key, f"{key} is not a {_BUDGET[key].what}", example))
         else:
             limits[key] = limit
     return limits, problems
@@ -148,19 +148,4 @@ def parse_budget(value: Any) -> tuple[dict[str, float], list[Problem]]:
 
 def parse_limit(key: str, value: Any) -> float | None:
     """Return a value for a key of LIMITS, None if invalid."""
-    if key == "maxWallTime":
-        return parse_duration(value)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 2**53:
-        return None
-    if key == "maxCost":
-        return value
-    return int(value) if value == int(value) else None
-
-
-_WANTED = {
-    "maxSteps": "whole number of steps",
-    "maxTokens": "whole number of tokens",
-    "maxCost": "number of US dollars",
-    "maxWallTime": "duration",
-}
-_EXAMPLES = {"maxSteps": "50", "maxTokens": "2000000", "maxCost": "5.0", "maxWallTime": "2h"}
+    return _BUDGET[key].parse(value)

@@ -20,6 +20,7 @@ from uwf_git.format.types import (
     PERSON,
     RESUME,
     START,
+    STARTNODE,
     USER,
     is_kind,
 )
@@ -243,6 +244,10 @@ class Start(NamedTuple):
     def has_parts(self) -> bool:
         """Whether it has fields that only some kinds of workflow have."""
         return bool(self.persona) or self.data is not None
+
+    def typed_payload(self) -> tuple[Hash, Any]:
+        """Return the type and payload of its node."""
+        return STARTNODE, to_payload(self._replace(branch=self.branch or self.call, call=None))
 
 
 class Step(NamedTuple):

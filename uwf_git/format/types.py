@@ -3,7 +3,7 @@ added to `_KINDS`, never changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from uwf_git.format.builtin import (
@@ -674,28 +674,3 @@ def versions(kind: str) -> frozenset[Hash]:
 def workflow_type(payload: Any) -> Hash:
     """Return the type of a Workflow node: that of a code workflow's differs."""
     return CODE if "file" in payload else WORKFLOW
-
-
-def start_node(
-    workflow: Hash,
-    prompt: str,
-    budget: Mapping[str, float] | None = None,
-    max_rounds: int | None = None,
-    persona: str = "",
-    data: Mapping[str, Any] | None = None,
-    branch: Mapping[str, Any] | None = None,
-) -> tuple[Hash, Any]:
-    """Return the type and payload of a StartNode. `persona` and `data` are for crews; `branch` is the payload of a
-    branch."""
-    payload: dict[str, Any] = {"workflow": workflow, "prompt": prompt}
-    if budget:
-        payload["budget"] = dict(budget)
-    if max_rounds is not None:
-        payload["maxRounds"] = max_rounds
-    if persona:
-        payload["persona"] = persona
-    if data:
-        payload["data"] = dict(data)
-    if branch is not None:
-        payload["branch"] = dict(branch)
-    return STARTNODE, payload

@@ -180,19 +180,6 @@ class Attempts:
             return self._repository.write_commit(tree, parents, author, text, sign=False)
 
     def _attempt(self, row: CommitRow, number: int) -> FailedAttempt:
-        made = self._store.attempt(row.node)
-        return FailedAttempt(
-            row.node,
-            number,
-            made.prev,
-            made.role,
-            made.agent,
-            made.error,
-            made.detail,
-            made.stdout,
-            made.stderr,
-            row.time,
-            made.code,
-            made.cause,
-            made.resets_at,
-        )
+        fields = self._store.attempt(row.node)._asdict()
+        del fields["start"]
+        return FailedAttempt(row.node, number, time=row.time, **fields)

@@ -33,7 +33,7 @@ from uwf_git.format.ids import (
     parse_thread_id,
     time_of,
 )
-from uwf_git.format.kinds import SUBWORKFLOW, StepContext, parse_workflow, title_of
+from uwf_git.format.kinds import SUBWORKFLOW, Start, StepContext, parse_workflow, title_of
 from uwf_git.format.types import (
     END,
     USER,
@@ -41,7 +41,6 @@ from uwf_git.format.types import (
     gathers_threads,
     is_engines,
     is_made_alike,
-    start_node,
 )
 from uwf_git.git.objects import Person, Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
@@ -403,7 +402,9 @@ class Threads(Histories):
         `refs/uwf/threads/<new ULID>`."""
         self._store.before_record(NewRecord(THREADS, self._name_of(workflow), (STARTS,), version))
         with self._store.together():
-            node = self._store.put(*start_node(workflow, prompt, budget, max_rounds, persona, data))
+            node = self._store.put(
+                *Start(workflow, prompt, budget, max_rounds, persona, data).typed_payload()
+            )
             thread = new_thread_id()
             return self._at(thread, self.begin(version, node, thread, origin=origin, project=project))
 
@@ -415,12 +416,7 @@ class Threads(Histories):
         self._store.before_record(NewRecord(THREADS, self._name_of(workflow), (STARTS,), version))
         threads = sorted(new_thread_id() for _ in tasks)
         with self._store.together():
-            nodes = [
-                self._store.put(
-                    *start_node(workflow, each.prompt, each.budget, each.max_rounds, each.persona)
-                )
-                for each in tasks
-            ]
+            nodes = [self._store.put(*Start(workflow, *each).typed_payload()) for each in tasks]
             made = {
                 thread: self._begin(version, node, thread, project=project)
                 for thread, node, project in zip(threads, nodes, projects or [""] * len(threads), strict=True)

@@ -51,6 +51,7 @@ from uwf_git.plugin import (
     Invalid,
     Oid,
     Role,
+    StartNode,
     StepContext,
     ThreadState,
     UwfError,
@@ -60,7 +61,6 @@ from uwf_git.plugin import (
     harmless,
     one_line,
     spending_account,
-    start_node,
     step_fields,
 )
 
@@ -321,7 +321,7 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
         if is_new:
             with instance.store.together():
                 task = instance.redactor.text(_task(outcome))[0]
-                node = instance.store.put(*start_node(judge.version, task))
+                node = instance.store.put(*StartNode(judge.version, task).typed_payload())
                 version = instance.registry.commit_for(judge.version)
                 project = threads.projects.label_at(Path.cwd())
                 begin(instance, thread, threads.begin(version, node, thread, project=project))

@@ -39,7 +39,6 @@ from uwf_git.plugin import (
     decide_at,
     is_kind,
     layout,
-    start_node,
 )
 
 _NOBODY = Person("uwf", "uwf@localhost")
@@ -58,7 +57,8 @@ def start_of(start: StartNode, workflow: Hash, definition: Workflow, speaker: st
         raise Inapplicable(f"{definition.name} has no persona to speak", "")
     rounds = start.max_rounds if definition.code is not None else None
     data = start.data if definition.crew is not None else None
-    return start_node(workflow, start.prompt, start.budget, rounds, persona if definition.crew else "", data)
+    persona = persona if definition.crew is not None else ""
+    return StartNode(workflow, start.prompt, start.budget, rounds, persona, data).typed_payload()
 
 
 def ground(instance: Instance, head: Hash, role: str, workflow: Hash, version: Oid) -> Oid:

@@ -15,6 +15,7 @@ from uwf_git.plugin import (
     Head,
     Invalid,
     NotFound,
+    StartNode,
     ThreadId,
     UwfError,
     WorkflowEnded,
@@ -22,7 +23,6 @@ from uwf_git.plugin import (
     is_kind,
     layout,
     parse_step,
-    start_node,
     tag_text,
 )
 
@@ -141,7 +141,7 @@ class Threads:
     def _begun(self, thread: ThreadId, past: SourceThread) -> Run:
         intake = self._intake
         prompt, _ = intake.instance.redactor.text(past.prompt)
-        type_, payload = start_node(past.version.compiled.hash, prompt)
+        type_, payload = StartNode(past.version.compiled.hash, prompt).typed_payload()
         node = intake.store.put(type_, payload, past.began)
         # It names no thread, so that threads with a past in common share its commits.
         commit = intake.threads.begin(past.version.commit, node, None, stamp(past.began))
