@@ -14,11 +14,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from uwf_git.base.text import one_line
-from uwf_git.ext.ci.quotes import block, span
-from uwf_git.ext.ci.reports import code_quality, junit_report, sarif
+from uwf_git.ext.ci.reports import MOST, annotated, code_quality, guarded, junit_report, sarif
 from uwf_git.ext.ci.result import Check, Problem
-from uwf_git.ext.ci.summary import LARGEST_COMMENT, markdown
-from uwf_git.ext.ci.workflow_commands import MOST, annotated, guarded
+from uwf_git.ext.ci.summary import LARGEST_COMMENT, block, markdown, span
 
 EVIL = (
     "@team fixes #1 and !2",

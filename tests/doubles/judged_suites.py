@@ -59,7 +59,7 @@ def run(
         cases.append(case)
         start = instance.store.put(STARTNODE, {"workflow": workflow, "prompt": case.prompt}, timestamp=0)
         for number, score in enumerate(repeats, 1):
-            key = TrialKey(workflow, start, None, None, {"writer": agent or "uwf-rehearse"}, "", number)
+            key = TrialKey(workflow, start, {"writer": agent or "uwf-rehearse"}, number)
             told = AgentSpending(cost=cost, seconds=number)
             ended = Trial(Hash(""), key, COMPLETED, told=told)
             trial = ended if score is not None else ended._replace(status=FAILED, error="it broke")
@@ -73,7 +73,7 @@ def run(
                 given.append(one._replace(hash=hash_of(SCORE, one.payload())))
             said += given
             results.append(RunResult(case.hash, trial.hash, tuple(each.hash for each in given)))
-    made = SuiteRun(Hash(""), workflow, agent, "", len(cases), 1, tuple(results))
+    made = SuiteRun(Hash(""), len(cases), 1, tuple(results), workflow, agent)
     made = made._replace(hash=hash_of(SUITE_RUN, made.payload()))
     Suites(instance.store).add(suite, Additions(cases=cases, trials=trials, scores=said, runs=[made]))
     return made.hash

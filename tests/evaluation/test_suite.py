@@ -27,8 +27,7 @@ from uwf_git.ext.evaluation.records import (
     identified,
 )
 from uwf_git.ext.evaluation.sides import side_of
-from uwf_git.ext.evaluation.suite import Additions, Suites
-from uwf_git.ext.evaluation.suite_tree import result_folder
+from uwf_git.ext.evaluation.suite import Additions, Suites, result_folder
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head
@@ -79,11 +78,11 @@ def findings(instance: Instance) -> set[str]:
 def judged(case: Case, head: Head) -> Additions:
     """A run of a case that was passed."""
     assert head.row.workflow is not None and head.row.start is not None
-    key = TrialKey(head.row.workflow, head.row.start, None, case.fixture, {"planner": "me"}, "", 1)
+    key = TrialKey(head.row.workflow, head.row.start, {"planner": "me"}, 1, fixture=case.fixture)
     trial = identified(Trial(UNKNOWN, key, COMPLETED, head.node, steps=head.row.number))
     score = identified(Score(UNKNOWN, ScoreKey(trial.hash, Judge("ok", JSONATA, "true"), None), 1.0, True))
     result = RunResult(case.hash, trial.hash, (score.hash,))
-    run = identified(SuiteRun(UNKNOWN, None, None, "", 1, 1, (result,)))
+    run = identified(SuiteRun(UNKNOWN, 1, 1, (result,)))
     return Additions(trials=[trial], scores=[score], runs=[run], commits=[head.commit])
 
 
@@ -181,7 +180,7 @@ def test_results_make_no_suite_that_is_gone(instance: Instance, head: Head) -> N
     suites, case = Suites(instance.store), of_thread(head)
     suites.add("bugs", Additions(cases=[case], commits=[head.commit]))
     suites.remove("bugs")
-    run = identified(SuiteRun(UNKNOWN, None, None, "", 1, 1, (RunResult(case.hash, case.hash),)))
+    run = identified(SuiteRun(UNKNOWN, 1, 1, (RunResult(case.hash, case.hash),)))
     with pytest.raises(NotFound, match="suite 'bugs' is gone"):
         suites.add("bugs", Additions(runs=[run]))
 
@@ -191,7 +190,7 @@ def test_a_run_that_names_what_is_none_of_its_trials_is_found_and_read_without_t
 ) -> None:
     suites, case = Suites(instance.store), of_thread(head)
     suites.add("bugs", Additions(cases=[case], commits=[head.commit]))
-    run = identified(SuiteRun(UNKNOWN, None, None, "", 1, 1, (RunResult(case.hash, case.hash),)))
+    run = identified(SuiteRun(UNKNOWN, 1, 1, (RunResult(case.hash, case.hash),)))
     suites.add("bugs", Additions(runs=[run]))
     assert findings(instance) == {"wrong-kind"}
     suite = suites.read("bugs")

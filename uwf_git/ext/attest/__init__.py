@@ -13,7 +13,7 @@ EXTENSION = Extension(
         ),
     ),
     exports=(
-        Export("--audit", "uwf_git.ext.attest.export:page", "Audit report as a page. - is standard output."),
-        Export("--audit-json", "uwf_git.ext.attest.export:report", "Audit report for verify.py."),
+        Export("--audit", "uwf_git.ext.attest.command:page", "Audit report as a page. - is standard output."),
+        Export("--audit-json", "uwf_git.ext.attest.command:report", "Audit report for verify.py."),
     ),
 )

@@ -7,7 +7,7 @@ EXTENSION = Extension(
     commands=(
         Command(
             "ci",
-            "uwf_git.ext.ci.tree:ci",
+            "uwf_git.ext.ci.commands:ci",
             "Check published threads and changed workflows in a forge's CI.",
             "Share",
         ),

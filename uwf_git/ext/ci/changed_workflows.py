@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from uwf_git.ext.ci.checkout import Checkout, Subject
-from uwf_git.ext.ci.quotes import span
 from uwf_git.ext.ci.result import Check, Problem
-from uwf_git.ext.ci.summary import listed
+from uwf_git.ext.ci.summary import listed, span
 from uwf_git.plugin import (
     FOLDER,
     INCLUDED,

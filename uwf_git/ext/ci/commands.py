@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,9 @@ from click.exceptions import Exit
 
 from uwf_git.ext.ci.job import FORGES
 from uwf_git.plugin import (
+    VERSION,
+    CommandEntry,
+    Group,
     Invalid,
     Invocation,
     NotFound,
@@ -51,8 +54,6 @@ def print_(invocation: Invocation, forge: str, comment: bool) -> None:
     FORGE is github, gitlab, forgejo or gitea. The job that it describes may only read, runs nothing that a change
     brings, and installs this version of uwf.
     """
-    from uwf_git.ext.ci.files import ci_file
-
     text = ci_file(forge, comment)
     invocation.emit_document(text, {"forge": forge, "comment": comment, "file": text})
 
@@ -161,7 +162,7 @@ def _in_branch(check: Check, branch: str) -> Check:
 
 
 def _print(invocation: Invocation, job: Job, checks: Sequence[Check]) -> None:
-    from uwf_git.ext.ci.workflow_commands import annotated
+    from uwf_git.ext.ci.reports import annotated
 
     value = _value(checks)
     if invocation.chosen_format == "json" and job.has_workflow_commands:
@@ -182,7 +183,7 @@ def _value(checks: Sequence[Check]) -> dict[str, Any]:
 
 
 def _print_guarded(invocation: Invocation, text: str) -> None:
-    from uwf_git.ext.ci.workflow_commands import guarded
+    from uwf_git.ext.ci.reports import guarded
 
     invocation.write(guarded(terminal.escape(text)))
 
@@ -290,3 +291,52 @@ def _read(path: Path) -> str:
         raise NotFound(f"no file {path}", "set UWF_COMMENTS, or run uwf ci check before") from None
     except (OSError, ValueError):
         raise Invalid(f"cannot read {path}", "run uwf ci check before") from None
+
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_PLACES = {
+    "github": ".github/workflows/uwf.yml",
+    "gitlab": "uwf-ci.yml",
+    "forgejo": ".forgejo/workflows/uwf.yml",
+    "gitea": ".gitea/workflows/uwf.yml",
+}
+
+
+def ci_file(forge: str, comment: bool) -> str:
+    """Return a forge's file. With `comment`, a second job may write one comment on a pull request.
+
+    In a template, lines from `#@if WORD...` to `#@end` are for these forges, `comment` for those that want comments,
+    and `comment+github` for one of them.
+    """
+    assert forge in FORGES
+    name = "gitlab.yml" if forge == "gitlab" else "actions.yml"
+    words = {forge, "comment", f"comment+{forge}"} if comment else {forge}
+    text = "".join(_chosen((_TEMPLATES / name).read_text(encoding="utf-8"), words))
+    named = f"{forge} --comment" if comment else forge
+    return text.replace("@FORGE@", named).replace("@PLACE@", _PLACES[forge]).replace("@VERSION@", VERSION)
+
+
+def _chosen(text: str, words: set[str]) -> Iterator[str]:
+    is_in = True
+    for line in text.splitlines(keepends=True):
+        if line.startswith("#@if "):
+            is_in = not words.isdisjoint(line.split()[1:])
+        elif line.startswith("#@end"):
+            is_in = True
+        elif is_in:
+            yield line
+
+
+ci = Group(
+    "ci",
+    {
+        "print": CommandEntry("uwf_git.ext.ci.commands:print_", "Print the file that a repository needs."),
+        "check": CommandEntry("uwf_git.ext.ci.commands:check", "Check what a CI job is about."),
+        "comment": CommandEntry("uwf_git.ext.ci.commands:comment", "Write the result as one comment."),
+    },
+    examples=(
+        "uwf ci print github > .github/workflows/uwf.yml",
+        "uwf ci print gitlab > uwf-ci.yml",
+    ),
+    help="Check published threads and changed workflows in a forge's CI.",
+)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from uwf_git.ext.ci.checkout import Checkout
-from uwf_git.ext.ci.quotes import block, span
 from uwf_git.ext.ci.result import Check, Problem
+from uwf_git.ext.ci.summary import block, span
 from uwf_git.plugin import Compiled, TimedOut, Undecided, UwfError, Worse, itself, one_line
 
 SUITES, BASELINES = "refs/uwf/evals/", "refs/uwf/baselines/"

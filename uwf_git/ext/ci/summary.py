@@ -1,12 +1,33 @@
-"""The Markdown of a result: a job's summary, and the body of the comment."""
+"""The Markdown of a result: a job's summary, and the body of the comment.
+
+Forges look for mentions, references, closing keywords, addresses and commands in the text that Markdown leaves, so
+escaping Markdown isn't enough: `\\@team` still calls the team, and GitLab carries out a line that begins with
+`/merge`. In code none of them does. So every text of a stranger is a code span, or a fenced block.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from uwf_git.ext.ci.quotes import span
 from uwf_git.ext.ci.result import Check, Problem, status_of
-from uwf_git.plugin import NothingToVerify, Undecided
+from uwf_git.plugin import NothingToVerify, Undecided, fenced, printable, shortened
+
+
+def span(text: str, at_most: int = 120) -> str:
+    """Return a text as a code span on one line."""
+    flat = shortened(" ".join(printable(text, " ").split()), at_most) or " "
+    longest = max(map(len, re.findall("`+", flat)), default=0)
+    fence = "`" * (longest + 1)
+    padding = " " if flat.startswith("`") or flat.endswith("`") else ""
+    return f"{fence}{padding}{flat}{padding}{fence}"
+
+
+def block(text: str) -> str:
+    """Return a text as a fenced block, with its line breaks."""
+    lines = [printable(line) for line in text.replace("\r\n", "\n").split("\n")]
+    return fenced("\n".join(lines), "text")
+
 
 LARGEST_SUMMARY = 900_000
 """Bytes; GitHub takes 1 MiB for each step."""

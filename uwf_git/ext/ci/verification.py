@@ -11,9 +11,8 @@ import shlex
 from typing import NamedTuple
 
 from uwf_git.ext.ci.checkout import Checkout, Commit, Subject
-from uwf_git.ext.ci.quotes import block, span
 from uwf_git.ext.ci.result import Check, Problem
-from uwf_git.ext.ci.summary import SHOWN_PROBLEMS, listed
+from uwf_git.ext.ci.summary import SHOWN_PROBLEMS, block, listed, span
 from uwf_git.plugin import (
     NothingToVerify,
     Report,

@@ -168,7 +168,7 @@ def _compared(case: str, a: Sequence[ScoredRun], b: Sequence[ScoredRun]) -> Comp
 
 def _scores(runs: Iterable[ScoredRun]) -> tuple[float, ...]:
     """Sorted, so that draws don't depend on the order of runs."""
-    return tuple(sorted(run.score for run in runs))
+    return tuple(sorted(float(run.score) for run in runs))
 
 
 # How much of it may be chance

@@ -40,7 +40,7 @@ def suite(instance: Instance, asked: PageRequest) -> Page:
     runs or `baseline`. Raises NotFound, Usage."""
     from uwf_git.ext.evaluation import sides
     from uwf_git.ext.evaluation.commands.baselines import version_value
-    from uwf_git.ext.evaluation.commands.comparison_output import (
+    from uwf_git.ext.evaluation.commands.comparing import (
         OUTCOMES,
         comparison_value,
         difference_text,
@@ -117,7 +117,7 @@ SAID = 5
 
 
 def _shown(instance: Instance, suite: Suite, side: Side) -> dict[str, Any]:
-    from uwf_git.ext.evaluation.commands.comparison_output import average_value
+    from uwf_git.ext.evaluation.commands.comparing import average_value
     from uwf_git.ext.evaluation.comparison import average, by_case
     from uwf_git.ext.evaluation.trials import threads_of
 

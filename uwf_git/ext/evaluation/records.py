@@ -24,6 +24,10 @@ FINAL = frozenset((COMPLETED, STUCK, INAPPLICABLE))
 PASSED, MISSED, ERROR = "passed", "failed", "error"
 
 
+def _without(payload: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in payload.items() if key not in keys}
+
+
 class Judge(NamedTuple):
     """A judge. `value` depends on the kind: USE a configured name, JSONATA an expression, EXACT compared
     fields (none: all), SCHEMA a JSON Schema, COMMAND a command line, WORKFLOW a name, whose last output is
@@ -39,15 +43,9 @@ class Judge(NamedTuple):
     agents: Mapping[str, str] = {}
 
     def payload(self) -> dict[str, Any]:
-        value = list(self.value) if isinstance(self.value, tuple) else self.value
-        found: dict[str, Any] = {"name": self.name, self.kind: value}
-        if self.output:
-            found["output"] = self.output
-        if self.threshold != HALF:
-            found["threshold"] = self.threshold
-        if self.version is not None:
-            found |= {"version": self.version, "agents": dict(self.agents)}
-        return found
+        payload = to_payload(self, always=() if self.version is None else ("agents",))
+        kind, value = payload.pop("kind"), payload.pop("value")
+        return {"name": payload.pop("name"), kind: value, **payload}
 
     def nameless(self) -> dict[str, Any]:
         """The payload without the name, which doesn't affect judgements."""
@@ -74,9 +72,7 @@ class Case(NamedTuple):
     replaces: tuple[Hash, ...] = ()
 
     def payload(self) -> dict[str, Any]:
-        payload = to_payload(self, always=() if self.expected is None else ("expected",))
-        del payload["hash"]
-        return payload
+        return _without(to_payload(self, always=() if self.expected is None else ("expected",)), "hash")
 
 
 class TrialKey(NamedTuple):
@@ -86,11 +82,11 @@ class TrialKey(NamedTuple):
 
     workflow: Hash
     head: Hash
-    role: str | None
-    fixture: str | None
     agents: Mapping[str, str]
-    label: str
     repeat: int
+    role: str | None = None
+    fixture: str | None = None
+    label: str = ""
 
     @property
     def hash(self) -> Hash:
@@ -116,14 +112,8 @@ class AgentSpending(NamedTuple):
         }
 
     def payload(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "usage": self.usage._asdict() if self.usage else None,
-            "unpriced": self.unpriced,
-            "durationMs": round(self.seconds * 1000),
-        }
-        if self.cost is not None:
-            found["cost"] = self.cost
-        return found
+        payload = _without(to_payload(self, always=("usage", "unpriced")), "seconds")
+        return {**payload, "durationMs": round(self.seconds * 1000)}
 
     def plus(self, other: AgentSpending) -> AgentSpending:
         usage = [each for each in (self.usage, other.usage) if each is not None]
@@ -154,23 +144,8 @@ class Trial(NamedTuple):
     time: int = 0
 
     def payload(self) -> dict[str, Any]:
-        key = self.key
-        found: dict[str, Any] = {
-            "workflow": key.workflow,
-            "head": key.head,
-            "agents": dict(key.agents),
-            "repeat": key.repeat,
-            "status": self.status,
-            "last": self.last,
-            "steps": self.steps,
-            "attempts": self.attempts,
-            **self.told.payload(),
-        }
-        more = {"role": key.role, "fixture": key.fixture, "label": key.label, "error": self.error}
-        found |= {name: value for name, value in {**more, "work": self.work}.items() if value}
-        if self.notes:
-            found["notes"] = list(self.notes)
-        return found
+        payload = to_payload(self, always=("last", "steps", "attempts"))
+        return _without(payload, "hash", "key", "told", "time") | to_payload(self.key) | self.told.payload()
 
 
 class ScoreKey(NamedTuple):
@@ -178,7 +153,7 @@ class ScoreKey(NamedTuple):
 
     trial: Hash
     judge: Judge
-    expected: Any
+    expected: Any = None
 
     @property
     def hash(self) -> Hash:
@@ -203,15 +178,9 @@ class Score(NamedTuple):
         return self.key.judge
 
     def payload(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "trial": self.key.trial,
-            "judge": self.judge.payload(),
-            "score": self.score,
-            "passed": self.passed,
-            **self.told.payload(),
-        }
-        more = {"expected": self.key.expected, "step": self.step, "reason": self.reason or None}
-        return found | {name: value for name, value in more.items() if value is not None}
+        expected = ("expected",) if self.key.expected is not None else ()
+        payload = _without(to_payload(self), "hash", "key", "told", "time")
+        return payload | to_payload(self.key, always=expected) | self.told.payload()
 
 
 class RunResult(NamedTuple):
@@ -232,23 +201,17 @@ class SuiteRun(NamedTuple):
     are missing."""
 
     hash: Hash
-    workflow: Hash | None
-    agent: str | None
-    label: str
     cases: int
     repeat: int
     results: tuple[RunResult, ...]
+    workflow: Hash | None = None
+    agent: str | None = None
+    label: str = ""
     stopped: str = ""
     time: int = 0
 
     def payload(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "cases": self.cases,
-            "repeat": self.repeat,
-            "results": [result.payload() for result in self.results],
-        }
-        more = {"workflow": self.workflow, "agent": self.agent, "label": self.label, "stopped": self.stopped}
-        return found | {name: value for name, value in more.items() if value}
+        return _without(to_payload(self), "hash", "time")
 
 
 class Result(NamedTuple):
@@ -321,20 +284,19 @@ def parse_case(node: Hash, payload: Mapping[str, Any]) -> Case:
 
 
 def parse_trial(node: Hash, payload: Mapping[str, Any], time: int = 0) -> Trial:
-    key = from_payload(TrialKey, {"role": None, "fixture": None, "label": "", **payload})
+    key = from_payload(TrialKey, payload)
     return from_payload(Trial, payload, hash=node, key=key, told=parse_spending(payload), time=time)
 
 
 def parse_score(node: Hash, payload: Mapping[str, Any], time: int = 0) -> Score:
     """Parse a Score. Raises Invalid."""
-    key = ScoreKey(payload["trial"], parse_judge(payload["judge"]), payload.get("expected"))
+    key = from_payload(ScoreKey, payload, judge=parse_judge(payload["judge"]))
     return from_payload(Score, payload, hash=node, key=key, told=parse_spending(payload), time=time)
 
 
 def parse_run(node: Hash, payload: Mapping[str, Any], time: int = 0) -> SuiteRun:
     results = tuple(from_payload(RunResult, result) for result in payload["results"])
-    optional = {"workflow": None, "agent": None, "label": ""}
-    return from_payload(SuiteRun, {**optional, **payload}, hash=node, results=results, time=time)
+    return from_payload(SuiteRun, payload, hash=node, results=results, time=time)
 
 
 def parse_spending(payload: Mapping[str, Any]) -> AgentSpending:

@@ -198,15 +198,15 @@ class _Run:
         results = tuple(found[number] for number in sorted(found))
         run = SuiteRun(
             UNKNOWN,
-            self._plan.workflow,
-            self._asked.agent,
-            self._asked.label,
             len(self._plan.cases),
             repeats,
             tuple(
                 RunResult(each.case.hash, each.trial.hash, tuple(s.hash for s in each.scores), each.errors)
                 for each in results
             ),
+            self._plan.workflow,
+            self._asked.agent,
+            self._asked.label,
             self._stopped,
         )
         run = identified(run)

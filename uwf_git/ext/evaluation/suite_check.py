@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from uwf_git.ext.evaluation.node_types import CASE, CASE_REMOVAL, OF_SUITES, SCORE, SUITE, SUITE_RUN, TRIAL
-from uwf_git.ext.evaluation.suite_tree import (
+from uwf_git.ext.evaluation.suite import (
     FIXTURES,
     case_folder,
     case_page,

@@ -159,7 +159,7 @@ def plan(
     sources = (("run", asked.limits.budget), ("case", case.limits))
     held = {key: limit.value for key, limit in budget_limits(sources, {}).items()}
     limits = asked.limits._replace(budget=held)
-    key = TrialKey(version.hash, head, case.role, case.fixture, agents, asked.label, 1)
+    key = TrialKey(version.hash, head, agents, 1, case.role, case.fixture, asked.label)
     return [
         PlannedTrial(
             name,

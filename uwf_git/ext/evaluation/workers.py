@@ -14,9 +14,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 from uwf_git.ext.evaluation.records import (
     Score,
@@ -44,6 +44,7 @@ from uwf_git.plugin import (
     signals_deferred,
 )
 
+_T = TypeVar("_T")
 _PATIENCE = 20.0  # seconds that a process has to end its agent and to keep what that said
 _PIECE = 1 << 16
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -181,7 +182,7 @@ def _line(value: Any) -> bytes:
 
 
 def _written(task: Task, asked: TrialOptions) -> dict[str, Any]:
-    planned = task.planned
+    planned, version = task.planned, task.planned.version
     judges = None if asked.judges is None else [judge.payload() for judge in asked.judges]
     scores = [
         score.hash for score in task.scores.values() if task.known and score.key.trial == task.known.hash
@@ -189,14 +190,8 @@ def _written(task: Task, asked: TrialOptions) -> dict[str, Any]:
     return {
         "name": planned.name,
         "case": planned.case.hash,
-        "workflow": planned.version.hash,
-        "version": str(planned.version.commit),
-        "speaker": planned.version.speaker,
-        "agent": asked.agent,
-        "label": asked.label,
-        "judges": judges,
-        "limits": asked.limits._asdict(),
-        "cwd": str(asked.cwd),
+        "version": [version.hash, str(version.commit), version.speaker],
+        "asked": [asked.agent, asked.label, judges, asked.limits._asdict(), str(asked.cwd)],
         "repeat": planned.key.repeat,
         "known": task.known.hash if task.known else None,
         "scores": scores,
@@ -207,27 +202,18 @@ def _task(instance: Instance, said: Mapping[str, Any]) -> Task:
     store = instance.store
     store.sync()
 
-    def trial(node: Hash) -> Trial:
-        return parse_trial(node, store.get(node).payload)
+    def read(parse: Callable[[Hash, Any], _T], node: Hash) -> _T:
+        return parse(node, store.get(node).payload)
 
-    judges = said["judges"]
-    asked = TrialOptions(
-        said["agent"],
-        said["label"],
-        None if judges is None else tuple(map(parse_judge, judges)),
-        Limits(**said["limits"]),
-        Path(said["cwd"]),
-    )
-    version = Version(
-        said["workflow"],
-        Oid(hex=said["version"]),
-        instance.registry.workflow(said["workflow"]),
-        said["speaker"],
-    )
-    case = parse_case(said["case"], store.get(said["case"]).payload)
+    agent, label, judges, limits, cwd = said["asked"]
+    given = None if judges is None else tuple(map(parse_judge, judges))
+    asked = TrialOptions(agent, label, given, Limits(**limits), Path(cwd))
+    workflow, commit, speaker = said["version"]
+    version = Version(workflow, Oid(hex=commit), instance.registry.workflow(workflow), speaker)
+    case = read(parse_case, said["case"])
     planned = plan(instance, said["name"], case, version, asked, said["repeat"])[-1]
-    scores = [parse_score(node, store.get(node).payload) for node in said["scores"]]
-    known = trial(said["known"]) if said["known"] else None
+    scores = [read(parse_score, node) for node in said["scores"]]
+    known = read(parse_trial, said["known"]) if said["known"] else None
     return Task(planned, known, {score.key.hash: score for score in scores})
 
 

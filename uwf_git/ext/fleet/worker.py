@@ -156,7 +156,7 @@ def _worker(
 ) -> Worker:
     from temporalio.worker import PollerBehaviorSimpleMaximum, UnsandboxedWorkflowRunner, Worker
 
-    from uwf_git.ext.fleet.slots import tuner
+    from uwf_git.ext.fleet.activity import tuner
     from uwf_git.ext.fleet.workflow import ThreadInFleet
 
     at_once = min(duty.jobs, limits.concurrent_steps or duty.jobs)

@@ -15,14 +15,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.ext.importers import definitions
 from uwf_git.ext.importers.bundles import OldBundles, take_bundles
 from uwf_git.ext.importers.folder import Folder, SkippedItem
 from uwf_git.ext.importers.intake import Imported, Intake, stamp
 from uwf_git.ext.importers.json_cas import OldNodes
 from uwf_git.ext.importers.storage import OldStorage
 from uwf_git.ext.importers.threads import Threads
-from uwf_git.ext.importers.workflows import of_nodes, take_registered
+from uwf_git.ext.importers.workflows import is_workflow, of_nodes, take_registered
 from uwf_git.plugin import Hash, Instance, Invalid, kept_indexed, layout, schemas
 
 LIST_SCHEMA = {
@@ -102,7 +101,7 @@ def _read_all(nodes: OldNodes, tell: Tell) -> dict[str, list[Hash]]:
         tell("Reading nodes", done, total)
 
     for node, content in nodes.verify(count):
-        if definitions.is_workflow(content.payload):
+        if is_workflow(content.payload):
             workflows.setdefault(content.payload["name"], []).append((content.timestamp, node))
     return {name: [node for _, node in sorted(versions)] for name, versions in workflows.items()}
 

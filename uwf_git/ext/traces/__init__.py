@@ -7,7 +7,7 @@ EXTENSION = Extension(
     commands=(
         Command(
             "trace",
-            "uwf_git.ext.traces.tree:trace",
+            "uwf_git.ext.traces.command:trace",
             "Export threads as OpenTelemetry traces.",
             "Read",
         ),

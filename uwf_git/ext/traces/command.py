@@ -6,7 +6,16 @@ from pathlib import Path
 
 import click
 
-from uwf_git.plugin import Invocation, as_json, command, completers, find_head, write_text
+from uwf_git.plugin import (
+    CommandEntry,
+    Group,
+    Invocation,
+    as_json,
+    command,
+    completers,
+    find_head,
+    write_text,
+)
 
 
 @command(
@@ -38,3 +47,15 @@ def export(invocation: Invocation, thread: str, out: Path | None, content: bool)
         {"thread": head.thread, "spans": spans, "file": str(out)},
         lambda each: f"wrote {spans} spans to {each['file']}",
     )
+
+
+trace = Group(
+    "trace",
+    {
+        "export": CommandEntry(
+            "uwf_git.ext.traces.command:export", "Write a thread as an OpenTelemetry trace."
+        )
+    },
+    examples=("uwf trace export 01JK7M --out trace.json",),
+    help="Export threads as OpenTelemetry traces.",
+)

@@ -10,7 +10,7 @@ import click
 
 from uwf_git.ext.evaluation import sides
 from uwf_git.ext.evaluation.baselines import Baseline, Baselines
-from uwf_git.ext.evaluation.commands.comparison_output import score_text
+from uwf_git.ext.evaluation.commands.comparing import score_text
 from uwf_git.ext.evaluation.commands.sides import find_side, names_of, narrowing
 from uwf_git.ext.evaluation.suite import Suites
 from uwf_git.plugin import (

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from uwf_git.ext.evaluation.commands.comparing import compared_text, compared_value
-from uwf_git.ext.evaluation.commands.comparison_output import judged_otherwise, percent
+from uwf_git.ext.evaluation.commands.comparing import compared_text, compared_value, judged_otherwise, percent
 from uwf_git.ext.evaluation.commands.running import RunOptions, carried_out, continue_hint, running
 from uwf_git.ext.evaluation.commands.sides import BASELINE, find_side, names_of
 from uwf_git.ext.evaluation.comparison import LOSS, SAME

@@ -1,16 +1,37 @@
-"""`uwf eval report`."""
+"""`uwf eval report`: a run as one HTML file."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from uwf_git.ext.evaluation.commands.comparing import compared_value, warn_of_judges
-from uwf_git.ext.evaluation.commands.result_output import parts_value, result_value, run_value
+from uwf_git.ext.evaluation.commands.comparing import (
+    OUTCOMES,
+    compared_value,
+    difference_text,
+    flaky_text,
+    pairs_of,
+    percent,
+    warn_of_judges,
+)
+from uwf_git.ext.evaluation.commands.result_output import parts_value, result_value, run_value, summary
 from uwf_git.ext.evaluation.commands.sides import BASELINE, find_side, names_of
-from uwf_git.plugin import Invocation, NotFound, command, completers, write_whole
+from uwf_git.plugin import (
+    Invocation,
+    NotFound,
+    charts,
+    command,
+    completers,
+    document,
+    exact_number,
+    markup,
+    one_line,
+    tag,
+    write_whole,
+)
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.records import SuiteRun
@@ -43,7 +64,6 @@ def report(
     with the baseline, if there is one. The file has no script and loads nothing.
     """
     from uwf_git.ext.evaluation.baselines import Baselines
-    from uwf_git.ext.evaluation.commands.page import page
     from uwf_git.ext.evaluation.comparison import compare, drop
     from uwf_git.ext.evaluation.sides import side_of
     from uwf_git.ext.evaluation.suite import Suites
@@ -105,3 +125,131 @@ def _run_value(invocation: Invocation, suite: Suite, run: SuiteRun) -> dict[str,
         **parts_value(results, tags),
         "results": [result_value(each, threads.get(each.trial.hash)) for each in results],
     }
+
+
+CHARTED = 60
+"""Cases in the chart: those that differ most."""
+
+_REASON = 300  # characters of a judge's reason
+
+
+def page(
+    run: Mapping[str, Any], compared: Mapping[str, Any] | None, lower: Mapping[str, float | None]
+) -> str:
+    """Return a run's page. `compared` is its comparison with an earlier run; `lower` are significantly lower
+    cases with their probabilities."""
+    title = f"Suite {run['suite']}"
+    parts = [
+        tag("h1", markup.text(title)),
+        tag("p", markup.text(f"{run['said']}, {exact_number(run['time'])}"), "dim"),
+        tag("p", markup.text(summary(run))),
+        tag("div", f"It stopped early: {markup.text(run['stopped'])}", "notice") if run["stopped"] else "",
+        _flaky(run["flaky"]),
+        _changes(compared, lower) if compared is not None else "",
+        _parts(run, compared),
+        _trials(run["results"]),
+    ]
+    return document(title, "".join(parts))
+
+
+def _flaky(flaky: Sequence[Mapping[str, Any]]) -> str:
+    said = flaky_text(flaky)
+    return tag("div", f"<strong>Flaky:</strong> {markup.text(said)}", "notice") if said else ""
+
+
+def _changes(compared: Mapping[str, Any], lower: Mapping[str, float | None]) -> str:
+    heading = tag("h2", f"{markup.text(compared['a']['said'])} → {markup.text(compared['b']['said'])}")
+    if not compared["cases"]:
+        return heading + tag("p", "The two have no case in common.")
+    counts = f"{compared['wins']} better, {compared['losses']} worse, {compared['ties']} the same"
+    one, other = (compared["average"][side]["score"] for side in "ab")
+    said = f"{counts}. Score {one:.2f} → {other:.2f}: {difference_text(compared['score'])}."
+    chart = charts.pairs_drawing(
+        "Score of each case: a circle is before, a dot after", pairs_of(compared)[:CHARTED]
+    )
+    rows = [
+        (
+            markup.text(each["case"]),
+            _score(each["a"]),
+            _score(each["b"]),
+            markup.text(OUTCOMES[each["outcome"]]),
+        )
+        for each in compared["cases"]
+    ]
+    return (
+        heading
+        + tag("p", markup.text(said))
+        + "".join(map(_worse, lower, lower.values()))
+        + tag("div", chart, "scrolls", tabindex="0")
+        + markup.table(("case", "before", "after", ""), rows, "numbers")
+        + _alone(compared)
+    )
+
+
+def _worse(case: str, chance: float | None) -> str:
+    sure = "" if chance is None else f", which chance does in {percent(chance)} of checks"
+    return tag("div", f"<strong>{markup.text(case)} is worse</strong>{markup.text(sure)}.", "notice")
+
+
+def _alone(compared: Mapping[str, Any]) -> str:
+    said = ""
+    for key, side in (("onlyA", "a"), ("onlyB", "b")):
+        if cases := compared[key]:
+            said += tag(
+                "p", markup.text(f"Only {compared[side]['said']} has a score of {', '.join(cases)}."), "dim"
+            )
+    return said
+
+
+def _parts(run: Mapping[str, Any], compared: Mapping[str, Any] | None) -> str:
+    shown = ""
+    for key, called in (("byJudge", "judge"), ("byTag", "tag")):
+        if not run[key]:
+            continue
+        before = {each["name"]: each["a"] for each in (compared or {}).get(key) or ()}
+        rows = [
+            (
+                markup.text(each["name"]),
+                str(each["cases"]),
+                *([_number(before.get(each["name"]))] if compared else []),
+                _number(each["score"]),
+            )
+            for each in run[key]
+        ]
+        header = (called, "cases", *(["before"] if compared else []), "score")
+        shown += tag("h2", f"By {called}") + markup.table(header, rows, "numbers")
+    return shown
+
+
+def _trials(results: Iterable[Mapping[str, Any]]) -> str:
+    rows = [
+        (
+            markup.text(each["case"]),
+            str(each["repeat"]),
+            markup.text(each["state"]),
+            _number(each["score"]),
+            "<br>".join(map(markup.text, _said(each))),
+            tag("code", markup.text(each["thread"])) if each["thread"] else "",
+        )
+        for each in results
+    ]
+    return tag("h2", "Trials") + markup.table(
+        ("case", "repeat", "", "score", "judges", "thread"), rows, "values"
+    )
+
+
+def _said(result: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"{each['judge']} {each['score']:.2f}{': ' + each['reason'] if each['reason'] else ''}"
+        for each in result["scores"]
+    ]
+    return [one_line(each, _REASON) for each in (*lines, *result["errors"], result["error"]) if each]
+
+
+def _score(average: Mapping[str, Any]) -> str:
+    least, most = average["least"], average["most"]
+    return _number(average["score"]) + (f" ({least:.2f}–{most:.2f})" if least != most else "")
+
+
+def _number(score: float | None) -> str:
+    return "–" if score is None else f"{score:.2f}"

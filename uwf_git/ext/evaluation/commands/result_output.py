@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.ext.evaluation.commands.comparison_output import flaky_text, flaky_value
+from uwf_git.ext.evaluation.commands.comparing import flaky_text, flaky_value
 from uwf_git.ext.evaluation.records import COMPLETED, ERROR, MISSED, PASSED, AgentSpending
 from uwf_git.plugin import Table, counted, in_dollars, one_line, terminal
 
@@ -113,8 +113,8 @@ def run_value(run: SuiteRun, results: Sequence[Result], lost: AgentSpending | No
 
 
 def parts_value(results: Sequence[Result], tags: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    from uwf_git.ext.evaluation.breakdown import by_judge, by_tag, flaky
     from uwf_git.ext.evaluation.comparison import ScoredRun, by_case, overall
+    from uwf_git.ext.evaluation.sides import by_judge, by_tag, flaky
 
     scored = [ScoredRun(each.name, each.score) for each in results if each.score is not None]
     value: dict[str, Any] = {}

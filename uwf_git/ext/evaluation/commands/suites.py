@@ -94,8 +94,7 @@ def add(
     The thread is not copied: its commit becomes a parent of the suite's commit. Without --fixture, the files are
     the code that the step, or the thread's first, began with in its worktree.
     """
-    from uwf_git.ext.evaluation.cases import fitted
-    from uwf_git.ext.evaluation.code_fixtures import with_code
+    from uwf_git.ext.evaluation.cases import fitted, with_code
     from uwf_git.ext.evaluation.fixtures import store_folder
     from uwf_git.ext.evaluation.suite import MOST_COMMITS, Additions
 
