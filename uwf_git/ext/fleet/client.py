@@ -186,11 +186,7 @@ def _unanswered(address: str, error: Exception, hint: str = "") -> RemoteFailed:
 def _failed(client: Client, error: RPCError) -> RemoteFailed:
     if _is_gone(error):
         return _unanswered(_address(client), error, "see that it is up")
-    said = (error.message or error.status.name).partition("\n")[0]
-    return RemoteFailed(
-        f"the Temporal server at {_address(client)} refuses: {said}",
-        "see that it is up and the namespace is right",
-    )
+    return _refused(_address(client), (error.message or error.status.name).partition("\n")[0])
 
 
 def _is_gone(error: RPCError) -> bool:
@@ -203,10 +199,12 @@ def _is_gone(error: RPCError) -> bool:
 def refusal_reason(place: Endpoint, error: Exception) -> RemoteFailed:
     """Why a server doesn't take a worker."""
     said = re.search(r'message: "((?:[^"\\]|\\.)*)"', str(error))
-    why = said[1] if said else str(error).partition("\n")[0]
+    return _refused(place.address, said[1] if said else str(error).partition("\n")[0])
+
+
+def _refused(address: str, why: str) -> RemoteFailed:
     return RemoteFailed(
-        f"the Temporal server at {place.address} refuses: {why}",
-        "see that it is up and the namespace is right",
+        f"the Temporal server at {address} refuses: {why}", "see that it is up and the namespace is right"
     )
 
 
@@ -231,14 +229,14 @@ class Queue:
                 await self._begin(begin)
                 return None
             except WorkflowAlreadyStartedError:
-                described = await self.client.get_workflow_handle(begin.thread).describe(rpc_timeout=_WAIT)
-            if not described.raw_description.workflow_extended_info.cancel_requested:
+                described = await self._describe(begin.thread)
+            if not _is_cancelled(described):
                 return await self._take(begin, described, over)
             await self._lets_go(begin.thread, deadline)
             await self._begin_anew(begin, described)
             return None
 
-        return await self._each({begin.thread: begin for begin in begins}, put)
+        return await self._each(begins, put)
 
     async def start_branches(self, begins: Iterable[ThreadEntry]) -> None:
         """Add branches that this server never had: of one that was given up or cancelled, that was the end."""
@@ -249,30 +247,25 @@ class Queue:
             with contextlib.suppress(WorkflowAlreadyStartedError):
                 await self._begin(begin, reuse=Policy.REJECT_DUPLICATE)
 
-        await self._each({begin.thread: begin for begin in begins}, put)
+        await self._each(begins, put)
 
     async def take(self, begins: Iterable[ThreadEntry]) -> dict[str, Row | None]:
         """Put queued threads under a budget; return their rows, None if missing. Raises RemoteFailed."""
 
         async def take(begin: ThreadEntry) -> Row | None:
             described = await self._open(begin.thread)
-            if described is None or described.raw_description.workflow_extended_info.cancel_requested:
+            if described is None or _is_cancelled(described):
                 return None
             return await self._take(begin, described, ()) or Row(begin.thread, QueueState.HELD, begin.held)
 
-        return await self._each({begin.thread: begin for begin in begins}, take)
+        return await self._each(begins, take)
 
-    async def _open(self, thread: str) -> WorkflowExecutionDescription | None:
-        from temporalio.client import WorkflowExecutionStatus
-        from temporalio.service import RPCError, RPCStatusCode
+    async def _describe(self, thread: str, run: str | None = None) -> WorkflowExecutionDescription:
+        return await self.client.get_workflow_handle(thread, run_id=run).describe(rpc_timeout=_WAIT)
 
-        try:
-            described = await self.client.get_workflow_handle(thread).describe(rpc_timeout=_WAIT)
-        except RPCError as error:
-            if error.status != RPCStatusCode.NOT_FOUND:
-                raise
-            return None
-        return described if described.status == WorkflowExecutionStatus.RUNNING else None
+    async def _open(self, thread: str, run: str | None = None) -> WorkflowExecutionDescription | None:
+        described = await _unless_gone(self._describe(thread, run))
+        return described if described is not None and _is_running(described) else None
 
     async def _take(
         self, begin: ThreadEntry, described: WorkflowExecutionDescription, over: Collection[str]
@@ -291,7 +284,7 @@ class Queue:
                 await self._begin_anew(begin, described)
                 return None
             handle = self.client.get_workflow_handle(begin.thread)
-            await _unless_gone(handle.signal(messages.TAKE, begin.as_json(), rpc_timeout=_WAIT))
+            await _is_heard(handle.signal(messages.TAKE, begin.as_json(), rpc_timeout=_WAIT))
         return await self._row(described)
 
     async def _begin_anew(self, begin: ThreadEntry, described: WorkflowExecutionDescription) -> None:
@@ -321,36 +314,30 @@ class Queue:
 
         async def tell(thread: str) -> bool:
             handle = self.client.get_workflow_handle(thread)
-            return await _unless_gone(handle.signal(name, args=said, rpc_timeout=_WAIT))
+            return await _is_heard(handle.signal(name, args=said, rpc_timeout=_WAIT))
 
-        return await self._each({thread: thread for thread in threads}, tell)
+        return await self._each(threads, tell)
 
     async def wants(self, thread: str, run: str | None) -> bool:
         """Return whether a thread's run should get its next step: neither held nor removed. True if unknown."""
-        from temporalio.client import WorkflowExecutionStatus
-        from temporalio.service import RPCError, RPCStatusCode
+        from temporalio.service import RPCError
 
         try:
-            described = await self.client.get_workflow_handle(thread, run_id=run).describe(rpc_timeout=_WAIT)
-        except RPCError as error:
-            return error.status != RPCStatusCode.NOT_FOUND
-        memo, raw = await described.memo(), described.raw_description
-        cancelled = raw.workflow_extended_info.cancel_requested
-        return (
-            described.status == WorkflowExecutionStatus.RUNNING
-            and not cancelled
-            and not memo.get(messages.HELD)
-        )
+            described = await self._open(thread, run)
+        except RPCError:
+            return True
+        if described is None or _is_cancelled(described):
+            return False
+        return not (await described.memo()).get(messages.HELD)
 
     async def allow(self, most: Mapping[str, int | None]) -> None:
         """Set threads' step allowances, None for no limit."""
 
-        async def tell(item: tuple[str, int | None]) -> bool:
-            thread, number = item
+        async def tell(thread: str) -> bool:
             handle = self.client.get_workflow_handle(thread)
-            return await _unless_gone(handle.signal(messages.ALLOW, number, rpc_timeout=_WAIT))
+            return await _is_heard(handle.signal(messages.ALLOW, most[thread], rpc_timeout=_WAIT))
 
-        await self._each({thread: (thread, number) for thread, number in most.items()}, tell)
+        await self._each(most, tell)
 
     async def cancel(self, threads: Collection[str]) -> dict[str, bool]:
         """Remove threads. Steps in progress are interrupted and kept as attempts. Return whether each was
@@ -359,9 +346,9 @@ class Queue:
         async def drop(thread: str) -> bool:
             if await self._open(thread) is None:  # cancelling a finished run is not an error
                 return False
-            return await _unless_gone(self.client.get_workflow_handle(thread).cancel(rpc_timeout=_WAIT))
+            return await _is_heard(self.client.get_workflow_handle(thread).cancel(rpc_timeout=_WAIT))
 
-        return await self._each({thread: thread for thread in threads}, drop)
+        return await self._each(threads, drop)
 
     async def let_go(
         self, threads: Collection[str], has_ended: Callable[[], bool] | None = None
@@ -385,19 +372,13 @@ class Queue:
                         raise
                 await asyncio.sleep(_TICK)
 
-        return [
-            thread
-            for thread, ended in (await self._each({thread: thread for thread in threads}, wait)).items()
-            if not ended
-        ]
+        return [thread for thread, ended in (await self._each(threads, wait)).items() if not ended]
 
     async def _lets_go(self, thread: str, deadline: float) -> bool:
-        handle = self.client.get_workflow_handle(thread)
         while True:
-            described = await handle.describe(rpc_timeout=_WAIT)
+            described = await self._describe(thread)
             # A run restarted since then has waited too.
-            wanted = not described.raw_description.workflow_extended_info.cancel_requested
-            if wanted or not _is_made(described):
+            if not _is_cancelled(described) or not _is_made(described):
                 return True
             if time.monotonic() >= deadline:
                 return False
@@ -405,7 +386,7 @@ class Queue:
 
     async def glance(self) -> list[Row]:
         """Return the queued threads as queued, one call per thousand; very recent ones may be missing."""
-        with _describe(self.client):
+        with _reported(self.client):
             found = []
             async for each in self.client.list_workflows(_OPEN, rpc_timeout=_WAIT):
                 if each.run_id in self._over:
@@ -417,24 +398,18 @@ class Queue:
 
     async def row(self, thread: str) -> Row | None:
         """Return a thread's row, also after it left; None if unknown."""
-        from temporalio.service import RPCError, RPCStatusCode
+        with _reported(self.client):
+            return await _unless_gone(self._newest(thread))
 
-        with _describe(self.client):
-            try:
-                return await self._row(
-                    await self.client.get_workflow_handle(thread).describe(rpc_timeout=_WAIT)
-                )
-            except RPCError as error:
-                if error.status == RPCStatusCode.NOT_FOUND:
-                    return None
-                raise
+    async def _newest(self, thread: str) -> Row:
+        return await self._row(await self._describe(thread))
 
     async def fault(self, thread: str) -> Fault | None:
         """Return why a thread was given up."""
         from temporalio.client import WorkflowFailureError
         from temporalio.exceptions import ApplicationError
 
-        with _describe(self.client):
+        with _reported(self.client):
             try:
                 await self.client.get_workflow_handle(thread).result(follow_runs=False)
             except WorkflowFailureError as error:
@@ -446,16 +421,14 @@ class Queue:
     async def rows(self, ended: bool = False) -> list[Row]:
         """Return all rows, oldest first; with `ended` also past ones. One call per thread with a possible
         step."""
-        with _describe(self.client):
+        with _reported(self.client):
             listed = [
                 each async for each in self.client.list_workflows(_ALL if ended else _OPEN, rpc_timeout=_WAIT)
             ]
-        newest: dict[str, WorkflowExecution] = {}
-        for each in sorted(listed, key=lambda each: each.start_time):
-            newest[each.id] = each
-        found = await self._each(newest, self._row)
+        newest = {each.id: each for each in sorted(listed, key=lambda each: each.start_time)}
+        found = await self._each(newest, lambda thread: self._row(newest[thread]))
         names = {row.queue for row in found.values() if row.state is QueueState.QUEUED and row.queue}
-        served = await self._each({name: name for name in names}, self._is_served)
+        served = await self._each(names, self._is_served)
         return [
             row._replace(why=f"no worker serves the queue {row.queue}")
             if served.get(row.queue) is False
@@ -490,7 +463,7 @@ class Queue:
         return row._replace(why=row.why or why, worker=row.worker or worker, tries=tries, used=used)
 
     async def _at_work(self, thread: str) -> Row:
-        described = await self.client.get_workflow_handle(thread).describe(rpc_timeout=_WAIT)
+        described = await self._describe(thread)
         pending = described.raw_description.pending_activities
         started = any(step.state == 2 for step in pending)  # PENDING_ACTIVITY_STATE_STARTED
         if not started:
@@ -551,16 +524,18 @@ class Queue:
         )
         return bool((await self.client.workflow_service.describe_task_queue(wanted, timeout=_WAIT)).pollers)
 
-    async def _each(self, given: Mapping[str, Any], do: Callable[[Any], Awaitable[_T]]) -> dict[str, _T]:
+    async def _each(self, given: Iterable[Any], do: Callable[[Any], Awaitable[_T]]) -> dict[str, _T]:
+        """Return what calls come to by the threads of entries, or by names."""
+        names = {each if isinstance(each, str) else each.thread: each for each in given}
         places = asyncio.Semaphore(_AT_ONCE)
 
         async def one(value: Any) -> _T:
             async with places:
                 return await do(value)
 
-        with _describe(self.client):
-            done = await asyncio.gather(*(one(value) for value in given.values()))
-        return dict(zip(given, done, strict=True))
+        with _reported(self.client):
+            done = await asyncio.gather(*map(one, names.values()))
+        return dict(zip(names, done, strict=True))
 
 
 def _is_made(described: WorkflowExecutionDescription) -> bool:
@@ -568,20 +543,37 @@ def _is_made(described: WorkflowExecutionDescription) -> bool:
     return any(step.state != scheduled for step in described.raw_description.pending_activities)
 
 
-async def _unless_gone(call: Awaitable[object]) -> bool:
+def _is_cancelled(described: WorkflowExecutionDescription) -> bool:
+    return bool(described.raw_description.workflow_extended_info.cancel_requested)
+
+
+def _is_running(described: WorkflowExecutionDescription) -> bool:
+    from temporalio.client import WorkflowExecutionStatus
+
+    return described.status == WorkflowExecutionStatus.RUNNING
+
+
+async def _unless_gone(call: Awaitable[_T]) -> _T | None:
     from temporalio.service import RPCError, RPCStatusCode
 
     try:
-        await call
+        return await call
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
-            return False
+            return None
         raise
-    return True
+
+
+async def _is_heard(call: Awaitable[object]) -> bool:
+    async def heard() -> bool:
+        await call
+        return True
+
+    return await _unless_gone(heard()) is not None
 
 
 @contextlib.contextmanager
-def _describe(client: Client) -> Any:
+def _reported(client: Client) -> Any:
     from temporalio.service import RPCError
 
     try:
