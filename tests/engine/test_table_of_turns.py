@@ -7,14 +7,22 @@ import re
 from functools import reduce
 from inspect import getmembers
 
+import one_role
 import pytest
 from conftest import REPOSITORY
 
+from uwf_git.api.run import Options, run
+from uwf_git.base.errors import Invalid
+from uwf_git.engine.next_turn import outlook
+from uwf_git.engine.outcome import outcome_of
 from uwf_git.engine.turn.hooks import Hooks, Part, Room
-from uwf_git.engine.turn.table import TURNS
-from uwf_git.workflow.turn import TurnKind
+from uwf_git.engine.turn.table import room_for
+from uwf_git.format.ids import ThreadId
+from uwf_git.store.instance import Instance
+from uwf_git.workflow.turn import TurnKind, turn_of
 
 PAGE = (REPOSITORY / "docs/inside/turns.md").read_text(encoding="utf-8")
+ROOMS = [room_for(kind) for kind in TurnKind]
 FUNCTION = re.compile(r"`((?:engine|verify|sync)\.[\w.]+)`")
 
 
@@ -39,8 +47,8 @@ def test_each_function_that_the_table_names_exists(name: str) -> None:
 
 
 def test_each_kind_of_turn_has_a_row_on_the_page_and_in_the_table() -> None:
-    kinds = {kind.value for kind in TurnKind}
-    assert rows("Rooms").keys() == kinds and {kind.value for kind in TURNS} == kinds
+    assert rows("Rooms").keys() == {kind.value.name for kind in TurnKind}
+    assert len(set(map(type, ROOMS))) == len(TurnKind)
 
 
 @pytest.mark.parametrize("heading", ["Rooms", "Parts", "Who else asks"])
@@ -59,8 +67,28 @@ def hooks_of(hooks: Hooks, base: type[Hooks]) -> set[str]:
 
 
 def test_each_hook_of_a_room_or_part_stands_on_the_page() -> None:
-    rooms = [hooks_of(row.room, Room) for row in TURNS.values()]
-    parts = [hooks_of(part, Part) for row in TURNS.values() for part in row.parts]
-    missing = set().union(*rooms, *parts) - set(FUNCTION.findall(PAGE))
+    parts = [hooks_of(part, Part) for room in ROOMS for part in room.parts]
+    missing = set().union(*(hooks_of(room, Room) for room in ROOMS), *parts) - set(FUNCTION.findall(PAGE))
     missing.discard("engine.turn.agent.AgentRoom.check")  # the page names the function that it calls
     assert not missing
+
+
+def test_the_word_of_no_turn_is_refused(instance: Instance) -> None:
+    thread = ThreadId(one_role.start(instance, {"type": "object"}))
+    workflow = instance.threads.history(instance.threads.head(thread)).workflow
+    with pytest.raises(Invalid, match=r"no turn is called \$SLEEP"):
+        turn_of(workflow, "$SLEEP")
+
+
+def test_a_remark_is_refused_before_a_turn_whose_room_does_not_allow_it() -> None:
+    allowing = {kind for kind in TurnKind if type(room_for(kind)).remark is not Room.remark}
+    assert allowing == set(TurnKind) - {TurnKind.END}
+    with pytest.raises(Invalid, match="nothing can be said"):
+        room_for(TurnKind.END).remark(ThreadId("01JK7MAAAAAAAAAAAAAAAAAAAA"))
+
+
+def test_a_run_stops_if_a_step_does_not_move_the_head(instance: Instance) -> None:
+    thread = ThreadId(one_role.start(instance, {"type": "object"}))
+    at = instance.threads.position(instance.threads.head(thread))
+    unmoved = outcome_of(instance, at, outlook(instance, *at), None)
+    assert list(run(instance, thread, Options, make=lambda *_: unmoved)) == [unmoved]

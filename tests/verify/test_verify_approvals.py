@@ -199,7 +199,7 @@ def test_made_up_approvals_are_found_in_a_thread_that_is_no_rehearsal(
     from uwf_git.engine import default_agent, step
     from uwf_git.format.ids import ThreadId
 
-    monkeypatch.setattr("uwf_git.engine.turn.table.is_rehearsed", lambda _: True)
+    monkeypatch.setattr("uwf_git.engine.turn.gate.is_rehearsed", lambda _: True)
     for name in ("refuse_to_make_up", "refuse_generated_step"):
         monkeypatch.setattr(default_agent, name, lambda *_: None)
     instance = Instance(locate(None, os.environ, Path.cwd()))
@@ -237,7 +237,7 @@ def test_answers_of_before_there_were_approvals_stay_valid(
     uwf: Uwf, gated: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from uwf_git.engine.inbox import answer_role
-    from uwf_git.engine.turn.person import PersonsAnswer
+    from uwf_git.engine.turn.gate import PersonsAnswer
     from uwf_git.format.ids import ThreadId
 
     with monkeypatch.context() as patched:

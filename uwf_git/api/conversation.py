@@ -81,8 +81,9 @@ def past_prompt(instance: Instance, thread: ThreadId, number: int) -> dict[str, 
     """Return the prompt of step N as JSON. Raises NotFound, Invalid."""
     from uwf_git.api.find import numbered_step
     from uwf_git.engine.past_prompt import prompt_of_step
-    from uwf_git.format.types import USER, is_engines
+    from uwf_git.format.types import USER
     from uwf_git.git.repository import Oid
+    from uwf_git.workflow.turn import is_engines
 
     row = numbered_step(instance, thread, number)
     before = instance.store.index_commit(Oid(raw=row.parent or b""))

@@ -100,7 +100,7 @@ def run(
                 continue
             made += 1
             yield outcome
-            if outcome.done:
+            if outcome.done or outcome.role is None:
                 return
 
 

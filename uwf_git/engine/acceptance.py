@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import AgentFailed
 from uwf_git.base.text import shortened
-from uwf_git.engine.new_step import detail_problems, outputs_of
+from uwf_git.engine.new_step import detail_problems
 from uwf_git.engine.next_turn import decide_at
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW, Step, agent_name_problem
 from uwf_git.format.types import END, is_chosen_by_maker, is_kind
+from uwf_git.workflow.turn import outputs_of
 
 if TYPE_CHECKING:
     from uwf_git.engine.new_step import NewStep

@@ -16,10 +16,11 @@ from uwf_git.engine.next_turn import outlook, raise_if_stuck
 from uwf_git.engine.thread_state import ThreadStates
 from uwf_git.format.fan_out import Fork
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.types import JOIN_OUTPUT, begins_threads, gathers_threads
+from uwf_git.format.types import JOIN_OUTPUT
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
+from uwf_git.workflow.turn import begins_threads, gathers_threads
 
 _ORDER = (
     *words(state for state in ThreadState if state.is_ended),

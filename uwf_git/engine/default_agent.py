@@ -26,11 +26,12 @@ from uwf_git.format.kinds import (
     remark_in,
     split_remarks,
 )
-from uwf_git.format.types import USER, is_engines, is_kind
+from uwf_git.format.types import USER, is_kind
 from uwf_git.store.history import Head, History, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.layout import ATTEMPTS
 from uwf_git.store.starts import branch_of
+from uwf_git.workflow.turn import is_engines
 
 
 def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentConfig) -> None:

@@ -11,10 +11,10 @@ from uwf_git.format.endings import COMPLETED, FAILED, KILLED
 from uwf_git.format.fan_out import Fork, JoinedBranch, parse_fork, parse_join
 from uwf_git.format.ids import MOST_BRANCHES, Hash, ThreadId, branch_id, branch_index, milliseconds_of
 from uwf_git.format.kinds import Step, StepContext
-from uwf_git.format.types import begins_threads, gathers_threads
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.starts import branch_of
+from uwf_git.workflow.turn import begins_threads, gathers_threads
 
 _NAMED = 3  # branches that a message names
 

@@ -23,8 +23,8 @@ from uwf_git.engine.presented import raise_if_changed, raise_if_unseen
 from uwf_git.engine.recording import record
 from uwf_git.engine.step import close, held, take
 from uwf_git.engine.turn import gate
+from uwf_git.engine.turn.gate import with_person
 from uwf_git.engine.turn.hooks import Room
-from uwf_git.engine.turn.person import with_person
 from uwf_git.engine.turn.table import room_of
 from uwf_git.engine.unfinished import record_leftovers
 from uwf_git.engine.waits import waits_of

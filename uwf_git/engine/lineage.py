@@ -10,11 +10,12 @@ from uwf_git.base.errors import StoreDamaged
 from uwf_git.engine.forks import join_at
 from uwf_git.format.ids import Hash, ThreadId, by_age
 from uwf_git.format.kinds import SUBWORKFLOW
-from uwf_git.format.types import OF_BRANCH, gathers_threads
+from uwf_git.format.types import OF_BRANCH
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry, parted_from
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
+from uwf_git.workflow.turn import gathers_threads
 
 
 def parents(instance: Instance, heads: Sequence[Head]) -> dict[ThreadId, ThreadId]:

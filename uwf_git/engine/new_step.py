@@ -6,12 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import Detail, Revision, Step, Workflow
+from uwf_git.format.kinds import Detail, Revision, Step
 from uwf_git.format.types import (
     DETAIL,
-    END,
-    QUESTION,
-    RESULT,
     STEPNODE,
     UWF,
     is_kind,
@@ -62,11 +59,6 @@ def engines_step(
             UWF,
         )
         return NewStep(store.draft(STEPNODE, step.payload(), when), step)
-
-
-def outputs_of(workflow: Workflow, role: str) -> tuple[Hash, ...]:
-    """Return the types of output that a role's step may have; of `$END` in a code workflow, its result's."""
-    return (RESULT,) if role == END else (workflow.roles[role].schema, QUESTION)
 
 
 def detail_problems(

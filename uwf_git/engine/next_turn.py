@@ -11,9 +11,9 @@ from uwf_git.base.errors import LimitExceeded, NoTransition, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import BudgetExceeded
 from uwf_git.format.ids import Hash
-from uwf_git.format.types import USER, is_engines
+from uwf_git.format.types import USER
 from uwf_git.store.history import Head, History, ancestry
-from uwf_git.workflow.turn import Outlook
+from uwf_git.workflow.turn import Outlook, is_engines
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance

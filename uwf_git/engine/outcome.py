@@ -14,10 +14,10 @@ from uwf_git.engine.next_turn import outlook
 from uwf_git.engine.summary import summary_of
 from uwf_git.engine.thread_state import RestingThread
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.types import END, gathers_threads
+from uwf_git.format.types import END
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
-from uwf_git.workflow.turn import Outlook
+from uwf_git.workflow.turn import Outlook, gathers_threads
 
 
 class Outcome(NamedTuple):

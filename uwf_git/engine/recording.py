@@ -8,11 +8,11 @@ from uwf_git.engine import budget
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.next_turn import outlook_of
 from uwf_git.format.ids import fork_id
-from uwf_git.format.types import is_made_alike
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.new_record import new_step
 from uwf_git.store.threads import ConcurrentCommit
+from uwf_git.workflow.turn import is_made_alike
 
 
 def record(instance: Instance, at: Position, new: NewStep, begins: bool = False) -> Position:

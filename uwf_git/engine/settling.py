@@ -10,7 +10,7 @@ from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.hooks import announce
 from uwf_git.engine.pause import end_step
 from uwf_git.engine.turn.end import end
-from uwf_git.engine.turn.table import TURNS
+from uwf_git.engine.turn.table import rooms
 from uwf_git.engine.unfinished import record_leftovers
 from uwf_git.format.endings import JOINED_WITHOUT, KILLED
 from uwf_git.format.ids import ThreadId
@@ -26,8 +26,8 @@ _PATIENCE = 5.0  # seconds for another process to let go of a thread
 def settle(instance: Instance, head: Head) -> None:
     """Do what follows from a thread's head, active or ended, as far as it isn't done. Moves refs as the rooms' hooks
     and `stop` do. A thread that can't be ended now ends with its own next step."""
-    for row in TURNS.values():
-        for thread, reason in row.room.settle(instance, head):
+    for room in rooms():
+        for thread, reason in room.settle(instance, head):
             with suppress(UwfError):
                 stop(instance, thread, reason)
 

@@ -39,7 +39,7 @@ from uwf_git.engine.retrying import PATIENCE, pause, pause_before_retry, told
 from uwf_git.engine.settling import raise_if_joined, settle, stop
 from uwf_git.engine.turn.end import end
 from uwf_git.engine.turn.hooks import Hooks, Turn, Work
-from uwf_git.engine.turn.table import row_of
+from uwf_git.engine.turn.table import room_of_turn
 from uwf_git.format.endings import FAILED, KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import END, USER
@@ -184,30 +184,30 @@ def take(turn: Turn) -> Outcome:
 
 def _take(turn: Turn) -> Position:
     """Return the position after a turn, that of the turn itself if it goes on."""
-    row, work = row_of(turn), Work(turn)
-    hooks: tuple[Hooks, ...] = (row.room, *row.parts)
+    room, work = room_of_turn(turn), Work(turn)
+    hooks: tuple[Hooks, ...] = (room, *room.parts)
     for hook in hooks:
         hook.decide(turn)
     with work.held:
         try:
             for hook in hooks:
                 hook.prepare(work)
-            new = row.room.complete(work)
+            new = room.complete(work)
             if new is None:
                 return turn.at
             if isinstance(new, Head):
                 return turn.at._replace(head=new)
-            new = row.room.check(work, new)
-            for part in row.parts:
+            new = room.check(work, new)
+            for part in room.parts:
                 new = part.complete(work, new)
             after = record(turn.instance, turn.at, new)
         except BaseException as error:
-            instead = row.room.fail(work, error)
+            instead = room.fail(work, error)
             if instead is error:
                 raise
             raise instead from None
     work.end(new.node)
-    for part in row.parts:
+    for part in room.parts:
         part.settle(work, after)
     return after
 

@@ -18,9 +18,10 @@ from uwf_git.engine.forks import begun_at, join_at
 from uwf_git.engine.spending import DEEPEST, ModelUsage, Run, Tokens, Totals, together
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import EXTRACT, SUBWORKFLOW, StepContext, TurnRecord, parse_step
-from uwf_git.format.types import USER, begins_threads, gathers_threads, is_kind
+from uwf_git.format.types import USER, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.starts import is_call
+from uwf_git.workflow.turn import begins_threads, gathers_threads
 
 if TYPE_CHECKING:
     from uwf_git.format.kinds import Detail

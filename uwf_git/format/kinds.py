@@ -122,6 +122,10 @@ class Role(NamedTuple):
     not_author: bool = False
     signed: bool = False
 
+    @property
+    def is_gate(self) -> bool:
+        return bool(self.approvers)
+
     def request(self, instruction: str | None) -> str:
         """Return what a person is asked who plays the role: the edge's prompt, else what the role is."""
         return instruction or self.description.strip() or f"Play the role {self.name}."

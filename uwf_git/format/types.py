@@ -60,31 +60,6 @@ DEFINITIONS = {None: "workflow.yaml", JAVASCRIPT: "workflow.esm.js", PYTHON: "wo
 """What a definition is called in a version's tree, by the language of its code."""
 
 
-def is_engines(role: str | None) -> bool:
-    """Return whether the engine makes a role's steps itself, without an agent, a person or a prompt."""
-    return role in (FORK, JOIN)
-
-
-def begins_threads(role: str | None) -> bool:
-    """Return whether a role's step begins threads, which its own then waits for."""
-    return role == FORK
-
-
-def gathers_threads(role: str | None) -> bool:
-    """Return whether the commit of a role's step stands on the last ones of threads that its own waited for."""
-    return role == JOIN
-
-
-def is_made_alike(role: str | None) -> bool:
-    """Return whether all who make a role's step make the same commit, so that nothing is lost with another's."""
-    return role == JOIN
-
-
-def has_result(role: str | None) -> bool:
-    """Return whether a role's output may be the result of its thread."""
-    return role not in (USER, FORK)
-
-
 def role_name(role: str) -> str:
     """Return a step's role for people; results and failures of code have none."""
     return {END: "result", BUNDLE: "the bundle"}.get(role, role)

@@ -24,10 +24,11 @@ from uwf_git.format.kinds import (
     parse_workflow,
     split_remarks,
 )
-from uwf_git.format.types import HAS_CAST, begins_threads, is_kind
+from uwf_git.format.types import HAS_CAST, is_kind
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout
+from uwf_git.workflow.turn import begins_threads
 
 if TYPE_CHECKING:
     from uwf_git.format.casting import Cast, CastRole

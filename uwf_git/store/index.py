@@ -29,11 +29,12 @@ from typing import Any, NamedTuple
 
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import REHEARSE, Start, Step, asks_human, remark_in, title_of
-from uwf_git.format.types import USER, gathers_threads
+from uwf_git.format.types import USER
 from uwf_git.git.repository import Oid
 from uwf_git.git.sqlite_cache import SqliteCache
 from uwf_git.store import layout
 from uwf_git.store.node_rows import NodeRow
+from uwf_git.workflow.turn import gathers_threads
 
 VERSION = 17
 _VARIABLES = 900  # variables that every SQLite accepts in one statement

@@ -34,14 +34,7 @@ from uwf_git.format.ids import (
     time_of,
 )
 from uwf_git.format.kinds import SUBWORKFLOW, Start, StepContext, parse_workflow, title_of
-from uwf_git.format.types import (
-    END,
-    USER,
-    begins_threads,
-    gathers_threads,
-    is_engines,
-    is_made_alike,
-)
+from uwf_git.format.types import END, USER
 from uwf_git.git.objects import Person, Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
@@ -52,6 +45,7 @@ from uwf_git.store.nodes import UnionSet
 from uwf_git.store.private import Sessions
 from uwf_git.store.projects import Projects
 from uwf_git.store.starts import is_branch
+from uwf_git.workflow.turn import begins_threads, gathers_threads, is_engines, is_made_alike
 
 if TYPE_CHECKING:
     from uwf_git.store.indexing import Store

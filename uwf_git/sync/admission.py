@@ -15,7 +15,6 @@ from uwf_git.base.errors import RequirementUnmet, Usage
 from uwf_git.base.text import one_line
 from uwf_git.engine.forks import squatted
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.types import gathers_threads
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import relate, tagged_commit
@@ -26,6 +25,7 @@ from uwf_git.sync import tracking
 from uwf_git.sync.exchange import Exchange
 from uwf_git.trust.permission import has_policy, unmet
 from uwf_git.verify.findings import Finding
+from uwf_git.workflow.turn import gathers_threads
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance

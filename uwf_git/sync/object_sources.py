@@ -22,7 +22,7 @@ from uwf_git.engine.forks import tips_gathered
 from uwf_git.engine.next_turn import decide_at
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_detail
-from uwf_git.format.types import gathers_threads, is_kind
+from uwf_git.format.types import is_kind
 from uwf_git.git.bulk import Bulk
 from uwf_git.git.fsync import ASIDE
 from uwf_git.git.objects import Person, id_of, tag_text
@@ -38,6 +38,7 @@ from uwf_git.store.remotes import Remote, check_url, without_password
 from uwf_git.store.threads import Threads
 from uwf_git.sync.tracking import bring, list_refs, listed_lines, sort_out
 from uwf_git.verify.damage import problem_with
+from uwf_git.workflow.turn import gathers_threads
 
 MANY = 100  # ids above which all is fetched at once
 _PREFIX = "mending."

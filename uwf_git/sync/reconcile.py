@@ -44,7 +44,6 @@ from uwf_git.base.errors import StoreDamaged
 from uwf_git.engine.pause import carry
 from uwf_git.format.endings import COMPLETED, FAILED, KILLED
 from uwf_git.format.ids import ThreadId, fork_id
-from uwf_git.format.types import is_made_alike
 from uwf_git.git.repository import Oid, Person
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Relation, relate
@@ -53,6 +52,7 @@ from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
 from uwf_git.sync.branches import move_branches
 from uwf_git.sync.recommit import put_on
+from uwf_git.workflow.turn import is_made_alike
 
 
 class Case(enum.Enum):

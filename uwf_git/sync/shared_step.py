@@ -26,7 +26,6 @@ from uwf_git.engine.outcome import Outcome, outcome_at
 from uwf_git.engine.retrying import PATIENCE
 from uwf_git.engine.step import step
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.types import is_made_alike
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import COMMIT, Oid
 from uwf_git.store import layout, ref_kinds
@@ -39,6 +38,7 @@ from uwf_git.sync.exchange import Exchange
 from uwf_git.sync.pull import Pulled, gather, raise_if_refused
 from uwf_git.sync.push import push, refs_of, refusal, replan
 from uwf_git.sync.transfer import Rejected
+from uwf_git.workflow.turn import is_made_alike
 from uwf_git.workspaces.sharing import push_code
 
 if TYPE_CHECKING:

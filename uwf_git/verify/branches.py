@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from uwf_git.format.endings import LEFT
 from uwf_git.format.ids import ThreadId, branch_id
-from uwf_git.format.types import begins_threads
 from uwf_git.git.repository import Oid
 from uwf_git.verify.findings import Finding
+from uwf_git.workflow.turn import begins_threads
 
 if TYPE_CHECKING:
     from uwf_git.verify.refs import Claim, Verifier

@@ -23,9 +23,9 @@ from uwf_git.format.fan_out import parse_join
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
 from uwf_git.format.quick_schema import OBJECT_ID
-from uwf_git.format.types import begins_threads, gathers_threads
 from uwf_git.verify.findings import Finding, ShownDiff
 from uwf_git.verify.verified import Record
+from uwf_git.workflow.turn import begins_threads, gathers_threads
 from uwf_git.workspaces.changes import RAW_BYTES, RAW_DIFF, doubted
 
 _is_object_id = re.compile(OBJECT_ID).search

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import assert_never
 
 from uwf_git.base.text import one_line
-from uwf_git.engine.new_step import outputs_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import HUMAN, REHEARSE, Step, Workflow, answer_in, remark_in
 from uwf_git.format.node import Node
-from uwf_git.format.types import ANSWER, END, JOIN_OUTPUT, PERSON, REMARK, USER, is_kind
+from uwf_git.format.types import ANSWER, END, FORK, JOIN_OUTPUT, PERSON, REMARK, USER, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.trust.people import People
 from uwf_git.verify.approvals import ApprovalChecks
@@ -27,7 +26,7 @@ from uwf_git.workflow.moderator import (
     Next,
     WorkflowEnded,
 )
-from uwf_git.workflow.turn import TurnKind, turn_called, turn_of
+from uwf_git.workflow.turn import gathers_threads, outputs_of
 
 
 class TurnChecks:
@@ -60,8 +59,7 @@ class TurnChecks:
         """Check the further parents of a step's commit, and return those of the branches that it joins."""
         commit, _, step, before, output, detail, _ = new
         workflow = self._known.definition(before).workflow
-        kind = turn_of(workflow, step.role)
-        if kind is TurnKind.JOIN and isinstance(self._known.decision(before), AwaitingBranches):
+        if gathers_threads(step.role) and isinstance(self._known.decision(before), AwaitingBranches):
             if output.type == JOIN_OUTPUT:
                 return self._fan_outs.check_parents(commit, before, output.payload, report)
         elif is_kind(detail.type, "step"):
@@ -81,45 +79,40 @@ class TurnChecks:
                 return True
             report("no-decision", f"no role can be next: {decision}")
             return False
-        kind = turn_called(workflow, decision)
         if step.role == USER and output.type == REMARK and isinstance(decision, Next | DecidedByCode):
             _check_remark(step, output, detail, report)
             self._check_output(new, (REMARK,), None, report)
-        elif step.role == USER and kind is not TurnKind.JOIN and _may_answer(workflow, decision):
+        elif step.role == USER and _may_answer(workflow, decision):
             self._check_output(new, (ANSWER,), None, report)
         else:
-            self._check_of(kind, new, decision, report)
+            self._check_decided(new, decision, report)
         return True
 
-    def _check_of(self, kind: TurnKind, new: StepCommit, decision: Decision, report: Report) -> None:
+    def _check_decided(self, new: StepCommit, decision: Decision, report: Report) -> None:
         step, before = new.step, new.before
-        match kind:
-            case TurnKind.AGENT | TurnKind.PERSON | TurnKind.GATE:
-                assert isinstance(decision, Next | AwaitingAnswer)
+        match decision:
+            case Next():
                 self._check_role(new, decision, report)
-            case TurnKind.FORK | TurnKind.JOIN:
-                assert isinstance(decision, FansOut | AwaitingBranches)
-                if isinstance(decision, FansOut) and step.role == USER:
-                    _report_wrong_role(step, "$FORK", report)
-                    return
+            case AwaitingAnswer():
+                _report_wrong_role(step, USER, report)
+            case FansOut() if step.role == USER:
+                _report_wrong_role(step, FORK, report)
+            case FansOut() | AwaitingBranches():
                 self._fan_outs.check_step(step, before, decision, new.output, new.detail, report)
                 self._known.check_detail(new.detail, new.here, None, before, report)
-            case TurnKind.CALL:
-                assert isinstance(decision, DecidedByCode)
+            case DecidedByCode():
                 self._check_coded(new, decision, report)
                 self._known.check_detail(new.detail, new.here, None, before, report)
-            case TurnKind.END:
+            case WorkflowEnded():
                 report("after-end", f"{step.role} made a step after the workflow had ended")
             case _:
-                assert_never(kind)
+                assert_never(decision)
 
-    def _check_role(self, new: StepCommit, decision: Next | AwaitingAnswer, report: Report) -> None:
-        step, workflow = new.step, self._known.definition(new.before).workflow
-        role = decision.role if isinstance(decision, Next) else USER
+    def _check_role(self, new: StepCommit, decision: Next, report: Report) -> None:
+        step, role, workflow = new.step, decision.role, self._known.definition(new.before).workflow
         if step.role != role:
             _report_wrong_role(step, role, report)
             return
-        assert isinstance(decision, Next)  # an answer is checked before
         if workflow.is_persons(role) and step.agent not in (HUMAN, REHEARSE):
             report("not-a-person", f"{step.agent} played {role}, which is a person's role")
         self._check_output(new, outputs_of(workflow, role), decision.instruction, report)
@@ -158,6 +151,8 @@ class TurnChecks:
 
 
 def _may_answer(workflow: Workflow, decision: Decision) -> bool:
+    if isinstance(decision, AwaitingBranches):
+        return False
     return isinstance(decision, AwaitingAnswer) or workflow.resume is not None
 
 

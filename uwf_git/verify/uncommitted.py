@@ -20,7 +20,7 @@ from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Step, parse_start, parse_step
 from uwf_git.format.node import Node
-from uwf_git.format.types import DEFINITIONS, gathers_threads, is_kind, versions
+from uwf_git.format.types import DEFINITIONS, is_kind, versions
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, pages, ref_kinds
@@ -40,6 +40,7 @@ from uwf_git.verify.objects import (
 from uwf_git.verify.refs import UNFORESEEN, Verifier
 from uwf_git.verify.thread_pages import files_of
 from uwf_git.verify.verified import Known, Record
+from uwf_git.workflow.turn import gathers_threads
 
 PAGE, STEPS, START, WORKFLOW, ATTRIBUTES = "README.md", "steps", "start", "workflow", ".gitattributes"
 THREAD = "thread"

@@ -25,7 +25,7 @@ from uwf_git.format.kinds import (
     parse_workflow,
 )
 from uwf_git.format.node import Node
-from uwf_git.format.types import has_result, is_kind
+from uwf_git.format.types import is_kind
 from uwf_git.git.objects import clean
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -38,6 +38,7 @@ from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.nodes import Nodes, check_page, files_below, node_files, row_of
 from uwf_git.verify.objects import FOLDER, CommitObject, Objects
 from uwf_git.workflow.moderator import Decision, Replay, decide
+from uwf_git.workflow.turn import has_result
 
 _NO_THREAD = ThreadId("0" * 26)
 

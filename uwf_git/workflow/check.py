@@ -28,6 +28,7 @@ from uwf_git.workflow.fan_out_source import DraftFanOut
 from uwf_git.workflow.moderator import can_end, reachable
 from uwf_git.workflow.role_schemas import HUMAN, Answers, answers_of, schema_problems
 from uwf_git.workflow.source import Source, read_source
+from uwf_git.workflow.turn import TARGETS
 
 __all__ = ["EFFECTS", "Finding", "check", "check_path", "check_role_schema", "examine"]
 
@@ -127,7 +128,7 @@ class _Checker:
                     self._fan_out(source, join_name(source, number), edge, edge.fan_out)
             taken = self._by_status(source, edges) if edges.by_status else self._by_condition(source, edges)
             targets = {self._suggest.get(role, role) for edge in taken for role in edge.targets}
-            if any(target not in ENDS and target not in self._draft.declared for target in targets):
+            if not all(map(self._is_target, targets)):
                 targets.add(END)  # an edge that leads nowhere known could be the way out
             for fan_out in (edge.fan_out for edge in taken if edge.fan_out is not None):
                 if fan_out.resolver in self._draft.declared:
@@ -258,6 +259,8 @@ class _Checker:
                 self._answers[role.name] = answers_of(role.schema)
 
     def _source(self, source: str, edges: DraftEdges) -> bool:
+        if source in TARGETS and source not in ENDS:
+            return True
         if source.startswith("$") and source != START and not means_start(source):
             known = source in (END, FAIL, USER, SUSPEND)
             hint = "remove it" if known else self._findings.nearest(source, [START])
@@ -298,7 +301,7 @@ class _Checker:
 
     def _named(self, role: str, path: ValuePath) -> None:
         """Check that an edge leads to a role, or to an end."""
-        if role in ENDS or role in self._draft.declared or "roles" in self._draft.missing:
+        if self._is_target(role) or "roles" in self._draft.missing:
             return
         if means_end(role):
             self._suggest[role] = END
@@ -315,6 +318,9 @@ class _Checker:
             known = [] if role.startswith("$") else self._draft.declared
             hint = self._findings.nearest(role, [*known, END, FAIL])
         self._findings.error(path, "unknown-role", message, hint)
+
+    def _is_target(self, role: str) -> bool:
+        return role in TARGETS or role in self._draft.declared
 
     def _means(self, name: str, known: list[str]) -> None:
         if (meant := self._findings.closest(name, known)) is not None:

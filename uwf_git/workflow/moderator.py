@@ -35,6 +35,7 @@ from uwf_git.format.kinds import (
 from uwf_git.format.types import BUNDLE, END, ENDS, FAIL, FORK, JOIN, RESUME, START, USER
 from uwf_git.workflow.expression import Frozen, holds
 from uwf_git.workflow.template import body_of, render
+from uwf_git.workflow.turn import TARGETS
 
 SECONDS = 5.0  # of computing for the conditions of one decision, each of which has a limit of its own
 
@@ -228,7 +229,7 @@ def follow(
         )
     if role == END or (start.branch is not None and role in start.branch.until):
         return WorkflowEnded()
-    if role not in workflow.roles:
+    if role not in workflow.roles and role not in TARGETS:
         raise Invalid(
             f"workflow {workflow.name}: an edge of {chosen.source} leads to {role}, which is not a role",
             nearest(role, workflow.roles),

@@ -470,6 +470,8 @@ class _Walk:
         return self._outputs[role]
 
     def _made(self, role: str) -> list[Any]:
+        if role not in self._workflow.roles:  # the engine makes the step
+            return [{}]
         name = self._workflow.roles[role].schema
         if name not in self._schemas:
             self._add("no-output", role, f"role {role}: its schema {name} is missing", role)

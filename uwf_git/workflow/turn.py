@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, assert_never
+from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.format.kinds import Workflow
-from uwf_git.format.types import BUNDLE, END, FAIL, FORK, JOIN, USER
+from uwf_git.base.errors import Invalid
+from uwf_git.format.ids import Hash
+from uwf_git.format.types import (
+    BUNDLE,
+    END,
+    FAIL,
+    FORK,
+    FORK_OUTPUT,
+    JOIN,
+    JOIN_OUTPUT,
+    QUESTION,
+    RESULT,
+    USER,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.workflow.moderator import Decision
+    from uwf_git.format.kinds import Role, Workflow
 
 
 class Player(Enum):
@@ -20,30 +33,47 @@ class Player(Enum):
     ENGINE = "engine"
 
 
+class TurnRow(NamedTuple):
+    """A kind of turn, whose room is the module `engine.turn.NAME`. `role` is the word that its steps have as their
+    role, "" if a workflow's own roles are `of_role`; an edge leads to the word if it `is_target`. `outputs` are the
+    types of a step's output. `begins_threads`: the thread then waits for those that the step began. `gathers_threads`:
+    the step's commit stands on the last ones of such threads. `is_made_alike`: all who make the step make the same
+    commit, so that nothing is lost with another's. `has_result`: its output may be the result of its thread."""
+
+    name: str
+    player: Player
+    role: str = ""
+    outputs: tuple[Hash, ...] = ()
+    of_role: Callable[[Role], bool] | None = None
+    is_target: bool = False
+    begins_threads: bool = False
+    gathers_threads: bool = False
+    is_made_alike: bool = False
+    has_result: bool = True
+
+
 class TurnKind(Enum):
     """Who makes a step. AGENT: a program, in its role. PERSON: a person, in their role or with an answer to a
     question. GATE: a quorum of a role's approvers. FORK, JOIN: the engine, for the branches of a fan-out. CALL: the
-    code of a workflow, with the calls that it asks. END: the engine, at the end of a thread, which is no step."""
+    code of a workflow, with the calls that it asks. END: the engine, at the end of a thread, which is no step. A role
+    is of the first kind that it is `of_role`."""
 
-    AGENT = "agent"
-    PERSON = "person"
-    GATE = "gate"
-    FORK = "fork"
-    JOIN = "join"
-    CALL = "call"
-    END = "end"
+    GATE = TurnRow("gate", Player.PEOPLE, of_role=lambda role: role.is_gate)
+    PERSON = TurnRow("person", Player.PEOPLE, USER, of_role=lambda role: role.human, has_result=False)
+    AGENT = TurnRow("agent", Player.AGENT, of_role=lambda role: True)
+    FORK = TurnRow("fork", Player.ENGINE, FORK, (FORK_OUTPUT,), begins_threads=True, has_result=False)
+    JOIN = TurnRow("join", Player.ENGINE, JOIN, (JOIN_OUTPUT,), gathers_threads=True, is_made_alike=True)
+    CALL = TurnRow("call", Player.AGENT, BUNDLE)
+    END = TurnRow("end", Player.ENGINE, END, (RESULT,), is_target=True)
 
     @property
     def player(self) -> Player:
-        match self:
-            case TurnKind.AGENT | TurnKind.CALL:
-                return Player.AGENT
-            case TurnKind.PERSON | TurnKind.GATE:
-                return Player.PEOPLE
-            case TurnKind.FORK | TurnKind.JOIN | TurnKind.END:
-                return Player.ENGINE
-            case _:
-                assert_never(self)
+        return self.value.player
+
+
+_BY_ROLE = {kind.value.role: kind for kind in TurnKind if kind.value.role}
+TARGETS = FAIL, *(role for role, kind in _BY_ROLE.items() if kind.value.is_target)
+"""The words besides roles to which an edge may lead."""
 
 
 class Outlook(NamedTuple):
@@ -71,25 +101,17 @@ class Outlook(NamedTuple):
 
 def turn_of(workflow: Workflow, role: str) -> TurnKind:
     """Return whose turn a role is, by its workflow alone. Which roles of agents a person plays instead is for a
-    machine's configuration to say."""
-    if role == USER:
-        return TurnKind.PERSON
-    if workflow.code is not None or role == BUNDLE:
+    machine's configuration to say. Raises Invalid for the word of no turn."""
+    if workflow.code is not None and role != USER:
         return TurnKind.CALL
-    if role == END:
-        return TurnKind.END
-    if role == FORK:
-        return TurnKind.FORK
-    if role == JOIN:
-        return TurnKind.JOIN
-    return _of_role(workflow, role)
-
-
-def _of_role(workflow: Workflow, role: str) -> TurnKind:
+    if role in _BY_ROLE:
+        return _BY_ROLE[role]
+    if role.startswith("$"):
+        raise Invalid(f"workflow {workflow.name}: no turn is called {role}")
     definition = workflow.roles.get(role)
-    if definition is not None and definition.approvers:
-        return TurnKind.GATE
-    return TurnKind.PERSON if workflow.is_persons(role) else TurnKind.AGENT
+    if definition is None:
+        return TurnKind.AGENT
+    return next(kind for kind in TurnKind if kind.value.of_role and kind.value.of_role(definition))
 
 
 def asks_agent(workflow: Workflow, role: str) -> bool:
@@ -97,29 +119,30 @@ def asks_agent(workflow: Workflow, role: str) -> bool:
     return role in workflow.roles and turn_of(workflow, role).player is Player.AGENT
 
 
-def turn_called(workflow: Workflow, decision: Decision) -> TurnKind:
-    """Return whose turn a decision of the moderator calls for."""
-    from uwf_git.workflow.moderator import (
-        AwaitingAnswer,
-        AwaitingBranches,
-        DecidedByCode,
-        FansOut,
-        Next,
-        WorkflowEnded,
-    )
+def outputs_of(workflow: Workflow, role: str) -> tuple[Hash, ...]:
+    """Return the types of output that a role's step may have; of `$END` in a code workflow, its result's."""
+    if role in _BY_ROLE:
+        return _BY_ROLE[role].value.outputs
+    return workflow.roles[role].schema, QUESTION
 
-    match decision:
-        case Next():
-            return _of_role(workflow, decision.role)
-        case AwaitingAnswer():
-            return TurnKind.PERSON
-        case FansOut():
-            return TurnKind.FORK
-        case AwaitingBranches():
-            return TurnKind.JOIN
-        case DecidedByCode():
-            return TurnKind.CALL
-        case WorkflowEnded():
-            return TurnKind.END
-        case _:
-            assert_never(decision)
+
+def is_engines(role: str | None) -> bool:
+    """Return whether the engine makes a role's steps itself, without an agent, a person or a prompt."""
+    kind = _BY_ROLE.get(role or "", TurnKind.END)
+    return kind is not TurnKind.END and kind.player is Player.ENGINE
+
+
+def begins_threads(role: str | None) -> bool:
+    return role in _BY_ROLE and _BY_ROLE[role].value.begins_threads
+
+
+def gathers_threads(role: str | None) -> bool:
+    return role in _BY_ROLE and _BY_ROLE[role].value.gathers_threads
+
+
+def is_made_alike(role: str | None) -> bool:
+    return role in _BY_ROLE and _BY_ROLE[role].value.is_made_alike
+
+
+def has_result(role: str | None) -> bool:
+    return role not in _BY_ROLE or _BY_ROLE[role].value.has_result

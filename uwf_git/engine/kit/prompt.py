@@ -24,7 +24,8 @@ from uwf_git.engine.step_parts import Recipient, parts_of
 from uwf_git.format.edges import Transition
 from uwf_git.format.kinds import Role, StepContext, asks_human, split_remarks
 from uwf_git.format.shape import variants
-from uwf_git.format.types import END, ENDS, FAIL, USER, is_engines
+from uwf_git.format.types import END, ENDS, FAIL, USER
+from uwf_git.workflow.turn import begins_threads, gathers_threads
 
 if TYPE_CHECKING:
     from uwf_git.store.history import History
@@ -354,7 +355,7 @@ def _notify(
         if step.role == USER:
             asked = number > 1 and asks_human(steps[number - 2].output)
             text = _of_user(number, step, asked, None if newest else room)
-        elif is_engines(step.role):
+        elif begins_threads(step.role) or gathers_threads(step.role):
             own = room if newest else min(_OUTPUT_QUOTA, max(room, _MIN_STEP_TEXT))
             text = engines_text(steps[:number], own)
         else:

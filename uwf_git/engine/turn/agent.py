@@ -34,9 +34,11 @@ from uwf_git.engine.performer import (
 from uwf_git.engine.reservations import reserved
 from uwf_git.engine.retrying import spare, stand_in_now
 from uwf_git.engine.slots import agent_slot
-from uwf_git.engine.turn.gate import raise_if_made_up
+from uwf_git.engine.turn.gate import PersonsAnswer, raise_if_made_up
 from uwf_git.engine.turn.hooks import Part, Room, Turn, Work
-from uwf_git.format.ids import Hash
+from uwf_git.engine.turn.limits import Budget, Policy
+from uwf_git.engine.turn.worktree import Worktree
+from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import INTERRUPTED, parse_step
 from uwf_git.format.types import is_kind
 from uwf_git.git.repository import StoreUnwritable
@@ -56,8 +58,25 @@ _PASSING = (
 )
 
 
+class Replacement(Part):
+    """Notes in a step's detail the configured command, person or workflow in whose place its agent played."""
+
+    def complete(self, work: Work, new: NewStep) -> NewStep:
+        order, instance = work.order, work.instance
+        if order is None or not order.command:
+            return new
+        replaced = replacement(instance, work.at, work.role, order.command, order.name)
+        detail = instance.store.detail(new.step.detail) if replaced else None
+        if replaced is None or detail is None:
+            return new
+        note = f"{replaced.player} played this role in place of {replaced.own}"
+        return new.with_detail(instance, detail._replace(notes=(*detail.notes, note)))
+
+
 class AgentRoom(Room):
     """Asks the agent of a role, unless one has finished the step without its engine."""
+
+    parts = (Policy(), Budget(), Worktree(), PersonsAnswer(), Replacement())
 
     def decide(self, turn: Turn) -> None:
         raise_if_made_up(turn)
@@ -100,6 +119,9 @@ class AgentRoom(Room):
         child = accept(work.instance, work.at, work.role, new, work.order, instruction)
         log.debug("E5R67H14", "step {step} is accepted", step=new.node, agent=step.agent, output=step.output)
         return new._replace(merged=(child,) if child else ())
+
+    def remark(self, thread: ThreadId) -> None:
+        """Anything may be said before."""
 
     def fail(self, work: Work, error: BaseException) -> BaseException:
         result, instance = work.result, work.instance
@@ -213,16 +235,4 @@ def _new_step(work: Work, node: Hash) -> NewStep:
     return NewStep(node, parse_step(content.payload))
 
 
-class Replacement(Part):
-    """Notes in a step's detail the configured command, person or workflow in whose place its agent played."""
-
-    def complete(self, work: Work, new: NewStep) -> NewStep:
-        order, instance = work.order, work.instance
-        if order is None or not order.command:
-            return new
-        replaced = replacement(instance, work.at, work.role, order.command, order.name)
-        detail = instance.store.detail(new.step.detail) if replaced else None
-        if replaced is None or detail is None:
-            return new
-        note = f"{replaced.player} played this role in place of {replaced.own}"
-        return new.with_detail(instance, detail._replace(notes=(*detail.notes, note)))
+ROOM = AgentRoom()

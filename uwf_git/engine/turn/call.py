@@ -50,3 +50,6 @@ def _end(instance: Instance, call: Head) -> None:
     attempt = instance.attempts.last(call)
     has_failed = attempt is not None and attempt.error not in ENDED_BY_USER
     end(instance, call, KILLED, attempt.error if attempt is not None and has_failed else JOINED_WITHOUT)
+
+
+ROOM = CallRoom()

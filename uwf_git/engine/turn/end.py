@@ -30,3 +30,6 @@ class EndRoom(Room):
             return end(work.instance, head, FAILED, ahead.reason or "")
         census = census_of(work.instance, head.commit)
         return end(work.instance, head, COMPLETED, census.ending if census is not None else "")
+
+
+ROOM = EndRoom()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import UwfError
+from uwf_git.base.errors import Invalid, UwfError
 from uwf_git.engine.new_step import NewStep
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import END
@@ -130,7 +130,9 @@ class Hooks:
 
 
 class Room(Hooks, ABC):
-    """The hooks of one kind of turn."""
+    """The hooks of one kind of turn, and the parts that go along with it, in the order in which they act."""
+
+    parts: tuple[Part, ...] = ()
 
     @abstractmethod
     def complete(self, work: Work) -> NewStep | Head | None:
@@ -157,6 +159,7 @@ class Room(Hooks, ABC):
 
     def remark(self, thread: ThreadId) -> None:
         """Raise an error if nothing may be said in a thread before its next turn, of this kind."""
+        raise Invalid(f"nothing can be said in thread {thread} before its next turn")
 
     def fail(self, work: Work, error: BaseException) -> BaseException:
         """Keep what can be kept, and return the error to raise."""

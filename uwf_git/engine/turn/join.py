@@ -1,58 +1,32 @@
-"""The turns of a fork and of a join, the two steps of a fan-out that the engine makes itself."""
+"""The turn of a join: the engine puts the outputs and the code of branches together, once enough of them have ended."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwf_git.base.errors import Invalid, Waiting
+from uwf_git.base.errors import Invalid
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.turn.hooks import Part, Room, Stop, Work
-from uwf_git.format.endings import JOINED_WITHOUT, PARENT_KILLED
+from uwf_git.format.endings import JOINED_WITHOUT
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.types import USER, begins_threads, gathers_threads
+from uwf_git.format.types import USER
 from uwf_git.store.history import Head, Position, ancestry
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import fork_hint
+from uwf_git.workflow.turn import gathers_threads
 
 
-class ForkRoom(Room):
-    """The engine begins the branches of a fan-out."""
+class JoinedCode(Part):
+    """Lets the thread's worktree follow to the code of the join."""
 
-    def complete(self, work: Work) -> NewStep:
-        from uwf_git.engine.fan_out import fork
+    def settle(self, work: Work, after: Position) -> None:
+        from uwf_git.engine.fan_out_code import advance
 
-        return fork(work.instance, work.at)
-
-    def settle(self, instance: Instance, head: Head) -> Iterator[Stop]:
-        """Begin the branches of a thread at a fork, or end them with a thread that ended there, if no other waits for
-        them. Makes `refs/uwf/threads/<branch>`."""
-        if not begins_threads(head.row.role):
-            return
-        from uwf_git.engine.fan_out import begin_branches
-        from uwf_git.engine.forks import branches_at, parents_of
-
-        if head.archive is None:
-            begin_branches(instance, instance.threads.position(head))
-            return
-        for branch in branches_at(instance, head).open:
-            if branch.head is not None and not parents_of(instance, branch.head):
-                yield Stop(branch.thread, PARENT_KILLED)
-
-    def resume(self, instance: Instance, end: Head, text: str) -> str:
-        status = end.archive.status if end.archive is not None else "active"
-        raise Invalid(
-            f"thread {end.thread} was {status} before its branches were joined, and cannot go on without them",
-            f"go on before the fork: uwf thread fork {end.thread} --at {end.row.number - 1}",
-        )
-
-    def remark(self, thread: ThreadId) -> None:
-        raise Waiting(
-            f"thread {thread} is about to fork", f"uwf thread step {thread}, then say it to a branch"
-        )
+        advance(work.instance, after)
 
 
 class JoinRoom(Room):
-    """The engine puts the outputs and the code of branches together, once enough of them have ended."""
+    parts = (JoinedCode(),)
 
     def complete(self, work: Work) -> NewStep:
         """Raises Waiting while too few branches have ended."""
@@ -101,10 +75,4 @@ class JoinRoom(Room):
         )
 
 
-class JoinedCode(Part):
-    """Lets the thread's worktree follow to the code of the join."""
-
-    def settle(self, work: Work, after: Position) -> None:
-        from uwf_git.engine.fan_out_code import advance
-
-        advance(work.instance, after)
+ROOM = JoinRoom()
