@@ -19,6 +19,7 @@ from uwf_git.base.extensions import Export as Export
 from uwf_git.base.extensions import Extension as Extension
 from uwf_git.base.extensions import Pages as Pages
 from uwf_git.base.extensions import RefKind as RefKind
+from uwf_git.base.extensions import Runner as Runner
 
 
 @cache

@@ -164,6 +164,7 @@ from uwf_git.base.extensions import Export as Export
 from uwf_git.base.extensions import Extension as Extension
 from uwf_git.base.extensions import Pages as Pages
 from uwf_git.base.extensions import RefKind as RefKind
+from uwf_git.base.extensions import Runner as Runner
 from uwf_git.base.extensions import agent_programs as agent_programs
 from uwf_git.base.extensions import load as _load_extension
 from uwf_git.base.extras import install_hint as install_hint
@@ -401,6 +402,7 @@ from uwf_git.format.document import Mark as _SourceMark
 from uwf_git.format.document import read_bytes as read_bytes
 from uwf_git.format.document import unreadable as _unreadable_document
 from uwf_git.format.edges import Transition as Transition
+from uwf_git.format.endings import MAX_ROUNDS as MAX_ROUNDS
 from uwf_git.format.fields import Fields as _FieldReader
 from uwf_git.format.fields import kind_of as kind_of
 from uwf_git.format.fields import own_items as own_items
@@ -684,10 +686,7 @@ from uwf_git.verify.versions import Version as _CheckedVersion
 from uwf_git.verify.versions import check_version as check_version
 from uwf_git.workflow import define as _workflow_define
 from uwf_git.workflow.check import check_role_schema as check_role_schema
-from uwf_git.workflow.code_workflow import ASKED_BY_SCRIPT as ASKED_BY_SCRIPT
 from uwf_git.workflow.code_workflow import MAX_BYTES as _MAX_CODE_BYTES
-from uwf_git.workflow.code_workflow import MAX_ROUNDS as MAX_ROUNDS
-from uwf_git.workflow.code_workflow import NAMED_BY_SCRIPT as NAMED_BY_SCRIPT
 from uwf_git.workflow.code_workflow import language_of as language_of
 from uwf_git.workflow.code_workflow import name_of as _code_name_of
 from uwf_git.workflow.common_mistakes import means_end as means_end

@@ -41,7 +41,7 @@ def test_an_extension_does_the_steps_of_a_kind_of_workflow(
     register: Callable[..., None], instance: Instance
 ) -> None:
     agent = create_agent("tides", lambda ctx: f"---\nsummary: {ctx.role.name} at high tide\n---\n")
-    register({"agent": agent}, runners={"crew": "uwf_git.ext.tides:agent"})
+    register({"agent": agent}, runners={"crew": extensions.Runner("tides", "uwf_git.ext.tides:agent")})
     thread = start_crew(instance)
     step(instance, thread, agent="rehearse")  # which the runner is given, and doesn't use
     (done,) = instance.threads.history(instance.threads.head(thread)).steps

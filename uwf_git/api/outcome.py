@@ -19,9 +19,9 @@ from uwf_git.config.secrets import removal_note
 from uwf_git.engine.budget import COST, UNTOLD_HINT
 from uwf_git.engine.next_turn import NO_QUESTION
 from uwf_git.engine.thread_state import ended_state
+from uwf_git.format.endings import MAX_ROUNDS
 from uwf_git.format.kinds import may_have_code
 from uwf_git.format.types import END
-from uwf_git.workflow.code_workflow import MAX_ROUNDS
 
 if TYPE_CHECKING:
     from uwf_git.engine.outcome import Outcome

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.thread_states import ThreadState
-from uwf_git.format.casting import Cast, CastRole
+from uwf_git.format.casting import Cast
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from uwf_git.format.kinds import Workflow
     from uwf_git.workspaces.choice import Choice
 
-_NAMED = 20  # agent types that a warning names
 ADVISED = 1 << 20
 """Bytes of a prompt above which forges may refuse its file."""
 
@@ -91,44 +89,20 @@ def start(instance: Instance, version: Version, what: Start) -> Started:
         else instance.threads.projects.label_at(what.cwd or what.place or Path.cwd()),
     )
     warn_of_unknown_costs(instance, version.workflow, what)
-    _warn_of_broken_json(instance, version.workflow, prompt)
-    if what.agent is None:
-        _warn_of_unmapped(instance, version.workflow)
+    _warn_of_code(instance, version.workflow, prompt, what.agent is None)
     _settle(instance, [thread], chosen, what.cwd)
     return Started(thread, chosen)
 
 
-def _warn_of_broken_json(instance: Instance, workflow: Workflow, prompt: str) -> None:
-    """Warn if the `args` of a workflow script are a text that seems to be meant as JSON."""
-    from uwf_git.workflow.code_workflow import is_of_script
+def _warn_of_code(instance: Instance, workflow: Workflow, prompt: str, by_settings: bool) -> None:
+    """Warn of what the code of a workflow can't do with a prompt, or with the agents of the settings."""
+    if workflow.code is not None:
+        from uwf_git.api.compilers import compiler
 
-    if not prompt.lstrip().startswith(("[", "{")) or not is_of_script(workflow):
-        return
-    try:
-        json.loads(prompt)
-    except (ValueError, RecursionError) as error:
-        instance.warn(f"the prompt is not JSON, so args of script {workflow.name} is its text: {error}")
-
-
-def _warn_of_unmapped(instance: Instance, workflow: Workflow) -> None:
-    """Warn of the agent types and models of a workflow script that the configuration has no agent for."""
-    from uwf_git.workflow.code_workflow import types_of
-
-    if not (types := types_of(workflow)):
-        return
-    from uwf_git.config.resolve import known_agent, overriding
-
-    config, name = instance.config, workflow.name
-    unmapped = [
-        each
-        for each in types
-        if overriding(config, CastRole(name, each))[0] is None and known_agent(config, each) is None
-    ]
-    if unmapped:
-        instance.warn(
-            f"script {name} asks {', '.join(unmapped[:_NAMED])}, for which no agent is configured: the default one"
-            f" answers — uwf config set agentOverrides.{name}.{unmapped[0]} AGENT"
-        )
+        for warning in compiler(workflow.code.language).start_warnings(
+            workflow, prompt, instance.config if by_settings else None
+        ):
+            instance.warn(warning)
 
 
 def _chosen(instance: Instance, workflow: Workflow, what: Start) -> Choice | None:

@@ -157,10 +157,18 @@ class Pages(NamedTuple):
     makers: Mapping[str, str]
 
 
+class Runner(NamedTuple):
+    """What makes all steps of a kind of workflow: the `name` that they have as their agent, which nobody can choose,
+    and `where` its `Agent` is."""
+
+    name: str
+    where: str
+
+
 class Extension(NamedTuple):
     """A feature's contributions. Workflow kinds and languages are those of the format.
 
-    `runners` map a kind of workflow to an `Agent` for all its steps, `step_parts` to their `StepParts`,
+    `runners` map a kind of workflow to the one of all its steps, `step_parts` to their `StepParts`,
     `compilers` a language to an `api.compilers.Compiler`. `node_types` map the hashes of a shipped
     extension's built-in types to the mapping of their schemas; other packages store schemas as nodes, so that
     stores stay readable without them.
@@ -177,7 +185,7 @@ class Extension(NamedTuple):
     refs: tuple[RefKind, ...] = ()
     exports: tuple[Export, ...] = ()
     node_types: Mapping[str, str] = {}
-    runners: Mapping[str, str] = {}
+    runners: Mapping[str, Runner] = {}
     step_parts: Mapping[str, str] = {}
     compilers: Mapping[str, str] = {}
     config: tuple[ConfigSection, ...] = ()
@@ -254,10 +262,16 @@ def config_keys() -> tuple[str, ...]:
     return tuple(row.key for extension in every() for row in extension.config)
 
 
-def runner(kind: str) -> str | None:
-    """Return the agent of a kind of workflow, None if configured agents play its roles. Only shipped
+def runner(kind: str) -> Runner | None:
+    """Return the runner of a kind of workflow, None if configured agents play its roles. Only shipped
     extensions have any."""
     return next((each.runners[kind] for each in map(_our, _shipped()) if kind in each.runners), None)
+
+
+@cache
+def runner_names() -> frozenset[str]:
+    """Return the names of runners, which do no work of their own, but have others work for them."""
+    return frozenset(runner.name for extension in ours() for runner in extension.runners.values())
 
 
 def step_parts(kind: str) -> str | None:

@@ -18,12 +18,6 @@ GROUP = "uwf.agents"
 PLUGIN = "plugin:"
 """Before the name of a package's agent, where a command stands: a program may have the same name."""
 
-BUNDLES = "uwf-bundle"
-"""The name of what runs a workflow's own code. Nobody can choose it: such a workflow's steps are always its."""
-
-DELEGATES = frozenset((SUBWORKFLOW, BUNDLES))
-"""The agents that do no work of their own, but have others work for them."""
-
 _KINDS = ("rehearsal", "human", "command", "model", "workflow", "protocol", "cli")
 """The kinds of agents, in the order in which their names count."""
 _FIXED = frozenset(("human", "command", "workflow"))
@@ -51,11 +45,16 @@ def shipped_names() -> tuple[str, ...]:
     )
 
 
+def is_delegate(agent: str) -> bool:
+    """Return whether an agent does no work of its own, but has others work for it."""
+    return agent == SUBWORKFLOW or agent in extensions.runner_names()
+
+
 def asks_no_model(agent: str) -> bool:
     """Return whether an agent calls no model itself, so that it reports no tokens."""
     name = agent.partition("/")[0]
     program = shipped(name)
-    return name in (BUNDLES, UWF) or (program is not None and program.kind in _MODELLESS)
+    return name == UWF or is_delegate(name) or (program is not None and program.kind in _MODELLESS)
 
 
 def asks_model(command: str) -> bool:

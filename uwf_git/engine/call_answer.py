@@ -7,15 +7,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from uwf_git.base.errors import Invalid, Usage
-from uwf_git.engine.calls import persons_schema
 from uwf_git.engine.human_turn import command_for
 from uwf_git.engine.kit.form import FormField, fields_of, fill
 from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import ThreadId
+from uwf_git.format.kinds import HUMAN
 from uwf_git.format.node import parse_json
 from uwf_git.format.schema import Schema
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
+from uwf_git.store.starts import call_of
+
+
+def persons_schema(instance: Instance, head: Head) -> Schema | None:
+    """Return the schema of the answer that a call wants of the person who plays its agent, else None. An agent's
+    question in a call takes a text."""
+    if not head.row.asks or head.row.agent != HUMAN:
+        return None
+    call = call_of(instance.store, head.row.start)
+    schema = call.item.get("schema") if call is not None and call.is_call else None
+    return None if schema is None else Schema(schema)
 
 
 def fields_wanted(instance: Instance, head: Head) -> tuple[FormField, ...]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.format.ids import ThreadId, derived_id
-from uwf_git.format.kinds import HUMAN, SUBWORKFLOW, Start
+from uwf_git.format.kinds import SUBWORKFLOW, Start
 from uwf_git.format.origins import CALL, EDITED, ThreadOrigin
 from uwf_git.format.schema import Schema
 from uwf_git.format.types import CODE, END, RESULT
@@ -155,11 +155,6 @@ def begin(instance: Instance, at: Position, thread: ThreadId, request: Request) 
     return instance.threads.head(thread)
 
 
-def _call(instance: Instance, head: Head) -> ThreadOrigin | None:
-    call = call_of(instance.store, head.row.start)
-    return call if call is not None and call.is_call else None
-
-
 def caller_of(instance: Instance, head: Head) -> ThreadId | None:
     """Return the thread that asked a call, else None."""
     owner = instance.sessions.owner(SUBWORKFLOW, head.thread)
@@ -177,16 +172,6 @@ def left(instance: Instance, head: Head) -> list[Head]:
         for each in _of_root(instance, head, (layout.THREADS,))
         if each.archive is None and start_of(instance.store, each.commit).merged in own
     ]
-
-
-def persons_schema(instance: Instance, head: Head) -> Schema | None:
-    """Return the schema of the answer that a call wants of the person who plays its agent, else None. An agent's
-    question in a call takes a text."""
-    if not head.row.asks or head.row.agent != HUMAN:
-        return None
-    call = _call(instance, head)
-    schema = call.item.get("schema") if call is not None else None
-    return None if schema is None else Schema(schema)
 
 
 def calls_of(instance: Instance, head: Head) -> list[ThreadId]:

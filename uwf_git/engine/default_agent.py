@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
+from uwf_git.base import extensions
 from uwf_git.base.errors import AgentFailed, NotFound, Usage, UwfError
-from uwf_git.config.known_agents import BUNDLES, full_name
+from uwf_git.config.known_agents import full_name
 from uwf_git.config.settings import AgentConfig, Config
 from uwf_git.engine.forks import ends_gathered
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
@@ -86,11 +87,7 @@ def refuse_generated_child(instance: Instance, at: Position, child: History) -> 
     that being chosen here."""
     unasked = next(_unrequested_generated(instance, child), None)
     # Answering a rehearsal's question is part of that rehearsal.
-    who = (
-        _others(instance, at.head, at.history.steps, (REHEARSE, BUNDLES, SUBWORKFLOW, "a human"))
-        if unasked
-        else []
-    )
+    who = _others(instance, at.head, at.history.steps, (SUBWORKFLOW, "a human")) if unasked else []
     if unasked is None or not who:
         return
     history, role = unasked
@@ -140,14 +137,14 @@ def _setting(history: History, role: str) -> str:
 
 
 def _others(
-    instance: Instance, head: Head, steps: Iterable[StepContext], but: Iterable[str] = (REHEARSE, BUNDLES)
+    instance: Instance, head: Head, steps: Iterable[StepContext], but: Iterable[str] = ()
 ) -> list[str]:
     found = dict.fromkeys(
         (*_workers(instance, steps), *_before_branch(instance, head.thread, head.row.start))
     )
     if instance.store.repository.ref(ATTEMPTS + head.thread) is not None:
         found.update(dict.fromkeys(each.agent for each in instance.attempts.all(head.thread)))
-    for each in but:
+    for each in (REHEARSE, *extensions.runner_names(), *but):
         found.pop(each, None)
     if not found and (around := _around(instance, head.thread)):
         return _others(instance, around, instance.threads.history(around).steps, but)
@@ -164,9 +161,9 @@ def _workers(instance: Instance, steps: Iterable[StepContext | Step]) -> Iterato
             output = store.get(step.output).payload if isinstance(step, Step) else step.output
             if remark_in(USER, output) is None:  # who only remarks on it does no work
                 yield "a human"
-        elif step.agent == BUNDLES and (detail := store.detail(step.detail)) is not None:
+        elif step.agent in extensions.runner_names() and (detail := store.detail(step.detail)) is not None:
             asked = any(not (turn.tool == EXTRACT and turn.call is None) for turn in store.turns(detail))
-            yield "agents that its code asked" if asked else BUNDLES
+            yield "agents that its code asked" if asked else step.agent
         elif step.agent == REHEARSE or not is_kind(instance.store.get(step.detail).type, "step"):
             yield step.agent
         else:

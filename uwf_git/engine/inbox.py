@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from uwf_git.base.errors import Invalid, Usage, Waiting
 from uwf_git.engine.budget import pending, used_up
-from uwf_git.engine.call_answer import value_of
-from uwf_git.engine.calls import persons_schema
+from uwf_git.engine.call_answer import persons_schema, value_of
 from uwf_git.engine.conversation import CHOSEN, at_rest, in_conversation, is_conversation
 from uwf_git.engine.hooks import announce_all
 from uwf_git.engine.human_dialogue import with_answer

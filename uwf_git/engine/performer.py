@@ -166,8 +166,8 @@ def embedded(command: str) -> Agent | None:
 
 def runner_of(workflow: Workflow) -> Agent | None:
     """Return the agent that performs all steps of this kind of workflow, if any."""
-    where = None if workflow.kind == "workflow" else extensions.runner(workflow.kind)
-    runner: Agent | None = None if where is None else extensions.load(where)
+    row = None if workflow.kind == "workflow" else extensions.runner(workflow.kind)
+    runner: Agent | None = None if row is None else extensions.load(row.where)
     return runner
 
 

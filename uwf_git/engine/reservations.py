@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import log
-from uwf_git.config.known_agents import DELEGATES, asks_no_model
+from uwf_git.config.known_agents import asks_no_model, is_delegate
 from uwf_git.engine.budget import COST, Budgets, FanOut
 from uwf_git.engine.fan_out_budget import SHARED, InFlight, may_begin
 from uwf_git.engine.thread_spending import runs_of_all
@@ -131,7 +131,7 @@ def _fits(level: _Level, need: Mapping[str, float], others: Iterable[_Reservatio
 
 def _need(instance: Instance, levels: Sequence[_Level], command: str) -> dict[str, float]:
     """Return what a call may use of each limit; of SHARED nothing if its command asks no model."""
-    if asks_no_model(command) and command not in DELEGATES:
+    if asks_no_model(command) and not is_delegate(command):
         return {**dict.fromkeys(SHARED, 0.0), "maxWallTime": 0.0, "maxSteps": 1}
     threads = dict.fromkeys(each for level in levels for each in level.fan_out.used)
     priced = instance.config.prices if any(COST in level.fan_out.standing.limits for level in levels) else {}

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from uwf_git.base import log
 from uwf_git.base.text import counted
-from uwf_git.config.known_agents import DELEGATES
+from uwf_git.config.known_agents import is_delegate
 from uwf_git.format.kinds import HUMAN, REHEARSE
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 _POLL = 0.1  # seconds between two looks for a free slot
-_FREE = DELEGATES | {HUMAN, REHEARSE}
+_FREE = (HUMAN, REHEARSE)
 """Agents that do no work of their own: a person, made-up answers, and those that other agents work for."""
 
 
@@ -31,7 +31,7 @@ _FREE = DELEGATES | {HUMAN, REHEARSE}
 def agent_slot(instance: Instance, command: str) -> Iterator[None]:
     """Hold a slot during the block; wait if all are taken. An agent started by another agent shares its slot."""
     most = instance.config.max_agents
-    if most is None or command in _FREE or "UWF_THREAD" in os.environ:
+    if most is None or command in _FREE or is_delegate(command) or "UWF_THREAD" in os.environ:
         yield
         return
     folder = instance.location.root / "slots"

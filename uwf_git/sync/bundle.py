@@ -14,14 +14,14 @@ from uwf_git.base.errors import Invalid, NotFound, RemoteFailed
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.fsync import sync
 from uwf_git.git.program import Git, ReceiveLimitExceeded
-from uwf_git.git.repository import Oid
+from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import archives, layout
 from uwf_git.store.instance import Instance
 from uwf_git.sync.adopt import Adoption
 from uwf_git.sync.branches import with_branches
 from uwf_git.sync.pull import Pulled
 from uwf_git.sync.push import refs_of
-from uwf_git.sync.tracking import RemoteListing, listed_lines, sort_out, unpack
+from uwf_git.sync.tracking import STREAMED, RemoteListing, listed_lines, receiving, sort_out
 
 _NAME = "=bundle"  # no remote can be called so
 
@@ -74,7 +74,7 @@ def unbundle(instance: Instance, git: Git, path: Path) -> Pulled:
     listed = _listed(instance, git, source)
     with instance.locks.exchange(_NAME):  # which keeps a gc from deleting what no ref leads to yet
         try:
-            unpack(git, instance.store.repository, source, listed.refs.values())
+            _unpack(git, instance.store.repository, source, listed.refs.values())
             adoption = Adoption(instance, listed.refs, yields=False)
             adopted, refused = adoption.run()
         except ReceiveLimitExceeded as error:
@@ -82,6 +82,20 @@ def unbundle(instance: Instance, git: Git, path: Path) -> Pulled:
         except RemoteFailed as error:
             raise Invalid(f"{source.name} cannot be read: {error.message}", "copy it once more") from None
     return Pulled(path.name, adopted, refused, listed.strange, steps=adoption.steps)
+
+
+def _unpack(git: Git, repository: Repository, source: Path, tips: Iterable[Oid]) -> None:
+    """Fetch a bundle's objects without its refs. Raises RemoteFailed, also if anything reachable from `tips`
+    is missing."""
+    with receiving(git, repository):
+        progress = ["--progress"] if git.shows_progress else []
+        git.run(*STREAMED, "bundle", "unbundle", *progress, str(source), bounded=True)
+    wanted = "".join(f"{tip}\n" for tip in tips)
+    git.run(
+        *("rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"),
+        stdin=wanted.encode(),
+        bounded=True,
+    )
 
 
 def _listed(instance: Instance, git: Git, source: Path) -> RemoteListing:

@@ -20,7 +20,6 @@ import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache, cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import log
@@ -50,7 +49,7 @@ _PASSING = ("couldn't find remote ref", "cannot lock ref", "failed to write obje
 # everything is listed.
 FEW = 40
 # A large file goes to the disk as it comes.
-_STREAMED = ("-c", "core.bigFileThreshold=16m")
+STREAMED = ("-c", "core.bigFileThreshold=16m")
 # A table with whole object ids.
 _TABLE = ("-c", "core.abbrev=40", "-c", "fetch.output=full")
 _BY_GIT = re.compile(r"tmp_(?:pack|idx|rev)_[A-Za-z0-9]{6}")  # those of uwf have longer names
@@ -379,9 +378,9 @@ def bring(
     `uwf.maxFetch`."""
     said = ["--dry-run", "--verbose"] if dry else [] if git.shows_progress else ["--quiet"]
     progress = ["--progress"] if git.shows_progress else []
-    with _arriving(git, repository):
+    with receiving(git, repository):
         done = git.run(
-            *_STREAMED,
+            *STREAMED,
             *(_TABLE if dry else ()),
             "fetch",
             *said,
@@ -401,22 +400,9 @@ def bring(
     return done.err
 
 
-def unpack(git: Git, repository: Repository, bundle: Path, tips: Iterable[Oid]) -> None:
-    """Fetch a bundle's objects without its refs. Raises RemoteFailed, also if anything reachable from `tips`
-    is missing."""
-    with _arriving(git, repository):
-        progress = ["--progress"] if git.shows_progress else []
-        git.run(*_STREAMED, "bundle", "unbundle", *progress, str(bundle), bounded=True)
-    wanted = "".join(f"{tip}\n" for tip in tips)
-    git.run(
-        *("rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"),
-        stdin=wanted.encode(),
-        bounded=True,
-    )
-
-
 @contextlib.contextmanager
-def _arriving(git: Git, repository: Repository) -> Iterator[None]:
+def receiving(git: Git, repository: Repository) -> Iterator[None]:
+    """Receive objects; remove the files that git leaves of those which were too large."""
     folder = repository.path / "objects" / "pack"
     before = set(folder.glob("tmp_*"))
     try:

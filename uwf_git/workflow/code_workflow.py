@@ -12,17 +12,11 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.types import CODE, JAVASCRIPT, PYTHON
 
 if TYPE_CHECKING:
-    from uwf_git.format.kinds import Workflow
     from uwf_git.workflow.compile import Compiled
 
 SUFFIXES = {".esm.js": JAVASCRIPT, ".mjs": JAVASCRIPT, ".js": JAVASCRIPT, ".py": PYTHON}
 """What the names of bundles end in, longest first, and their language."""
 MAX_BYTES = 4 << 20
-MAX_ROUNDS = "maxRounds"
-"""The beginning of the reason why a code workflow ended without a result."""
-ASKED_BY_SCRIPT = "is asked by the script"
-NAMED_BY_SCRIPT = f"{ASKED_BY_SCRIPT} under this name"
-"""The description of a role that stands for an agent type or model that a workflow script names."""
 
 
 def language_of(path: Path) -> str | None:
@@ -35,20 +29,6 @@ def name_of(path: Path) -> str:
     """Return a file's name without the code workflow suffix."""
     suffix = next((each for each in SUFFIXES if path.name.lower().endswith(each)), path.suffix)
     return path.name[: len(path.name) - len(suffix)]
-
-
-def types_of(workflow: Workflow) -> list[str]:
-    """Return the agent types and models that a workflow script names; none of other workflows."""
-    if workflow.code is None:
-        return []
-    return [name for name, role in workflow.roles.items() if role.description == NAMED_BY_SCRIPT]
-
-
-def is_of_script(workflow: Workflow) -> bool:
-    """Return whether a workflow is a script's."""
-    return workflow.code is not None and any(
-        role.description.startswith(ASKED_BY_SCRIPT) for role in workflow.roles.values()
-    )
 
 
 def stored_code(payload: dict[str, Any], schemas: Mapping[Hash, Any], text: bytes) -> Compiled:

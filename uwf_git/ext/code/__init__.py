@@ -1,10 +1,12 @@
 """Code workflows: the contract, the harness that runs them, trust."""
 
-from uwf_git.plugin import Command, ConfigSection, Extension
+from uwf_git.plugin import Command, ConfigSection, Extension, Runner
+
+RUNNER = Runner("uwf-bundle", "uwf_git.ext.code.agent:agent")
 
 EXTENSION = Extension(
     "code",
-    runners={"code": "uwf_git.ext.code.agent:agent"},
+    runners={"code": RUNNER},
     commands=(
         Command(
             "workflow trust",

@@ -15,6 +15,7 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from uwf_git.ext.code import RUNNER
 from uwf_git.ext.code.asking import asking
 from uwf_git.ext.code.calls import Calls, ConversationResult, tokens_of
 from uwf_git.ext.code.grants import grants_of
@@ -51,7 +52,6 @@ from uwf_git.plugin import (
     encodable,
     is_call,
     judge_answer,
-    known_agents,
     log,
     means_end,
     nearest,
@@ -97,7 +97,7 @@ class CodeAgent(Agent):
     """Performs steps by running a workflow's code."""
 
     def __init__(self) -> None:
-        super().__init__(known_agents.BUNDLES, _converses_not)
+        super().__init__(RUNNER.name, _converses_not)
 
     def admit(self, instance: Instance, at: ThreadPosition) -> None:
         require_trusted(instance, at.history.workflow)
@@ -384,7 +384,7 @@ def _author(made: CodeResult, heard: Sequence[ConversationResult], is_generated:
         is_text = any(text == said.strip() for said in each.texts) if text else is_data
         if is_text and (is_data or not is_generated):
             return each.agent
-    return REHEARSE if is_generated else known_agents.BUNDLES
+    return REHEARSE if is_generated else RUNNER.name
 
 
 def _failed(

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from uwf_git.ext.code import RUNNER
 from uwf_git.plugin import (
     END,
     QUESTION,
@@ -32,7 +33,6 @@ from uwf_git.plugin import (
     chosen_worktree,
     command_of,
     engine_calls,
-    known_agents,
     normalise_payload,
     step_without_hooks,
 )
@@ -91,7 +91,7 @@ class Asking:
         agent, said, turns = self._heard()
         detail = recorder.detail(said, turns, order, head.node)
         output = recorder.put(kind, recorder.redact(value, "output"))
-        by = recorder.redact(agent, "agent") or known_agents.BUNDLES
+        by = recorder.redact(agent, "agent") or RUNNER.name
         made = Step(history.start_hash, history.prev, role, output, detail, by)
         node = recorder.put(STEPNODE, made.payload())
         recorder.settle(order, node, detail)

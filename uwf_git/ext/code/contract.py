@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.ext.code.descriptor import parse_descriptor
-from uwf_git.ext.code.script import descriptor_of, is_script, script_of
+from uwf_git.ext.code.script import descriptor_of, is_script, script_of, start_warnings
 from uwf_git.ext.code.syntax import Breaches, Places
 from uwf_git.plugin import (
     CODE,
@@ -170,3 +170,4 @@ class Contract:
 
     compile_file = staticmethod(compile_bundle)
     compile_described = staticmethod(compile_described)
+    start_warnings = staticmethod(start_warnings)

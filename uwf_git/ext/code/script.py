@@ -12,20 +12,34 @@ from __future__ import annotations
 
 import ast
 import codecs
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.ext.code import python
 from uwf_git.ext.code.syntax import Breaches, check_meta, tolerated
-from uwf_git.plugin import ASKED_BY_SCRIPT, NAMED_BY_SCRIPT, PYTHON, SourceMark, name_problem, one_line
+from uwf_git.plugin import (
+    PYTHON,
+    CastRole,
+    SourceMark,
+    known_agent,
+    name_problem,
+    one_line,
+    overriding_options,
+)
 
 if TYPE_CHECKING:
     from uwf_git.ext.code.javascript import Script as JavaScript
+    from uwf_git.plugin import Config, Workflow
 
+_ASKED = "is asked by the script"
+_NAMED = f"{_ASKED} under this name"
+"""The description of a role that stands for an agent type or model that a workflow script names."""
 AGENT = "agent"
 """The role of the agents that a script names no type of."""
 GLOBALS = ("agent", "parallel", "pipeline", "phase", "log", "args", "budget", "workflow")
+_MOST_WARNED_OF = 20  # agent types
 _ANYWHERE = re.compile(rb"^export\s+const\s+meta\b", re.M)
 _DESCRIPTOR = re.compile(rb"^export\s+(?:const|let|var)\s+descriptor\b", re.M)
 _NAMES = """
@@ -76,17 +90,43 @@ def descriptor_of(meta: Mapping[str, Any], types: Iterable[str], otherwise: str)
     name, description = meta.get("name"), meta.get("description")
     titles = [each.get("title") for each in meta.get("phases") or () if isinstance(each, dict)]
     phases = ", ".join(each for each in titles if isinstance(each, str))
-    said = ASKED_BY_SCRIPT + (f"; its phases: {phases}" if phases else "")
+    said = _ASKED + (f"; its phases: {phases}" if phases else "")
     roles = {AGENT: {"description": said, "schema": _SCHEMA}}
     for each in types:
         if each != AGENT and not each.startswith(("$", "__")) and not name_problem(each):
-            roles[each] = {"description": NAMED_BY_SCRIPT, "schema": _SCHEMA}
+            roles[each] = {"description": _NAMED, "schema": _SCHEMA}
     return {
         "name": name if isinstance(name, str) and not name_problem(name) else otherwise,
         "description": description,
         "roles": roles,
         **({"budget": meta["budget"]} if "budget" in meta else {}),
     }
+
+
+def start_warnings(workflow: Workflow, prompt: str, config: Config | None) -> Iterator[str]:
+    """Yield warnings for a thread of a script: of a prompt that seems to be meant as JSON for its `args`, and of the
+    agent types and models that it names and `config` has no agent for."""
+    name, roles = workflow.name, workflow.roles
+    if not any(role.description.startswith(_ASKED) for role in roles.values()):
+        return
+    if prompt.lstrip().startswith(("[", "{")):
+        try:
+            json.loads(prompt)
+        except (ValueError, RecursionError) as error:
+            yield f"the prompt is not JSON, so args of script {name} is its text: {error}"
+    unmapped = [
+        role
+        for role, definition in roles.items()
+        if config is not None
+        and definition.description == _NAMED
+        and overriding_options(config, CastRole(name, role))[0] is None
+        and known_agent(config, role) is None
+    ]
+    if unmapped:
+        yield (
+            f"script {name} asks {', '.join(unmapped[:_MOST_WARNED_OF])}, for which no agent is configured: the"
+            f" default one answers — uwf config set agentOverrides.{name}.{unmapped[0]} AGENT"
+        )
 
 
 class PythonScript(python.Module):
