@@ -42,7 +42,7 @@ EXTENSION = Extension(
         ),
         Command(
             "publish crew",
-            "uwf_git.ext.crews.commands.publishing:crew",
+            "uwf_git.ext.crews.commands.commands:publish",
             "Push a crew to a branch for review.",
         ),
     ),

@@ -1,23 +1,9 @@
 """Compiling a crew's package into a Crew node and a Workflow node per workflow. Pure: equal files give equal
-hashes.
+hashes. docs/reference/format.md says what becomes of a third party's graph.
 
-A graph of a third-party package becomes a workflow:
-
-- Each node is a role, with the node's document as its text. It answers with a `summary`, and maybe
-  `artifacts` (paths) and `variables` (an open object: those that the document says it sets, else all that
-  expressions use); if several edges without expressions leave it, `next` is one of their labels.
-- A role's edges are tried in this order: to $END if its answer sets `workflowStatus` to "complete" (condition
-  COMPLETE); those with expressions, which decide alone; those named by `next`; the default. The last one
-  without expression has no condition. An `end` node leads to $END. Edges keep `label` and `text`, which is
-  told to the decider.
-- Expressions see the run's state, computed from `{start, steps}`: `$variables`, the initial ones with the
-  answers' merged in order; `$currentNodeId`, the last node done; `$stepsCompleted` and `$artifacts`, each
-  once in order of first occurrence. Questions and answers, which have no `summary`, don't count.
-
-A workflow of your own crew is compiled from its YAML, with its speakers.
-
-In a version's tree, such a workflow's definition names the crew and workflow, and includes the package's
-files.
+Expressions see the run's state, computed from `{start, steps}`: `$variables`, the initial ones with the answers'
+merged in order; `$currentNodeId`, the last node done; `$stepsCompleted` and `$artifacts`, each once in order of
+first occurrence. Questions and answers, which have no `summary`, don't count.
 """
 
 from __future__ import annotations

@@ -1,15 +1,5 @@
-"""Matching an input with a persona's menu. Deterministic rules:
-
-    1  white space or a lone `*`: show the menu
-    2  candidates are the items that the surface shows, and their handlers
-    3  a number is an item's position; after a ClarifyChoice, a candidate's
-    4  a text that equals a trigger, cmd, alias, handler, or a code such as [CP] in a description, is that candidate
-    5  a text of at least two characters contained in one of these or a description is the best of those candidates:
-       whole words before parts, names before descriptions, a handler before its item's description
-    6  any other text is sent to the persona
-
-Case, white space runs and one leading `*` are ignored. Of several equally good candidates none is guessed:
-ClarifyChoice lists them.
+"""Matching an input with a persona's menu, by the deterministic rules of docs/reference/commands/crews.md. Of several
+equally good candidates none is guessed: ClarifyChoice lists them.
 """
 
 from __future__ import annotations

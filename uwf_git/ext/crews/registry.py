@@ -1,10 +1,5 @@
-"""Registered crews: `refs/uwf/crews/<name>` points at the newest version, with the package byte for byte, its
-nodes and a page.
-
-    README.md                 the crew's page
-    package/…                 the files of the package
-    package.bmad              the original ZIP, if any
-    crew/nodes/<hash>.json    the Crew node, its Workflow nodes, their schemas, and the built-in types
+"""Registered crews: `refs/uwf/crews/<name>` points at the newest version, with the package byte for byte, its nodes and
+a page, in the tree that docs/reference/format.md shows.
 
 A thread begins on a version of a workflow: a commit without a ref, whose `workflow/include/` is the crew's
 `package/`.

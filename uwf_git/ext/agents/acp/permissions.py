@@ -1,17 +1,9 @@
-"""Deciding an agent's permission requests, by policy or by the person at the terminal.
+"""Deciding an agent's permission requests, by policy or by the person at the terminal, who is asked while the agent
+continues.
 
-`tools.permissions` in the configuration lists what is granted without asking:
-
-    read                 requests of this kind (read, edit, delete, move, search, execute, think, fetch,
-                         switch_mode, other; globs too), for files in the workspace
-    edit:src/*           with a glob over the files' paths, below the workspace's folder or absolute
-    execute:make *       over the command, or the title if there is nothing else
-    fetch:*example.org*  over the title, without files and command
-
-In a crew's step, reading @pkg and @state and editing @state's document are granted.
-
-Denied tools refuse their kinds: `deny` of run_command every execute, of write_file or edit_file every edit.
-Other requests are asked at the terminal while the agent continues.
+`tools.permissions` in the configuration lists what is granted without asking: see docs/reference/configuration.md. In a
+crew's step, reading @pkg and @state and editing @state's document are granted. Denied tools refuse their kinds: `deny`
+of run_command every execute, of write_file or edit_file every edit.
 """
 
 from __future__ import annotations

@@ -1,50 +1,11 @@
-"""Rows of the agent program table: how a program is called, and how its output is read.
+"""Rows of the agent program table: how a program is called, and how its output is read. Users write them too:
+docs/guides/writing-agents.md has the keys, and `shipped/` has the shipped rows.
 
-    program: mycli                       found on PATH
-    install: npm install -g mycli        shown if it is missing
-    version: {args: [--version], least: 1.2.0}
-    first: [run, --json, "{args}", "-"]  arguments of a first run
-    resume: [run, --json, "{args}", --resume, "{session}", "-"]
-    prompt: stdin                        or argument: then {prompt} is in first and resume
-    output: lines                        a JSON value a line; json: one, or a list of them; text: the answer itself
-    session: .session_id                 the session's id
-    text: {path: .result, when: {type: result}}
-    turns: [{when: {type: message}, text: .content, whole: {stop: [null, end]}}]
-    complete: {when: {type: result, is_error: [null, false]}}
-    aside: [{when: {type: progress}}]
+Only values that `complete` lists end a run: name the good ones. Without `aside` the values that the row does not
+describe have no significance. With it, `[]` for none, all but those have: one after the last message means that
+this was not the answer, and `text` must repeat that message.
 
-A run is finished if its last printed value of significance is a complete end, as `complete` finds it. Only values
-that it lists are: name the good ones. A message that fails the tests in `whole` was not finished. Without
-`aside` the values that the row does not describe have no significance. With it, `[]` for none, all but those
-have: one after the last message means that this was not the answer, and `text` must repeat that message.
-
-`{args}` are the user's own arguments, last by default; `{new}` is a new UUID, for programs that let the
-caller choose the session's id; `{cwd}` is the folder. In a crew's step the conditions `crew` and, if files
-are writable, `crewwrite` hold; `{package}` and `{state}` are its folders.
-
-A *path* is `.a.b`, with `[]` for all items of a list or values of a mapping, `[keys]` for keys, and `[0]` or
-`[-1]` for one item. A *find* is a path, or `{path, when, each, where, match, from}`: of the printed values
-that match `when`; with `each`, their items that match `where`; then the path, and the text captured by the
-regular expression `match`. `say` joins several: "{.error}, attempt {.attempt}". `from: stderr` reads standard
-error, for `trouble` line by line, and `from: log` the program's own log. `when` and `where` map a path to a
-value, a list of values, or "*" for anything but null, false and "".
-
-An amount in `usage` is a path or `{path, match}`, with numbers such as 1,024, 1.0k, 2.5M.
-
-    trouble: {path: .why, when: {type: retry}}      problems during retries; the last one is the reason of a failure
-    log: ["$MYCLI_HOME/log/{session}.jsonl", "~/.mycli/log/{session}.jsonl"]
-
-`log` names JSON Lines files, the first existing one counts, with `*`, the program's variables, and
-`{session:8}` for the session's first eight characters; model and usage can be found there. The first find of
-the model that matches counts, with its last value.
-
-    sessions: {folder: ["$MYCLI_HOME/chats/{slug}", "~/.mycli/chats/{slug}"], files: ["*-{session}.jsonl"]}
-    sessions: {export: [export, "{session}"], import: [import, "{file}"], each: .messages[]}
-
-`sessions` says where the program keeps its side of a conversation, so that another machine can resume it:
-JSON Lines files below the first `folder` whose variables are set, with `{slug}` for the step's folder with
-`-` in place of all but letters and digits, and `{project}` for the folder whose file `.project_root` names
-the step's folder; or what it prints of a session as JSON, with its messages at `each`, and takes back.
+In the `folder` of `sessions`, `{project}` is the folder whose file `.project_root` names the step's folder.
 """
 
 from __future__ import annotations

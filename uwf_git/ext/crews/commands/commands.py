@@ -1,4 +1,4 @@
-"""`uwf crew` import, list, show, history, rollback, rm, export, propose and accept."""
+"""`uwf crew` import, list, show, history, rollback, rm, export, propose and accept, and `uwf publish crew`."""
 
 from __future__ import annotations
 
@@ -283,6 +283,15 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     crew = _crews(invocation).crew(version.hash)
     value = {**accepted.to_json(), **_version(crew, version.hash, version.commit)}
     invocation.emit(value, Record(*_VERSION, definitions.ACCEPTED))
+
+
+@command("uwf publish crew trip", "uwf publish crew trip --remote team")
+@click.argument("crew", metavar="NAME", shell_complete=completers.complete_crew)
+@definitions.BRANCH
+@definitions.REMOTE
+def publish(invocation: Invocation, crew: str, branch: str, remote: str | None) -> None:
+    """Push a crew's newest version to a branch for review. Proposals can be merged into it."""
+    definitions.publish_version(invocation, _crews(invocation), crew, branch, remote)
 
 
 # Arguments
