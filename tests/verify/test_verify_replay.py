@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from uwf_git.base.errors import Invalid
-from uwf_git.format.builtin import BUILTIN, DIALECT, META
-from uwf_git.format.ids import Hash
+from uwf_git.format.builtin import BUILTIN, META
+from uwf_git.format.ids import DIALECT, Hash
 from uwf_git.format.kinds import Start, StepContext
-from uwf_git.format.quick_schema import OBJECT_ID, PRINTABLE_ASCII, is_plainly_schema, plain_check
+from uwf_git.format.quick_schema import OBJECT_ID, PRINTABLE_ASCII, plain_check
 from uwf_git.format.schema import Schema, check_schema
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.expression import Frozen, evaluate
@@ -168,7 +168,7 @@ KEYWORDS = st.sampled_from(
     st.recursive(VALUES | schemas(), lambda inner: st.dictionaries(KEYWORDS, inner, max_size=4), max_leaves=5)
 )
 def test_what_the_quick_check_says_is_a_schema_is_one(payload: Any) -> None:
-    if is_plainly_schema(payload):
+    if plain_check(payload) is not None:
         assert Draft202012Validator(Draft202012Validator.META_SCHEMA).is_valid(payload)
 
 
@@ -182,7 +182,7 @@ def test_a_common_output_schema_is_quickly_seen_to_be_one() -> None:
         "required": ["status"],
         "additionalProperties": False,
     }
-    assert is_plainly_schema(schema)
+    assert plain_check(schema) is not None
     for broken in (
         {"type": "text"},
         {"type": []},
@@ -194,7 +194,7 @@ def test_a_common_output_schema_is_quickly_seen_to_be_one() -> None:
         {"properties": {"a": 1}},
         {"$ref": 1},
     ):
-        assert not is_plainly_schema({**schema, **broken}), broken
+        assert plain_check({**schema, **broken}) is None, broken
         assert check_schema({**schema, **broken}), broken
 
 

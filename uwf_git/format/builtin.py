@@ -7,9 +7,8 @@ from functools import cache
 from typing import Any, cast
 
 from uwf_git.base import extensions
-from uwf_git.format.ids import Hash
+from uwf_git.format.ids import DIALECT, Hash
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
 META_SCHEMA: dict[str, Any] = {
     "$schema": DIALECT,
     "$ref": DIALECT,

@@ -12,6 +12,7 @@ from uwf_git.base.errors import Invalid, NotFound, Usage
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 REFERENCE_FORMATS = ("cas_ref", "ocas_ref")
 """The formats by which a schema says that a string is a hash."""
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from uwf_git.format.ids import REFERENCE_FORMATS, is_hash
+from uwf_git.format.ids import DIALECT, REFERENCE_FORMATS, is_hash
 
 Check = Callable[[Any], bool]
 
@@ -30,7 +30,12 @@ _PATTERNS = {
     for pattern in (OBJECT_ID, SHA256, PRINTABLE_ASCII, NODE_HASH, PERCENTAGE)
 }
 
-_IGNORED = {"title", "description", "default", "examples", "$comment", "$schema"}
+_ANNOTATIONS: dict[str, Check] = {
+    **dict.fromkeys(("title", "description", "$comment"), lambda value: type(value) is str),
+    "examples": lambda value: type(value) is list,
+    "default": lambda value: True,
+    "$schema": lambda value: value == DIALECT,
+}
 _OF_OBJECTS = {"properties", "required", "additionalProperties"}
 _TYPES: dict[str, Check] = {
     "object": lambda value: type(value) is dict,
@@ -44,25 +49,11 @@ _TYPES: dict[str, Check] = {
 
 
 def plain_check(schema: Any) -> Check | None:
-    """Return a check for a plain schema, None for others."""
+    """Return a check for a plain schema, a JSON Schema of well-known keywords with valid arguments; None for others."""
     try:
         return _check(schema, 0)
     except (_NotPlainError, TypeError, AttributeError, KeyError):
         return None
-
-
-def is_plainly_schema(payload: Any) -> bool:
-    """Return whether a payload is a JSON Schema of well-known keywords with valid arguments. False decides
-    nothing."""
-    return _is_schema(payload, 0)
-
-
-def _is_schema(payload: Any, depth: int) -> bool:
-    if type(payload) is bool:
-        return True
-    if type(payload) is not dict or depth > 20:
-        return False
-    return all(key in _ARGUMENTS and _ARGUMENTS[key](value, depth) for key, value in payload.items())
 
 
 class _NotPlainError(Exception):
@@ -74,12 +65,14 @@ def _check(schema: Any, depth: int) -> Check:
         return lambda value: True
     if type(schema) is not dict or depth > 20:
         raise _NotPlainError
-    checks = [_KEYWORDS[key](argument, depth) for key, argument in schema.items() if key in _KEYWORDS]
-    rest = schema.keys() - _KEYWORDS.keys() - _IGNORED
-    if rest & _OF_OBJECTS:
+    checks = []
+    for key, argument in schema.items():
+        if key in _KEYWORDS:
+            checks.append(_KEYWORDS[key](argument, depth))
+        elif not (key in _OF_OBJECTS or _ANNOTATIONS[key](argument)):
+            raise _NotPlainError
+    if schema.keys() & _OF_OBJECTS:
         checks.append(_object(schema, depth))
-    if rest - _OF_OBJECTS:
-        raise _NotPlainError
     if len(checks) == 1:
         return checks[0]
     if len(checks) == 2:
@@ -91,8 +84,16 @@ def _check(schema: Any, depth: int) -> Check:
 def _type(names: Any, _depth: int) -> Check:
     if type(names) is str:
         return _TYPES[names]
-    allowed = [_TYPES[name] for name in names]
+    allowed = [_TYPES[name] for name in _distinct(names)]
+    if not allowed:
+        raise _NotPlainError
     return lambda value: any(check(value) for check in allowed)
+
+
+def _distinct(names: Any) -> list[str]:
+    if type(names) is not list or not all(type(name) is str for name in names) or len({*names}) < len(names):
+        raise _NotPlainError
+    return names
 
 
 def _listed(values: Any, _depth: int) -> Check:
@@ -103,7 +104,9 @@ def _listed(values: Any, _depth: int) -> Check:
 
 
 def _any_of(schemas: Any, depth: int) -> Check:
-    branches = [_check(each, depth + 1) for each in schemas]
+    branches = [_check(schema, depth + 1) for schema in schemas]
+    if type(schemas) is not list or not branches:
+        raise _NotPlainError
     return lambda value: any(check(value) for check in branches)
 
 
@@ -113,6 +116,8 @@ def _items(schema: Any, depth: int) -> Check:
 
 
 def _format(name: Any, _depth: int) -> Check:
+    if type(name) is not str:
+        raise _NotPlainError
     if name not in REFERENCE_FORMATS:
         return lambda value: True  # other formats are for people, as the validator has it
     return lambda value: type(value) is not str or is_hash(value)
@@ -134,7 +139,7 @@ def _bound(holds: Callable[[Any, Any], bool]) -> Callable[[Any, int], Check]:
 
 def _length(kind: type[Any], holds: Callable[[Any, Any], bool]) -> Callable[[Any, int], Check]:
     def made(limit: Any, _depth: int) -> Check:
-        if type(limit) is not int:
+        if type(limit) is not int or limit < 0:
             raise _NotPlainError
         return lambda value: type(value) is not kind or holds(len(value), limit)
 
@@ -143,9 +148,7 @@ def _length(kind: type[Any], holds: Callable[[Any, Any], bool]) -> Callable[[Any
 
 def _object(schema: dict[str, Any], depth: int) -> Check:
     known = {name: _check(each, depth + 1) for name, each in schema.get("properties", {}).items()}
-    required = schema.get("required", [])
-    if type(required) is not list or not all(type(name) is str for name in required):
-        raise _NotPlainError
+    required = _distinct(schema.get("required", []))
     others = schema.get("additionalProperties", True)
     other = None if others is False else _check(others, depth + 1)
 
@@ -180,52 +183,4 @@ _KEYWORDS: dict[str, Callable[[Any, int], Check]] = {
     "maxLength": _length(str, operator.le),
     "minItems": _length(list, operator.ge),
     "maxItems": _length(list, operator.le),
-}
-
-
-def _is_text(value: Any, _depth: int) -> bool:
-    return type(value) is str
-
-
-def _is_number(value: Any, _depth: int) -> bool:
-    return type(value) in (int, float)
-
-
-def _is_count(value: Any, _depth: int) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _are_texts(value: Any, _depth: int) -> bool:
-    return type(value) is list and all(type(each) is str for each in value) and len(set(value)) == len(value)
-
-
-def _are_types(value: Any, depth: int) -> bool:
-    if type(value) is str:
-        return value in _TYPES
-    return _are_texts(value, depth) and bool(value) and all(each in _TYPES for each in value)
-
-
-def _is_inner(value: Any, depth: int) -> bool:
-    return _is_schema(value, depth + 1)
-
-
-def _are_inner(value: Any, depth: int) -> bool:
-    return type(value) is list and bool(value) and all(_is_schema(each, depth + 1) for each in value)
-
-
-def _are_named(value: Any, depth: int) -> bool:
-    return type(value) is dict and all(_is_schema(each, depth + 1) for each in value.values())
-
-
-_ARGUMENTS: dict[str, Callable[[Any, int], bool]] = {
-    **dict.fromkeys(("title", "description", "$comment", "format"), _is_text),
-    **dict.fromkeys(("default", "const"), lambda value, depth: True),
-    **dict.fromkeys(("enum", "examples"), lambda value, depth: type(value) is list),
-    **dict.fromkeys(("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"), _is_number),
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_count),
-    **dict.fromkeys(("anyOf", "allOf", "oneOf"), _are_inner),
-    **dict.fromkeys(("items", "additionalProperties", "not"), _is_inner),
-    "properties": _are_named,
-    "required": _are_texts,
-    "type": _are_types,
 }

@@ -19,9 +19,8 @@ from uwf_git.base import helper_process
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import counted, one_line
 from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, time_limit
-from uwf_git.format.builtin import DIALECT
-from uwf_git.format.ids import REFERENCE_FORMATS, Hash, is_hash
-from uwf_git.format.quick_schema import Check, is_plainly_schema, plain_check
+from uwf_git.format.ids import DIALECT, REFERENCE_FORMATS, Hash, is_hash
+from uwf_git.format.quick_schema import Check, plain_check
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -271,7 +270,7 @@ def _takes_long() -> Invalid:
 def check_schema(payload: Any, recorded: bool = False) -> list[Problem]:
     """Return why a payload isn't a JSON Schema; empty if it is. A `recorded` one may have other patterns than
     those of ECMA 262."""
-    if is_plainly_schema(payload):
+    if plain_check(payload) is not None:
         return []
     from jsonschema import Draft202012Validator
 

@@ -16,7 +16,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from uwf_git.base.errors import StoreDamaged, UwfError
 from uwf_git.git.fsync import share
@@ -95,28 +95,50 @@ class ObjectDatabase:
         StoreDamaged."""
         if (self._bulk is not None or self._stored) and (new := self._new(oid)) is not None:
             return new
-        try:
-            return self._read(oid)
-        except StoreDamaged:
-            return self._settled(lambda: self._read(oid))
+        return self._look(oid, self._read_packed, self._read_loose)
 
-    def _read(self, oid: Oid) -> tuple[int, bytes]:
+    def _look(
+        self,
+        oid: Oid,
+        packed: Callable[[_Packs, Oid], _T],
+        loose: Callable[[str, IO[bytes]], _T],
+    ) -> _T:
+        """Look an object up in packs, then in its own file, and again while packs come and go."""
+        before: frozenset[str] | None = None
+        while True:
+            try:
+                return self._look_once(oid, packed, loose)
+            except TooLarge:
+                raise
+            except StoreDamaged:
+                now = self._pack_names()
+                if now == before:
+                    raise
+                before = now
+                self._list_packs()
+
+    def _look_once(
+        self, oid: Oid, packed: Callable[[_Packs, Oid], _T], loose: Callable[[str, IO[bytes]], _T]
+    ) -> _T:
         if self._packs.exists(oid):
             try:
-                return self._read_packed(self._packs, oid)
+                return packed(self._packs, oid)
+            except TooLarge:
+                raise
             except StoreDamaged:
                 self._list_packs()
         name = str(oid)
         try:
             with open(self._loose(name), "rb") as file:
-                packed = file.read()
+                return loose(name, file)
         except OSError:
-            return self._read_packed(all_objects(self._git), oid)
-        try:
-            data = zlib.decompress(packed)
+            return packed(all_objects(self._git), oid)
         except zlib.error as error:
-            raise damaged(name, _garbled(error)) from None
-        return _checked(name, data)
+            is_cut = str(error).startswith("Error -5 ")
+            raise damaged(name, "it is truncated" if is_cut else "it cannot be decompressed") from None
+
+    def _read_loose(self, name: str, file: IO[bytes]) -> tuple[int, bytes]:
+        return _checked(name, zlib.decompress(file.read()))
 
     def _new(self, oid: Oid) -> tuple[int, bytes] | None:
         if self._bulk is not None and (found := self._bulk.get(oid)) is not None:
@@ -139,18 +161,6 @@ class ObjectDatabase:
         owner.add_backend(self._packs, 1)
         self._owners.append(owner)
 
-    def _settled(self, look: Callable[[], _T]) -> _T:
-        before = self._pack_names()
-        while True:
-            self._list_packs()
-            try:
-                return look()
-            except StoreDamaged:
-                now = self._pack_names()
-                if now == before:
-                    raise
-                before = now
-
     def _pack_names(self) -> frozenset[str]:
         try:
             return frozenset(os.listdir(f"{self._objects}/pack"))  # noqa: PTH208
@@ -170,25 +180,10 @@ class ObjectDatabase:
         """Return an object's kind and size from its header. Raises StoreDamaged."""
         if (new := self._new(oid)) is not None:
             return new[0], len(new[1])
-        try:
-            return self._header(oid)
-        except StoreDamaged:
-            return self._settled(lambda: self._header(oid))
+        return self._look(oid, self._header_packed, self._header_loose)
 
-    def _header(self, oid: Oid) -> tuple[int, int]:
-        if self._packs.exists(oid):
-            try:
-                return self._header_packed(self._packs, oid)
-            except StoreDamaged:
-                self._list_packs()
-        name = str(oid)
-        try:
-            with open(self._loose(name), "rb") as file:
-                head = zlib.decompressobj().decompress(file.read(128), 64)
-        except OSError:
-            return self._header_packed(all_objects(self._git), oid)
-        except zlib.error as error:
-            raise damaged(name, _garbled(error)) from None
+    def _header_loose(self, name: str, file: IO[bytes]) -> tuple[int, int]:
+        head = zlib.decompressobj().decompress(file.read(128), 64)
         kind, _, size = head.partition(b"\0")[0].partition(b" ")
         if kind not in KINDS or not size.isdigit():
             raise damaged(name, "it has no header")
@@ -210,36 +205,15 @@ class ObjectDatabase:
         TooLarge, StoreDamaged."""
         if self._bulk is not None and oid in self._bulk:
             return self.read(oid)
-        try:
-            return self._read_within(oid, at_most)
-        except TooLarge:
-            raise
-        except StoreDamaged:
-            return self._settled(lambda: self._read_within(oid, at_most))
+        return self._look(
+            oid,
+            lambda packs, oid: self._read_packed_within(packs, oid, at_most),
+            lambda name, file: self._read_loose_within(name, file, at_most),
+        )
 
-    def _read_within(self, oid: Oid, at_most: int) -> tuple[int, bytes]:
-        if self._packs.exists(oid):
-            try:
-                return self._read_packed_within(self._packs, oid, at_most)
-            except StoreDamaged:
-                self._list_packs()
-        name = str(oid)
-        try:
-            descriptor = self._loose(name)
-        except OSError:
-            return self._read_packed_within(all_objects(self._git), oid, at_most)
-        try:
-            size = os.fstat(descriptor).st_size
-            packed = os.read(descriptor, min(size, at_most + at_most // 1000 + _SLACK))
-        except OSError as error:
-            raise damaged(name, str(error)) from None
-        finally:
-            os.close(descriptor)
+    def _read_loose_within(self, name: str, file: IO[bytes], at_most: int) -> tuple[int, bytes]:
         inflate = zlib.decompressobj()
-        try:
-            data = inflate.decompress(packed, at_most + _SLACK)
-        except zlib.error as error:
-            raise damaged(name, _garbled(error)) from None
+        data = inflate.decompress(file.read(at_most + at_most // 1000 + _SLACK), at_most + _SLACK)
         length = data.partition(b"\0")[0].partition(b" ")[2]
         if length.isdigit() and len(length) < 20 and int(length) > at_most:
             raise TooLarge(name, int(length), at_most)
@@ -349,10 +323,6 @@ def _checked(name: str, data: bytes) -> tuple[int, bytes]:
 
 def _unread(oid: Oid, error: Exception) -> StoreDamaged:
     return damaged(str(oid), "it is missing" if isinstance(error, KeyError) else str(error))
-
-
-def _garbled(error: zlib.error) -> str:
-    return "it is truncated" if str(error).startswith("Error -5 ") else "it cannot be decompressed"
 
 
 def damaged(name: str, reason: str) -> StoreDamaged:

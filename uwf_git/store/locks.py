@@ -52,15 +52,11 @@ class Locks:
         busy = Busy(
             f"thread {thread} is running", f"wait for it, or end its step: uwf thread pause {thread} --now"
         )
-        descriptor = self._acquire(thread, wait, busy, gives_up)
-        try:
+        with self._holding(thread, self._acquire(thread, wait, busy, gives_up)) as descriptor:
             # A deletion waits for no thread, and none starts before it is done.
             with self._writers.writing():
                 pass
             yield descriptor
-        finally:
-            os.close(descriptor)
-            self._tidy(thread)
 
     @contextlib.contextmanager
     def run(self, thread: ThreadId) -> Iterator[int]:
@@ -77,6 +73,12 @@ class Locks:
                 f"wait for it: uwf thread wait {thread}; or end it: uwf thread stop {thread}",
             )
             descriptor = self._acquire(name, PROBE_SECONDS, busy)
+        with self._holding(name, descriptor):
+            yield descriptor
+
+    @contextlib.contextmanager
+    def _holding(self, name: str, descriptor: int) -> Iterator[int]:
+        """Give a lock back after the block, without its file."""
         try:
             yield descriptor
         finally:
@@ -103,22 +105,16 @@ class Locks:
         """Hold a remote for the block, so that of two concurrent pulls the second finds the first one's
         results. Raises Busy after `wait` seconds."""
         busy = Busy(f"another process exchanges threads with {remote}", "repeat when it is done")
-        descriptor = self._acquire(f"remote-{remote}", wait, busy)
-        try:
-            with self._writers.writing():
-                yield
-        finally:
-            os.close(descriptor)
+        name = f"remote-{remote}"
+        with self._holding(name, self._acquire(name, wait, busy)), self._writers.writing():
+            yield
 
     @contextlib.contextmanager
-    def repair(self, wait: float = EXCHANGE_SECONDS) -> Iterator[None]:
-        """Hold the repair of the store for the block. Raises Busy after `wait` seconds."""
+    def repair(self) -> Iterator[None]:
+        """Hold the repair of the store for the block. Raises Busy after EXCHANGE_SECONDS."""
         busy = Busy("another process repairs the store", "repeat when it is done")
-        descriptor = self._acquire("repair", wait, busy)
-        try:
+        with self._holding("repair", self._acquire("repair", EXCHANGE_SECONDS, busy)):
             yield
-        finally:
-            os.close(descriptor)
 
     @contextlib.contextmanager
     def turn(self, name: str, waits: Callable[[Sequence[int]], None] | None = None) -> Iterator[None]:
@@ -138,11 +134,8 @@ class Locks:
                 ) from None
             waits(holders)
             descriptor = self._acquire(name, math.inf, busy)
-        try:
+        with self._holding(name, descriptor):
             yield
-        finally:
-            os.close(descriptor)
-            self._tidy(name)
 
     @contextlib.contextmanager
     def deleting(self) -> Iterator[None]:
@@ -231,8 +224,8 @@ class Locks:
             f"repeat, or end the thread: uwf thread kill {thread}",
         )
         # A second signal would interrupt what the run does on the first.
-        descriptor = self._acquire(f"stop-{thread}", grace, busy)
-        try:
+        name = f"stop-{thread}"
+        with self._holding(name, self._acquire(name, grace, busy)):
             if not self.is_run(thread):
                 return False
             for pid in self._openers(_RUN + thread):
@@ -243,9 +236,6 @@ class Locks:
                     raise busy
                 time.sleep(0.02)
             return True
-        finally:
-            os.close(descriptor)
-            self._tidy(f"stop-{thread}")
 
     def _end_run(self, thread: ThreadId, pid: int) -> None:
         """Send SIGTERM to a process if it holds a run. Opened before the check, a descriptor of the process

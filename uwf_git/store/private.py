@@ -45,7 +45,7 @@ from uwf_git.format.kinds import Usage as TokenUsage
 from uwf_git.git.database import StoreUnwritable
 from uwf_git.git.fsync import make_folders, reserve, share, sync
 from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE as NONCE_VARIABLE
-from uwf_git.store.private_files import opener, read_private, write_private
+from uwf_git.store.private_files import content_of, opener, read_private, write_private
 
 QUESTION_VARIABLE = "UWF_QUESTION"
 """Names the file with a code workflow's question to an agent that runs as a command: `answer.json` beside it is for the
@@ -321,12 +321,8 @@ class Runs:
 
     def answers(self, thread: ThreadId, order: EngineOrder) -> list[dict[str, Any]]:
         """Return the saved answers to this order; torn lines are skipped."""
-        try:
-            lines = read_private(self._folder / f"{thread}.answer").split(b"\n")
-        except OSError:
-            return []
         found: dict[Any, dict[str, Any]] = {}
-        for line in lines:
+        for line in content_of(self._folder / f"{thread}.answer").split(b"\n"):
             with contextlib.suppress(ValueError, RecursionError, KeyError, TypeError):
                 value = json.loads(line)
                 if value["asked"] == order.asks() and isinstance(value["answer"], dict):
@@ -375,9 +371,8 @@ class Runs:
     def call(self, thread: ThreadId, head: Hash) -> bool:
         """Note that a person is called to a head; return whether that is new."""
         path = self._folder / f"{thread}.called"
-        with contextlib.suppress(OSError):
-            if read_private(path) == head.encode():
-                return False
+        if content_of(path) == head.encode():
+            return False
         with contextlib.suppress(OSError):
             write_private(path, head.encode())
         return True
@@ -501,10 +496,7 @@ class Runs:
         return [spent for line in self._lines(thread) if (spent := _spending(line)) is not None]
 
     def _lines(self, thread: ThreadId) -> list[str]:
-        try:
-            return read_private(self._folder / f"{thread}.turns").decode("utf-8", "replace").splitlines()
-        except OSError:
-            return []
+        return content_of(self._folder / f"{thread}.turns").decode("utf-8", "replace").splitlines()
 
     def log(self, thread: ThreadId) -> Path:
         return self._folder / f"{thread}.log"
@@ -550,10 +542,7 @@ class Sessions:
 
     def owner(self, agent: str, session: str) -> str:
         """Return the thread of a session, "" if unknown."""
-        try:
-            return _owner(read_private(self._path(agent, session)))
-        except OSError:
-            return ""
+        return _owner(content_of(self._path(agent, session)))
 
     def note(self, agent: str, session: str, context: str, kept: str | None = None) -> None:
         """Record that a session is on this machine as a run on the head `context` left it, and its Session
@@ -573,10 +562,7 @@ class Sessions:
         return any(node for _, node in self._states(agent, session))
 
     def _states(self, agent: str, session: str) -> list[tuple[str, str]]:
-        try:
-            lines = read_private(self._path(agent, session)).decode("ascii", "replace").split("\n")[1:]
-        except OSError:
-            return []
+        lines = content_of(self._path(agent, session)).decode("ascii", "replace").split("\n")[1:]
         return [(context, node) for context, _, node in (line.partition(" ") for line in lines)]
 
     def owners(self, agent: str, sessions: Iterable[str]) -> dict[str, str]:
@@ -627,10 +613,8 @@ class Folders:
         write_private(self._folder / thread, os.fsencode(cwd), failure, "check free space")
 
     def recall(self, thread: str) -> Path | None:
-        try:
-            return Path(os.fsdecode(read_private(self._folder / thread)))
-        except OSError:
-            return None
+        folder = content_of(self._folder / thread)
+        return Path(os.fsdecode(folder)) if folder else None
 
 
 class Trusted:

@@ -58,6 +58,13 @@ def opener(mode: int, shared: bool = True) -> Callable[[str, int], int]:
     return opened
 
 
+def content_of(path: Path) -> bytes:
+    """As `read_private`; b"" for a file that cannot be read."""
+    with contextlib.suppress(OSError):
+        return read_private(path)
+    return b""
+
+
 def read_private(path: Path) -> bytes:
     """Read a file. Raises OSError, also for anything but a regular file (a FIFO would block) and for more
     than MOST bytes."""

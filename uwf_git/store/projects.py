@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.store.location import enclosing_repository, is_enabled, searched_folders
-from uwf_git.store.private_files import read_private, write_private
+from uwf_git.store.private_files import content_of, read_private, write_private
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head
@@ -98,12 +98,9 @@ class Repository:
     @cached_property
     def noted(self) -> tuple[str, list[str]]:
         """The mark, "" if it has none, and the first commits that it has had."""
-        with contextlib.suppress(OSError):
-            mark, *rest = (
-                read_private(self.common / FILE).decode("ascii", "replace").splitlines()[: _MOST + 1]
-            )
-            if _MARK.fullmatch(mark):
-                return mark, [line for line in rest if _COMMIT.fullmatch(line)]
+        mark, *rest = content_of(self.common / FILE).decode("ascii", "replace").split("\n")[: _MOST + 1]
+        if _MARK.fullmatch(mark):
+            return mark, [line for line in rest if _COMMIT.fullmatch(line)]
         return "", []
 
     @cached_property
@@ -247,8 +244,8 @@ class Projects:
     def _note(self, mark: str, repository: Repository) -> None:
         value = {"folder": str(repository.common), "addresses": repository.addresses}
         data, path = json.dumps(value).encode("ascii"), self._private / "projects" / mark
-        with contextlib.suppress(UwfError, OSError):
-            if not path.is_file() or read_private(path) != data:
+        with contextlib.suppress(UwfError):
+            if content_of(path) != data:
                 write_private(path, data)
 
     def note_definition(self, ref: str) -> None:
@@ -265,9 +262,7 @@ class Projects:
         return here is None or any(each is not None and self._belongs(each, here) for each in found)
 
     def _labels(self, ref: str) -> list[str]:
-        with contextlib.suppress(OSError):
-            return read_private(self._of_definition(ref)).decode("utf-8", "replace").splitlines()
-        return []
+        return content_of(self._of_definition(ref)).decode("utf-8", "replace").splitlines()
 
     def _of_definition(self, ref: str) -> Path:
         return self._private / "projects" / ref.removeprefix("refs/uwf/")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import closest, nearest, one_line
 from uwf_git.format import cbor
-from uwf_git.format.builtin import DIALECT
+from uwf_git.format.ids import DIALECT
 from uwf_git.format.schema import (
     Problem,
     Schema,

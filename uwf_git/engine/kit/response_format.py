@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from uwf_git.format.builtin import DIALECT
+from uwf_git.format.ids import DIALECT
 from uwf_git.format.shape import types
 
 JSON_OBJECT: Mapping[str, Any] = {"type": "json_object"}
