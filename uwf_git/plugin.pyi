@@ -44,11 +44,10 @@ from uwf_cli.output import exact as _exact_number
 from uwf_cli.output import iso as _iso_of_milliseconds
 from uwf_cli.page import addresses as _page_addresses
 from uwf_cli.page import markup as markup
-from uwf_cli.page import style as _page_style
 from uwf_cli.page.addresses import STATUS as _STATUS_FIELD
 from uwf_cli.page.addresses import Page as Page
 from uwf_cli.page.addresses import PageRequest as PageRequest
-from uwf_cli.page.document import document as document
+from uwf_cli.page.markup import document as document
 from uwf_cli.page.markup import tag as tag
 from uwf_cli.selection import Selection as _ThreadSelection
 from uwf_cli.selection import chosen_threads as chosen_threads
@@ -899,7 +898,6 @@ numbered_lines = _numbered_lines
 overriding_options = _overriding_options
 own_processes = _own_processes
 page_addresses = _page_addresses
-page_style = _page_style
 parent_threads = _parent_threads
 parse_budget_option = _parse_budget_option
 parse_workspace_option = _parse_workspace_option

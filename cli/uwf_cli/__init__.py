@@ -10,7 +10,7 @@
     selection   arguments and filters that select threads
     completers  shell completion
     exchange    git with a progress meter, and what a plain `git fetch` brought
-    exchanged   results of push and pull as text
+    exchange_output  results of push and pull as text
     output      JSON, YAML and text
     terminal    escaping, styles, tables
     watching/   live lines, threads in parallel, events

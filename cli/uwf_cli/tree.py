@@ -147,7 +147,7 @@ cas = _group(
 agent = _group(
     "agent",
     {
-        "put-step": ("agent", "Record an agent's answer without the kit."),
+        "put-step": ("conversation", "Record an agent's answer without the kit."),
     },
     examples=("uwf agent list", "uwf agent check claude-code"),
     help="List and check agents.",
@@ -223,11 +223,11 @@ uwf = _group(
         "stats": ("spending", "Sum up tokens, cost and time."),
         "doctor": ("store", "Check and repair the store and its settings."),
         "debug": ("store", "Show log records."),
-        "templates": ("templates", "List workflows to start from."),
+        "templates": ("texts", "List workflows to start from."),
         "gc": ("store", "Pack the store."),
         "verify": ("verify", "Verify every node, commit, page and decision."),
-        "help": ("help", "Print the help of a command or a topic."),
-        "guide": ("guide", "Print a reference text or an example workflow."),
+        "help": ("texts", "Print the help of a command or a topic."),
+        "guide": ("texts", "Print a reference text or an example workflow."),
         "completion": ("config", "Print the shell completion script."),
     },
     examples=(

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.api.thread import Budget, Thread, Workflow, folder_of
-from uwf_git.api.thread_safe import ThreadSafeStore
+from uwf_git.api.thread import Budget, Thread, ThreadSafeStore, Workflow, folder_of
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import nearest
 from uwf_git.format.ids import Hash, complete

@@ -15,7 +15,7 @@ from click.exceptions import Exit
 
 from uwf_cli import terminal
 from uwf_cli.command import command
-from uwf_cli.commands.templates import TEMPLATES, files_of, write_files
+from uwf_cli.commands.texts import TEMPLATES, files_of, write_files
 from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation

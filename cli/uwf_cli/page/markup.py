@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli.terminal import escape
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
+STYLE_FILE = Path(__file__).parent / "base.css"
+"""The style of single-file pages, also used by `uwf web`."""
 LONGEST = 20_000  # characters of one tool's result, or one turn
 _LEADS_OUT = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _FIELDS = re.compile(
     r"\s*---[ \t]*\r?\n(?=[\w$.\"'-]+[ ]*:(?:\s|$))(.*?)\r?\n(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL
 )
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _DEEPEST = 5  # nesting of tables; deeper values are JSON
 _room: ContextVar[list[int] | None] = ContextVar("room", default=None)
 
@@ -40,6 +44,18 @@ def tag(name: str, inside: str, classes: str = "", **attributes: str) -> str:
     }
     shown = "".join(f' {key}="{html.escape(value)}"' for key, value in given.items() if value)
     return f"<{name}{shown}>{inside}</{name}>"
+
+
+def document(title: str, content: str) -> str:
+    """Return a page as one HTML file, whose policy forbids scripts and loading anything. `content` is HTML."""
+    style = STYLE_FILE.read_text(encoding="utf-8").partition("\n")[2]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light dark">'
+        f"<title>{text(title)}</title><style>{style}</style></head>\n<body>{tag('main', content)}</body></html>\n"
+    )
 
 
 def pre(content: str, language: str = "") -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 from uwf_cli.command import Group
-from uwf_cli.commands.help import topic
+from uwf_cli.commands.texts import topic
 from uwf_cli.tree import uwf
 
 from uwf_git.base.thread_states import ThreadState

@@ -7,7 +7,5 @@ EXTENSION = Extension(
     commands=(
         Command("web", "uwf_git.ext.web.command:web", "Serve web pages of threads on this machine.", "Read"),
     ),
-    exports=(
-        Export("--html", "uwf_git.ext.web.export_command:export", "Output file. - is standard output."),
-    ),
+    exports=(Export("--html", "uwf_git.ext.web.page.thread:export", "Output file. - is standard output."),),
 )

@@ -31,7 +31,7 @@ from uwf_git.plugin import (
     PastStep,
     ThreadId,
     Threads,
-    page_style,
+    markup,
     parent_threads,
 )
 
@@ -171,7 +171,7 @@ class _Pages:
 
     def write(self, tell: Callable[[int, int], None]) -> dict[str, int]:
         for name in _LOADED:
-            file = page_style.FILE if name == "base.css" else render.FOLDER / "static" / name
+            file = markup.STYLE_FILE if name == "base.css" else render.FOLDER / "static" / name
             self._put(f"static/{name}", file.read_bytes())
         for address in _LISTS:
             self._file(address)

@@ -45,7 +45,6 @@ from uwf_git.plugin import (
     extensions,
     markup,
     page_addresses,
-    page_style,
     repository_at,
     terminal,
 )
@@ -132,7 +131,7 @@ def application(site: Site) -> Starlette:
     routes.append(Route("/thread/{id}/events", events.Streams(site.opened).answer))
     if doing is not None:
         routes += _changes(site, doing)
-    routes.append(Route("/static/base.css", _file(page_style.FILE)))
+    routes.append(Route("/static/base.css", _file(markup.STYLE_FILE)))
     routes.append(Mount("/static", StaticFiles(directory=render.FOLDER / "static")))
     respond = Starlette(routes=routes, exception_handlers={404: _missing(site)})
     respond.add_middleware(GZipMiddleware, minimum_size=1000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.ext.web.page.graph import branch_ways, drawing, end_of, way_of
@@ -14,6 +15,7 @@ from uwf_git.plugin import (
     END,
     REHEARSE,
     USER,
+    Invocation,
     Oid,
     SpendingTotals,
     StepContext,
@@ -25,6 +27,7 @@ from uwf_git.plugin import (
     counted,
     document,
     exact_number,
+    find_head,
     is_kind,
     markup,
     nested_spending,
@@ -37,6 +40,7 @@ from uwf_git.plugin import (
     thread_outlook,
     thread_state,
     title_of,
+    write_whole,
 )
 
 if TYPE_CHECKING:
@@ -54,6 +58,21 @@ class _Commit(NamedTuple):
 def page(instance: Instance, head: Head) -> str:
     """Return a thread's page. Raises what reading it raises."""
     return _Page(instance, head).html()
+
+
+def export(invocation: Invocation, thread: str, file: Path, force: bool) -> None:
+    """Write a thread's page to a file, or `-`. Raises Invalid."""
+    instance = invocation.instance
+    head = find_head(invocation, thread)
+    data = page(instance, head).encode("utf-8", "replace")
+    if str(file) == "-":
+        invocation.write(data.decode("utf-8"))
+        return
+    write_whole(file, data, force)
+    invocation.emit(
+        {"thread": head.thread, "file": str(file), "bytes": len(data)},
+        lambda value: f"{value['file']}: {value['bytes']:,} bytes",
+    )
 
 
 class _Page:

@@ -1,19 +1,90 @@
-"""`uwf templates`, and the files that `uwf init --template` writes."""
+"""`uwf help`, `guide` and `templates`: texts that come with the command, and the files that `uwf init --template`
+writes."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_cli.command import command
+import click
+
+from uwf_cli.command import Group, command
 from uwf_cli.invocation import Invocation
 from uwf_cli.views import Table
 from uwf_git.base.errors import Invalid
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
+
+TOPICS = ("environment", "exit-statuses", "output", "storage", "threads")
+"""The texts in the folder `topics`."""
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+
+
+@command(
+    "uwf help",
+    "uwf help thread start    the same as: uwf thread start --help",
+    "uwf help exit-statuses",
+)
+@click.argument("names", metavar="[COMMAND|TOPIC]", nargs=-1)
+@click.pass_context
+def help_(context: click.Context, invocation: Invocation, names: tuple[str, ...]) -> None:
+    """Print the help of a command or a topic.
+
+    Topics: environment, exit-statuses, output, storage, threads.
+    """
+    if len(names) == 1 and names[0] in TOPICS:
+        text = _LINK.sub(r"\1", topic(names[0]))
+        invocation.emit_document(text, {"topic": names[0], "text": text}, rich=True)
+        return
+    found = context.find_root()
+    for name in names:
+        group = found.command
+        if not isinstance(group, Group):
+            break
+        _, member, _ = group.resolve_command(found, [name])
+        assert member is not None
+        found = click.Context(member, info_name=name, parent=found)
+    click.echo(found.get_help(), color=False)
+
+
+def topic(name: str) -> str:
+    """Return the Markdown of one of TOPICS."""
+    return (_folder("topics") / f"{name}.md").read_text(encoding="utf-8")
+
+
+GUIDES = {
+    "workflows": "Write a workflow.",
+    "scripts": "Write a workflow script.",
+    "agents": "Write an agent.",
+    "uwf": "Drive uwf from a script or an agent.",
+    "example": "A workflow to start from, as YAML.",
+}
+"""The texts in the folder `guides`, and what each is for."""
+
+
+@command(
+    "uwf guide                     lists them",
+    "uwf guide example > solve-issue.yaml",
+    "uwf guide workflows > WORKFLOWS.md",
+    "uwf guide workflows | uwf run my-author -p -",
+)
+@click.argument("name", required=False, type=click.Choice(tuple(GUIDES)))
+def guide(invocation: Invocation, name: str | None) -> None:
+    """Print a reference text or an example workflow."""
+    if name is None:
+        invocation.emit(
+            [{"guide": each, "about": about} for each, about in GUIDES.items()],
+            Table(("", "guide"), ("", "about")),
+        )
+        return
+    suffix = "yaml" if name == "example" else "md"
+    text = (_folder("guides") / f"{name}.{suffix}").read_text(encoding="utf-8")
+    invocation.emit_document(text, {"guide": name, "text": text}, rich=suffix == "md")
+
 
 TEMPLATES = {
     "bugfix": "Reproduce a bug, fix it, test, review, and have a person decide.",
@@ -38,7 +109,7 @@ def files_of(template: str, folder: Path) -> Mapping[Path, bytes]:
     """Return the files of a template by path. Raises Invalid if another file is at one of the paths."""
     from uwf_git.api.workflows import FOLDER
 
-    where = _source(template)
+    where = _folder("templates") / template
     sources = {f"{template}.yaml": f"{template}.yaml", f"{template}.md": "README.md"}
     files = {folder / FOLDER / name: (where / source).read_bytes() for name, source in sources.items()}
     for path, content in files.items():
@@ -75,7 +146,7 @@ def _has(path: Path, content: bytes) -> bool:
     return path.is_file() and path.read_bytes() == content
 
 
-def _source(template: str) -> Traversable:
+def _folder(name: str) -> Traversable:
     from importlib.resources import files
 
-    return files("uwf_cli") / "templates" / template
+    return files("uwf_cli") / name
