@@ -261,7 +261,9 @@ def uwf(hermetic: Path) -> Uwf:
         data = input.encode("utf-8", "surrogateescape") if isinstance(input, str) else input
         words, environment = list(map(str, args)), {**os.environ, **(env or {})}
         if warm is not None and warm.can(environment):
-            done = warm.run(words, data, environment, Path.cwd() / (cwd or ""), timeout, again=True)
+            # Within a step it matters when a process was started.
+            again = "UWF_NONCE" not in environment
+            done = warm.run(words, data, environment, Path.cwd() / (cwd or ""), timeout, again=again)
         else:
             done = subprocess.run(
                 [sys.executable, "-m", "uwf_cli.main", *words],

@@ -23,6 +23,7 @@ MESSAGE = 16  # bytes of each number that goes over a connection
 _AGAIN = b"+"
 _MOST_IDLE = 2
 _MOST_CALLS = 100  # of a fork, whose memory grows
+_ENDING = 0.05  # seconds that a thread may take to end after the command that started it
 # What few commands load, and every fork would copy the memory of.
 _SELDOM = ("mcp", "starlette", "temporalio", "uvicorn")
 # What is remembered of these rooms depends on nothing but their arguments.
@@ -223,6 +224,9 @@ class _Memory:
     """What the modules of uwf have in mind: nothing of a call, if created before the first."""
 
     def __init__(self) -> None:
+        from uwf_git.base import extensions
+
+        extensions.others()  # of packages on a path that no call changes
         modules = {
             name: module for name, module in sys.modules.items() if name.startswith(("uwf_git", "uwf_cli"))
         }
@@ -231,7 +235,7 @@ class _Memory:
             for name, module in modules.items()
             if not name.startswith(_PURE)
             for value in vars(module).values()
-            if callable(getattr(value, "cache_clear", None))
+            if callable(getattr(value, "cache_clear", None)) and value is not extensions.others
         ]
         named = {
             id(value): value
@@ -335,8 +339,8 @@ def _work(memory: _Memory, call: _Call, again: socket.socket) -> NoReturn:
         except _Ended as end:
             status = end.args[0]
         for thread in threading.enumerate():
-            if not thread.daemon and thread is not threading.current_thread():
-                thread.join()
+            if thread is not threading.current_thread():
+                thread.join(_ENDING if thread.daemon else None)
         try:
             sys.stdout.flush()
             sys.stderr.flush()

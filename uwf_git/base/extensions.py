@@ -293,14 +293,15 @@ def _may_be_installed() -> bool:
         if any(name.endswith(".egg") or name == "EGG-INFO" for name in names):
             return True
         infos = (name for name in names if name.endswith((".dist-info", ".egg-info")))
-        if any(_names_group(Path(folder, info, "entry_points.txt")) for info in infos):
+        if any(_names_group(f"{folder or '.'}/{info}/entry_points.txt") for info in infos):
             return True
     return False
 
 
-def _names_group(file: Path) -> bool:
+def _names_group(path: str) -> bool:
     try:
-        return ENTRY_POINTS.encode() in file.read_bytes()
+        with open(path, "rb", buffering=0) as file:
+            return ENTRY_POINTS.encode() in file.readall()
     except OSError:
         return False
 

@@ -61,6 +61,8 @@ class _Lines:
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
+            if self._timer is not None:
+                self._timer.cancel()
 
     def _pass_on(self) -> None:
         from uwf_git.config.stream_redaction import StreamedText
