@@ -10,9 +10,10 @@ from uwf_git.engine.calls import answers_joined, is_code
 from uwf_git.format.endings import COMPLETED, FAILED, KILLED, LEFT
 from uwf_git.format.fan_out import Fork, JoinedBranch, parse_fork, parse_join
 from uwf_git.format.kinds import CallCounts, parse_detail
-from uwf_git.format.types import FORK, JOIN, is_kind
+from uwf_git.format.types import is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import ancestry
+from uwf_git.workflow.turn import begins_threads, gathers_threads
 
 if TYPE_CHECKING:
     from uwf_git.format.kinds import Workflow
@@ -68,9 +69,9 @@ def census_of(instance: Instance, commit: Oid) -> Census | None:
     fork: Fork | None = None
     for row in reversed(list(ancestry(instance.store, commit))):
         one = None
-        if row.role == FORK:
+        if begins_threads(row.role):
             fork = parse_fork(_output(instance, row))
-        elif row.role == JOIN and fork is not None and row.workflow is not None:
+        elif gathers_threads(row.role) and fork is not None and row.workflow is not None:
             one = of_join(instance.registry.workflow(row.workflow), fork, parse_join(_output(instance, row)))
         elif row.kind == "step":
             one = _of_step(instance, row)

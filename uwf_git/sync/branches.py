@@ -10,13 +10,14 @@ from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.engine.forks import begun_at, parents_of, waiting_at
 from uwf_git.format.endings import COMPLETED, FAILED, JOINED_WITHOUT, KILLED
 from uwf_git.format.ids import ThreadId
-from uwf_git.format.types import FANS_OUT, FORK, JOIN, OF_BRANCH
+from uwf_git.format.types import FANS_OUT, OF_BRANCH
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, ancestry, relate, start_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.starts import branch_of
 from uwf_git.sync.recommit import put_on
+from uwf_git.workflow.turn import begins_threads, gathers_threads
 
 
 def with_branches(instance: Instance, threads: Iterable[ThreadId]) -> set[ThreadId]:
@@ -55,7 +56,7 @@ def _fans_out(instance: Instance, head: Head) -> bool:
 def _at_fork(instance: Instance, head: Head) -> Sequence[ThreadId]:
     """Return the branches of the fork that is a thread's last step, or that its last step has joined."""
     row = head.row
-    if row.role == JOIN and row.parent is not None:
+    if gathers_threads(row.role) and row.parent is not None:
         row = instance.store.index_commit(Oid(raw=row.parent))
     return begun_at(instance, row)
 
@@ -124,7 +125,9 @@ def _at_forks_of(instance: Instance, thread: ThreadId) -> Iterator[Head]:
         yield head
     if not _fans_out(instance, head):
         return
-    nodes = dict.fromkeys(row.node for row in ancestry(instance.store, head.commit) if row.role == FORK)
+    nodes = dict.fromkeys(
+        row.node for row in ancestry(instance.store, head.commit) if begins_threads(row.role)
+    )
     for row in (row for node in nodes for row in instance.store.index.commits_of(node)):
         for each in begun_at(instance, row):
             with contextlib.suppress(NotFound, StoreDamaged):
@@ -172,7 +175,7 @@ def own_branches(instance: Instance, thread: ThreadId) -> list[ThreadId]:
     head = instance.threads.head(thread)
     if not _fans_out(instance, head):
         return []
-    forks = {row.oid: row for row in ancestry(instance.store, head.commit) if row.role == FORK}
+    forks = {row.oid: row for row in ancestry(instance.store, head.commit) if begins_threads(row.role)}
     start = head.row.start or head.row.node
     for other in instance.threads.all(archived=True) if forks else ():
         if (
