@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from uwf_git.plugin import Invalid, ValuePath, closest_names, one_line
@@ -33,42 +35,6 @@ _COMPARISONS = {
     ">=": ("$at_most", True, False),
 }
 _OPERATORS = ("var", *_CONNECTIVES, "!", "!!", "if", "missing", "in", *_COMPARISONS)
-_ORDERED = (
-    'function($a, $b) { $kind($a) = "string" and $kind($b) = "string" ? $a SIGN $b :'
-    " ($m := $number_of($a); $n := $number_of($b); $exists($m) and $exists($n) ? $m SIGN $n : false) }"
-)
-# Each after those that it calls.
-_FUNCTIONS = {
-    "$kind": 'function($x) { $exists($x) ? $type($x) : "null" }',
-    "$true": (
-        'function($x) { ($t := $kind($x); $t = "array" ? $count($x) > 0 : $t = "object" ? true :'
-        ' $t = "null" ? false : $boolean($x)) }'
-    ),
-    "$absent": 'function($x) { $kind($x) = "null" or $x = "" }',
-    "$item": (
-        'function($x, $k) { ($t := $kind($x); $t = "object" ? $lookup($x, $k) : $t = "array" ?'
-        ' ($k = "length" ? $count($x) : $contains($k, /^(0|[1-9][0-9]*)$/) ? ($n := $number($k); $x[$n]))) }'
-    ),
-    "$number_of": (
-        'function($x) { ($t := $kind($x); $t = "number" ? $x : $t = "boolean" ? ($x ? 1 : 0) : $t = "null" ? 0 :'
-        ' $t = "string" ? ($s := $trim($x); $s = "" ? 0 :'
-        " $contains($s, /^-?(0|[1-9][0-9]*)(\\.[0-9]+)?$/) ? $number($s))) }"
-    ),
-    "$same": (
-        'function($a, $b) { ($t := $kind($a); $t = $kind($b) and ($t = "null" or'
-        ' ($t in ["boolean", "number", "string"] and $a = $b))) }'
-    ),
-    "$equal": (
-        'function($a, $b) { ($s := $kind($a); $t := $kind($b); $s = $t or $s = "null" or $t = "null" ? $same($a, $b) :'
-        " ($m := $number_of($a); $n := $number_of($b); $exists($m) and $exists($n) ? $m = $n : false)) }"
-    ),
-    "$less": _ORDERED.replace("SIGN", "<"),
-    "$at_most": _ORDERED.replace("SIGN", "<="),
-    "$within": (
-        'function($a, $b) { ($t := $kind($b); $t = "array" ? true in $map($b, function($i) { $same($a, $i) }) :'
-        ' $t = "string" and $b != "" and $kind($a) = "string" ? $contains($b, $a) : false) }'
-    ),
-}
 _CALL = re.compile(r"\$[a-z_]+")
 # A text that no number equals.
 _WORD = re.compile(r"\s*[^\s\d.-].*", re.DOTALL)
@@ -83,16 +49,24 @@ class Untranslatable(Invalid):
         self.path = path
 
 
+@cache
+def _functions() -> dict[str, str]:
+    """Return the functions of jsonlogic.jsonata by name, each on one line, in their order there."""
+    text = Path(__file__).with_suffix(".jsonata").read_text("utf-8")
+    listed = (" ".join(block.split()).removesuffix(";") for block in text.split("\n\n")[1:])
+    return {name: function for name, _, function in (block.partition(" := ") for block in listed)}
+
+
 def translated(rule: Any) -> str:
     """Return the JSONata expression of a rule's truth. Raises Untranslatable."""
-    body = _truth(rule, (), 0)
+    body, known = _truth(rule, (), 0), _functions()
     needed: set[str] = set()
     pending = [body]
     while pending:
-        calls = set(_CALL.findall(_without_texts(pending.pop()))) & _FUNCTIONS.keys() - needed
+        calls = set(_CALL.findall(_without_texts(pending.pop()))) & known.keys() - needed
         needed |= calls
-        pending += (_FUNCTIONS[name] for name in calls)
-    functions = "".join(f"{name} := {text}; " for name, text in _FUNCTIONS.items() if name in needed)
+        pending += (known[name] for name in calls)
+    functions = "".join(f"{name} := {text}; " for name, text in known.items() if name in needed)
     expression = f"({functions}{body})" if functions else body
     if len(expression) > MAX_LENGTH:
         message = f"the condition becomes longer than {MAX_LENGTH:,} characters"
