@@ -16,15 +16,13 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import init, locate
-from uwf_git.trust.judgement import UNMET
-from uwf_git.trust.policy import OF_THREADS
+from uwf_git.sync.admission import has_rule_about_threads, policy_findings, unmet_finding
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.whole import VerifyResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from uwf_git.trust.policy import Policy
     from uwf_git.verify.published import Subject
 
 THREAD, COMMITS = "thread", "commits"
@@ -40,8 +38,6 @@ def unmet_requirements(
     policy = object_of(f"{layout.POLICY}^{{commit}}")
     if not policy:
         return []
-    from uwf_git.trust import policies
-
     with tempfile.TemporaryDirectory(prefix="uwf-ci-") as folder:
         location = locate(folder, {}, Path(folder))
         init(location)
@@ -50,18 +46,15 @@ def unmet_requirements(
         instance = Instance(location)
         repository = instance.store.repository
         commit = Oid(hex=policy)
-        if problems := policies.problems(repository, commit):
-            return [
-                Finding(problem.code, None, None, str(problem.at), problem.message, layout.POLICY)
-                for problem in problems
-            ]
+        if findings := policy_findings(repository, commit):
+            return findings
         repository.create_ref(layout.POLICY, commit)
         findings = [
             _without_commits(subject)
             for subject in subjects
             if subject.kind == THREAD
             and subject.by != COMMITS
-            and _applies(policies.read(repository, commit), subject)
+            and has_rule_about_threads(repository, subject.name)
         ]
         refs = {name: Oid(hex=oid) for name, oid in _refs(object_of, f"refs/heads/{branch}", subjects)}
         if refs:
@@ -69,13 +62,9 @@ def unmet_requirements(
         return findings
 
 
-def _applies(policy: Policy, thread: Subject) -> bool:
-    return bool(policy.rules_for("threads", thread.name, OF_THREADS))
-
-
 def _without_commits(thread: Subject) -> Finding:
     message = f"a thread of {thread.name} has no commits of its own here, so that nobody signed its steps"
-    return Finding(UNMET, None, None, thread.commit, message)
+    return unmet_finding("", thread.commit, message)
 
 
 def _refs(

@@ -30,7 +30,6 @@ from uwf_git.sandbox.enclosing_step import acts_for_agent
 
 if TYPE_CHECKING:
     from uwf_git.format.findings import Finding as Finding
-    from uwf_git.format.schema import ValuePath
     from uwf_git.git.repository import Oid
     from uwf_git.store.instance import Instance
     from uwf_git.store.location import Location
@@ -148,7 +147,9 @@ def warnings_here(location: Location, compiled: Compiled) -> tuple[Finding, ...]
     """Return the warnings of a compiled workflow that a store gives rise to."""
     if compiled.workflow.code is not None:
         return ()
-    return (*_gate_warnings(location, compiled), *_unregistered(location, compiled))
+    from uwf_git.approvals.gate import approver_warnings
+
+    return (*approver_warnings(compiled, location.git_dir), *_unregistered(location, compiled))
 
 
 def _unregistered(location: Location, compiled: Compiled) -> Sequence[Finding]:
@@ -174,43 +175,6 @@ def _unregistered(location: Location, compiled: Compiled) -> Sequence[Finding]:
                 findings.nearest(branch.workflow, known) or "uwf workflow put FILE",
             )
     return findings.sorted()
-
-
-def _gate_warnings(location: Location, compiled: Compiled) -> tuple[Finding, ...]:
-    """Return warnings of approvers whom the store's trust policy doesn't know, or who may be a group although there
-    is no policy, and of a quorum that its people can't reach."""
-    from uwf_git.format.findings import Findings
-    from uwf_git.git.repository import Repository
-    from uwf_git.trust.policies import current
-
-    gates = {name: role for name, role in compiled.workflow.roles.items() if role.approvers}
-    if not gates:
-        return ()
-    policy = current(Repository(location.git_dir)) if location.git_dir.exists() else None
-    findings = Findings(compiled.source.marks)
-    for name, role in gates.items():
-        path: ValuePath = ("roles", name, "approvers")
-        known = {*policy.people, *policy.groups} if policy is not None else set()
-        for number, who in enumerate(role.approvers):
-            if "@" in who or who in known:
-                continue
-            if policy is None:
-                hint = "a group needs a trust policy in this store; an address names a person for sure"
-                message = (
-                    f'role "{name}": {who} is the name in git of one person, as there is no trust policy'
-                )
-            else:
-                hint = "name its people and groups, or addresses"
-                message = f'role "{name}": the trust policy has no person or group {who}'
-            findings.warning((*path, number), "approvers", message, hint)
-        if policy is not None:
-            people = {*policy.members(role.approvers), *(who for who in role.approvers if who not in known)}
-            if len(people) < role.quorum:
-                message = f'role "{name}": quorum is {role.quorum}, and the approvers are {len(people)}'
-                findings.warning(
-                    ("roles", name, "quorum"), "approvers", message, "name more, or ask for fewer"
-                )
-    return tuple(findings.sorted())
 
 
 def _compile_code(root: Path, file: Path, name: str | None = None) -> Compiled:

@@ -24,7 +24,11 @@ from uwf_git.trust.people import People
 from uwf_git.workspaces import changes
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from uwf_git.format.findings import Finding
     from uwf_git.store.instance import Instance
+    from uwf_git.workflow.compile import Compiled
     from uwf_git.workflow.turn import Outlook
 
 
@@ -196,3 +200,38 @@ def answered(
         now(),
         instance.redactor.text(reason)[0].strip(),
     )
+
+
+def approver_warnings(compiled: Compiled, git_dir: Path) -> Sequence[Finding]:
+    """Return warnings of approvers whom a store's trust policy doesn't know, or who may be a group although there
+    is no policy, and of a quorum that its people can't reach."""
+    from uwf_git.format.findings import Findings
+    from uwf_git.git.repository import Repository
+
+    gates = {name: role for name, role in compiled.workflow.roles.items() if role.approvers}
+    if not gates:
+        return ()
+    policy = People(Repository(git_dir)).policy if git_dir.exists() else None
+    findings = Findings(compiled.source.marks)
+    for name, role in gates.items():
+        known = {*policy.people, *policy.groups} if policy is not None else set()
+        for number, who in enumerate(role.approvers):
+            if "@" in who or who in known:
+                continue
+            if policy is None:
+                hint = "a group needs a trust policy in this store; an address names a person for sure"
+                message = (
+                    f'role "{name}": {who} is the name in git of one person, as there is no trust policy'
+                )
+            else:
+                hint = "name its people and groups, or addresses"
+                message = f'role "{name}": the trust policy has no person or group {who}'
+            findings.warning(("roles", name, "approvers", number), "approvers", message, hint)
+        if policy is not None:
+            people = {*policy.members(role.approvers), *(who for who in role.approvers if who not in known)}
+            if len(people) < role.quorum:
+                message = f'role "{name}": quorum is {role.quorum}, and the approvers are {len(people)}'
+                findings.warning(
+                    ("roles", name, "quorum"), "approvers", message, "name more, or ask for fewer"
+                )
+    return findings.sorted()

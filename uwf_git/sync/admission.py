@@ -145,13 +145,31 @@ def findings_of(judged: Iterable[Judgement]) -> list[Finding]:
     ]
 
 
-def beyond_the_user(name: str, oid: Oid, message: str) -> Finding:
-    """Return the finding for a ref whose settling takes a record that the user can't sign."""
+def unmet_finding(name: str, oid: Oid | str, message: str) -> Finding:
+    """Return the finding for a ref, or "" without one, that doesn't meet the policy."""
     from uwf_git.trust.judgement import UNMET
 
     return Finding(
         UNMET, layout.thread_of(name) if layout.is_thread_ref(name) else None, None, str(oid), message, name
     )
+
+
+def policy_findings(repository: Repository, policy: Oid) -> list[Finding]:
+    """Return why a commit is not followed as the policy of a store, none if it is."""
+    from uwf_git.trust.policies import problems
+
+    return [
+        Finding(problem.code, None, None, str(problem.at), problem.message, layout.POLICY)
+        for problem in problems(repository, policy)
+    ]
+
+
+def has_rule_about_threads(repository: Repository, name: str) -> bool:
+    """Return whether a rule is about any record of the threads of a workflow."""
+    from uwf_git.trust.policy import OF_THREADS
+
+    policy = _current(repository)
+    return policy is not None and bool(policy.rules_for("threads", name, OF_THREADS))
 
 
 def lost_policy(instance: Instance, remote: str, refs: Mapping[str, Oid | None]) -> tuple[Finding, ...]:

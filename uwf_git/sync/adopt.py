@@ -314,9 +314,9 @@ class Adoption:
         except StoreDamaged as error:
             yield RefusedRef(name, (), error.message)
         except RequirementUnmet as error:  # settling it takes a record that the user can't sign
-            from uwf_git.sync.admission import beyond_the_user
+            from uwf_git.sync.admission import unmet_finding
 
-            yield RefusedRef(name, (beyond_the_user(name, self._refs[name], error.message),))
+            yield RefusedRef(name, (unmet_finding(name, self._refs[name], error.message),))
 
     def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
         from uwf_git.sync.admission import squatting

@@ -6,7 +6,7 @@ Who may approve is asked of the store's trust policy, as for a step that is made
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from uwf_git.approvals.judgement import (
@@ -60,21 +60,17 @@ class ApprovalChecks:
     """Checks approvals and the steps made of them, parents first. An approval of which nobody here can tell who gave it
     is an open question."""
 
-    def __init__(self, known: Known, people: Callable[[], People], open_questions: OpenQuestions) -> None:
+    def __init__(self, known: Known, open_questions: OpenQuestions) -> None:
         self._known = known
-        self._make_people = people
-        self._people: People | None = None
         self._commits: dict[Oid, CommitObject] = {}
         self._contents: dict[Hash, Approval | Revocation] = {}
         self._gates: dict[tuple[bytes, str], Gate] = {}
         self._codes: dict[bytes, Revision | None] = {}
         self._open = open_questions
 
-    @property
+    @cached_property
     def people(self) -> People:
-        if self._people is None:
-            self._people = self._make_people()
-        return self._people
+        return People(self._known.repository)
 
     # Records
 

@@ -22,7 +22,6 @@ from uwf_git.format.types import (
 )
 from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, bound_row, commit_row, start_row, step_row
-from uwf_git.trust.people import People
 from uwf_git.verify.calls import CallChecks
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
 from uwf_git.verify.fan_outs import FanOutChecks
@@ -45,14 +44,14 @@ from uwf_git.workflow.moderator import (
 class Records:
     """Checks commits, parents first."""
 
-    def __init__(self, known: Known, people: Callable[[], People]) -> None:
+    def __init__(self, known: Known) -> None:
         self._known = known
         self._pages = ThreadPages(known)
         self._definitions: dict[bytes, Definition] = {}
         self.open_questions = OpenQuestions([], [])
         self.fan_outs = FanOutChecks(known)
         self.calls = CallChecks(known)
-        self._turns = TurnChecks(known, people, self.fan_outs, self.calls, self.open_questions)
+        self._turns = TurnChecks(known, self.fan_outs, self.calls, self.open_questions)
 
     def check(self, commit: CommitObject, report: Report) -> Record | None:
         """Check a commit and return its record; None if a parent's record is missing, already reported.

@@ -25,7 +25,6 @@ from uwf_git.store import layout, ref_kinds
 from uwf_git.store.indexing import Store
 from uwf_git.store.node_rows import NodeRow
 from uwf_git.store.threads import MOST_PARENTS
-from uwf_git.trust.people import People
 from uwf_git.verify.fan_outs import BranchOrigin
 from uwf_git.verify.findings import Bad, Finding, Report, ShownDiff
 from uwf_git.verify.objects import CommitObject, Objects, TagObject, parse_tag
@@ -82,7 +81,7 @@ class Verifier:
         self._store = store
         self._known = known or Known(Objects(store.repository, blob_limit), store, fresh)
         self._objects = self._known.objects
-        self._records = Records(self._known, lambda: People(store.repository))
+        self._records = Records(self._known)
         self._trusted = trusted
         self._on_commit = on_commit
         self._fresh = fresh

@@ -11,7 +11,6 @@ from uwf_git.format.kinds import HUMAN, REHEARSE, Step, Workflow, answer_in, rem
 from uwf_git.format.node import Node
 from uwf_git.format.types import ANSWER, END, FORK, JOIN_OUTPUT, PERSON, REMARK, USER, is_kind
 from uwf_git.git.repository import Oid
-from uwf_git.trust.people import People
 from uwf_git.verify.approvals import ApprovalChecks
 from uwf_git.verify.calls import CallChecks
 from uwf_git.verify.fan_outs import FanOutChecks
@@ -35,13 +34,12 @@ class TurnChecks:
     def __init__(
         self,
         known: Known,
-        people: Callable[[], People],
         fan_outs: FanOutChecks,
         calls: CallChecks,
         open_questions: OpenQuestions,
     ) -> None:
         self._known = known
-        self._approvals = ApprovalChecks(known, people, open_questions)
+        self._approvals = ApprovalChecks(known, open_questions)
         self._fan_outs = fan_outs
         self._calls = calls
 

@@ -166,6 +166,7 @@ class Known:
     def __init__(self, objects: Objects, store: Store, fresh: bool = False) -> None:
         self.objects = objects
         self._store = store
+        self.repository = store.repository
         self.nodes = Nodes(objects, store, fresh)
         self.records: dict[bytes, Record | None] = {}
         self.workflows: dict[tuple[Hash, bytes], Definition] = {}
