@@ -327,8 +327,10 @@ from uwf_git.engine.next_turn import decide_at as decide_at
 from uwf_git.engine.next_turn import outlook as _thread_outlook
 from uwf_git.engine.next_turn import raise_if_stuck as raise_if_stuck
 from uwf_git.engine.outcome import Outcome as Outcome
+from uwf_git.engine.outcome import Summary as _ThreadSummary
+from uwf_git.engine.outcome import summary as _summarise_thread
+from uwf_git.engine.outcome import summary_of as summary_of
 from uwf_git.engine.past_prompt import prompt_of_step as prompt_of_step
-from uwf_git.engine.pause import is_paused as is_paused
 from uwf_git.engine.pause import pause as _pause_thread
 from uwf_git.engine.pause import paused_threads as paused_threads
 from uwf_git.engine.pause import raise_if_paused as raise_if_paused
@@ -350,7 +352,6 @@ from uwf_git.engine.presented import raise_if_unseen as raise_if_unseen
 from uwf_git.engine.presented import warn_once as warn_once
 from uwf_git.engine.progress import Freshness as Freshness
 from uwf_git.engine.progress import Watch as Watch
-from uwf_git.engine.settling import settle as _settle_thread
 from uwf_git.engine.slots import agent_slot as agent_slot
 from uwf_git.engine.spending import DEEPEST as DEEPEST
 from uwf_git.engine.spending import Tokens as Tokens
@@ -368,9 +369,6 @@ from uwf_git.engine.step import step_without_hooks as step_without_hooks
 from uwf_git.engine.step_parts import Changes as _StepChanges
 from uwf_git.engine.step_parts import Recipient as Recipient
 from uwf_git.engine.step_parts import StepParts as StepParts
-from uwf_git.engine.summary import Summary as _ThreadSummary
-from uwf_git.engine.summary import summary as _summarise_thread
-from uwf_git.engine.summary import summary_of as summary_of
 from uwf_git.engine.thread_spending import account as _spending_account
 from uwf_git.engine.thread_spending import nested as _nested_spending
 from uwf_git.engine.thread_spending import runs as _spending_runs
@@ -379,6 +377,7 @@ from uwf_git.engine.thread_state import ended_state as ended_state
 from uwf_git.engine.thread_state import thread_state as thread_state
 from uwf_git.engine.trusted_code import require_trusted as require_trusted
 from uwf_git.engine.trusted_code import trust_code as trust_code
+from uwf_git.engine.turn.table import settle as _settle_thread
 from uwf_git.engine.waits import BUDGET as _BUDGET_WAIT
 from uwf_git.engine.waits import waits_in as waits_in
 from uwf_git.format import builtin as _schemas
@@ -592,6 +591,7 @@ from uwf_git.store.history import History as History
 from uwf_git.store.history import PastStep as PastStep
 from uwf_git.store.history import Position as _ThreadPosition
 from uwf_git.store.history import ancestry as ancestry
+from uwf_git.store.history import is_call as is_call
 from uwf_git.store.history import parted_from as parted_from
 from uwf_git.store.history import shared_steps as shared_steps
 from uwf_git.store.index import CommitRow as CommitRow
@@ -621,9 +621,7 @@ from uwf_git.store.private import QUESTION_VARIABLE as QUESTION_VARIABLE
 from uwf_git.store.private import EngineOrder as EngineOrder
 from uwf_git.store.private_files import read_private as read_private
 from uwf_git.store.private_files import write_private as write_private
-from uwf_git.store.projects import repository_at as repository_at
 from uwf_git.store.remotes import Remote as Remote
-from uwf_git.store.starts import is_call as is_call
 from uwf_git.store.threads import DamagedThread as DamagedThread
 from uwf_git.store.threads import Threads as Threads
 from uwf_git.store.version_files import VersionFiles as VersionFiles

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,33 +29,30 @@ def complete(invocation: Invocation, instruction: str) -> int:
     return shell_complete(uwf, {"obj": invocation}, "uwf", VARIABLE, instruction)
 
 
-def offering(find: Callable[[Invocation, str], Offers]) -> Any:
-    """Return a completer that offers nothing on errors."""
+def offer(
+    find: Callable[[Invocation, str], Offers],
+    context: click.Context,
+    _parameter: click.Parameter,
+    incomplete: str,
+) -> list[CompletionItem]:
+    """Offer what a function finds, and nothing on errors."""
+    from click.shell_completion import CompletionItem
 
-    def offer(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
-
-        try:
-            invocation = context.find_object(Invocation) or Invocation()
-            return [CompletionItem(name, help=said) for name, said in find(invocation, incomplete)][:MOST]
-        except Exception:
-            return []
-
-    return offer
+    try:
+        invocation = context.find_object(Invocation) or Invocation()
+        return [CompletionItem(name, help=said) for name, said in find(invocation, incomplete)][:MOST]
+    except Exception:
+        return []
 
 
-def _registered(record: str) -> Any:
-    """A completer of the registered names of a kind of record."""
+def _registered(record: str, invocation: Invocation, begun: str) -> Offers:
+    """Offer the registered names of a kind of record."""
+    from uwf_git.store.ref_kinds import kind_of_record
 
-    def find(invocation: Invocation, begun: str) -> Offers:
-        from uwf_git.store.ref_kinds import kind_of_record
-
-        kind = kind_of_record(record)
-        assert kind is not None, record
-        refs = sorted(invocation.instance.store.repository.ref_names(kind.prefix))
-        return _beginning(begun, (ref.removeprefix(kind.prefix) for ref in refs))
-
-    return offering(find)
+    kind = kind_of_record(record)
+    assert kind is not None, record
+    refs = sorted(invocation.instance.store.repository.ref_names(kind.prefix))
+    return _beginning(begun, (ref.removeprefix(kind.prefix) for ref in refs))
 
 
 def _beginning(begun: str, names: Iterable[str]) -> Offers:
@@ -141,14 +139,14 @@ def _settings(invocation: Invocation, begun: str) -> Offers:
     return _beginning(begun, dict.fromkeys([*list_values(invocation.location.root), *known_keys()]))
 
 
-complete_thread = offering(_threads)
-complete_name = _registered("workflow")
-complete_workflow = offering(_workflows)
-complete_crew = _registered("crew")
-complete_speaker = offering(_speakers)
-complete_hash = offering(_hashes)
-complete_step = offering(_steps)
-complete_agent = offering(_agents)
-complete_setting = offering(_settings)
-complete_remote = offering(_remotes)
-complete_suite = _registered("suite")
+complete_thread = partial(offer, _threads)
+complete_name = partial(offer, partial(_registered, "workflow"))
+complete_workflow = partial(offer, _workflows)
+complete_crew = partial(offer, partial(_registered, "crew"))
+complete_speaker = partial(offer, _speakers)
+complete_hash = partial(offer, _hashes)
+complete_step = partial(offer, _steps)
+complete_agent = partial(offer, _agents)
+complete_setting = partial(offer, _settings)
+complete_remote = partial(offer, _remotes)
+complete_suite = partial(offer, partial(_registered, "suite"))

@@ -67,10 +67,7 @@ class Invocation:
         instance = Instance(self.location)
         instance.warn = instance.store.repository.lockfiles.told = self.warn
         instance.after = self._after.append
-        if self.place is not None:
-            from uwf_git.store.projects import repository_at
-
-            instance.threads.projects.here = repository_at(self.place)
+        instance.threads.place = self.place
         return instance
 
     @property

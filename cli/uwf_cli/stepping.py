@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli import exchange, terminal
-from uwf_cli.detached import run_words
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import approvals_line, whose
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange
     from uwf_git.api.fan_out import Branches, RunBranches
     from uwf_git.api.run import Options, Outcome
+    from uwf_git.config.resolve import AgentOptions
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
 
@@ -110,6 +110,7 @@ def side_by_side(
     def run_branches(
         instance: Instance, thread: ThreadId, branches: Branches, chosen: Sequence[ThreadId]
     ) -> None:
+        from uwf_cli.detached import run_words
         from uwf_cli.watching.side_by_side import SideBySide
         from uwf_git.api.fan_out import Lookout, at_once
 
@@ -151,6 +152,8 @@ def repeating(command: str, options: str, is_run: bool = False) -> Iterator[None
 
 
 def stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
+    if outcome.state.request is None:
+        return None
     from uwf_git.api.outcome import waiting_for
 
     return waiting_for(invocation.instance, outcome, is_shown=invocation.format == "text")
@@ -158,10 +161,13 @@ def stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
 
 def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:
     """Print a step's outcome, for people one line plus a question with options, then run the hooks."""
-    from uwf_git.api.outcome import code_left
-
     value, shown = outcome_value(invocation, outcome)
-    if (left := code_left(invocation.instance, outcome.position)) is not None:
+    left = None
+    if outcome.done:
+        from uwf_git.api.outcome import code_left
+
+        left = code_left(invocation.instance, outcome.position)
+    if left is not None:
         value["code"] = {"commit": left.commit, **left.as_json()}
     invocation.emit(value, outcome_line, shown, compact)
     if left is not None:
@@ -171,11 +177,12 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
 
 def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return an outcome as JSON and for `outcome_line`. Warns of removed secrets."""
-    from uwf_git.api.outcome import warnings_of
-
     value = outcome.as_json()
-    for warning in warnings_of(invocation.instance, outcome):
-        invocation.warn(warning)
+    if outcome.may_warn:
+        from uwf_git.api.outcome import warnings_of
+
+        for warning in warnings_of(invocation.instance, outcome):
+            invocation.warn(warning)
     return value, {**value, **outcome.told()}
 
 
@@ -239,6 +246,14 @@ def live_stderr(invocation: Invocation, lines: Lines | None) -> Callable[[bytes]
         sys.stderr.flush()
 
     return show
+
+
+def warn_of_agent(invocation: Invocation, thread: ThreadId, agent: str | AgentOptions | None) -> None:
+    """Warn if a thread with a cost limit gets an agent with unknown cost."""
+    if agent is not None:
+        from uwf_git.api.run import warn_of_agent
+
+        warn_of_agent(invocation.instance, thread, agent)
 
 
 def place(invocation: Invocation, thread: ThreadId, workspace: str | None, where: Path | None) -> None:

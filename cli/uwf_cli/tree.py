@@ -72,7 +72,7 @@ thread = _group(
     "thread",
     {
         "start": ("thread", "Start a thread; no step is run yet."),
-        "step": ("running", "Run one step."),
+        "step": ("step", "Run one step."),
         "run": ("running", "Run until the thread ends, waits or fails."),
         "wait": ("waiting", "Wait until threads are at rest."),
         "stop": ("waiting", "Stop the processes that run threads."),

@@ -11,9 +11,8 @@ from typing import Any
 from uwf_git.approvals.gate import standing_at
 from uwf_git.approvals.records import folder_of, page_and_message
 from uwf_git.engine.forks import begun_at
-from uwf_git.engine.new_step import NewStep
+from uwf_git.engine.new_step import NewStep, record
 from uwf_git.engine.next_turn import outlook
-from uwf_git.engine.recording import record
 from uwf_git.format.approvals import Approval, Revocation, parse_approval
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import HUMAN, Detail, Identity, Step

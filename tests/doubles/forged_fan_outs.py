@@ -10,8 +10,7 @@ from forged import stepped
 from workflows import register
 
 from uwf_git.engine import fan_out
-from uwf_git.engine.new_step import NewStep
-from uwf_git.engine.recording import record
+from uwf_git.engine.new_step import NewStep, record
 from uwf_git.format.ids import Hash, ThreadId, branch_id, new_thread_id
 from uwf_git.format.kinds import Detail, Step
 from uwf_git.format.types import DETAIL, FORK, FORK_OUTPUT, JOIN, JOIN_OUTPUT, STEPNODE, UWF

@@ -20,7 +20,6 @@ from uwf_git.api.waiting import wait
 from uwf_git.base.errors import AgentFailed, Invalid, NotRunning, Paused, Waiting
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.lineage import kin
-from uwf_git.engine.pause import is_paused
 from uwf_git.engine.thread_state import thread_state
 from uwf_git.engine.waits import waiting_for_people
 from uwf_git.ext.traces.trace import export
@@ -165,7 +164,8 @@ def test_a_pause_of_a_parent_is_one_of_its_open_branches_and_so_is_its_end(world
     assert shown(world, thread)["branches"]["counts"] == {COMPLETED: 1, ThreadState.PAUSED.word: 2}  # type: ignore[index]
     assert isinstance(refused(lambda: world.run(thread)), Paused)
     control.resume(world.instance, thread)
-    assert is_paused(world.instance, second) and not is_paused(world.instance, third)
+    assert world.instance.threads.is_paused(second)
+    assert not world.instance.threads.is_paused(third)
     error = refused(lambda: world.run(thread))
     assert isinstance(error, Waiting) and second in error.message and second in error.hint
 

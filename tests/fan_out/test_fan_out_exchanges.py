@@ -24,7 +24,7 @@ from uwf_git.format.endings import COMPLETED
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.starts import branch_of
+from uwf_git.store.history import branch_of
 from uwf_git.sync.pull import pull
 from uwf_git.sync.push import plan, push
 

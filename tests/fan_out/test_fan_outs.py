@@ -14,9 +14,10 @@ from fan_outs import TEXT, World, audit, audit_in_parts, failing, refused
 from uwf_git.api import run as api_run
 from uwf_git.base.errors import AgentFailed, Invalid, Killed, Waiting
 from uwf_git.base.thread_states import ThreadState
-from uwf_git.engine import fan_out, inbox, settling
+from uwf_git.engine import fan_out, inbox
 from uwf_git.engine import step as engine
 from uwf_git.engine.thread_state import thread_state
+from uwf_git.engine.turn import table
 from uwf_git.format.endings import COMPLETED, FAILED, JOINED_WITHOUT, KILLED
 from uwf_git.format.ids import ThreadId, branch_id
 from uwf_git.git.repository import Oid
@@ -212,7 +213,7 @@ def test_a_late_branch_makes_no_step_and_ends_as_joined_without(
     thread = world.start()
     branches = world.forked(thread)
     with monkeypatch.context() as patch:
-        patch.setattr(settling, "stop", lambda *_: None)  # as if they ran on another machine
+        patch.setattr(table, "stop", lambda *_: None)  # as if they ran on another machine
         world.step(branches[0])
     world.asked.clear()
     assert isinstance(refused(lambda: world.step(branches[2])), Killed)
@@ -235,7 +236,7 @@ def test_branches_that_a_killed_process_left_out_and_did_not_end_are_ended_by_th
     thread = world.start()
     branches = world.forked(thread)
     with monkeypatch.context() as patch:
-        patch.setattr(settling, "stop", killed)
+        patch.setattr(table, "stop", killed)
         with pytest.raises(KeyboardInterrupt):
             world.step(branches[1])
     assert world.head(thread).row.role == "$JOIN"
@@ -253,7 +254,7 @@ def test_a_person_who_plays_a_role_of_a_late_branch_is_told_that_it_was_left_out
     thread = world.start()
     branches = world.forked(thread)
     with monkeypatch.context() as patch:
-        patch.setattr(settling, "stop", lambda *_: None)
+        patch.setattr(table, "stop", lambda *_: None)
         inbox.answer(world.instance, branches[0], "done")
     assert isinstance(refused(lambda: inbox.answer(world.instance, branches[1], "done")), Killed)
     archive = world.head(branches[1]).archive

@@ -17,9 +17,9 @@ from uwf_git.api.exchange import Exchange
 from uwf_git.api.fan_out import Lookout, in_own_order
 from uwf_git.api.waiting import wait
 from uwf_git.base.errors import Invalid, NotRunning, UwfError
-from uwf_git.engine import settling
 from uwf_git.engine import step as engine
 from uwf_git.engine.lineage import parent_of_branch
+from uwf_git.engine.turn import table
 from uwf_git.format.endings import COMPLETED, FAILED, JOINED_WITHOUT
 from uwf_git.format.ids import Hash, ThreadId, branch_id, fork_id
 from uwf_git.format.kinds import Start
@@ -164,7 +164,7 @@ def test_a_branch_that_is_pulled_without_its_parent_is_run_and_joined_by_the_mac
 def test_branches_that_two_machines_begin_are_the_same_threads(machines: Machines) -> None:
     ada, bob, thread, branches = forked_by_the_first(machines, alone=True)
     assert not bob.instance.threads.exists(branches[0])
-    settling.settle_thread(bob.instance, thread)
+    table.settle_thread(bob.instance, thread)
     bob.world.step(branches[0])
     ada.world.step(branches[1])
     bob.push()
@@ -180,7 +180,7 @@ def test_a_branch_begins_at_the_time_of_its_fork_whoever_begins_it(
 ) -> None:
     ada, bob, thread, branches = forked_by_the_first(machines, alone=True)
     monkeypatch.setattr("time.time", lambda: 2_000_000_000)
-    settling.settle_thread(bob.instance, thread)
+    table.settle_thread(bob.instance, thread)
     assert [bob.world.head(each).commit for each in branches] == [
         ada.world.head(each).commit for each in branches
     ]
@@ -210,7 +210,7 @@ def test_branches_with_a_time_of_their_own_are_noted_and_no_finding(
     _, bob, thread, _ = forked_by_the_first(machines, alone=True)
     monkeypatch.setattr("time.time", lambda: 2_000_000_000)
     monkeypatch.setattr(Threads, "_stamp_after", lambda *_: None)  # as earlier versions did
-    settling.settle_thread(bob.instance, thread)
+    table.settle_thread(bob.instance, thread)
     repository = bob.instance.store.repository
     report = verify_refs(repository, local_refs(repository))
     assert report.findings == () and [each.code for each in report.notes] == ["own-time"]
@@ -235,7 +235,7 @@ def test_a_fork_that_was_lost_is_settled_by_whatever_comes_after_a_kill(
 
     def killed(instance: Instance, *_: Oid) -> None:
         for branch in ours[:ended]:
-            settling.stop(instance, branch, JOINED_WITHOUT)
+            table.stop(instance, branch, JOINED_WITHOUT)
 
     with monkeypatch.context() as patch:  # the process is killed as it ends the branches
         patch.setattr("uwf_git.sync.reconcile.move_branches", killed)
@@ -263,7 +263,7 @@ def test_branches_of_a_killed_parent_end_after_a_kill_of_that(
     thread = ada.world.start()
     branches = ada.world.forked(thread)
     with monkeypatch.context() as patch:
-        patch.setattr(settling, "settle", lambda *_: None)
+        patch.setattr(table, "settle", lambda *_: None)
         engine.kill(ada.instance, thread)
     assert not any(map(ada.instance.threads.has_ended, branches))
     with pytest.raises(Invalid, match="is killed"):

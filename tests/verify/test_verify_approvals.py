@@ -237,7 +237,7 @@ def test_answers_of_before_there_were_approvals_stay_valid(
     uwf: Uwf, gated: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from uwf_git.engine.inbox import answer_role
-    from uwf_git.engine.turn.gate import PersonsAnswer
+    from uwf_git.engine.turn.parts import PersonsAnswer
     from uwf_git.format.ids import ThreadId
 
     with monkeypatch.context() as patched:

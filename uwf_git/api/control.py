@@ -77,7 +77,7 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
     from uwf_git.engine.hooks import run_hook
 
     instance.require_person(f"pauses thread {thread}")
-    was_paused = pauses.is_paused(instance, thread)
+    was_paused = instance.threads.is_paused(thread)
     pause = pauses.pause(instance, thread, instance.without_secrets(reason, "the reason"), now)
     _pause_branches(instance, thread, now)
     if not was_paused:

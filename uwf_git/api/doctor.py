@@ -59,7 +59,6 @@ from uwf_git.store.layout import (
 from uwf_git.store.location import Location
 from uwf_git.store.maintenance import leftovers
 from uwf_git.store.private import ROOM, Folders
-from uwf_git.store.projects import repository_at
 from uwf_git.store.threads import DamagedThread
 from uwf_git.store.witness import ACCEPT, IF_RIGHT, removed_store
 from uwf_git.store.witness_log import LOST
@@ -146,8 +145,7 @@ class Doctor:
 
     def _opened(self, location: Location) -> Instance:
         instance = Instance(location)
-        if self._place is not None:
-            instance.threads.projects.here = repository_at(self._place)
+        instance.threads.place = self._place
         return instance
 
     def _configuration(self) -> Iterator[Check]:

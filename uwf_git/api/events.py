@@ -15,10 +15,10 @@ from uwf_git.base.text import iso
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.engine.forks import awaited, parents_of
 from uwf_git.engine.next_turn import outlook
+from uwf_git.engine.outcome import summary
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.progress import Freshness
 from uwf_git.engine.spending import spent
-from uwf_git.engine.summary import summary
 from uwf_git.engine.thread_state import ended_state, thread_state
 from uwf_git.engine.waits import Waits, waits_of
 from uwf_git.engine.watching import Event, StepBegan, StepMade, TurnAdded, TurnFeed, TurnPosition, WorkStopped

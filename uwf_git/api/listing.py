@@ -150,8 +150,7 @@ def without_quiet_branches(instance: Instance, found: list[ListedThread]) -> lis
     without killed branches of a fork that no thread has, such as one that lost a race."""
     from uwf_git.engine.lineage import parents
     from uwf_git.format.types import OF_BRANCH
-    from uwf_git.store.history import Head
-    from uwf_git.store.starts import is_call
+    from uwf_git.store.history import Head, is_call
 
     if not instance.store.index.hashes_with(OF_BRANCH):
         return found
@@ -174,8 +173,7 @@ def without_quiet_branches(instance: Instance, found: list[ListedThread]) -> lis
 def why_not_stepped(instance: Instance, each: ListedThread, runs: Container[ThreadId]) -> str:
     """Return why a run that selects threads does not take one on, "" if it does; `runs` are those that processes
     run."""
-    from uwf_git.store.history import Head
-    from uwf_git.store.starts import is_call
+    from uwf_git.store.history import Head, is_call
 
     if each.thread in runs:
         return "a process here runs it"

@@ -14,7 +14,7 @@ from uwf_git.engine.outcome import Outcome as Outcome
 from uwf_git.engine.outcome import outcome_at
 from uwf_git.engine.retrying import FOREVER as FOREVER
 from uwf_git.engine.retrying import PATIENCE as PATIENCE
-from uwf_git.engine.settling import settle_thread
+from uwf_git.engine.turn.table import settle_thread
 from uwf_git.format.endings import COMPLETED, FAILED
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import OF_BRANCH
@@ -63,6 +63,21 @@ def _settle_branches(instance: Instance, thread: ThreadId) -> None:
         from uwf_git.sync.branches import settle_lost_forks
 
         settle_lost_forks(instance, thread)
+
+
+def warn_of_agent(instance: Instance, thread: ThreadId, agent: str | AgentOptions) -> None:
+    """Warn if a thread with a cost limit gets an `agent` with unknown cost."""
+    from uwf_git.engine.budget import COST, Budgets
+    from uwf_git.engine.next_turn import outlook
+
+    with suppress(UwfError):  # of a thread that can't be stepped the step says why
+        head = instance.threads.active_head(thread)
+        limited = any(COST in given for _, given in Budgets(instance).sources(head))
+        if limited and not instance.config.stops_unpriced and (role := outlook(instance, head).next):
+            from uwf_git.api.start import warn_of_limit
+            from uwf_git.engine.performer import missing_price_at
+
+            warn_of_limit(instance, list(filter(None, [missing_price_at(instance, head, role, agent)])))
 
 
 def run(

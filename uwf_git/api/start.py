@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import Usage, UwfError
+from uwf_git.base.errors import Usage
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.format.casting import Cast
 from uwf_git.format.ids import Hash, ThreadId
@@ -164,19 +163,6 @@ def warn_of_limit(instance: Instance, reasons: Sequence[str]) -> None:
 
     if reasons:
         instance.warn(f"cannot enforce maxCost: {'; '.join(reasons)} — {UNTOLD_HINT}")
-
-
-def warn_of_agent(instance: Instance, thread: ThreadId, agent: str | AgentOptions) -> None:
-    """Warn if a thread with a cost limit gets an `agent` with unknown cost."""
-    from uwf_git.engine.budget import COST, Budgets
-    from uwf_git.engine.next_turn import outlook
-    from uwf_git.engine.performer import missing_price_at
-
-    with suppress(UwfError):  # of a thread that can't be stepped the step says why
-        head = instance.threads.active_head(thread)
-        limited = any(COST in given for _, given in Budgets(instance).sources(head))
-        if limited and not instance.config.stops_unpriced and (role := outlook(instance, head).next):
-            warn_of_limit(instance, list(filter(None, [missing_price_at(instance, head, role, agent)])))
 
 
 def require_agent(root: Path, agent: str | AgentOptions) -> None:

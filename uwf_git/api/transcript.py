@@ -9,7 +9,7 @@ from uwf_git.base.errors import NotFound
 from uwf_git.base.markdown import below, code, inline
 from uwf_git.base.text import counted, iso
 from uwf_git.engine.census import census_of, census_text
-from uwf_git.engine.summary import summary_of
+from uwf_git.engine.outcome import summary_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step
 from uwf_git.format.types import is_kind

@@ -33,11 +33,6 @@ _KEPT = 4
 _PIECE = 1 << 16
 
 
-def is_wanted() -> bool:
-    """Return whether the caller must use a helper, since this thread cannot be limited."""
-    return not lifetime.is_own()
-
-
 def call(function: str, *arguments: Any) -> Any:
     """Call "module:attribute" in a helper. Raises its UwfError, TimeExceeded, and MemoryExceeded if the
     helper dies."""

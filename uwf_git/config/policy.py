@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 READING = ("read_file", "list_dir", "glob", "grep")
 WRITING = ("write_file", "edit_file", "apply_patch")
 RUN, FETCH = "run_command", "fetch_url"
-SHELL_VARIABLE = "UWF_BUILTIN_ALLOW_SHELL"
 STANDARD = (*READING, *WRITING, RUN, FETCH)
 EXTRACT = "extract"
 """A tool that asks a model; it is there where one is configured for it."""
@@ -267,14 +266,6 @@ def parse_policy(value: Any, source: Source = CONFIGURATION) -> tuple[ToolPolicy
         ),
         problems,
     )
-
-
-def permit_shell(local: ToolPolicy, environ: Mapping[str, str]) -> ToolPolicy:
-    """Return the configuration's policy for all agents, with run_command if the user's environment permits it and
-    the configuration has no `runCommand`."""
-    if local.run_command is None and environ.get(SHELL_VARIABLE) == "1":
-        return local._replace(run_command=True)
-    return local
 
 
 def tighten(local: ToolPolicy, agent: ToolPolicy | None = None, *narrower: ToolPolicy | None) -> ToolPolicy:

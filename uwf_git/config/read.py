@@ -249,7 +249,9 @@ class _ConfigReader(Reader):
 
     def _budgets(self, value: Any) -> dict[str, dict[str, float]]:
         section = self.mapping(("budgets",), value, "budgets", ("default", "workflows"))
-        found = {"": self._amounts(("budgets", "default"), parse_budget(section.get("default")))}
+        found = {}
+        if "default" in section:
+            found[""] = self._amounts(("budgets", "default"), parse_budget(section["default"]))
         path: ValuePath = ("budgets", "workflows")
         for name, each in self.mapping(path, section.get("workflows"), "budgets.workflows").items():
             found[name] = self._amounts((*path, name), parse_budget(each))

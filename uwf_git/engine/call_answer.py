@@ -14,9 +14,8 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import HUMAN
 from uwf_git.format.node import parse_json
 from uwf_git.format.schema import Schema
-from uwf_git.store.history import Head
+from uwf_git.store.history import Head, call_of
 from uwf_git.store.instance import Instance
-from uwf_git.store.starts import call_of
 
 
 def persons_schema(instance: Instance, head: Head) -> Schema | None:

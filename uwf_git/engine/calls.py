@@ -19,11 +19,10 @@ from uwf_git.format.ids import ThreadId, derived_id
 from uwf_git.format.kinds import SUBWORKFLOW, Start
 from uwf_git.format.origins import CALL, EDITED, ThreadOrigin
 from uwf_git.format.schema import Schema
-from uwf_git.format.types import CODE, END, RESULT
+from uwf_git.format.types import END, RESULT
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head, Position, ancestry, start_of
-from uwf_git.store.starts import call_of, is_call
+from uwf_git.store.history import Head, Position, ancestry, call_of, is_call, start_of
 
 if TYPE_CHECKING:
     from uwf_git.store.index import CommitRow
@@ -177,15 +176,9 @@ def left(instance: Instance, head: Head) -> list[Head]:
 def calls_of(instance: Instance, head: Head) -> list[ThreadId]:
     """Return the calls that a thread, or another with the same first commit, asked, as far as they are not folded; none
     for other workflows than code."""
-    if not is_code(instance, head.row):
+    if not instance.threads.is_code(head.row.workflow):
         return []
     return [each.thread for each in _of_root(instance, head, (layout.THREADS, layout.ARCHIVE))]
-
-
-def is_code(instance: Instance, row: CommitRow) -> bool:
-    """Return whether a commit is of a thread of a code workflow."""
-    known = instance.store.index.node(row.workflow) if row.workflow is not None else None
-    return known is not None and known[0] == CODE
 
 
 def _of_root(instance: Instance, head: Head, prefixes: Sequence[str]) -> Iterator[Head]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.text import counted
-from uwf_git.engine.calls import answers_joined, is_code
+from uwf_git.engine.calls import answers_joined
 from uwf_git.format.endings import COMPLETED, FAILED, KILLED, LEFT
 from uwf_git.format.fan_out import Fork, JoinedBranch, parse_fork, parse_join
 from uwf_git.format.kinds import CallCounts, parse_detail
@@ -106,8 +106,8 @@ def of_calls(counts: CallCounts) -> Census:
 
 def _of_step(instance: Instance, row: CommitRow) -> Census | None:
     if row.merged is None:
-        return _counted_in(instance, row) if is_code(instance, row) else None
-    if not is_code(instance, row):
+        return _counted_in(instance, row) if instance.threads.is_code(row.workflow) else None
+    if not instance.threads.is_code(row.workflow):
         detail = instance.store.step(row.node).detail
         is_child = is_kind(instance.store.get(detail).type, "step")
         return census_of(instance, Oid(raw=row.merged)) if is_child else None

@@ -28,10 +28,9 @@ from uwf_git.format.kinds import (
     split_remarks,
 )
 from uwf_git.format.types import USER, is_kind
-from uwf_git.store.history import Head, History, Position
+from uwf_git.store.history import Head, History, Position, branch_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.layout import ATTEMPTS
-from uwf_git.store.starts import branch_of
 from uwf_git.workflow.turn import is_engines
 
 

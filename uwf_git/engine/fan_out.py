@@ -28,9 +28,8 @@ from uwf_git.format.origins import ThreadOrigin
 from uwf_git.format.types import FORK, FORK_OUTPUT, JOIN, JOIN_OUTPUT
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head, History, Position, start_of
+from uwf_git.store.history import Head, History, Position, branch_of, start_of
 from uwf_git.store.instance import Instance
-from uwf_git.store.starts import branch_of
 from uwf_git.workflow.fan_out import join_question, planned
 from uwf_git.workflow.moderator import ChosenEdge, FansOut, branch_prompt, choose, decide
 from uwf_git.workflow.turn import has_result

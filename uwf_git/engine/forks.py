@@ -13,7 +13,7 @@ from uwf_git.format.ids import MOST_BRANCHES, Hash, ThreadId, branch_id, branch_
 from uwf_git.format.kinds import Step, StepContext
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.starts import branch_of
+from uwf_git.store.history import branch_of
 from uwf_git.workflow.turn import begins_threads, gathers_threads
 
 _NAMED = 3  # branches that a message names

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, RequirementUnmet, UwfError
-from uwf_git.config.resolve import AgentOptions
 from uwf_git.engine.budget import used_up
-from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import raise_if_moved
 from uwf_git.engine.kit.agent import Agent, create_agent
 from uwf_git.engine.kit.context import Reply
@@ -27,6 +25,9 @@ from uwf_git.format.kinds import HUMAN
 from uwf_git.store.instance import Instance
 from uwf_git.store.private import EngineOrder
 from uwf_git.workflow.turn import TurnKind
+
+if TYPE_CHECKING:
+    from uwf_git.config.resolve import AgentOptions
 
 
 class TypedAnswer(NamedTuple):
@@ -61,10 +62,6 @@ def typed_answer(
     an override. Raises Absent without a terminal or if the person leaves, Paused, AgentFailed if time runs
     out."""
     head = instance.threads.active_head(thread)
-    names = agent.names if isinstance(agent, AgentOptions) else (agent,) if isinstance(agent, str) else ()
-    named = any(HUMAN.removeprefix("uwf-") in name for name in names)
-    if not named and not HumanRoles(instance).among(head.row):
-        return None
     raise_if_paused(instance, thread)
     at = instance.threads.position(head)
     instance.renew_judging()

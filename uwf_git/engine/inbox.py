@@ -14,16 +14,15 @@ from uwf_git.engine.human_turn import Ballot, human_turn, persons_role, raise_if
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.form import chosen_option, fill
 from uwf_git.engine.kit.format import render_frontmatter
-from uwf_git.engine.new_step import NewStep
+from uwf_git.engine.new_step import NewStep, record
 from uwf_git.engine.next_turn import outlook, raise_if_stuck
 from uwf_git.engine.outcome import Outcome, outcome_of
 from uwf_git.engine.persons_answer import hold_for_person
 from uwf_git.engine.presented import raise_if_changed, raise_if_unseen
-from uwf_git.engine.recording import record
 from uwf_git.engine.step import close, held, take
 from uwf_git.engine.turn import gate
-from uwf_git.engine.turn.gate import with_person
 from uwf_git.engine.turn.hooks import Room
+from uwf_git.engine.turn.parts import with_person
 from uwf_git.engine.turn.table import room_of
 from uwf_git.engine.unfinished import record_leftovers
 from uwf_git.engine.waits import waits_of

@@ -1,23 +1,29 @@
-"""The outcome of a step: where the thread stands then."""
+"""The outcome of a step: where the thread stands then, and its last output in a few words, as lists have it too. Stored
+texts take `pages.verdict`, which knows no schema and never changes."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from uwf_git.base.errors import UwfError
+from uwf_git.base.text import one_line
 from uwf_git.base.thread_states import ThreadState
 from uwf_git.config.known_agents import asks_no_model
 from uwf_git.engine.budget import METERED, BudgetState, standing_of
 from uwf_git.engine.census import Census, census_of
-from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import HumanTurn, human_turn
 from uwf_git.engine.next_turn import outlook
-from uwf_git.engine.summary import summary_of
 from uwf_git.engine.thread_state import RestingThread
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.types import END
+from uwf_git.format.kinds import Workflow, asks_human, reply_in, status_of
+from uwf_git.format.shape import choices, types, variants
+from uwf_git.format.types import END, FORK_OUTPUT, JOIN_OUTPUT
 from uwf_git.store.history import Position
 from uwf_git.store.instance import Instance
+from uwf_git.store.pages import verdict
 from uwf_git.workflow.turn import Outlook, gathers_threads
+
+_LONGEST_SUMMARY = 120
 
 
 class Outcome(NamedTuple):
@@ -55,6 +61,10 @@ class Outcome(NamedTuple):
     @property
     def done(self) -> bool:
         return self.position.head.archive is not None
+
+    @property
+    def may_warn(self) -> bool:
+        return bool(self.redactions or self.unpriced or self.uncounted or self.turn)
 
     def as_json(self) -> dict[str, Any]:
         last = self.position.history.steps[-1] if self.role is not None else None
@@ -97,12 +107,10 @@ def outcome_of(instance: Instance, at: Position, ahead: Outlook, role: str | Non
     if standing is not None and standing.reached is None:
         standing = None
     # The lock is ours, and gone when this is read.
-    people = HumanRoles(instance)
-    resting = RestingThread(instance, at.head, people)
+    resting = RestingThread(instance, at.head)
     resting.standing = standing
     state = resting.state()
-    is_persons = state is ThreadState.PERSONS_TURN
-    turn = human_turn(instance, at.head, people, ahead) if is_persons else None
+    turn = human_turn(instance, at.head, found=ahead) if state is ThreadState.PERSONS_TURN else None
     last = at.history.steps[-1] if role is not None else None
     detail = instance.store.detail(last.detail) if last is not None else None
     uncounted = ""
@@ -124,3 +132,47 @@ def outcome_at(instance: Instance, thread: ThreadId) -> Outcome:
     at = instance.threads.position(instance.threads.head(thread))
     ahead = Outlook(END) if at.head.archive is not None else outlook(instance, *at)
     return outcome_of(instance, at, ahead, at.history.steps[-1].role)
+
+
+class Summary(NamedTuple):
+    """An output in a few words; `decides` if they are a status or a decision."""
+
+    text: str
+    decides: bool = False
+
+
+def summary_of(instance: Instance, workflow: Workflow, role: str, output: Any) -> Summary:
+    """Return what the output of a role comes to, as `summary`."""
+    known = workflow.roles.get(role)
+    return summary(instance, known.schema if known is not None else None, output)
+
+
+def summary(instance: Instance, schema: Hash | None, output: Any) -> Summary:
+    """Return what an output of this type comes to: its question, its status, its required fields that choose among
+    values; else what `pages.verdict` takes."""
+    if not isinstance(output, dict) or reply_in(output) is not None or asks_human(output):
+        return Summary(verdict(output))
+    if schema in (FORK_OUTPUT, JOIN_OUTPUT):
+        return Summary(verdict(output))
+    if status_of(output):
+        return Summary(verdict(output), True)
+    if decided := _decided(instance, schema, output):
+        return Summary(one_line(", ".join(decided), _LONGEST_SUMMARY), True)
+    return Summary(verdict(output), any(isinstance(value, bool) for value in output.values()))
+
+
+def _decided(instance: Instance, schema: Hash | None, output: dict[str, Any]) -> list[str]:
+    try:
+        payload = instance.store.schema(schema).payload if schema is not None else {}
+    except UwfError:  # reported by what reads the workflow
+        return []
+    decided: dict[str, str] = {}
+    for field in (field for variant in variants(payload) for field in variant.fields):
+        value = output.get(field.name)
+        if not field.required or value is None:
+            continue
+        if isinstance(value, bool) and types(field.schema) == ("boolean",):
+            decided[field.name] = field.name if value else f"not {field.name}"
+        elif isinstance(value, str | int | float) and len(choices(payload, field.schema) or ()) > 1:
+            decided[field.name] = str(value)
+    return list(decided.values())

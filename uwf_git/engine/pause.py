@@ -47,10 +47,6 @@ class Pause(NamedTuple):
         return {"by": self.by, "at": iso(self.time), "reason": self.reason}
 
 
-def is_paused(instance: Instance, thread: ThreadId) -> bool:
-    return instance.store.repository.ref(layout.PAUSED + thread) is not None
-
-
 def paused_threads(instance: Instance) -> set[str]:
     names = instance.store.repository.ref_names(layout.PAUSED)
     return {name.removeprefix(layout.PAUSED) for name in names}
@@ -81,7 +77,7 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
     for a thread that has ended, Busy if its agent does not end."""
     repository = instance.store.repository
     head = instance.threads.active_head(thread)
-    if not is_paused(instance, thread):
+    if not instance.threads.is_paused(thread):
         instance.store.before_record(NewRecord(THREADS, head.row.name or "", (PAUSES,)))
         instance.store.gate(reason, "the reason", "a tag")
         text = f"paused: {one_line(reason, layout.LONGEST_REASON)}\n" if reason.strip() else "paused\n"
@@ -135,7 +131,7 @@ def carry(instance: Instance, thread: ThreadId, fork: ThreadId) -> None:
     """Pause the other side of a divergence like its original. Makes `refs/uwf/paused/<fork>`: the same on every
     machine, or signed by the user, who says it again, if the original is signed and they sign tags."""
     tag = instance.store.repository.ref(layout.PAUSED + thread)
-    if tag is None or is_paused(instance, fork):
+    if tag is None or instance.threads.is_paused(fork):
         return
     repository = instance.store.repository
     data = repository.read(tag)[1]

@@ -98,8 +98,6 @@ def performer_of(
     agent is configured or nobody speaks for the role."""
     from uwf_git.config.resolve import resolve_agent
     from uwf_git.config.settings import AgentConfig
-    from uwf_git.engine.default_agent import refuse_to_make_up
-    from uwf_git.engine.human_roles import agent_of_person
 
     runner, is_persons = runner_of(at.history.workflow), at.history.workflow.is_persons(role)
     named = override_at(instance, at, role, override)
@@ -120,8 +118,13 @@ def performer_of(
         return AgentConfig(runner.name, runner.name, words, None), runner
     config = resolve_agent(instance.config, at.history.cast.require(role, at.head.thread), named)
     if is_persons:
+        from uwf_git.engine.human_roles import agent_of_person
+
         config = agent_of_person(config, named is not None)
-    refuse_to_make_up(instance, at, role, config)
+    if Path(config.command).name == REHEARSE:
+        from uwf_git.engine.default_agent import refuse_to_make_up
+
+        refuse_to_make_up(instance, at, role, config)
     return config, embedded(config.command)
 
 

@@ -17,7 +17,7 @@ from uwf_git.engine.conversation import at_rest
 from uwf_git.engine.human_turn import HumanTurn, command_for, human_turn
 from uwf_git.engine.kit.form import fields_of
 from uwf_git.engine.next_turn import outlook
-from uwf_git.engine.summary import summary
+from uwf_git.engine.outcome import summary
 from uwf_git.engine.thread_state import asking_below
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import remark_in
@@ -376,9 +376,9 @@ def _worktree(instance: Instance, head: Head) -> StepWorkspace | None:
 
 def _checkout(instance: Instance, head: Head) -> str:
     """Return the folder in which a thread's agents work if that is in a git checkout of the user, else ""."""
+    from uwf_git.store.location import checkout_around
     from uwf_git.workspaces.notes import Notes
     from uwf_git.workspaces.options import SHARED
-    from uwf_git.workspaces.project import checkout_around
 
     note = Notes(instance.store.repository.private).read(head.thread)
     if note is not None and note.kind != SHARED:

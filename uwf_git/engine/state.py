@@ -19,9 +19,8 @@ from uwf_git.engine.waits import waits_in
 from uwf_git.format.kinds import parse_detail
 from uwf_git.format.types import is_kind
 from uwf_git.git.repository import Oid
-from uwf_git.store.history import Head, Link, link_of, parted
+from uwf_git.store.history import Head, Link, is_call, link_of, parted
 from uwf_git.store.instance import Instance
-from uwf_git.store.starts import is_call
 
 
 def state(instance: Instance, head: Head) -> dict[str, Any]:

@@ -27,30 +27,28 @@ from uwf_git.base.errors import (
     Waiting,
 )
 from uwf_git.base.thread_states import ThreadState
+from uwf_git.config.resolve import AgentOptions
 from uwf_git.engine.conversation import at_rest
 from uwf_git.engine.hooks import announce, announce_all, call_person
-from uwf_git.engine.human_dialogue import typed_answer
+from uwf_git.engine.new_step import record
 from uwf_git.engine.next_turn import outlook, raise_if_stuck
 from uwf_git.engine.outcome import Outcome, outcome_of
 from uwf_git.engine.pause import raise_if_paused
 from uwf_git.engine.persons_answer import hold_for_person
-from uwf_git.engine.recording import record
 from uwf_git.engine.retrying import PATIENCE, pause, pause_before_retry, told
-from uwf_git.engine.settling import raise_if_joined, settle, stop
 from uwf_git.engine.turn.end import end
 from uwf_git.engine.turn.hooks import Hooks, Turn, Work
-from uwf_git.engine.turn.table import room_of_turn
+from uwf_git.engine.turn.table import raise_if_joined, room_of_turn, settle, stop
 from uwf_git.format.endings import FAILED, KILLED
 from uwf_git.format.ids import ThreadId
+from uwf_git.format.kinds import HUMAN
 from uwf_git.format.types import END, USER
-from uwf_git.store.history import Head, Position
+from uwf_git.store.history import Head, Position, branch_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.locks import PROBE_SECONDS
 from uwf_git.store.maintenance import maintain
-from uwf_git.store.starts import branch_of
 
 if TYPE_CHECKING:
-    from uwf_git.config.resolve import AgentOptions
     from uwf_git.engine.kit.agent import Agent
 
 _PATIENCE = 5.0  # seconds for another process to let go of a thread
@@ -89,7 +87,8 @@ def step(
         except Absent as absent:
             call_person(instance, thread, absent)
             raise
-    announce_all(instance, [outcome, *joined])
+    if instance.config.hooks.commands:
+        announce_all(instance, [outcome, *joined])
     return outcome
 
 
@@ -107,14 +106,18 @@ def step_without_hooks(
     """Make a step as `step`, without hooks and other tries. With `joining`, only a join is made, if another process
     lets go of the thread within `wait` seconds. The outcomes of joins that the end of this thread allows are added to
     `joined`."""
-    typed = None if joining else typed_answer(instance, thread, agent)
+    typed = None
+    if not joining and _may_ask(instance, thread, agent):
+        from uwf_git.engine.human_dialogue import typed_answer
+
+        typed = typed_answer(instance, thread, agent)
     lock = instance.locks.hold(thread, wait=wait) if typed is None else hold_for_person(instance, thread)
     keeping = contextlib.nullcontext() if typed is None else typed.keeping(instance, thread)
     with keeping, held(instance, thread, lock) as turn:
         head = turn.at.head
         if joining and not head.waits_for_join:
             raise HeadMoved(f"thread {thread} is joined already")
-        if typed is None:
+        if typed is None and instance.threads.is_paused(thread):
             raise_if_paused(instance, thread)
         if turn.ahead.next in (USER, None) and at_rest(instance, head):
             raise Waiting(f"in conversation {thread} it is your turn", f"uwf chat --resume {thread}")
@@ -122,6 +125,13 @@ def step_without_hooks(
         turn = turn._replace(agent=agent, cwd=cwd, on_stderr=on_stderr, files=files)
         outcome = take(turn if typed is None else typed.on(turn))
     return close(instance, outcome, joined)
+
+
+def _may_ask(instance: Instance, thread: ThreadId, agent: str | Agent | AgentOptions | None) -> bool:
+    """Return whether a person may play the next role: the workflow, config.yaml or an override says so."""
+    names = agent.names if isinstance(agent, AgentOptions) else (agent,) if isinstance(agent, str) else ()
+    is_named = any(HUMAN.removeprefix("uwf-") in name for name in names)
+    return is_named or instance.may_ask_people(instance.threads.active_head(thread).row.workflow)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import EXTRACT, SUBWORKFLOW, StepContext, TurnRecord, parse_step
 from uwf_git.format.types import USER, is_kind
 from uwf_git.git.repository import Oid
-from uwf_git.store.starts import is_call
+from uwf_git.store.history import is_call
 from uwf_git.workflow.turn import begins_threads, gathers_threads
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from uwf_git.engine.census import FAILURES
 from uwf_git.engine.conversation import at_rest
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import persons_role
-from uwf_git.engine.pause import is_paused, paused_threads
+from uwf_git.engine.pause import paused_threads
 from uwf_git.format.endings import COMPLETED, FAILED
 from uwf_git.format.types import CODE
+from uwf_git.store.history import is_call
 from uwf_git.store.layout import ATTEMPTS
-from uwf_git.store.starts import is_call
 from uwf_git.store.threads import DamagedThread
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class RestingThread:
         )
 
     def is_paused(self) -> bool:
-        return is_paused(self._instance, self.head.thread)
+        return self._instance.threads.is_paused(self.head.thread)
 
     def asks(self) -> bool:
         return self.head.row.asks and (self.standing is not None or not at_rest(self._instance, self.head))
@@ -60,7 +60,11 @@ class RestingThread:
         return not self.head.waits_for_join and self.standing is not None
 
     def awaits_person(self) -> bool:
-        return not self.head.waits_for_join and bool(persons_role(self._instance, self.head, self._people))
+        if self.head.waits_for_join:
+            return False
+        if self._people is None and not self._instance.may_ask_people(self.head.row.workflow):
+            return False
+        return bool(persons_role(self._instance, self.head, self._people))
 
     def awaits_branches(self) -> bool:
         return self.head.waits_for_join
@@ -131,7 +135,7 @@ def ended_state(archive: ArchiveRow) -> EndedState:
 
 def asking_below(instance: Instance, head: Head) -> list[Head]:
     """Return the threads that work for another and ask a person, oldest first: it goes on when they are answered."""
-    if not calls.is_code(instance, head.row) or is_call(instance.store, head.row.start):
+    if not instance.threads.is_code(head.row.workflow) or is_call(instance.store, head.row.start):
         return []
     asking = (call for call in calls.left(instance, head) if call.row.asks)
     return sorted(asking, key=lambda call: call.updated)

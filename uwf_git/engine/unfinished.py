@@ -36,10 +36,10 @@ _INTERRUPTED = "the step was interrupted"
 
 
 def finished_work(work: Work, is_judged: bool = True) -> AgentResult | None:
-    """Return the finished work of an agent whose engine was killed. Failed or interrupted work becomes an attempt to
-    resume, as do answers that were not judged, unless the next agent may judge them."""
+    """Return the finished work of an agent whose engine was killed, which left the order. Failed or interrupted work
+    becomes an attempt to resume, as do answers that were not judged, unless the next agent may judge them."""
     instance, runs = work.instance, work.instance.runs
-    order = work.order = runs.read_order(work.thread)
+    order = work.order
     if (report := work.report()) is not None:
         result = reported(instance, report)
         log.info("PTMBS4G9", "takes over what an agent finished without its engine", step=result.step)
@@ -161,6 +161,7 @@ def record_leftovers(instance: Instance, head: Head, reason: str = KILLED_NOW) -
         return
     try:
         work = Work(Turn(instance, instance.threads.position(head), Outlook(order.role)))
+        work.order = order
         if (result := finished_work(work, is_judged=False)) is not None:
             keep(work, with_detail(instance, result), AgentFailed(reason), once=True)
     except StoreUnwritable:

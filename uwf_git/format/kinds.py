@@ -208,6 +208,11 @@ class Workflow(NamedTuple):
         return known is not None and known.human
 
     @property
+    def has_gates(self) -> bool:
+        """Whether one of its roles needs approvals."""
+        return any(role.is_gate for role in self.roles.values())
+
+    @property
     def needs_answers(self) -> bool:
         """Whether decisions or prompts depend on agents' answers besides their outputs."""
         return any(BODY in text for text in self.templates) or CONTENT in self.step_fields

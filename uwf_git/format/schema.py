@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base import helper_process
+from uwf_git.base import lifetime
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import counted, one_line
 from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, time_limit
@@ -88,7 +88,9 @@ class Schema:
             self._quick = plain_check(self.payload) or _undecided
         if self._quick(value):
             return []
-        if helper_process.is_wanted():
+        if not lifetime.is_own():
+            from uwf_git.base import helper_process
+
             try:
                 problems = helper_process.call(
                     f"{__name__}:problems_of", self.payload, value, at_most, recorded

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from uwf_git.format.ecma_pattern import translate_recorded
 from uwf_git.format.schema import path_of, value_at
 
 MOST_VARIANTS = 24
@@ -84,6 +83,8 @@ def named(payload: Any) -> Named:
             if isinstance(found := each.get(keyword), kind):
                 names |= {name for name in found if isinstance(name, str)}
         if isinstance(found := each.get("patternProperties"), Mapping):
+            from uwf_git.format.ecma_pattern import translate_recorded
+
             patterns += [pattern for pattern in map(translate_recorded, found) if re.compile(pattern)]
         said = [each[key] for key in ("additionalProperties", "unevaluatedProperties") if key in each]
         others = others or any(value is not False for value in said)

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.base.errors import Invalid, StoreDamaged
+from uwf_git.base.errors import HeadMoved, Invalid, StoreDamaged
 from uwf_git.format.casting import cast_of
 from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
@@ -24,7 +24,7 @@ from uwf_git.format.kinds import (
     parse_workflow,
     split_remarks,
 )
-from uwf_git.format.types import HAS_CAST, is_kind
+from uwf_git.format.types import CODE, HAS_CAST, OF_BRANCH, WITH_PEOPLE, is_kind
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout
@@ -33,6 +33,7 @@ from uwf_git.workflow.turn import begins_threads
 if TYPE_CHECKING:
     from uwf_git.format.casting import Cast, CastRole
     from uwf_git.format.kinds import Attempt
+    from uwf_git.format.origins import ThreadOrigin
     from uwf_git.store.index import ArchiveRow, CommitRow
     from uwf_git.store.indexing import Store
 
@@ -121,6 +122,14 @@ class PastStep(NamedTuple):
     time: int
 
 
+class ConcurrentCommit(HeadMoved):
+    """Another step was committed first. `commit` is ours, without a ref."""
+
+    def __init__(self, thread: ThreadId, commit: Oid) -> None:
+        super().__init__(f"thread {thread} moved on while its step was made", "look at it, then step again")
+        self.commit = commit
+
+
 class Histories:
     """Reads the histories of a store's threads."""
 
@@ -172,6 +181,15 @@ class Histories:
         """Return whether a workflow has personas, without reading it."""
         return self._store.index.has_trait(workflow, HAS_CAST)
 
+    def has_people(self, workflow: Hash | None) -> bool:
+        """Return whether a workflow has roles that people play, without reading it."""
+        return workflow is not None and self._store.index.has_trait(workflow, WITH_PEOPLE)
+
+    def is_code(self, workflow: Hash | None) -> bool:
+        """Return whether a workflow is code, without reading it."""
+        row = self._store.index.node(workflow) if workflow is not None else None
+        return row is not None and row[0] == CODE
+
     def credit(self, made: Step | Attempt) -> Credit:
         """Return who made a step or an attempt."""
         cast = self.cast_role(made.start, made.role)
@@ -200,6 +218,27 @@ class Histories:
 
         detail = self._store.get(step.detail)
         return answer_of(step.output, detail.type, detail.payload)
+
+
+def branch_of(store: Store, start: Hash | None) -> ThreadOrigin | None:
+    """Return the branch that a StartNode begins, None for a thread that is none."""
+    return store.start(start).branch if start and is_branch(store, start) else None
+
+
+def call_of(store: Store, start: Hash | None) -> ThreadOrigin | None:
+    """Return the call of code, or run of edited code, that a StartNode begins, None for another thread."""
+    return store.start(start).call if start and is_branch(store, start) else None
+
+
+def is_call(store: Store, start: Hash | None) -> bool:
+    """Return whether the thread of a StartNode is that of a call."""
+    call = call_of(store, start)
+    return call is not None and call.is_call
+
+
+def is_branch(store: Store, start: Hash) -> bool:
+    """Return whether a StartNode is that of a branch or a call."""
+    return store.index.has_trait(start, OF_BRANCH)
 
 
 def ancestry(store: Store, commit: Oid) -> Iterator[CommitRow]:

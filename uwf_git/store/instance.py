@@ -72,6 +72,7 @@ class DecisionBudget:
 
 
 LOG_VARIABLE = "UWF_LOG"
+SHELL_VARIABLE = "UWF_BUILTIN_ALLOW_SHELL"
 
 
 class Instance:
@@ -94,7 +95,7 @@ class Instance:
         self._named: Person | None = None  # the user, once no secret was found in the name
         private = self.store.repository.private
         self.threads = Threads(self.store)
-        self.store.registers = self.threads.projects.note_definition
+        self.store.registers = lambda ref: self.threads.projects.note_definition(ref)
         self.locks = Locks(private)
         self.runs = Runs(private, self.environ.get(NONCE_VARIABLE, ""))
         self.folders = Folders(private)
@@ -176,11 +177,11 @@ class Instance:
     @cached_property
     def config(self) -> Config:
         """The user's config.yaml. Raises Invalid."""
-        from uwf_git.config.policy import permit_shell
         from uwf_git.config.read import load_config
 
         config = load_config(self.location.root)
-        config = config._replace(tools=permit_shell(config.tools, self.environ))
+        if config.tools.run_command is None and self.environ.get(SHELL_VARIABLE) == "1":
+            config = config._replace(tools=config.tools._replace(run_command=True))
         for provider in config.providers.values():
             if provider.api_key:
                 self.warn(f"config.yaml holds the key of provider {provider.name}: {provider.advice}")
@@ -210,6 +211,16 @@ class Instance:
     def config_has(self, word: bytes) -> bool:
         """Return whether a word is in config.yaml, to avoid parsing it. Raises OSError."""
         return word in (read_file(self.location.root / "config.yaml") or b"")
+
+    def may_ask_people(self, workflow: Hash | None) -> bool:
+        """Return whether a person may play a role of a workflow here, as it or config.yaml says, to avoid parsing
+        them."""
+        if self.threads.has_people(workflow):
+            return True
+        try:
+            return self.config_has(b"human")
+        except OSError:  # reported by the command that needs the configuration
+            return False
 
     @cached_property
     def remotes(self) -> Remotes:

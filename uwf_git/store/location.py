@@ -94,6 +94,39 @@ def enclosing_repository(folder: Path) -> Path | None:
     return None
 
 
+class Checkout(NamedTuple):
+    """A working tree: its folder, its git directory and the repository's. In a bare repository `top` is None."""
+
+    top: Path | None
+    git_dir: Path
+    common: Path
+
+
+def checkout_around(folder: Path) -> Checkout | None:
+    """Return the checkout around a folder, or the bare repository in which it is."""
+    for parent in searched_folders(folder.absolute()):
+        pointer = parent / ".git"
+        if pointer.is_dir() and os.path.lexists(pointer / "HEAD"):
+            return Checkout(parent, pointer, pointer)
+        if pointer.is_file():
+            text = first_line(pointer)
+            if text.startswith("gitdir:"):
+                git_dir = (parent / text.removeprefix("gitdir:").strip()).resolve()
+                common = project_of((git_dir / first_line(git_dir / "commondir")).resolve())
+                return Checkout(parent, git_dir, common) if (common / "HEAD").is_file() else None
+        if (parent / "HEAD").is_file() and (parent / "objects").is_dir() and (parent / "refs").is_dir():
+            return Checkout(None, parent, parent)
+    return None
+
+
+def first_line(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return os.fsdecode(file.read(8192)).strip()
+    except OSError:
+        return ""
+
+
 def is_enabled(git_dir: Path) -> bool:
     """Return whether a repository has a store."""
     return (git_dir / PRIVATE / "format").is_file()

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
@@ -38,13 +39,12 @@ from uwf_git.format.types import END, USER
 from uwf_git.git.objects import Person, Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head, Histories, ancestry, forked_at, start_of
+from uwf_git.store.history import ConcurrentCommit, Head, Histories, ancestry, forked_at, is_branch, start_of
 from uwf_git.store.index import ArchiveRow, CommitRow, is_generated, title_after
 from uwf_git.store.new_record import ENDS, FORKS, STARTS, THREADS, NewRecord
 from uwf_git.store.nodes import UnionSet
 from uwf_git.store.private import Sessions
-from uwf_git.store.projects import Projects
-from uwf_git.store.starts import is_branch
+from uwf_git.store.projects import Projects, repository_at
 from uwf_git.workflow.turn import begins_threads, gathers_threads, is_engines, is_made_alike
 
 if TYPE_CHECKING:
@@ -92,14 +92,6 @@ class _Beginning(NamedTuple):
     project: str
 
 
-class ConcurrentCommit(HeadMoved):
-    """Another step was committed first. `commit` is ours, without a ref."""
-
-    def __init__(self, thread: ThreadId, commit: Oid) -> None:
-        super().__init__(f"thread {thread} moved on while its step was made", "look at it, then step again")
-        self.commit = commit
-
-
 class Threads(Histories):
     """The threads of one store."""
 
@@ -108,11 +100,14 @@ class Threads(Histories):
         self._repository = store.repository
         self._workflow_files: dict[Oid, frozenset[Hash]] = {}
         self._forks: dict[tuple[ThreadId, Hash], tuple[Oid, int]] = {}
+        self.place: Path | None = None
 
     @cached_property
     def projects(self) -> Projects:
-        """The projects of the threads, and the one that is meant if no thread is named."""
-        return Projects(self._repository.private)
+        """The projects of the threads, and the one around `place`, which is meant if no thread is named."""
+        projects = Projects(self._repository.private)
+        projects.here = None if self.place is None else repository_at(self.place)
+        return projects
 
     # Finding
 
@@ -199,6 +194,9 @@ class Threads(Histories):
 
     def has_ended(self, thread: ThreadId) -> bool:
         return self._tips(thread)[1] is not None or self._store.folded(thread) is not None
+
+    def is_paused(self, thread: ThreadId) -> bool:
+        return self._repository.ref(layout.PAUSED + thread) is not None
 
     def ids(self) -> set[ThreadId]:
         return self._ids_of_refs() | self._store.folded_threads()

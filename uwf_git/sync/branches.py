@@ -13,9 +13,8 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import FANS_OUT, OF_BRANCH
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head, ancestry, relate, start_of
+from uwf_git.store.history import Head, ancestry, branch_of, relate, start_of
 from uwf_git.store.instance import Instance
-from uwf_git.store.starts import branch_of
 from uwf_git.sync.recommit import put_on
 from uwf_git.workflow.turn import begins_threads, gathers_threads
 
@@ -137,12 +136,12 @@ def _at_forks_of(instance: Instance, thread: ThreadId) -> Iterator[Head]:
 
 def settle_lost_forks(instance: Instance, thread: ThreadId | None = None) -> list[ThreadId]:
     """End the branches of lost forks, as `lost_forks` names them; the steps of those that another commit replaced go
-    over to its branches. Moves refs as `move_branches`, and as `engine.settling.settle`. Return the ended branches."""
+    over to its branches. Moves refs as `move_branches` and `engine.turn.table.settle`. Return the ended branches."""
     lost = lost_forks(instance, thread)
     for fork, _, now in lost:
         with contextlib.suppress(NotFound, StoreDamaged, HeadMoved, Busy, Invalid):
             if isinstance(now, Head):
-                from uwf_git.engine.settling import settle  # most pushes and pulls end none
+                from uwf_git.engine.turn.table import settle
 
                 settle(instance, now)
             else:

@@ -18,8 +18,8 @@ from uwf_git.git.program import CallResult, Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.git.worktree import folders_beside
 from uwf_git.store import layout
+from uwf_git.store.location import checkout_around
 from uwf_git.verify.branch_names import HEADS, Branch
-from uwf_git.workspaces.project import checkout_around
 
 # A partial clone must not fetch: git knows the first variable since 2.44; without it, the second makes the fetch fail.
 _LOCAL = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_LOCKS": "0"}

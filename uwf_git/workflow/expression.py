@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
-from uwf_git.base import helper_process
+from uwf_git.base import lifetime
 from uwf_git.base.errors import Invalid, LimitExceeded
 from uwf_git.base.text import nearest, one_line
 from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, time_limit
@@ -39,7 +39,9 @@ _T = TypeVar("_T")
 
 def check_expression(text: str) -> str | None:
     """Return what is wrong with an expression (syntax, unknown functions, clock or randomness), or None."""
-    if helper_process.is_wanted():
+    if not lifetime.is_own():
+        from uwf_git.base import helper_process
+
         try:
             problem: str | None = helper_process.call(f"{__name__}:check_expression", text)
         except (TimeExceeded, MemoryExceeded) as limit:
@@ -65,7 +67,7 @@ def function_names() -> frozenset[str]:
 def evaluate(text: str, context: Any) -> Any:
     """Return an expression's value as JSON; None for undefined. Raises Invalid with the expression and the
     reason. The context, possibly Frozen, is unchanged."""
-    if helper_process.is_wanted():
+    if not lifetime.is_own():
         return _evaluated_apart("evaluate", text, context)
     return _run(text, context, _plain)
 
@@ -76,7 +78,7 @@ def holds(text: str, context: Any) -> bool:
 
     if (asked := _plain_question(text)) is not None and (known := _answered(asked, context)) is not None:
         return known
-    if helper_process.is_wanted():
+    if not lifetime.is_own():
         return bool(_evaluated_apart("holds", text, context))
 
     def truth(value: Any) -> bool:
@@ -115,6 +117,8 @@ def _answered(asked: tuple[tuple[str, ...], str], context: Any) -> bool | None:
 
 
 def _evaluated_apart(function: str, text: str, context: Any) -> Any:
+    from uwf_git.base import helper_process
+
     given = context.value if isinstance(context, Frozen) else context
     try:
         return helper_process.call(f"{__name__}:{function}", text, given)

@@ -17,11 +17,10 @@ from functools import cache, lru_cache, partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from uwf_git.base import helper_process
+from uwf_git.base import lifetime
 from uwf_git.base.errors import Invalid, LimitExceeded
 from uwf_git.base.text import closest, one_line
 from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, time_limit
-from uwf_git.workflow.common_mistakes import filter_mistake
 
 SECONDS = 2.0
 MEMORY = 256 * 1024 * 1024
@@ -53,7 +52,7 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
         if pieces is not None:
             values = {piece: _value(piece, variables) for piece in pieces}
             return _limited([values[piece] for piece in pieces])
-        if helper_process.is_wanted():
+        if not lifetime.is_own():
             return _rendered_apart(template, variables)
         return _limited([_guarded(lambda: str(_parse(template).render(_printable(variables))))])
     except _Unusable as error:
@@ -63,6 +62,8 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
 
 
 def _rendered_apart(template: str, variables: Mapping[str, Any]) -> str:
+    from uwf_git.base import helper_process
+
     try:
         return str(helper_process.call(f"{__name__}:render", template, dict(variables)))
     except (TimeExceeded, MemoryExceeded) as limit:
@@ -291,6 +292,8 @@ class _Anything(dict[str, Any]):
 def _check_filters(parsed: Any) -> None:
     for name in parsed.analyze().filters:
         if name not in _environment().filters:
+            from uwf_git.workflow.common_mistakes import filter_mistake
+
             known = filter_mistake(name) or closest(name, _environment().filters)
             raise _Unusable(f"there is no filter {name!r}" + (f'; did you mean "{known}"?' if known else ""))
 

@@ -19,9 +19,10 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import HUMAN, SUBWORKFLOW
 from uwf_git.format.types import USER
 from uwf_git.store.instance import Instance
+from uwf_git.store.location import checkout_around
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE, WorkspaceOption
-from uwf_git.workspaces.project import BRANCHES, NO_REPOSITORY, Project, checkout_around
+from uwf_git.workspaces.project import BRANCHES, NO_REPOSITORY, Project
 from uwf_git.workspaces.worktree import configured_remote
 
 if TYPE_CHECKING:

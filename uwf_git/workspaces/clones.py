@@ -25,7 +25,7 @@ def clones(instance: Instance, threads: Iterable[ThreadId] = ()) -> Iterator[Pat
 
 
 def _places(instance: Instance, threads: list[ThreadId]) -> Iterator[Path]:
-    from uwf_git.workspaces.project import checkout_around
+    from uwf_git.store.location import checkout_around
 
     notes = Notes(instance.store.repository.private)
     yield from (Path(note.project) for note in map(notes.read, threads) if note is not None and note.project)

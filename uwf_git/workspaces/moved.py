@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import counted, one_line
+from uwf_git.store.location import Checkout, checkout_around
 from uwf_git.workspaces.notes import Notes
-from uwf_git.workspaces.project import BRANCHES, Checkout, Project, checkout_around
+from uwf_git.workspaces.project import BRANCHES, Project
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 import secrets
 import shlex
@@ -33,9 +32,8 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.git.fsync import sync
 from uwf_git.git.objects import Person
 from uwf_git.git.program import CHECK_ADDRESS, PATIENCE, CallResult, Git, failure
-from uwf_git.git.worktree import project_of
 from uwf_git.sandbox.programs import find_program
-from uwf_git.store.location import searched_folders
+from uwf_git.store.location import Checkout, first_line
 from uwf_git.store.remotes import without_password
 
 BRANCHES = "refs/heads/uwf/work/"
@@ -81,41 +79,8 @@ class Setting(NamedTuple):
     is_own: bool
 
 
-class Checkout(NamedTuple):
-    """A working tree: its folder, its git directory and the repository's. In a bare repository `top` is None."""
-
-    top: Path | None
-    git_dir: Path
-    common: Path
-
-
-def checkout_around(folder: Path) -> Checkout | None:
-    """Return the checkout around a folder, or the bare repository in which it is."""
-    for parent in searched_folders(folder.absolute()):
-        pointer = parent / ".git"
-        if pointer.is_dir() and os.path.lexists(pointer / "HEAD"):
-            return Checkout(parent, pointer, pointer)
-        if pointer.is_file():
-            text = _line(pointer)
-            if text.startswith("gitdir:"):
-                git_dir = (parent / text.removeprefix("gitdir:").strip()).resolve()
-                common = project_of((git_dir / _line(git_dir / "commondir")).resolve())
-                return Checkout(parent, git_dir, common) if (common / "HEAD").is_file() else None
-        if (parent / "HEAD").is_file() and (parent / "objects").is_dir() and (parent / "refs").is_dir():
-            return Checkout(None, parent, parent)
-    return None
-
-
-def _line(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return os.fsdecode(file.read(8192)).strip()
-    except OSError:
-        return ""
-
-
 def _id_in(path: Path) -> str:
-    text = _line(path)
+    text = first_line(path)
     return text if len(text) in (40, 64) and not text.strip("0123456789abcdef") else ""
 
 
@@ -246,7 +211,7 @@ class Project:
         if (self.common / "reftable").is_dir():  # HEAD is no file there
             return f"branch {branch}" in self.line("worktree", "list", "--porcelain").splitlines()
         heads = (self.common / "HEAD", *self.common.glob("worktrees/*/HEAD"))
-        return any(_line(head) == f"ref: {branch}" for head in heads)
+        return any(first_line(head) == f"ref: {branch}" for head in heads)
 
     def publish(self, thread: ThreadId, commit: str) -> str:
         """Move `refs/heads/uwf/work/<ULID>` and `refs/uwf/local/code/<ULID>` to a commit. What they lead to and
@@ -357,7 +322,7 @@ class Project:
     def _needs_filter(self, commit: str, name: str) -> bool:
         places = (".gitattributes", "*/.gitattributes")
         words = ("grep", "-q", "-F", f"filter={name}", commit, "--", *places)
-        everywhere = _line(self.common / "info/attributes")
+        everywhere = first_line(self.common / "info/attributes")
         return f"filter={name}" in everywhere or self.run(*words, check=False).code == 0
 
     def _absent_programs(self, settings: Sequence[Setting]) -> Iterator[tuple[str, str]]:

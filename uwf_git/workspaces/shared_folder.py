@@ -26,7 +26,7 @@ def sharing(instance: Instance, thread: ThreadId, folder: Path) -> str:
     held = instance.locks.held() - {thread}
     if not held or folder in _told:
         return ""
-    from uwf_git.workspaces.project import checkout_around
+    from uwf_git.store.location import checkout_around
 
     mine, place = _parents(instance, thread), str(folder.absolute())
     beside = []
@@ -46,7 +46,7 @@ def sharing(instance: Instance, thread: ThreadId, folder: Path) -> str:
 
 def announcement(thread: ThreadId, folder: Path) -> str:
     """Return a line that says that agents work in a checkout itself, once for each folder and process, else ""."""
-    from uwf_git.workspaces.project import checkout_around
+    from uwf_git.store.location import checkout_around
 
     if folder in _announced or checkout_around(folder) is None:
         return ""
@@ -58,7 +58,8 @@ def announcement(thread: ThreadId, folder: Path) -> str:
 def sparing_stash(instance: Instance, thread: ThreadId, folder: Path) -> Iterator[None]:
     """Put back what is gone from the user's stash after the block, and warn of it: the stash belongs to all work in a
     checkout. Refs hold it meanwhile, so that no `git gc` takes it."""
-    from uwf_git.workspaces.project import Project, checkout_around
+    from uwf_git.store.location import checkout_around
+    from uwf_git.workspaces.project import Project
 
     checkout = checkout_around(folder)
     before = Project(checkout.common).stashed() if checkout is not None else {}

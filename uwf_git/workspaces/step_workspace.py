@@ -30,11 +30,12 @@ from uwf_git.git.objects import Person
 from uwf_git.store import layout
 from uwf_git.store.history import History, Position, link_of, start_of
 from uwf_git.store.instance import Instance
+from uwf_git.store.location import checkout_around
 from uwf_git.store.private import EngineOrder
 from uwf_git.workspaces.changes import address_of
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE
-from uwf_git.workspaces.project import Project, branch_of, checkout_around
+from uwf_git.workspaces.project import Project, branch_of
 from uwf_git.workspaces.removal import make_room
 from uwf_git.workspaces.setup import set_up
 from uwf_git.workspaces.worktree import AGAIN, configured_remote, remote_of, worktree_of

@@ -162,8 +162,7 @@ def _row(
 
 def _left_out(instance: Instance, every: Sequence[ListedThread], found: Sequence[ListedThread]) -> str:
     """Return how many threads were left out: `2 more are branches, 1 more is a call of code`."""
-    from uwf_git.store.history import Head
-    from uwf_git.store.starts import is_call
+    from uwf_git.store.history import Head, is_call
 
     shown = {each.thread for each in found}
     heads = [each.head for each in every if each.thread not in shown]

@@ -1,4 +1,4 @@
-"""`uwf thread step`, `uwf thread run` and `uwf ps`."""
+"""`uwf thread run`, `uwf continue` and `uwf ps`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from uwf_cli.options import (
     MAX_STEPS,
     QUIET,
     REMOTE,
-    STEP_AGENT,
     THREAD,
     WAIT,
     WORKSPACE,
@@ -34,15 +33,11 @@ from uwf_cli.options import (
 from uwf_cli.output import branches_text, whose
 from uwf_cli.selection import Selection, chosen_threads, threads
 from uwf_cli.stepping import (
-    emit_outcome,
     exchanged,
-    live_line,
-    live_stderr,
     place,
     repeated,
-    repeating,
     run_one,
-    stopped,
+    warn_of_agent,
 )
 from uwf_git.api.listing import TO_STEP
 from uwf_git.base.errors import Usage
@@ -53,52 +48,6 @@ if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
 
 _PAUSE = 0.5  # seconds between two looks at what runs
-
-
-@command(
-    "uwf thread step 01JK7M",
-    "uwf thread step 01JK7M --agent uwf-human",
-    'uwf thread step 01JK7M --agent "my-agent --fast" --cwd ~/project',
-)
-@THREAD
-@STEP_AGENT
-@CWD
-@WORKSPACE
-@FILES
-@REMOTE
-@QUIET
-def step(
-    invocation: Invocation,
-    thread: str,
-    agent: str | None,
-    cwd: Path | None,
-    workspace: str | None,
-    files: str | None,
-    remote: str | None,
-    quiet: bool,
-) -> None:
-    """Run one step of a thread: the next role's agent runs, and its output becomes the new head."""
-    from uwf_git.api.outcome import raise_as_ended
-    from uwf_git.api.preflight import warn_unless_ready
-    from uwf_git.api.run import Options
-    from uwf_git.api.run import step as make
-
-    shared, found = exchanged(invocation, thread, remote)
-    if agent is None:
-        warn_unless_ready(invocation.instance, found)
-    where = folder(cwd)
-    place(invocation, found, workspace, where)
-    _warn_of_agent(invocation, found, agent)
-    command, repeats = f"uwf thread step {found}", repeated(agent, where, remote)
-    lines = live_line(invocation, command + repeats, found, quiet)
-    with repeating(command, repeats), lines or nullcontext():
-        options = Options(agent, where, live_stderr(invocation, lines), shared, files=files or "")
-        outcome = make(invocation.instance, found, options)
-    emit_outcome(invocation, outcome)
-    raise_as_ended(invocation.instance, outcome.position.head)
-    error = stopped(invocation, outcome)
-    if error is not None:
-        invocation.note(f"{error.message} — {error.hint}")
 
 
 @command(
@@ -149,7 +98,7 @@ def run(
         shared, found = exchanged(invocation, chosen.ids[0], remote)
         require_ready_thread(invocation.instance, found, agent)
         place(invocation, found, workspace, where)
-        _warn_of_agent(invocation, found, agent)
+        warn_of_agent(invocation, found, agent)
         run_one(
             invocation,
             found,
@@ -174,13 +123,6 @@ def run(
         invocation.note("no such threads are idle; uwf thread list shows what they are")
         invocation.note_left_out()
     failures.end()
-
-
-def _warn_of_agent(invocation: Invocation, thread: ThreadId, agent: str | AgentOptions | None) -> None:
-    if agent is not None:
-        from uwf_git.api.start import warn_of_agent
-
-        warn_of_agent(invocation.instance, thread, agent)
 
 
 @command(

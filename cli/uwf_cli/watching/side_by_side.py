@@ -21,7 +21,6 @@ from uwf_cli.invocation import itself
 from uwf_git.base.errors import UwfError
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.thread_states import ThreadState, worst
-from uwf_git.engine.pause import is_paused
 from uwf_git.format.endings import JOINED_WITHOUT
 from uwf_git.sandbox.child import spawn
 
@@ -127,7 +126,9 @@ class SideBySide:
         """Return whether to start a thread: a branch may have ended or been paused since it was its turn, by the join
         or with its parent."""
         instance = self._invocation.instance
-        return not self._siblings or not (instance.threads.has_ended(thread) or is_paused(instance, thread))
+        return not self._siblings or not (
+            instance.threads.has_ended(thread) or instance.threads.is_paused(thread)
+        )
 
     def _tell_going_on(self) -> None:
         if self._siblings:

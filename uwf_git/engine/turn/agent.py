@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 
 from uwf_git.base import log
@@ -18,8 +19,7 @@ from uwf_git.base.errors import (
     WorkspaceFailed,
 )
 from uwf_git.engine import budget, unfinished
-from uwf_git.engine.acceptance import accept
-from uwf_git.engine.new_step import NewStep
+from uwf_git.engine.new_step import NewStep, accept
 from uwf_git.engine.performer import (
     AgentResult,
     called,
@@ -34,9 +34,9 @@ from uwf_git.engine.performer import (
 from uwf_git.engine.reservations import reserved
 from uwf_git.engine.retrying import spare, stand_in_now
 from uwf_git.engine.slots import agent_slot
-from uwf_git.engine.turn.gate import PersonsAnswer, raise_if_made_up
+from uwf_git.engine.turn.gate import raise_if_made_up
 from uwf_git.engine.turn.hooks import Part, Room, Turn, Work
-from uwf_git.engine.turn.limits import Budget, Policy
+from uwf_git.engine.turn.parts import Budget, PersonsAnswer, Policy
 from uwf_git.engine.turn.worktree import Worktree
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import INTERRUPTED, parse_step
@@ -79,13 +79,16 @@ class AgentRoom(Room):
     parts = (Policy(), Budget(), Worktree(), PersonsAnswer(), Replacement())
 
     def decide(self, turn: Turn) -> None:
-        raise_if_made_up(turn)
+        if turn.at.history.workflow.has_gates:
+            raise_if_made_up(turn)
 
     def prepare(self, work: Work) -> None:
-        work.result = unfinished.finished_work(work)
+        instance, history, agent = work.instance, work.at.history, work.turn.agent
+        work.order = instance.runs.read_order(work.thread)
+        if work.order is not None:
+            work.result = unfinished.finished_work(work)
         if work.result is not None:
             return
-        instance, history, agent = work.instance, work.at.history, work.turn.agent
         role = history.workflow.roles.get(work.role)
         if history.workflow.code is None:
             agent = override_at(instance, work.at, work.role, agent)
@@ -111,7 +114,8 @@ class AgentRoom(Room):
         if result.error is not None:
             raise result.error
         assert result.step is not None
-        unfinished.raise_if_interrupted(work, result)
+        if work.instance.runs.broken_off(work.thread):
+            unfinished.raise_if_interrupted(work, result)
         return _new_step(work, result.step)
 
     def check(self, work: Work, new: NewStep) -> NewStep:
@@ -186,8 +190,9 @@ class AgentRoom(Room):
                     spare(instance, work.thread, order.command, work.name, role)
                 except AgentFailed as error:
                     return AgentResult(error=error, agent=work.name)
-            work.held.enter_context(reserved(instance, at.head, config.command))
-            with agent_slot(instance, config.command):
+                work.held.enter_context(reserved(instance, at.head, config.command))
+            limited = instance.config.max_agents is not None
+            with agent_slot(instance, config.command) if limited else contextlib.nullcontext():
                 if work.performer is not None:
                     return perform(instance, at, work.performer, config, order, work.folder)
                 lock, on_stderr = work.turn.lock, work.turn.on_stderr

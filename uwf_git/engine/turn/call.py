@@ -16,9 +16,8 @@ from uwf_git.engine.unfinished import record_leftovers
 from uwf_git.format.endings import COMPLETED, JOINED_WITHOUT, KILLED
 from uwf_git.format.kinds import ENDED_BY_USER
 from uwf_git.format.types import END
-from uwf_git.store.history import Head, start_of
+from uwf_git.store.history import Head, is_call, start_of
 from uwf_git.store.instance import Instance
-from uwf_git.store.starts import is_call
 
 
 class CallRoom(AgentRoom):
@@ -32,7 +31,7 @@ class CallRoom(AgentRoom):
     def settle(self, instance: Instance, head: Head) -> Iterator[Stop]:
         """End the calls that the code asked for and went on without, those at work for another thread excepted. One
         whose process died after its answer is completed. Makes `refs/uwf/archive/<call>`."""
-        if not calls.is_code(instance, head.row) or is_call(instance.store, head.row.start):
+        if is_call(instance.store, head.row.start):
             return
         for call in calls.left(instance, head):
             if head.archive is None and start_of(instance.store, call.commit).merged == head.commit.raw:

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from uwf_git.base.errors import Invalid, Waiting
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.turn.hooks import Room, Stop, Work
-from uwf_git.engine.turn.limits import Budget
+from uwf_git.engine.turn.parts import Budget
 from uwf_git.format.endings import PARENT_KILLED
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
-from uwf_git.workflow.turn import begins_threads
 
 
 class ForkRoom(Room):
@@ -26,8 +25,6 @@ class ForkRoom(Room):
     def settle(self, instance: Instance, head: Head) -> Iterator[Stop]:
         """Begin the branches of a thread at a fork, or end them with a thread that ended there, if no other waits for
         them. Makes `refs/uwf/threads/<branch>`."""
-        if not begins_threads(head.row.role):
-            return
         from uwf_git.engine.fan_out import begin_branches
         from uwf_git.engine.forks import branches_at, parents_of
 

@@ -3,19 +3,18 @@ approvals; no agent does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import Absent
 from uwf_git.engine import budget
 from uwf_git.engine.kit.format import render_frontmatter
 from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.performer import performer_of
-from uwf_git.engine.turn.hooks import Part, Room, Turn, Work
-from uwf_git.engine.turn.limits import Budget
-from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.engine.turn.hooks import Room, Turn, Work
+from uwf_git.engine.turn.parts import Budget
+from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import HUMAN, REHEARSE, Detail, Step
-from uwf_git.format.types import APPROVAL, DETAIL, PERSON, STEPNODE
+from uwf_git.format.types import DETAIL, PERSON, STEPNODE
 from uwf_git.store.history import Head, History, Position
 from uwf_git.workflow.turn import Outlook, TurnKind, turn_of
 
@@ -47,46 +46,6 @@ class GateRoom(Room):
 
     def remark(self, thread: ThreadId) -> None:
         """Anything may be said before."""
-
-
-class PersonsAnswer(Part):
-    """Adds to a person's step who gave the answer, in view of what; only the engine says so. The configuration may let
-    a person play a role of agents."""
-
-    def complete(self, work: Work, new: NewStep) -> NewStep:
-        order, (_, history), instance = work.order, work.at, work.instance
-        if order is None or order.command[:1] != (HUMAN,) or new.step.agent != HUMAN:
-            return new
-        detail = instance.store.detail(new.step.detail) if work.turn.is_mine else None
-        if detail is None or history.workflow.code is not None:
-            return new
-        from uwf_git.store.pages import report_of
-
-        store, step = instance.store, new.step
-        reason = report_of(store.get(step.output).payload, store.get(step.detail))
-        with store.registering():
-            detail = with_person(
-                detail, instance, history, work.turn.ahead, step.role, step.output, reason, store.draft
-            )
-        return new.with_detail(instance, detail)
-
-
-def with_person(
-    detail: Detail,
-    instance: Instance,
-    history: History,
-    ahead: Outlook,
-    role: str,
-    output: Hash,
-    reason: str = "",
-    put: Callable[[Hash, Any], Hash] | None = None,
-) -> Detail:
-    """Return the detail of a person's answer with who gave it, in view of what: an Approval node, which `put`
-    stores."""
-    from uwf_git.approvals.gate import answered
-
-    answer = answered(instance, history, ahead, role, output, reason)
-    return detail._replace(approvals=((put or instance.store.put)(APPROVAL, answer.payload()),))
 
 
 def is_rehearsed(turn: Turn) -> bool:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, UwfError
-from uwf_git.engine.new_step import NewStep
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import END
 from uwf_git.store.history import Head, Position
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from uwf_git.config.resolve import AgentOptions
     from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.kit.agent import Agent
+    from uwf_git.engine.new_step import NewStep
     from uwf_git.engine.performer import AgentResult
     from uwf_git.store.instance import Instance
     from uwf_git.workspaces.step_workspace import StepWorkspace

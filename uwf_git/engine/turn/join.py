@@ -13,7 +13,6 @@ from uwf_git.format.types import USER
 from uwf_git.store.history import Head, Position, ancestry
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import fork_hint
-from uwf_git.workflow.turn import gathers_threads
 
 
 class JoinedCode(Part):
@@ -37,14 +36,10 @@ class JoinRoom(Room):
     def settle(self, instance: Instance, head: Head) -> Iterator[Stop]:
         """End the branches that a thread's last step, if it is a join, left out. One that runs on another machine ends
         with its next step."""
-        if head.row.role != USER and not gathers_threads(head.row.role):
-            return
         from uwf_git.engine.forks import join_at
 
-        row = next((row for row in ancestry(instance.store, head.commit) if row.role != USER), None)
-        if row is None or not gathers_threads(row.role):
-            return
-        for branch in join_at(instance, row.node):
+        joins = (row for row in ancestry(instance.store, head.commit) if row.role != USER)
+        for branch in join_at(instance, next(joins).node):
             if branch.is_left and not instance.threads.has_ended(branch.thread):
                 yield Stop(branch.thread, JOINED_WITHOUT)
 

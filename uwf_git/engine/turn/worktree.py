@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import Invalid, NotFound, UwfError, WorkspaceFailed
 from uwf_git.config.known_agents import shipped
-from uwf_git.engine.new_step import NewStep
 from uwf_git.engine.turn.hooks import Part, Work
 from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW, Revision, may_have_code
 from uwf_git.sandbox.programs import avoid
+from uwf_git.store.location import checkout_around
 from uwf_git.workspaces.notes import Notes
-from uwf_git.workspaces.shared_folder import announcement, sharing, sparing_stash
 
 if TYPE_CHECKING:
+    from uwf_git.engine.new_step import NewStep
     from uwf_git.workspaces.step_workspace import StepWorkspace
 
 _LOOKED_AT = 20  # steps in which the code of a thread is looked for
@@ -96,17 +96,26 @@ def _prepare_for_agent(work: Work) -> None:
             folders.remember(work.thread, cwd.absolute())
         base = cwd or folders.recall(work.thread) or current_folder()
         folder = base / location if location else base
-        if beside := sharing(work.instance, work.thread, folder):
-            work.instance.warn(beside)
-        is_own = folder.absolute().is_relative_to(work.instance.location.root)  # such as a trial's
-        if config.command != REHEARSE and not is_own and (place := announcement(work.thread, folder)):
-            work.instance.warn(place)
-        if config.command != REHEARSE:
-            work.held.enter_context(sparing_stash(work.instance, work.thread, folder))
+        if checkout_around(folder) is not None:
+            _share_checkout(work, folder, config.command == REHEARSE)
     if not folder.is_dir():
         raise Invalid(f"the working directory of {work.role!r}, {folder}, is not a folder", "create it first")
     avoid(folder)
     work.folder, work.base = folder.absolute(), workspace.base if workspace is not None else ""
+
+
+def _share_checkout(work: Work, folder: Path, is_rehearsal: bool) -> None:
+    """Warn of others who may work in a checkout too, and keep the user's stash."""
+    from uwf_git.workspaces.shared_folder import announcement, sharing, sparing_stash
+
+    if beside := sharing(work.instance, work.thread, folder):
+        work.instance.warn(beside)
+    if is_rehearsal:
+        return
+    is_own = folder.absolute().is_relative_to(work.instance.location.root)  # such as a trial's
+    if not is_own and (place := announcement(work.thread, folder)):
+        work.instance.warn(place)
+    work.held.enter_context(sparing_stash(work.instance, work.thread, folder))
 
 
 def _prepare_for_person(work: Work) -> None:

@@ -67,8 +67,8 @@ def export(
         folder.mkdir(parents=True, exist_ok=True)
         _write(folder, MARKER, (_BEGINS + "".join(f"{name}\n" for name in before)).encode())
         with site.opened() as instance:
-            here, instance.threads = instance.threads.projects.here, _Unmoved(instance.store)
-            instance.threads.projects.here = here
+            instance.threads = _Unmoved(instance.store)
+            instance.threads.place = site.place
             written = _Pages(site, instance, folder, thread).write(tell)
         for name in before:
             if name not in written:

@@ -45,7 +45,6 @@ from uwf_git.plugin import (
     extensions,
     markup,
     page_addresses,
-    repository_at,
     terminal,
 )
 
@@ -98,8 +97,7 @@ class Site(NamedTuple):
     @contextmanager
     def opened(self) -> Iterator[Instance]:
         instance = Instance(self.location)
-        if self.place is not None:
-            instance.threads.projects.here = repository_at(self.place)
+        instance.threads.place = self.place
         try:
             yield instance
         finally:

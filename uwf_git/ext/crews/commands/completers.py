@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from uwf_git.ext.crews.registry import Crews
 from uwf_git.plugin import Invocation, completers
@@ -19,4 +20,4 @@ def _personas(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, st
                     yield address, each.persona.title
 
 
-complete_persona = completers.offering(_personas)
+complete_persona = partial(completers.offer, _personas)

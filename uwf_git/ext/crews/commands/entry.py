@@ -320,13 +320,13 @@ def _talk(
 
 
 def _resume(invocation: Invocation, entry: Entry, routed: Routing) -> ThreadId:
-    from uwf_git.plugin import Head, is_paused, resume_thread
+    from uwf_git.plugin import Head, resume_thread
 
     instance = invocation.instance
     addresses = {f"{entry.crew.name}/{workflow.id}" for workflow in entry.crew.workflows}
     for head in instance.threads.meant():
         if isinstance(head, Head) and head.row.name in addresses:
-            lifted = is_paused(instance, head.thread) and resume_thread(instance, head.thread)
+            lifted = instance.threads.is_paused(head.thread) and resume_thread(instance, head.thread)
             value = {"workflow": head.row.workflow, "thread": head.thread, "resumed": lifted}
             invocation.emit(
                 {**_routed(routed), **value},

@@ -124,10 +124,10 @@ class Run:
         """Answer the last question and continue. If another step asks by now, its question is shown instead.
         Raises Usage without a question."""
         from uwf_git.plugin import answer_turn as answer
-        from uwf_git.plugin import chosen_option, is_paused, thread_outlook
+        from uwf_git.plugin import chosen_option, thread_outlook
 
         head = self._instance.threads.active_head(self.thread)
-        if is_paused(self._instance, self.thread):
+        if self._instance.threads.is_paused(self.thread):
             raise Paused(f"run {self.thread} is paused", "/resume continues it, /leave leaves it")
         if not head.row.asks:
             does = "has failed" if self._instance.attempts.failed(head) else "is not waiting for an answer"

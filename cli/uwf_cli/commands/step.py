@@ -1,0 +1,69 @@
+"""`uwf thread step`."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+from uwf_cli.command import command
+from uwf_cli.invocation import Invocation
+from uwf_cli.options import CWD, FILES, QUIET, REMOTE, STEP_AGENT, THREAD, WORKSPACE, folder
+from uwf_cli.stepping import (
+    emit_outcome,
+    exchanged,
+    live_line,
+    live_stderr,
+    place,
+    repeated,
+    repeating,
+    stopped,
+    warn_of_agent,
+)
+
+
+@command(
+    "uwf thread step 01JK7M",
+    "uwf thread step 01JK7M --agent uwf-human",
+    'uwf thread step 01JK7M --agent "my-agent --fast" --cwd ~/project',
+)
+@THREAD
+@STEP_AGENT
+@CWD
+@WORKSPACE
+@FILES
+@REMOTE
+@QUIET
+def step(
+    invocation: Invocation,
+    thread: str,
+    agent: str | None,
+    cwd: Path | None,
+    workspace: str | None,
+    files: str | None,
+    remote: str | None,
+    quiet: bool,
+) -> None:
+    """Run one step of a thread: the next role's agent runs, and its output becomes the new head."""
+    from uwf_git.api.preflight import warn_unless_ready
+    from uwf_git.api.run import Options
+    from uwf_git.api.run import step as make
+
+    shared, found = exchanged(invocation, thread, remote)
+    if agent is None:
+        warn_unless_ready(invocation.instance, found)
+    where = None if cwd is None else folder(cwd)
+    place(invocation, found, workspace, where)
+    warn_of_agent(invocation, found, agent)
+    command, repeats = f"uwf thread step {found}", repeated(agent, where, remote)
+    lines = live_line(invocation, command + repeats, found, quiet)
+    with repeating(command, repeats), lines or nullcontext():
+        options = Options(agent, where, live_stderr(invocation, lines), shared, files=files or "")
+        outcome = make(invocation.instance, found, options)
+    emit_outcome(invocation, outcome)
+    if outcome.done:
+        from uwf_git.api.outcome import raise_as_ended
+
+        raise_as_ended(invocation.instance, outcome.position.head)
+    error = stopped(invocation, outcome)
+    if error is not None:
+        invocation.note(f"{error.message} — {error.hint}")
