@@ -15,10 +15,9 @@ from uwf_cli.call_process import LARGEST as _LARGEST_OUTPUT
 from uwf_cli.call_process import TooLarge as _OutputTooLarge
 from uwf_cli.call_process import call_in_process as call_in_process
 from uwf_cli.command import Command as _CommandClass
-from uwf_cli.command import CommandEntry as CommandEntry
-from uwf_cli.command import Group as Group
 from uwf_cli.command import Number as Number
 from uwf_cli.command import command as command
+from uwf_cli.command import group as _command_group
 from uwf_cli.commands.spending import bars_of as _spending_bars
 from uwf_cli.commands.spending import labels as _bar_labels
 from uwf_cli.exchange import Meter as _ProgressMeter
@@ -850,6 +849,7 @@ clones_of = _clones_of
 closest_names = _closest_names
 code_name_of = _code_name_of
 coerce_value = _coerce_value
+command_group = _command_group
 command_limits = _command_limits
 compare_trees = _compare_trees
 compiler_of = _compiler_of

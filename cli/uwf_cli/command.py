@@ -3,6 +3,8 @@ begins with examples, did-you-mean, lazy subcommands."""
 
 from __future__ import annotations
 
+import builtins
+import keyword
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -180,6 +182,22 @@ class Group(Command, click.Group):
             hint = f'did you mean "{meant}"?' if meant else f"see: {path} --help"
             raise Usage(f"{path} has no command {name!r}", hint)
         return name, found, args[1:]
+
+
+def group(package: str, name: str, members: Mapping[str, tuple[str, str] | Group], **keywords: Any) -> Group:
+    """Return a group. A member is a module of a package with the line of its help. The command is a function of its
+    name there, with an underscore behind a name of Python's own, or the one behind a colon."""
+    entries: dict[str, CommandEntry | click.Command] = {}
+    for command_name, member in members.items():
+        if isinstance(member, Group):
+            entries[command_name] = member
+            continue
+        module, _, function = member[0].partition(":")
+        called = command_name.replace("-", "_")
+        is_pythons = keyword.iskeyword(called) or hasattr(builtins, called)
+        function = function or called + "_" * is_pythons
+        entries[command_name] = CommandEntry(f"{package}.{module}:{function}", member[1])
+    return Group(name, entries, **keywords)
 
 
 _SYNONYMS = {

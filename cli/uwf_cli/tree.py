@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-import builtins
-import keyword
-from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from uwf_cli.command import CommandEntry, Group
+from uwf_cli.command import group
 from uwf_git.base.version import VERSION
-
-
-def _group(name: str, members: Mapping[str, tuple[str, str] | Group], **keywords: Any) -> Group:
-    """Return a group. A member is a module of `commands` with the line of its help. The command is a function of its
-    name there, with an underscore behind a name of Python's own, or the one behind a colon."""
-    entries: dict[str, CommandEntry | click.Command] = {}
-    for command, member in members.items():
-        if isinstance(member, Group):
-            entries[command] = member
-            continue
-        module, _, function = member[0].partition(":")
-        called = command.replace("-", "_")
-        is_pythons = keyword.iskeyword(called) or hasattr(builtins, called)
-        function = function or called + "_" * is_pythons
-        entries[command] = CommandEntry(f"uwf_cli.commands.{module}:{function}", member[1])
-    return Group(name, entries, **keywords)
 
 
 def _version(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -44,7 +25,8 @@ _VERSION: Any = click.Option(
     help="Print the version.",
 )
 
-workflow = _group(
+workflow = group(
+    "uwf_cli.commands",
     "workflow",
     {
         "put": ("workflow", "Register a workflow under its name."),
@@ -68,7 +50,8 @@ workflow = _group(
     help="Register, inspect and check workflows.",
 )
 
-thread = _group(
+thread = group(
+    "uwf_cli.commands",
     "thread",
     {
         "start": ("thread", "Start a thread; no step is run yet."),
@@ -104,7 +87,8 @@ thread = _group(
     help="Start, run and read threads.",
 )
 
-workspace = _group(
+workspace = group(
+    "uwf_cli.commands",
     "workspace",
     {
         "list": ("workspace", "List worktrees and folders of threads."),
@@ -115,7 +99,8 @@ workspace = _group(
     help="Find and remove the folders that threads work in.",
 )
 
-cas_schema = _group(
+cas_schema = group(
+    "uwf_cli.commands",
     "schema",
     {
         "list": ("cas:schema_list", "List the node types."),
@@ -125,7 +110,8 @@ cas_schema = _group(
     help="Show node types.",
 )
 
-cas = _group(
+cas = group(
+    "uwf_cli.commands",
     "cas",
     {
         "put": ("cas", "Store a node and print its hash."),
@@ -144,7 +130,8 @@ cas = _group(
     help="Read and write nodes by hash.",
 )
 
-agent = _group(
+agent = group(
+    "uwf_cli.commands",
     "agent",
     {
         "put-step": ("conversation", "Record an agent's answer without the kit."),
@@ -153,7 +140,8 @@ agent = _group(
     help="List and check agents.",
 )
 
-config = _group(
+config = group(
+    "uwf_cli.commands",
     "config",
     {
         "get": ("config", "Print a setting, a section or all settings."),
@@ -170,7 +158,8 @@ config = _group(
     help="Read and change config.yaml.",
 )
 
-publish = _group(
+publish = group(
+    "uwf_cli.commands",
     "publish",
     {
         "thread": ("review", "Push a thread to a branch for review."),
@@ -180,7 +169,8 @@ publish = _group(
     help="Push threads and definitions to branches for review.",
 )
 
-remote = _group(
+remote = group(
+    "uwf_cli.commands",
     "remote",
     {
         "add": ("sharing", "Add a remote."),
@@ -193,7 +183,8 @@ remote = _group(
     help="Manage remotes.",
 )
 
-uwf = _group(
+uwf = group(
+    "uwf_cli.commands",
     "uwf",
     {
         "init": ("store", "Create a store."),

@@ -5,14 +5,13 @@ from __future__ import annotations
 import click
 
 from uwf_git.plugin import (
-    CommandEntry,
     Failures,
-    Group,
     Invocation,
     Table,
     Usage,
     UwfError,
     command,
+    command_group,
     parse_duration,
 )
 from uwf_schedules.schedules import Schedules, start
@@ -53,12 +52,13 @@ def start_(invocation: Invocation) -> None:
     failures.end()
 
 
-schedule = Group(
+schedule = command_group(
+    "uwf_schedules",
     "schedule",
     {
-        "set": CommandEntry("uwf_schedules.commands:set_", "Register a schedule under its name."),
-        "list": CommandEntry("uwf_schedules.commands:list_", "List the schedules."),
-        "start": CommandEntry("uwf_schedules.commands:start_", "Start the threads that are due."),
+        "set": ("commands", "Register a schedule under its name."),
+        "list": ("commands", "List the schedules."),
+        "start": ("commands:start_", "Start the threads that are due."),
     },
     examples=("uwf schedule start",),
     help="Start threads again and again.",

@@ -15,8 +15,6 @@ from click.exceptions import Exit
 from uwf_git.ext.ci.job import FORGES
 from uwf_git.plugin import (
     VERSION,
-    CommandEntry,
-    Group,
     Invalid,
     Invocation,
     NotFound,
@@ -24,6 +22,7 @@ from uwf_git.plugin import (
     UwfError,
     as_json,
     command,
+    command_group,
     failure_of,
     terminal,
     write_whole,
@@ -327,12 +326,13 @@ def _chosen(text: str, words: set[str]) -> Iterator[str]:
             yield line
 
 
-ci = Group(
+ci = command_group(
+    "uwf_git.ext.ci",
     "ci",
     {
-        "print": CommandEntry("uwf_git.ext.ci.commands:print_", "Print the file that a repository needs."),
-        "check": CommandEntry("uwf_git.ext.ci.commands:check", "Check what a CI job is about."),
-        "comment": CommandEntry("uwf_git.ext.ci.commands:comment", "Write the result as one comment."),
+        "print": ("commands", "Print the file that a repository needs."),
+        "check": ("commands", "Check what a CI job is about."),
+        "comment": ("commands", "Write the result as one comment."),
     },
     examples=(
         "uwf ci print github > .github/workflows/uwf.yml",

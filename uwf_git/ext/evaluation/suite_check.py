@@ -262,16 +262,9 @@ def _check_references(
 
 
 def _has_fixture(objects: verified_objects.Objects, root: bytes, tree: str) -> bool:
-    folder = FIXTURES.rstrip("/").encode()
-    rows = next(
-        (
-            objects.tree(oid)
-            for mode, name, oid in objects.tree(root)
-            if (mode, name) == (verified_objects.FOLDER, folder)
-        ),
-        [],
-    )
-    return any(name == tree.encode() for _, name, _ in rows)
+    rows = {name: (mode, oid) for mode, name, oid in objects.tree(root)}
+    mode, oid = rows.get(FIXTURES.rstrip("/").encode(), (b"", b""))
+    return mode == verified_objects.FOLDER and any(row[1] == tree.encode() for row in objects.tree(oid))
 
 
 def files_of_fixture(

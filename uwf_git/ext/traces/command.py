@@ -7,11 +7,10 @@ from pathlib import Path
 import click
 
 from uwf_git.plugin import (
-    CommandEntry,
-    Group,
     Invocation,
     as_json,
     command,
+    command_group,
     completers,
     find_head,
     write_text,
@@ -49,13 +48,10 @@ def export(invocation: Invocation, thread: str, out: Path | None, content: bool)
     )
 
 
-trace = Group(
+trace = command_group(
+    "uwf_git.ext.traces",
     "trace",
-    {
-        "export": CommandEntry(
-            "uwf_git.ext.traces.command:export", "Write a thread as an OpenTelemetry trace."
-        )
-    },
+    {"export": ("command", "Write a thread as an OpenTelemetry trace.")},
     examples=("uwf trace export 01JK7M --out trace.json",),
     help="Export threads as OpenTelemetry traces.",
 )

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from uwf_git.plugin import CommandEntry, Group
+from uwf_git.plugin import command_group
 
-_PLACE = "uwf_git.ext.crews.commands."
-_MEMBERS = {
-    "import": ("commands:import_", "Import a crew."),
-    "show": ("commands:show", "Show a crew's personas, menus and workflows."),
-    "menu": ("entry:menu", "Show a persona's menu."),
-    "route": ("entry:route", "Print which action an input selects."),
-    "do": ("entry:do", "Send input to a persona and run the action."),
-    "list": ("commands:list_", "List the crews."),
-    "history": ("commands:history", "List a crew's versions, newest first."),
-    "rollback": ("commands:rollback", "Restore an older version."),
-    "export": ("commands:export", "Export a crew's package."),
-    "propose": ("commands:propose", "Propose a version without registering it."),
-    "accept": ("commands:accept", "Register a proposed version."),
-    "rm": ("commands:rm", "Unregister a crew (history is kept)."),
-}
-
-crew = Group(
+crew = command_group(
+    "uwf_git.ext.crews.commands",
     "crew",
-    {name: CommandEntry(_PLACE + place, line) for name, (place, line) in _MEMBERS.items()},
+    {
+        "import": ("commands", "Import a crew."),
+        "show": ("commands", "Show a crew's personas, menus and workflows."),
+        "menu": ("entry", "Show a persona's menu."),
+        "route": ("entry", "Print which action an input selects."),
+        "do": ("entry", "Send input to a persona and run the action."),
+        "list": ("commands", "List the crews."),
+        "history": ("commands", "List a crew's versions, newest first."),
+        "rollback": ("commands", "Restore an older version."),
+        "export": ("commands", "Export a crew's package."),
+        "propose": ("commands", "Propose a version without registering it."),
+        "accept": ("commands", "Register a proposed version."),
+        "rm": ("commands", "Unregister a crew (history is kept)."),
+    },
     examples=("uwf crew import trip.bmad", "uwf crew show trip"),
     help="Personas with menus, and their workflows.",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -24,15 +24,45 @@ from uwf_git.plugin import (
     counted,
     definitions,
     iso,
+    options,
 )
 
 if TYPE_CHECKING:
     from uwf_git.plugin import PastVersion, RegisteredVersion
 
-PARTIAL = click.option(
-    "--partial", is_flag=True, help="Accept a run in which some cases have no score, and leave those out."
+
+class MeasuredRun(NamedTuple):
+    """A run whose scores are to be a baseline, as typed."""
+
+    suite: str
+    run: str | None
+    workflow: str | None
+    agent: str | None
+    partial: bool
+
+    def baseline(self, invocation: Invocation) -> Baseline:
+        """Raises NotFound, Usage."""
+        suite = Suites(invocation.instance.store).read(self.suite)
+        if self.run is not None:
+            side = find_side(invocation, suite, self.run, self.workflow, self.agent)
+        elif self.workflow or self.agent:
+            side = find_side(invocation, suite, self.workflow or self.agent or "", None, self.agent)
+        else:
+            side = sides.side_of(suite, sides.newest(suite), names_of(invocation.instance, suite))
+        return sides.baseline_of(suite, side, self.partial)
+
+
+measured = options.packed(
+    "measured",
+    MeasuredRun,
+    click.argument("suite"),
+    click.argument("run", required=False),
+    narrowing,
+    click.option(
+        "--partial", is_flag=True, help="Accept a run in which some cases have no score, and leave those out."
+    ),
 )
-"""The option that allows a baseline of a part of a suite."""
+"""Adds the arguments and options that choose a run."""
 
 
 @command(
@@ -40,48 +70,20 @@ PARTIAL = click.option(
     "uwf eval baseline set issues solve-issue~1     the newest of that version",
     "uwf eval baseline set issues 4KNM2PXR3B1QW     a run",
 )
-@click.argument("suite")
-@click.argument("run", required=False)
-@narrowing
-@PARTIAL
-def set_(
-    invocation: Invocation,
-    suite: str,
-    run: str | None,
-    workflow: str | None,
-    agent: str | None,
-    partial: bool,
-) -> None:
+@measured
+def set_(invocation: Invocation, measured: MeasuredRun) -> None:
     """Set a suite's baseline to the scores of a run.
 
     RUN is anything that "uwf eval compare" takes: a workflow version, an agent, a label or a hash. Default:
     the newest run. Every case needs a score, unless --partial is given.
     """
     baselines = Baselines(invocation.instance.store)
-    before = baselines.names()
-    old = baselines.current(suite).commit if suite in before else None
-    version = baselines.put(_made(invocation, suite, run, workflow, agent, partial).payload)
+    suite = measured.suite
+    old = baselines.current(suite).commit if suite in baselines.names() else None
+    version = baselines.put(measured.baseline(invocation).payload)
     value = {**version_value(baselines, version), "changed": version.commit != old}
     unchanged = ("unchanged", lambda value: "" if value["changed"] else "it was that already")
     invocation.emit(value, _scores_view(unchanged))
-
-
-def _made(
-    invocation: Invocation,
-    name: str,
-    text: str | None,
-    workflow: str | None,
-    agent: str | None,
-    is_partial: bool,
-) -> Baseline:
-    suite = Suites(invocation.instance.store).read(name)
-    if text is not None:
-        side = find_side(invocation, suite, text, workflow, agent)
-    elif workflow or agent:
-        side = find_side(invocation, suite, workflow or agent or "", None, agent)
-    else:
-        side = sides.side_of(suite, sides.newest(suite), names_of(invocation.instance, suite))
-    return sides.baseline_of(suite, side, is_partial)
 
 
 @command("uwf eval baseline show issues", "uwf eval baseline show issues~1")
@@ -126,28 +128,16 @@ def past(baselines: Baselines, suite: str) -> list[dict[str, Any]]:
     "uwf eval baseline propose issues --branch new-plan --remote origin",
     "uwf eval baseline propose issues solve-issue --branch new-plan",
 )
-@click.argument("suite")
-@click.argument("run", required=False)
-@narrowing
-@PARTIAL
+@measured
 @definitions.PROPOSED_BRANCH
 @definitions.REVIEW_REMOTE
-def propose(
-    invocation: Invocation,
-    suite: str,
-    run: str | None,
-    workflow: str | None,
-    agent: str | None,
-    partial: bool,
-    branch: str,
-    remote: str | None,
-) -> None:
+def propose(invocation: Invocation, measured: MeasuredRun, branch: str, remote: str | None) -> None:
     """Propose a baseline without setting it. On its branch, each changed score is one line.
 
     Without --remote the proposal stays on this machine. Proposing again under the same name adds a version.
     """
     baselines = Baselines(invocation.instance.store)
-    made = _made(invocation, suite, run, workflow, agent, partial)
+    made = measured.baseline(invocation)
     view = _scores_view(definitions.PROPOSAL)
     definitions.propose(invocation, baselines, made.payload, branch, remote, lambda _: _scores(made), view)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from uwf_git.ext.evaluation.records import Case, Judge, Result, SuiteRun
 
 _LONGEST_NAME = 200
+_CASE = ("prompt", "workflow", "start", "step", "role", "fixture", "expected")
 _COLOUR = {PASSED: "green", MISSED: "red", ERROR: "yellow"}
 
 
@@ -26,13 +27,7 @@ def case_value(name: str, case: Case) -> dict[str, Any]:
         "case": name,
         "hash": case.hash,
         "kind": "step" if case.role else "thread" if case.start else "prompt",
-        "prompt": case.prompt,
-        "workflow": case.workflow,
-        "start": case.start,
-        "step": case.step,
-        "role": case.role,
-        "fixture": case.fixture,
-        "expected": case.expected,
+        **{name: getattr(case, name) for name in _CASE},
         "judges": [judge_value(judge) for judge in case.judges],
         "limits": dict(case.limits),
         "tags": list(case.tags),

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from uwf_git.plugin import CommandEntry, Group
+from uwf_git.plugin import command_group
 
-fleet = Group(
+fleet = command_group(
+    "uwf_git.ext.fleet.commands",
     "fleet",
     {
-        "run": CommandEntry(
-            "uwf_git.ext.fleet.commands.running:run", "Run threads with workers on this machine."
-        ),
-        "worker": CommandEntry("uwf_git.ext.fleet.commands.running:worker", "Run steps of a fleet."),
-        "start": CommandEntry("uwf_git.ext.fleet.commands.queue:start", "Queue threads for a fleet."),
-        "status": CommandEntry("uwf_git.ext.fleet.commands.queue:status", "List a fleet's queue."),
-        "pause": CommandEntry("uwf_git.ext.fleet.commands.queue:pause", "Pause threads in the queue."),
-        "resume": CommandEntry("uwf_git.ext.fleet.commands.queue:resume", "Resume threads in the queue."),
-        "cancel": CommandEntry("uwf_git.ext.fleet.commands.queue:cancel", "Remove threads from the queue."),
-        "sync": CommandEntry("uwf_git.ext.fleet.commands.queue:sync", "Update the queue from the refs."),
+        "run": ("running", "Run threads with workers on this machine."),
+        "worker": ("running", "Run steps of a fleet."),
+        "start": ("queue", "Queue threads for a fleet."),
+        "status": ("queue", "List a fleet's queue."),
+        "pause": ("queue", "Pause threads in the queue."),
+        "resume": ("queue", "Resume threads in the queue."),
+        "cancel": ("queue", "Remove threads from the queue."),
+        "sync": ("queue", "Update the queue from the refs."),
     },
     examples=(
         "uwf fleet run --all --workers 4",
