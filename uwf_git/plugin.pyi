@@ -381,8 +381,8 @@ from uwf_git.engine.waits import BUDGET as _BUDGET_WAIT
 from uwf_git.engine.waits import waits_in as waits_in
 from uwf_git.format import builtin as _schemas
 from uwf_git.format import cbor as cbor
+from uwf_git.format import document as _documents
 from uwf_git.format import endings as endings
-from uwf_git.format import forms as forms
 from uwf_git.format import yaml12 as yaml12
 from uwf_git.format.amounts import LIMITS as _AMOUNT_LIMITS
 from uwf_git.format.amounts import parse_budget as parse_budget
@@ -405,9 +405,6 @@ from uwf_git.format.fields import kind_of as kind_of
 from uwf_git.format.fields import own_items as own_items
 from uwf_git.format.findings import Finding as Finding
 from uwf_git.format.findings import Findings as Findings
-from uwf_git.format.forms import Part as _FormPart
-from uwf_git.format.forms import object_of as object_of
-from uwf_git.format.forms import read_frontmatter as read_frontmatter
 from uwf_git.format.ids import NO_TIME as NO_TIME
 from uwf_git.format.ids import Hash as Hash
 from uwf_git.format.ids import ThreadId as ThreadId
@@ -416,6 +413,7 @@ from uwf_git.format.ids import is_hash as is_hash
 from uwf_git.format.ids import is_thread_id as is_thread_id
 from uwf_git.format.ids import name_problem as name_problem
 from uwf_git.format.ids import parse_thread_id as parse_thread_id
+from uwf_git.format.json_text import read_json as read_json
 from uwf_git.format.kinds import COMPLETE as _COMPLETE_TURN
 from uwf_git.format.kinds import CONTENT as _CONTENT_FIELD
 from uwf_git.format.kinds import EXTRACT as EXTRACT
@@ -773,7 +771,6 @@ FETCH_TOOLS = _FETCH_TOOLS
 FINDING_CODES = _FINDING_CODES
 FieldReader = _FieldReader
 FileChange = _FileChange
-FormPart = _FormPart
 GIT_PATIENCE = _GIT_PATIENCE
 GOOD_SIGNATURE = _GOOD_SIGNATURE
 HandlerEffect = _HandlerEffect
@@ -859,6 +856,7 @@ decide_turn = _decide_turn
 definition_addresses = _definition_addresses
 describe_failure = _describe_failure
 describe_schema = _describe_schema
+documents = _documents
 dump_yaml = _dump_yaml
 duration_text = _duration_text
 embedded_agent = _embedded_agent

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from uwf_git.ext.crews import forms
 from uwf_git.ext.crews.draft import CrewDraft, GraphDraft, InvalidPackage, PackageFinding
 from uwf_git.ext.crews.graph import ID, VERSION, Files, Graphs, report_twins
 from uwf_git.ext.crews.package import CLASSIC, MANIFESTS, Package, mounted
@@ -16,31 +17,27 @@ from uwf_git.plugin import (
     PACKAGE_MOUNT,
     PROJECT_MOUNT,
     CrewMember,
-    FormPart,
     HandlerEffect,
     Invalid,
     MenuHandler,
     MenuItem,
     Persona,
     ValuePath,
-    forms,
     name_problem,
     nearest,
-    object_of,
     one_line,
-    read_frontmatter,
 )
 
 _GRAPH = "workflow.graph.json"
 
-_MANIFEST = object_of(
+_MANIFEST = forms.object_of(
     {
         "schemaVersion": VERSION,
         "name": forms.text,
         "version": forms.matching(
             r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?", "a SemVer version", "such as 1.0.0"
         ),
-        "entry": object_of(
+        "entry": forms.object_of(
             {"workflow": forms.text, "graph": forms.text, "agents": forms.text}, {"assetsDir": forms.text}
         ),
     },
@@ -49,24 +46,24 @@ _MANIFEST = object_of(
         "author": forms.text,
         "createdAt": forms.text,
         "workflows": forms.list_of(
-            object_of(
+            forms.object_of(
                 {"id": ID, "workflow": forms.text, "graph": forms.text},
                 {"displayName": forms.text, "description": forms.text, "tags": forms.texts},
             )
         ),
-        "runtime": object_of({}, {"minRuntimeVersion": forms.text, "requiresNetwork": forms.flag}),
-        "integrity": object_of({}, {"sha256": forms.matching(r"[0-9a-fA-F]{64}", "a SHA-256 in hex")}),
+        "runtime": forms.object_of({}, {"minRuntimeVersion": forms.text, "requiresNetwork": forms.flag}),
+        "integrity": forms.object_of({}, {"sha256": forms.matching(r"[0-9a-fA-F]{64}", "a SHA-256 in hex")}),
     },
 )
-_AGENT = object_of(
+_AGENT = forms.object_of(
     {
         "id": ID,
-        "metadata": object_of(
+        "metadata": forms.object_of(
             {"name": forms.text, "title": forms.text, "icon": forms.text},
             {"module": forms.text, "description": forms.text, "sourceId": forms.text},
             may_be_blank=("title", "icon"),
         ),
-        "persona": object_of(
+        "persona": forms.object_of(
             {
                 "role": forms.text,
                 "identity": forms.text,
@@ -83,10 +80,10 @@ _AGENT = object_of(
     {
         "critical_actions": forms.texts,
         "prompts": forms.list_of(
-            object_of({"id": forms.text, "content": forms.text}, {"description": forms.text})
+            forms.object_of({"id": forms.text, "content": forms.text}, {"description": forms.text})
         ),
         "menu": forms.list_of(
-            object_of(
+            forms.object_of(
                 {"description": forms.text},
                 {
                     **dict.fromkeys(("trigger", "cmd", "workflow", "exec", "action", "data"), forms.text),
@@ -94,7 +91,7 @@ _AGENT = object_of(
                     "ide-only": forms.flag,
                     "web-only": forms.flag,
                     "triggers": forms.list_of(
-                        object_of(
+                        forms.object_of(
                             {"type": forms.text, "match": forms.text},
                             dict.fromkeys(("workflow", "exec", "action", "data"), forms.text),
                             is_open=True,
@@ -109,20 +106,20 @@ _AGENT = object_of(
         "discussion": forms.flag,
         "webskip": forms.flag,
         "conversational_knowledge": forms.list_of(forms.mapping),
-        "tools": object_of(
+        "tools": forms.object_of(
             {},
             {
-                "fs": object_of(
+                "fs": forms.object_of(
                     {}, {"enabled": forms.flag, "maxReadBytes": forms.count, "maxWriteBytes": forms.count}
                 ),
-                "mcp": object_of({}, {"enabled": forms.flag, "allowedServers": forms.texts}),
+                "mcp": forms.object_of({}, {"enabled": forms.flag, "allowedServers": forms.texts}),
             },
         ),
     },
 )
 _NOT_USED = ("userPromptTemplate", "discussion", "webskip", "conversational_knowledge")
 """What an agent may say that nothing here goes by."""
-_AGENTS = object_of({"schemaVersion": VERSION, "agents": forms.list_of(_AGENT, at_least=1)}, {})
+_AGENTS = forms.object_of({"schemaVersion": VERSION, "agents": forms.list_of(_AGENT, at_least=1)}, {})
 
 
 def read_bmad(package: Package) -> CrewDraft:
@@ -177,8 +174,8 @@ class _Reader:
         return cleaned.removesuffix(".lock") if not name_problem(cleaned.removesuffix(".lock")) else "crew"
 
     def _agents(
-        self, manifest: FormPart, entry: Mapping[str, Any]
-    ) -> tuple[list[tuple[ValuePath, dict[str, Any]]], FormPart | None]:
+        self, manifest: forms.Part, entry: Mapping[str, Any]
+    ) -> tuple[list[tuple[ValuePath, dict[str, Any]]], forms.Part | None]:
         path = self._named(manifest, ("entry",), entry, "agents")
         part = self._files.part(path) if path else None
         data = _AGENTS(part, (), part.document.data) if part else None
@@ -188,14 +185,14 @@ class _Reader:
         report_twins(part, [((*path, "id"), agent.get("id", "")) for path, agent in agents], "agent")
         return agents, part
 
-    def _named(self, part: FormPart, path: ValuePath, data: Mapping[str, Any], key: str) -> str | None:
+    def _named(self, part: forms.Part, path: ValuePath, data: Mapping[str, Any], key: str) -> str | None:
         return self._files.named(part, (*path, key), data[key]) if key in data else None
 
     def _tell_unused(
         self,
-        manifest: FormPart,
+        manifest: forms.Part,
         data: Mapping[str, Any],
-        agents_part: FormPart | None,
+        agents_part: forms.Part | None,
         agents: list[tuple[ValuePath, dict[str, Any]]],
     ) -> None:
         if data.get("integrity", {}).get("sha256"):
@@ -207,7 +204,7 @@ class _Reader:
                 message = f"{forms.where((*place, key))} does nothing here"
                 agents_part.findings.warning((*place, key), "not-used", message)
 
-    def _declared(self, manifest: FormPart, data: Mapping[str, Any]) -> None:
+    def _declared(self, manifest: forms.Part, data: Mapping[str, Any]) -> None:
         listed: list[tuple[ValuePath, dict[str, Any]]] = data.get("workflows", [])
         report_twins(manifest, [((*path, "id"), flow.get("id", "")) for path, flow in listed], "workflow")
         entry = data.get("entry", {})
@@ -244,7 +241,7 @@ class _Reader:
             self._workflows[name] = self._graphs.read(name, document, graph, {})
         return self._ids[document]
 
-    def _member(self, part: FormPart, path: ValuePath, agent: Mapping[str, Any]) -> CrewMember:
+    def _member(self, part: forms.Part, path: ValuePath, agent: Mapping[str, Any]) -> CrewMember:
         metadata, character = agent.get("metadata", {}), agent.get("persona", {})
         listed = agent.get("prompts", [])
         report_twins(part, [((*place, "id"), prompt.get("id", "")) for place, prompt in listed], "prompt")
@@ -270,7 +267,7 @@ class _Reader:
 
     def _item(
         self,
-        part: FormPart,
+        part: forms.Part,
         path: ValuePath,
         item: Mapping[str, Any],
         prompts: Mapping[str, str],
@@ -317,7 +314,7 @@ class _Reader:
 
     def _does(
         self,
-        part: FormPart,
+        part: forms.Part,
         path: ValuePath,
         item: Mapping[str, Any],
         prompts: Mapping[str, str],
@@ -342,7 +339,7 @@ class _Reader:
             )
         return HandlerEffect(action=action, data=data)
 
-    def _workflow(self, part: FormPart, path: ValuePath, written: str, code: str) -> str | None:
+    def _workflow(self, part: forms.Part, path: ValuePath, written: str, code: str) -> str | None:
         written = written.strip()
         if written in self._workflows:
             return written
@@ -360,7 +357,7 @@ class _Reader:
             part.findings.error(path, code, message, nearest(written, self._workflows))
         return name
 
-    def _exec(self, part: FormPart, path: ValuePath, written: str) -> HandlerEffect:
+    def _exec(self, part: forms.Part, path: ValuePath, written: str) -> HandlerEffect:
         if self._is_classic(part, path, written):
             return HandlerEffect()
         named = self._mounted(part, path, written)
@@ -389,12 +386,12 @@ class _Reader:
         if path in self._ids:
             return True
         try:
-            document, _ = read_frontmatter(self._package.files[path], path)
+            document, _ = forms.read_frontmatter(self._package.files[path], path)
         except Invalid:
             return False
         return all(key in document.data for key in ("schemaVersion", "workflowType", "currentNodeId"))
 
-    def _is_classic(self, part: FormPart, path: ValuePath, written: str) -> bool:
+    def _is_classic(self, part: forms.Part, path: ValuePath, written: str) -> bool:
         if not written.strip().casefold().endswith(CLASSIC):
             return False
         message = (
@@ -404,7 +401,7 @@ class _Reader:
         part.findings.error(path, "NotSupportedClassicWorkflow", message, hint)
         return True
 
-    def _data(self, part: FormPart, path: ValuePath, written: str) -> str:
+    def _data(self, part: forms.Part, path: ValuePath, written: str) -> str:
         named = self._mounted(part, path, written)
         if named is None or named.removeprefix(f"{PACKAGE_MOUNT}/") in self._package.files:
             return named or ""
@@ -415,7 +412,7 @@ class _Reader:
             return ""
         return mounted(written, PROJECT_MOUNT)
 
-    def _mounted(self, part: FormPart, path: ValuePath, written: str, code: str = "bad-path") -> str | None:
+    def _mounted(self, part: forms.Part, path: ValuePath, written: str, code: str = "bad-path") -> str | None:
         try:
             return mounted(written)
         except Invalid as error:

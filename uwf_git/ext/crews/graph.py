@@ -8,19 +8,16 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from uwf_git.ext.crews import jsonlogic
+from uwf_git.ext.crews import forms, jsonlogic
 from uwf_git.ext.crews.draft import EdgeDraft, GraphDraft, NodeDraft, PackageFinding, named_edge
 from uwf_git.ext.crews.package import Package, mounted
 from uwf_git.ext.crews.state import FIELDS
 from uwf_git.plugin import (
     PACKAGE_MOUNT,
-    FormPart,
     Invalid,
     InvalidYaml,
     ValuePath,
-    forms,
     name_problem,
-    object_of,
     one_line,
 )
 
@@ -31,7 +28,7 @@ ID = forms.matching(
     r"[A-Za-z0-9][A-Za-z0-9._:-]*", "an id", "letters, digits and . _ : -, beginning with a letter or digit"
 )
 VERSION = forms.matching(r"1\.1(\.\d+)?", "a version that is read here", "1.1 is", "unsupported-version")
-_NODE = object_of(
+_NODE = forms.object_of(
     {"id": ID, "type": forms.one_of(*NODE_TYPES, "subworkflow"), "file": forms.text},
     {
         "title": forms.text,
@@ -41,7 +38,7 @@ _NODE = object_of(
         "outputs": forms.texts,
     },
 )
-_EDGE = object_of(
+_EDGE = forms.object_of(
     {"from": ID, "to": ID, "label": forms.text},
     {
         "id": forms.text,
@@ -50,7 +47,7 @@ _EDGE = object_of(
         "conditionExpr": forms.anything,
     },
 )
-_WHOLE_GRAPH = object_of(
+_WHOLE_GRAPH = forms.object_of(
     {
         "schemaVersion": VERSION,
         "entryNodeId": ID,
@@ -59,10 +56,10 @@ _WHOLE_GRAPH = object_of(
     },
     {"metadata": forms.mapping},
 )
-_TRANSITION = object_of(
+_TRANSITION = forms.object_of(
     {"to": forms.text, "label": forms.text}, {"isDefault": forms.flag, "conditionText": forms.text}
 )
-_STEP = object_of(
+_STEP = forms.object_of(
     {"schemaVersion": VERSION, "nodeId": ID, "type": forms.one_of(*NODE_TYPES, "subworkflow")},
     {
         "title": forms.text,
@@ -74,7 +71,7 @@ _STEP = object_of(
     },
     is_open=True,
 )
-_STATE = object_of({"schemaVersion": VERSION, "workflowType": forms.text}, FIELDS, is_open=True)
+_STATE = forms.object_of({"schemaVersion": VERSION, "workflowType": forms.text}, FIELDS, is_open=True)
 
 
 class Files:
@@ -82,13 +79,13 @@ class Files:
 
     def __init__(self, package: Package) -> None:
         self._package = package
-        self._parts: dict[str, FormPart | None] = {}
+        self._parts: dict[str, forms.Part | None] = {}
         self._lost: list[PackageFinding] = []
 
     def __contains__(self, path: str) -> bool:
         return path in self._package.files
 
-    def part(self, path: str) -> FormPart | None:
+    def part(self, path: str) -> forms.Part | None:
         """Return a file. Unreadable ones are reported."""
         if path not in self._parts:
             data = self._package.files.get(path)
@@ -97,7 +94,7 @@ class Files:
                 self._lost.append(PackageFinding(path, 0, 0, "missing-file", "the package has no such file"))
         return self._parts[path]
 
-    def named(self, part: FormPart, path: ValuePath, written: str, folder: str = "") -> str | None:
+    def named(self, part: forms.Part, path: ValuePath, written: str, folder: str = "") -> str | None:
         """Return the file named at a place, possibly relative to `folder`; None with a finding if missing."""
         try:
             named = mounted(written)
@@ -115,7 +112,7 @@ class Files:
         )
         return None
 
-    def _read(self, path: str, data: bytes) -> FormPart | None:
+    def _read(self, path: str, data: bytes) -> forms.Part | None:
         is_json = path.endswith(".json")
         try:
             return forms.json_part(path, data) if is_json else forms.markdown_part(path, data)
@@ -201,7 +198,7 @@ class Graphs:
             variables,
         )
 
-    def _node(self, part: FormPart, place: ValuePath, node: Mapping[str, Any]) -> NodeDraft:
+    def _node(self, part: forms.Part, place: ValuePath, node: Mapping[str, Any]) -> NodeDraft:
         name, kind = node["id"], node.get("type", "step")
         if problem := name_problem(name.replace(":", ".")):
             part.findings.error((*place, "id"), "bad-name", f'node id "{one_line(name)}" {problem}')
@@ -246,7 +243,7 @@ class Graphs:
         )
 
     def _edges(
-        self, part: FormPart, listed: list[tuple[ValuePath, dict[str, Any]]], nodes: Mapping[str, NodeDraft]
+        self, part: forms.Part, listed: list[tuple[ValuePath, dict[str, Any]]], nodes: Mapping[str, NodeDraft]
     ) -> Iterator[EdgeDraft]:
         for place, edge in listed:
             for key in ("from", "to"):
@@ -283,7 +280,7 @@ class Graphs:
                 expression,
             )
 
-    def _check_expression(self, part: FormPart, place: ValuePath, named: str, expression: Any) -> None:
+    def _check_expression(self, part: forms.Part, place: ValuePath, named: str, expression: Any) -> None:
         try:
             jsonlogic.translated(expression)
         except jsonlogic.Untranslatable as error:
@@ -292,7 +289,7 @@ class Graphs:
 
 
 def _check_ways(
-    part: FormPart,
+    part: forms.Part,
     listed: list[tuple[ValuePath, dict[str, Any]]],
     first: str,
     nodes: Mapping[str, NodeDraft],
@@ -328,7 +325,7 @@ def _check_ways(
             part.findings.warning(places[name], "unreachable", f'no way leads to node "{name}"')
 
 
-def report_twins(part: FormPart, named: list[tuple[ValuePath, str]], what: str) -> None:
+def report_twins(part: forms.Part, named: list[tuple[ValuePath, str]], what: str) -> None:
     seen: dict[str, int] = {}
     for path, name in named:
         line = part.document.mark(path).line

@@ -7,18 +7,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.ext.crews import forms
 from uwf_git.plugin import (
     END,
     ENDS,
     USER,
     Findings,
-    FormPart,
     Invalid,
     StepContext,
     ValuePath,
     Workflow,
     asks_human,
-    forms,
     iso,
     one_line,
     status_of,
@@ -235,7 +234,7 @@ def read_back(text: str, before: RunState, workflow: Workflow) -> Changes:
 
 
 def _chosen(
-    part: FormPart, fields: Mapping[str, Any], before: RunState, leaving: Sequence[MatchedEdge]
+    part: forms.Part, fields: Mapping[str, Any], before: RunState, leaving: Sequence[MatchedEdge]
 ) -> str:
     """Return the label of the edge that a document follows, by its current node or a new decision, or ""."""
     here = before.current_node

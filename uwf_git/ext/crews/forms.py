@@ -10,13 +10,17 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.base.text import one_line
-from uwf_git.format import yaml12
-from uwf_git.format.document import TOP, Document, InvalidYaml, check_size, decode
-from uwf_git.format.fields import kind_of
-from uwf_git.format.findings import Findings
-from uwf_git.format.json_text import read_json
-from uwf_git.format.schema import ValuePath
+from uwf_git.plugin import (
+    Document,
+    Findings,
+    InvalidYaml,
+    ValuePath,
+    documents,
+    kind_of,
+    one_line,
+    read_json,
+    yaml12,
+)
 
 _FENCE = re.compile(r"---[ \t]*(?:\r?\n|\Z)")
 
@@ -53,22 +57,26 @@ def markdown_part(path: str, data: bytes) -> Part:
 def read_frontmatter(data: str | bytes, name: str) -> tuple[Document, str]:
     """Return the frontmatter of a Markdown text, with positions in the whole text, and its body. Raises
     InvalidYaml, Invalid above 1 MiB."""
-    check_size(data, name)
-    text = decode(data, name).replace("\r\n", "\n")
+    documents.check_size(data, name)
+    text = documents.decode(data, name).replace("\r\n", "\n")
     opening = _FENCE.match(text)
     if opening is None:
         hint = "no blank line before the ---" if text.lstrip().startswith("---") else "begin it with ---"
-        raise InvalidYaml(name, TOP, "it doesn't begin with frontmatter between two lines of ---", hint)
+        raise InvalidYaml(
+            name, documents.TOP, "it doesn't begin with frontmatter between two lines of ---", hint
+        )
     at = opening.end()
     closing = next((found for found in re.finditer(r"^---[ \t]*$", text[at:], re.MULTILINE)), None)
     if closing is None:
-        raise InvalidYaml(name, TOP, "its frontmatter has no end", "end it with a line ---")
+        raise InvalidYaml(name, documents.TOP, "its frontmatter has no end", "end it with a line ---")
     # The blank line replaces the first ---, so that line numbers match the file.
     document = yaml12.load("\n" + text[at : at + closing.start()], name)
     if document.data is None:
         document = document._replace(data={})
     if not isinstance(document.data, dict):
-        raise InvalidYaml(name, TOP, "its frontmatter is not an object", "write key: value, a line each")
+        raise InvalidYaml(
+            name, documents.TOP, "its frontmatter is not an object", "write key: value, a line each"
+        )
     return document, text[at + closing.end() :].strip("\n")
 
 
