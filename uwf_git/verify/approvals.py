@@ -42,9 +42,11 @@ from uwf_git.store import layout
 from uwf_git.store.index import CommitRow, bound_row, commit_row
 from uwf_git.store.pages import code_of
 from uwf_git.trust.people import People
+from uwf_git.verify.definition import check_attributes
 from uwf_git.verify.findings import Bad, Finding, OpenQuestions, Report, ShownDiff
 from uwf_git.verify.nodes import check_page, grown, row_of
-from uwf_git.verify.objects import FILE, FOLDER, CommitObject
+from uwf_git.verify.objects import FOLDER, CommitObject
+from uwf_git.verify.thread_pages import files_of
 from uwf_git.verify.verified import Known, Record, StepCommit
 from uwf_git.workflow.moderator import AwaitingAnswer, Decision, Next
 
@@ -103,12 +105,10 @@ class ApprovalChecks:
         report: Report,
         reached: Reached,
     ) -> Record:
-        known, folders = self._known, folder_of(node)
+        known, objects, folders = self._known, self._known.objects, folder_of(node)
         also = () if before is not None else ((".gitattributes",),)
-        tree = grown(
-            known.objects, commit.tree, before.tree if before is not None else None, folders, report, also
-        )
-        self._check_attributes(commit.tree, report)
+        tree = grown(objects, commit.tree, before.tree if before is not None else None, folders, report, also)
+        check_attributes(objects, files_of(objects, commit.tree), report)
         path = "/".join(folders) + "/"
         files, here = known.folder(tree, path, node, report)
         content = here.get(node)
@@ -163,11 +163,7 @@ class ApprovalChecks:
         decision = self._known.decision(head) if head.decided else None
         workflow = self._known.definition(head).workflow
         role = workflow.roles.get(said.role)
-        if (
-            role is None
-            or not role.approvers
-            or (decision is not None and not _calls_for(decision, said.role))
-        ):
+        if role is None or not role.is_gate or (decision is not None and not _calls_for(decision, said.role)):
             report("wrong-role", f"approval {record.hash} is of {said.role}, which has no approvers next")
             return said.role
         output = self._known.content(here, said.output)
@@ -186,7 +182,7 @@ class ApprovalChecks:
         objects = self._known.objects
         sides = [self._folders(each.tree) for each in (first, last)]
         found = self._folders(commit.tree)
-        self._check_attributes(commit.tree, report)
+        check_attributes(objects, files_of(objects, commit.tree), report)
         if found.keys() != sides[0].keys() | sides[1].keys():
             report("changed-file", "the commit does not have the approvals of both its sides, and no others")
         elif any(oid not in (side.get(name) for side in sides) for name, oid in found.items()):
@@ -208,13 +204,6 @@ class ApprovalChecks:
         if row is None or row[0] != FOLDER:
             raise Bad("missing-file", "there is no folder of approvals", Oid(raw=tree))
         return {name: oid for _, name, oid in self._known.objects.tree(row[2])}
-
-    def _check_attributes(self, tree: bytes, report: Report) -> None:
-        row = row_of(self._known.objects, tree, ".gitattributes")
-        if row is None or row[0] != FILE:
-            report("missing-file", "there is no .gitattributes")
-        elif self._known.objects.blob(row[2]) != layout.GITATTRIBUTES:
-            report("wrong-page", ".gitattributes is not the one of the format", Oid(raw=row[2]))
 
     def _given(self, said: Approval | Revocation, tip: Oid) -> ApprovalRecord | None:
         """Return the approval that a revocation takes back, which `tip` leads to."""
@@ -276,7 +265,7 @@ class ApprovalChecks:
 
     def _gate_role(self, new: StepCommit) -> Role | None:
         role = self._known.definition(new.before).workflow.roles.get(new.step.role)
-        return role if role is not None and role.approvers else None
+        return role if role is not None and role.is_gate else None
 
     def _check_gate(
         self, new: StepCommit, role: Role, decision: Next, named: Sequence[Hash], report: Report
@@ -354,7 +343,7 @@ class ApprovalChecks:
     def _check_rehearsal(self, made: Step, head: Record, report: Report) -> None:
         """Report made-up approvals in a thread that isn't a rehearsal."""
         workflow = self._known.definition(head).workflow
-        gates = {name for name, role in workflow.roles.items() if role.approvers}
+        gates = {name for name, role in workflow.roles.items() if role.is_gate}
         if not gates or made.role == USER or made.agent == PERSON:
             return
         self._known.past.go_to(head, self._known.records)
@@ -424,7 +413,7 @@ class ApprovalChecks:
         @cache
         def gates(workflow: Hash) -> set[str]:
             roles = parse_workflow(self._known.nodes.get(workflow).payload).roles
-            return {name for name, role in roles.items() if role.approvers}
+            return {name for name, role in roles.items() if role.is_gate}
 
         def row_of(oid: bytes) -> CommitRow | None:
             try:

@@ -4,10 +4,13 @@ against the workflow."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from uwf_git.engine.census import calls_in
+from uwf_git.engine.step_parts import parts_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
+    Start,
     answer_in,
     parse_attempt,
     parse_detail,
@@ -27,8 +30,7 @@ from uwf_git.verify.definition import Definition, check_attributes, check_defini
 from uwf_git.verify.fan_outs import FanOutChecks
 from uwf_git.verify.findings import Bad, Listener, OpenQuestions, Report
 from uwf_git.verify.nodes import files_below, grown, node_files, row_of
-from uwf_git.verify.objects import CommitObject
-from uwf_git.verify.start_parts import check_start_parts
+from uwf_git.verify.objects import FOLDER, CommitObject, Objects
 from uwf_git.verify.thread_pages import ThreadPages, files_of
 from uwf_git.verify.turns import TurnChecks
 from uwf_git.verify.verified import Known, Record, StepCommit
@@ -126,7 +128,7 @@ class Records:
         workflow = version.row.node
         if payload.workflow != workflow:
             report("wrong-chain", f"the StartNode uses workflow {payload.workflow}, its parent is {workflow}")
-        check_start_parts(self._known, version, payload, report)
+        _check_start_parts(self._known, version, payload, report)
         if payload.call is not None:
             self.calls.check_start(commit, payload, payload.call, report)
         elif payload.branch is None:
@@ -325,3 +327,27 @@ def _row(commit: CommitObject, kind: str, node: Hash) -> CommitRow:
 
 def _prev(head: CommitRow) -> Hash | None:
     return head.node if head.kind == "step" else None
+
+
+def _check_start_parts(known: Known, version: Record, start: Start, report: Report) -> None:
+    """Report the fields of a StartNode that only some kinds of workflow have, if they are missing, wrong or another
+    kind's. Raises Bad."""
+    workflow = known.definition(version).workflow
+    parts = parts_of(workflow)
+    if parts is not None:
+        included = partial(_included, known.objects, version.tree)
+        for code, problem in parts.start_problems(workflow, start, included):
+            report(code, problem)
+    elif start.has_parts:
+        report("wrong-persona", f"the StartNode is a crew's, and {workflow.name} is of no crew")
+
+
+def _included(objects: Objects, tree: bytes, path: str) -> bytes | None:
+    *folders, name = f"{layout.INCLUDED}{path}".split("/")
+    for each in folders:
+        row = row_of(objects, tree, each)
+        if row is None or row[0] != FOLDER:
+            return None
+        tree = row[2]
+    row = row_of(objects, tree, name)
+    return objects.blob(row[2]) if row is not None and row[0] != FOLDER else None

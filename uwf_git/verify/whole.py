@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from uwf_git.base.text import counted
-from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.endings import LEFT
+from uwf_git.format.ids import Hash, ThreadId, branch_id
 from uwf_git.format.kinds import REHEARSE, Revision
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid, Repository
@@ -15,12 +16,12 @@ from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import own_forks
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
-from uwf_git.verify.branches import branches_together
 from uwf_git.verify.calls import WRONG_CALL
 from uwf_git.verify.code import RecordedCode, merge_of
 from uwf_git.verify.findings import Finding, ShownDiff
 from uwf_git.verify.refs import Claim, Verifier
 from uwf_git.verify.verified import Record
+from uwf_git.workflow.turn import begins_threads
 
 _Say = Callable[[Verifier, Record, "ThreadId | None", Oid, str], Iterator[Finding]]
 _LAST = 1 << 30  # place of objects in no transfer
@@ -213,7 +214,7 @@ def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[F
         if claim.thread in circular:
             yield finding("wrong-tag", "a thread is not a fork of its own forks")
     forked = {claim.thread for claim in verifier.claims if claim.prefix == layout.FORKS}
-    yield from branches_together(verifier, heads, forked)
+    yield from _branches_together(verifier, heads, forked)
 
 
 def misnamed(verifier: Verifier, claim: Claim) -> Iterator[Finding]:
@@ -280,3 +281,54 @@ class ReceivedRefsVerifier:
     def close(self) -> None:
         """Discard what was not handed over."""
         self._overlay.close()
+
+
+def _branches_together(
+    verifier: Verifier, heads: Mapping[ThreadId, Claim], forked: Collection[ThreadId]
+) -> Iterator[Finding]:
+    """Yield findings about the ids of branches, which `forked` threads need not have, and about ends that joins tell
+    otherwise."""
+    ids: dict[ThreadId, tuple[bytes, int]] = {}
+    for record in verifier.records():
+        if (
+            begins_threads(record.row.role)
+            and record.step is not None
+            and isinstance(record.step.output, dict)
+        ):
+            oid, when = Oid(raw=record.row.oid), record.row.time
+            items = record.step.output.get("items")
+            for position in range(len(items) if isinstance(items, list) else 0):
+                ids[branch_id(str(oid), when, position)] = record.row.oid, position
+    for thread, claim in heads.items():
+        tip = verifier.record(claim.commit)
+        if tip is None:
+            continue
+        origin = verifier.branch(tip)
+        message = ""
+        if thread in ids:
+            fork, position = ids[thread]
+            own = (origin.fork.raw, origin.branch.position) if origin is not None and origin.fork else None
+            if own != (fork, position):
+                message = f"its id is that of branch {position} of fork {Oid(raw=fork)}, which it is not"
+        elif origin is not None and origin.id is not None and thread not in forked:
+            branch = heads.get(origin.id)
+            if not tip.row.number or (branch is not None and verifier.leads_to(branch.commit, claim.commit)):
+                message = f"it is branch {origin.id} under another id"
+        if message:
+            yield Finding("wrong-branch", thread, None, str(claim.commit), message, claim.ref)
+    yield from _told_otherwise(verifier, heads)
+
+
+def _told_otherwise(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[Finding]:
+    """Yield a finding for each branch whose end is another than its join says."""
+    for record in verifier.records():
+        if not record.joined or record.step is None:
+            continue
+        said = [each for each in record.step.output["branches"] if each["status"] != LEFT]
+        for each, tip in zip(said, record.joined, strict=True):
+            claim = heads.get(each["thread"])
+            if claim is None or claim.commit != tip or claim.status in ("", each["status"]):
+                continue
+            message = f"branch {claim.thread} is {claim.status}, and {each['status']} in its join"
+            commit = str(Oid(raw=record.row.oid))
+            yield Finding("wrong-join", claim.thread, record.row.node, commit, message, claim.ref)

@@ -21,10 +21,10 @@ from uwf_git.format.statuses import DEFAULT_STATUS, SUSPEND
 from uwf_git.format.types import END, ENDS, FAIL, FORK, JOIN, NEW, RESUME, START, USER
 from uwf_git.workflow.branch_bodies import Body, bodies_of, innermost, nesting
 from uwf_git.workflow.common_mistakes import expression_hint, is_expression, means_end, means_start
-from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
+from uwf_git.workflow.draft import Draft, DraftEdges, read_draft
 from uwf_git.workflow.expression import check_expression, check_items
 from uwf_git.workflow.fan_out import join_name
-from uwf_git.workflow.fan_out_source import DraftFanOut
+from uwf_git.workflow.fan_out_source import DraftEdge, DraftFanOut
 from uwf_git.workflow.moderator import can_end, reachable
 from uwf_git.workflow.role_schemas import HUMAN, Answers, answers_of, schema_problems
 from uwf_git.workflow.source import Source, read_source
@@ -160,15 +160,7 @@ class _Checker:
             hint = self._findings.nearest(conflict, [*self._draft.declared, *ON_CONFLICT])
             message = f'onConflict "{conflict}" is not {", ".join(ON_CONFLICT)} or a role'
             self._findings.error((*fan_out.path, "onConflict"), "unknown-role", message, hint)
-        joined = DraftEdges(
-            (*fan_out.path, "join"),
-            False,
-            [
-                DraftEdge(each.path, each.role, each.role_path, each.condition, prompt=each.prompt)
-                for each in fan_out.join
-            ],
-            True,
-        )
+        joined = DraftEdges((*fan_out.path, "join"), False, [*fan_out.join], True)
         for each in joined.edges:
             self._target(each)
             self._templates(name, each, joined)

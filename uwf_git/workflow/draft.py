@@ -21,7 +21,7 @@ from uwf_git.format.types import END, FAIL, FORK, NEW, START
 from uwf_git.workflow import fan_out_source
 from uwf_git.workflow.common_mistakes import key_hint, means_start, suggest_key
 from uwf_git.workflow.fan_out import join_name
-from uwf_git.workflow.fan_out_source import DraftBranch, DraftFanOut, DraftJoin, fans_out, read_fan_out
+from uwf_git.workflow.fan_out_source import DraftBranch, DraftEdge, DraftFanOut, fans_out, read_fan_out
 
 VERSION = 1
 
@@ -84,38 +84,6 @@ class DraftCondition(NamedTuple):
     path: ValuePath
     description: str
     expression: str
-
-
-class DraftEdge(NamedTuple):
-    """An edge in either form. Without condition and status it is the fallback. With a `fan_out` its role is `$FORK`."""
-
-    path: ValuePath
-    role: str
-    role_path: ValuePath
-    condition: str | None = None
-    status: str | None = None
-    prompt: str | None = None
-    location: str | None = None
-    fan_out: DraftFanOut | None = None
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The roles that it leads to; of a fan-out those of its branches, then those of its join."""
-        return (self.role,) if self.fan_out is None else (*self.fan_out.roles, *self.fan_out.ends)
-
-    @property
-    def join(self) -> tuple[DraftJoin, ...]:
-        """The edges of its join, none if it leads to a role."""
-        return () if self.fan_out is None else self.fan_out.join
-
-    @property
-    def target(self) -> dict[str, Any]:
-        """Its part of the node, without its condition or status."""
-        texts = {"role": self.role, "prompt": self.prompt, "location": self.location}
-        target: dict[str, Any] = {key: text for key, text in texts.items() if text is not None}
-        if self.fan_out is not None:
-            target["fanOut"] = {**self.fan_out.payload, "join": [edge.payload for edge in self.fan_out.join]}
-        return target
 
 
 class DraftEdges(NamedTuple):

@@ -30,19 +30,37 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PERCENT = re.compile(r"(?:100|[1-9][0-9]?)%")
 
 
-class DraftJoin(NamedTuple):
-    """An edge after a join. Without a condition it is the fallback."""
+class DraftEdge(NamedTuple):
+    """An edge in either form. Without condition and status it is the fallback. With a `fan_out` its role is `$FORK`."""
 
     path: ValuePath
     role: str
     role_path: ValuePath
-    condition: str | None
-    prompt: str | None
+    condition: str | None = None
+    status: str | None = None
+    prompt: str | None = None
+    location: str | None = None
+    fan_out: DraftFanOut | None = None
 
     @property
-    def payload(self) -> dict[str, Any]:
-        payload: dict[str, Any] = {"role": self.role, "condition": self.condition}
-        return payload if self.prompt is None else {**payload, "prompt": self.prompt}
+    def targets(self) -> tuple[str, ...]:
+        """The roles that it leads to; of a fan-out those of its branches, then those of its join."""
+        return (self.role,) if self.fan_out is None else (*self.fan_out.roles, *self.fan_out.ends)
+
+    @property
+    def join(self) -> tuple[DraftEdge, ...]:
+        """The edges of its join, none if it leads to a role."""
+        return () if self.fan_out is None else self.fan_out.join
+
+    @property
+    def target(self) -> dict[str, Any]:
+        """Its part of the node, without its condition or status."""
+        texts = {"role": self.role, "prompt": self.prompt, "location": self.location}
+        target: dict[str, Any] = {key: text for key, text in texts.items() if text is not None}
+        if self.fan_out is not None:
+            join = [{**edge.target, "condition": edge.condition} for edge in self.fan_out.join]
+            target["fanOut"] = {**self.fan_out.payload, "join": join}
+        return target
 
 
 class DraftBranch(NamedTuple):
@@ -63,7 +81,7 @@ class DraftFanOut(NamedTuple):
     payload: dict[str, Any]
     expression: str | None
     branches: tuple[DraftBranch, ...]
-    join: tuple[DraftJoin, ...]
+    join: tuple[DraftEdge, ...]
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -244,7 +262,7 @@ class _Reader:
     def _bad(self, key: str, message: str, hint: str = "") -> None:
         self._findings.error((*self._path, key), "bad-fan-out", message, hint)
 
-    def _join(self) -> tuple[DraftJoin, ...] | None:
+    def _join(self) -> tuple[DraftEdge, ...] | None:
         path: ValuePath = (*self._path, "join")
         if "join" not in self._edge:
             message = f"{self._what} has no join, the role that comes after its branches"
@@ -252,7 +270,7 @@ class _Reader:
             return None
         value = self._edge["join"]
         if isinstance(value, str):
-            return (DraftJoin(path, value, path, None, None),)
+            return (DraftEdge(path, value, path),)
         given = [value] if isinstance(value, dict) else value
         if not isinstance(given, list) or not given:
             wanted = "a role's name, an edge, or a list of edges"
@@ -279,7 +297,7 @@ class _Reader:
             prompt = (
                 self._fields.text(edge, place, "prompt", what) if edge.get("prompt") is not None else None
             )
-            found.append(DraftJoin(place, role, (*place, "role"), condition, prompt))
+            found.append(DraftEdge(place, role, (*place, "role"), condition, prompt=prompt))
         return tuple(found)
 
 
