@@ -132,9 +132,9 @@ def _take_over(
     report = _adopt(instance, remote.name, tracked, listed.refs, whole, on_verified, fetched.before)
     settle_lost_forks(instance)
     resumed = tracking.resumed_there(instance, remote, listed.refs, fetched.gone)
-    changed = [_resumed(name) for name in resumed]
+    changed = [_settled_there(name, resumed=True) for name in resumed]
     gone = tracking.note(instance, remote, listed.refs, fetched.gone)
-    changed += [_deleted(name) for name in gone]
+    changed += [_settled_there(name) for name in gone]
     merged = _merged(instance, remote, listed) if whole else ()
     if whole:
         _remember(instance, remote, None if fetched.gone else tracked, report)
@@ -263,25 +263,20 @@ def _note_seen(instance: Instance, remote: str, tracked: Mapping[str, Oid], repo
     seen.note({**report.positions, **new})
 
 
-def _resumed(name: str) -> Adopted:
+def _settled_there(name: str, resumed: bool = False) -> Adopted:
+    """Return what the remote did to a ref: it deleted it, or took a thread up again."""
     from uwf_git.sync.adopt import Adopted
     from uwf_git.sync.reconcile import Case
 
-    return Adopted(name, Case.RESUMED_THERE, layout.thread_of(name))
+    case = Case.RESUMED_THERE if resumed else Case.DELETED_THERE
+    is_thread = resumed or name.startswith((layout.THREADS, layout.ARCHIVE))
+    return Adopted(name, case, layout.thread_of(name) if is_thread else None)
 
 
 def _misnamed(name: str) -> RefusedRef:
     from uwf_git.sync.adopt import RefusedRef
 
     return RefusedRef(name, (), "that is not a name of such a ref")
-
-
-def _deleted(name: str) -> Adopted:
-    from uwf_git.sync.adopt import Adopted
-    from uwf_git.sync.reconcile import Case
-
-    is_thread = name.startswith((layout.THREADS, layout.ARCHIVE))
-    return Adopted(name, Case.DELETED_THERE, layout.thread_of(name) if is_thread else None)
 
 
 def _remotes_with_news(instance: Instance) -> list[str]:

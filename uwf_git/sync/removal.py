@@ -411,17 +411,9 @@ def _refold(exchange: Exchange, threads: Collection[ThreadId]) -> Results:
 
 def remotes_with(instance: Instance, thread: ThreadId) -> list[str]:
     """Return the remotes that have a thread, as last seen."""
-    repository, found = instance.store.repository, []
-    if not repository.has_tracking_refs:
+    if not instance.store.repository.has_tracking_refs:
         return []
-    for remote in instance.remotes.all():
-        known = tracked_refs(repository, remote.name)
-        folds = (oid for name, oid in known.items() if name.startswith(layout.FOLDED))
-        if any(prefix + thread in known for prefix in (layout.THREADS, layout.ARCHIVE)) or any(
-            thread in archives.names(repository, oid) for oid in folds
-        ):
-            found.append(remote.name)
-    return found
+    return [remote.name for remote in instance.remotes.all() if thread in _threads_on(instance, remote.name)]
 
 
 def merge(instance: Instance, name: str, theirs: Oid | None) -> None:

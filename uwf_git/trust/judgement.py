@@ -159,7 +159,7 @@ class Requirements:
                     _add(proofs.setdefault(below, {}), standing)
             for rule in rules[record.object]:
                 if outcome == MET and rule.signers and person not in self.policy.members(rule.signers):
-                    outcome, reason = UNMET, f"signed by {person}, and not by {_among(rule)}"
+                    outcome, reason = UNMET, f"signed by {person}, and not by {' or '.join(rule.signers)}"
             if rules[record.object]:
                 judged.append(
                     Judgement(record, outcome, f"{record.word} is {reason}" if reason else "", person)
@@ -296,7 +296,8 @@ def requirements(store: Store) -> Requirements | None:
 
 def with_rule(policy: Policy, signers: Iterable[str] = ()) -> Policy:
     """Return a policy with one rule: all records are signed, by one of these people and groups if there are any."""
-    rules = [Rule(subject, ("*",), _of_subject(subject), tuple(signers)) for subject in SUBJECTS]
+    of = {"threads": frozenset(OF_THREADS)}
+    rules = [Rule(subject, ("*",), of.get(subject, frozenset()), tuple(signers)) for subject in SUBJECTS]
     return policy._replace(rules=tuple(rules))
 
 
@@ -322,14 +323,6 @@ def _by_git(record: Record, signature: Signature, signers: Sequence[str]) -> Jud
     else:
         reason = f"signed, but git calls the signature {signature.state}"
     return Judgement(record, UNMET, f"{record.word} is {reason}", who)
-
-
-def _of_subject(subject: str) -> frozenset[str]:
-    return frozenset(OF_THREADS if subject == "threads" else ())
-
-
-def _among(rule: Rule) -> str:
-    return " or ".join(rule.signers)
 
 
 def _add(proofs: Proofs, more: Proofs) -> None:

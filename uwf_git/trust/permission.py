@@ -14,7 +14,6 @@ from uwf_git.store.new_record import ENDS, FORKS, PAUSES, NewRecord
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
-    from uwf_git.trust.policy import Rule
 
 _TAGS = frozenset({ENDS, PAUSES, FORKS})
 """The records that are tags, whose signing git configures apart."""
@@ -71,7 +70,8 @@ def _raise_if_unable(instance: Instance, record: NewRecord) -> None:
         )
     for rule in rules:
         if rule.signers and who not in policy.members(rule.signers):
-            raise RequirementUnmet(f"the trust policy wants {rule}, and you are {who}", _instead(rule))
+            hint = f"have it done by {' or '.join(rule.signers)}"
+            raise RequirementUnmet(f"the trust policy wants {rule}, and you are {who}", hint)
 
 
 def unmet(instance: Instance, kind: str, name: str, commit: Oid) -> str:
@@ -100,7 +100,3 @@ def _chain(instance: Instance, ref: str) -> Iterator[Oid]:
         yield at
         parents = repository.commit(at).parents
         at = parents[0] if parents else None
-
-
-def _instead(rule: Rule) -> str:
-    return f"have it done by {' or '.join(rule.signers)}"

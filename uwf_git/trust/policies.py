@@ -126,13 +126,6 @@ def remember(repository: Repository, commit: Oid, remote: str | None = None) -> 
     return found
 
 
-def was_rolled_back(repository: Repository, commit: Oid, remote: str) -> bool:
-    """Return whether a remote that has this policy now had a newer one."""
-    known = remembered(repository)
-    seen = known.shared.get(remote) if known is not None else None
-    return seen is not None and seen != commit and commit in lineage(repository, seen)
-
-
 def problem_there(repository: Repository, remote: str, refs: Mapping[str, Oid | None]) -> str:
     """Return why the policy among a remote's refs is less than what was seen there, "" if it is not: deleted, or rolled
     back. A policy that was never seen there is no problem."""
@@ -142,7 +135,8 @@ def problem_there(repository: Repository, remote: str, refs: Mapping[str, Oid | 
     tip = refs.get(layout.POLICY)
     if tip is None:
         return "the trust policy was deleted there, and new clones have none: push yours"
-    if was_rolled_back(repository, tip, remote):
+    seen = known.shared[remote]
+    if seen != tip and tip in lineage(repository, seen):
         return f"the trust policy was rolled back there, to {str(tip)[:10]}"
     return ""
 

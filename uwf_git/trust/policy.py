@@ -531,8 +531,7 @@ class _Reader:
                 self._findings.error(
                     (*path, "of"), "bad-rule", f"threads have no {one_line(each, 60)!r}", hint
                 )
-        # These four were all that there was, so a rule that names them is about everything.
-        return frozenset(OF_THREADS if set(chosen) == {STARTS, STEPS, ANSWERS, ENDS} else chosen)
+        return frozenset(chosen)
 
     def _allow(self, value: Any) -> list[str]:
         chosen = self._texts(value, ("allow",), "allow")

@@ -53,6 +53,7 @@ _FUNCTIONS = (
 )
 _DECLARATIONS = ("lexical_declaration", "variable_declaration", "using_declaration")
 _SHORT = "shorthand_property_identifier"
+_IDENTIFIERS = ("identifier", "shorthand_property_identifier_pattern")
 _SCOPES = ("program", "statement_block", "switch_case", "class_static_block")
 _BUNDLE_IT = "bundle it into the file: esbuild --bundle --format=esm --platform=node"
 
@@ -65,6 +66,7 @@ _QUERY = """
   (#eq? @made "Function"))
 (member_expression object: (identifier) @object property: (property_identifier) @property)
 (ERROR) @error
+(MISSING) @missing
 """
 
 
@@ -85,11 +87,11 @@ class Module:
         self._declared = dict(self._declarations())
 
     def check(self, breaches: Breaches) -> None:
-        if self._root.has_error:
-            place = next(iter(self._captured().get("error", ())), None) or _missing(self._root)
-            breaches.add(self.mark(place or self._root), "no-javascript", "cannot be read as JavaScript")
-            return  # consequences of a syntax error would be reported as breaches
         found = self._captured()
+        if self._root.has_error:
+            place = next(iter((*found.get("error", ()), *found.get("missing", ()))), self._root)
+            breaches.add(self.mark(place), "no-javascript", "cannot be read as JavaScript")
+            return  # consequences of a syntax error would be reported as breaches
         for node in found.get("module", ()):
             self._check_import(node, breaches)
         for node in found.get("dynamic", ()):
@@ -373,13 +375,13 @@ def _unescaped(node: Node) -> str:
     return "".join(parts)
 
 
-def _all(node: Node, kind: str) -> Iterator[Node]:
-    pending = [node]
+def _all(top: Node, *kinds: str) -> Iterator[Node]:
+    pending = [top]
     while pending:
-        each = pending.pop()
-        if each.type == kind:
-            yield each
-        pending += reversed(each.named_children)
+        node = pending.pop()
+        if node.type in kinds:
+            yield node
+        pending += reversed(node.named_children)
 
 
 @cache
@@ -417,7 +419,8 @@ def _is_own(node: Node) -> bool:
         if scope.type in (*_FUNCTIONS, "method_definition"):
             for field in ("parameters", "parameter"):
                 given = scope.child_by_field_name(field)
-                if given is not None and name in _identifiers(given):
+                names = _all(given, *_IDENTIFIERS) if given is not None else ()
+                if name in map(_text, names):
                     return True
         if scope.type in _SCOPES and any(
             name == known for each in scope.named_children for known, _ in _declared(each)
@@ -425,25 +428,6 @@ def _is_own(node: Node) -> bool:
             return True
         scope = scope.parent
     return False
-
-
-def _identifiers(node: Node) -> Iterator[str]:
-    pending = [node]
-    while pending:
-        each = pending.pop()
-        if each.type in ("identifier", "shorthand_property_identifier_pattern"):
-            yield _text(each)
-        pending += each.named_children
-
-
-def _missing(node: Node) -> Node | None:
-    pending: list[Node] = [node]
-    while pending:
-        each = pending.pop()
-        if each.is_missing:
-            return each
-        pending += [child for child in reversed(each.children) if child.has_error]
-    return None
 
 
 def _parts(node: Node, path: ValuePath) -> Iterator[Part[Node]]:
