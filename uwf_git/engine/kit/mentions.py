@@ -20,20 +20,10 @@ from uwf_git.format.shape import choices, named, types, variants
 STATUS = ("$status", "status")
 """The names of a status, in whatever schema."""
 
-_FALSE = [
-    "false",
-    "no",
-    "not",
-    "nope",
-    "never",
-    "off",
-    "rejected",
-    "denied",
-    "declined",
-    "refused",
-    "#f",
-    "b:0",
-]
+_FALSE = (
+    *("false", "no", "not", "nope", "never", "off", "rejected", "denied", "declined", "refused"),
+    *("#f", "b:0"),
+)
 _TRUTH: Mapping[str, bool | None] = {
     **dict.fromkeys(_FALSE, False),
     **dict.fromkeys(("true", "yes", "yep", "#t", "b:1"), True),

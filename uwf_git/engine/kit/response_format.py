@@ -20,17 +20,8 @@ _SCALARS = ("string", "integer", "number", "boolean", "null")
 # Keywords that only narrow what the others describe: without them more is let through, and checked afterwards.
 _DROPPED = frozenset(
     (
-        *(
-            "$schema",
-            "$id",
-            "$comment",
-            "title",
-            "examples",
-            "default",
-            "deprecated",
-            "readOnly",
-            "writeOnly",
-        ),
+        *("$schema", "$id", "$comment", "title", "examples", "default", "deprecated"),
+        *("readOnly", "writeOnly"),
         *("format", "pattern", "minLength", "maxLength", "contentEncoding", "contentMediaType"),
         *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
         *("minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains"),

@@ -306,28 +306,24 @@ def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -
     where = f"in thread {child} of workflow {ctx.options.name}"
     head = instance.threads.head(child)
     asked, turn = thread_outlook(instance, head), human_turn_of(instance, head)
-    output: dict[str, Any]
+    options = asked.options
     if turn is not None and turn.standing is None and sum(each.required for each in turn.fields) == 1:
-        output = {"$status": SUSPEND_STATUS, "question": turn.instruction}
-        output |= {"options": list(turn.options)} if turn.options else {}
+        question, options = turn.instruction, options or turn.options
         reason = f"a person plays {turn.role} {where}"
     elif isinstance(waiting, Absent):
         question = f"{waiting.message}. Play it, then answer: {waiting.hint}"
-        output = {"$status": SUSPEND_STATUS, "question": question}
         reason = f"a person plays a role {where}"
     elif head.waits_for_join:
         question = f"{waiting.message}. See to it, then answer: {waiting.hint}"
-        output = {"$status": SUSPEND_STATUS, "question": question}
         reason = f"a branch waits {where}"
     elif asked.question is None:
         question = f"{waiting.message}. Raise it, then answer: {waiting.hint}"
-        output = {"$status": SUSPEND_STATUS, "question": question}
         reason = f"a budget is used up {where}"
     else:
-        output = {"$status": SUSPEND_STATUS, "question": asked.question}
-        reason = f"{asked.asks} asks {where}"
-    if asked.options:
-        output["options"] = list(asked.options)
+        question, reason = asked.question, f"{asked.asks} asks {where}"
+    output: dict[str, Any] = {"$status": SUSPEND_STATUS, "question": question}
+    if options:
+        output["options"] = list(options)
     output["reason"] = f"{asked.reason} ({reason})" if asked.reason else reason
     return Reply(f"{output['question']}\n\n{reason}\n", session=child, output=output)
 
