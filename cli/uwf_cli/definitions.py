@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from uwf_cli.completers import complete_remote
+from uwf_cli import options
 from uwf_cli.exchange import exchange_for, warn_of_large_blobs
 from uwf_cli.invocation import Invocation
 from uwf_cli.views import Record, View, render
@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-REMOTE = click.option(
-    "--remote",
-    metavar="NAME",
-    shell_complete=complete_remote,
-    help="Remote to push to. Default: origin, or the only remote.",
-)
+REMOTE = options.remote("Remote to push to. Default: origin, or the only remote.")
 BRANCH = click.option(
     "--as",
     "branch",
@@ -33,15 +28,7 @@ BRANCH = click.option(
     help="Branch name. Default: the thread's id or the workflow's name.",
 )
 PROPOSED_BRANCH = click.option("--branch", metavar="BRANCH", required=True, help="Name of the proposal.")
-REVIEW_REMOTE = click.option(
-    "--remote",
-    metavar="NAME",
-    shell_complete=complete_remote,
-    help="Push the proposal to this remote for review.",
-)
-_ACCEPTED_REMOTE = click.option(
-    "--remote", metavar="NAME", shell_complete=complete_remote, help="Accept the proposal of this remote."
-)
+REVIEW_REMOTE = options.remote("Push the proposal to this remote for review.")
 
 
 def _code(version: Any) -> str:
@@ -136,7 +123,7 @@ def _proposed(view: View, value: Any) -> str:
 
 def accepting(function: _F) -> _F:
     """Add the branch and the remote of a proposal to accept."""
-    return click.argument("branch")(_ACCEPTED_REMOTE(function))
+    return click.argument("branch")(options.remote("Accept the proposal of this remote.")(function))
 
 
 def accept(invocation: Invocation, branch: str, remote: str | None, kind: str) -> Accepted:

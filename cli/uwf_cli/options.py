@@ -55,12 +55,13 @@ CWD = click.option(
     metavar="DIR",
     help="Folder that agents work in; remembered on this machine.",
 )
-REMOTE = click.option(
-    "--remote",
-    metavar="R",
-    help="Pull the thread before each step and push it afterwards.",
-    shell_complete=complete_remote,
-)
+
+
+def remote(help: str, metavar: str = "NAME") -> Callable[[_F], _F]:
+    return click.option("--remote", metavar=metavar, help=help, shell_complete=complete_remote)
+
+
+REMOTE = remote("Pull the thread before each step and push it afterwards.", "R")
 
 
 WORKSPACE = click.option(

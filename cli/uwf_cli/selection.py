@@ -99,9 +99,7 @@ def _options(ended: str | None) -> list[Callable[[Any], Any]]:
             shell_complete=complete_name,
         ),
         click.option(
-            "--author",
-            metavar="TEXT",
-            help="Select threads started or forked by this name or address.",
+            "--author", metavar="TEXT", help="Select threads started or forked by this name or address."
         ),
         click.option(
             "--since", metavar="WHEN", help="Select threads changed since this day (2026-01-31) or time (2d)."

@@ -185,19 +185,11 @@ class Doctor:
         for agent in config.agents.values():
             if not agent.command or embedded(agent.command) is not None:
                 continue
-            if found := shutil.which(agent.command):
-                yield Check("agents", OK, f"{agent.alias}: {found}")
-            else:
-                hint = "install it, or name it with its whole path"
-                yield Check("agents", ERROR, f"{agent.alias}: {agent.command} is not on PATH", hint)
+            yield _program("agents", agent.alias, agent.command, ERROR, "is not on PATH")
         yield Check("agents", OK, f"default: {config.default_agent or 'uwf-rehearse'}")
         yield from self._commands(config)
         for event, command in config.hooks.commands.items():
-            if found := shutil.which(command[0]):
-                yield Check("hooks", OK, f"{event}: {found}")
-            else:
-                hint = "install it, or name it with its whole path"
-                yield Check("hooks", WARNING, f"{event}: {command[0]} is not a program that can be run", hint)
+            yield _program("hooks", event, command[0], WARNING, "is not a program that can be run")
 
     def _commands(self, config: Config) -> Iterator[Check]:
         limited = any(any(agent.limits.given()) for agent in config.agents.values())
@@ -302,7 +294,7 @@ class Doctor:
             elif needs_thread(name) and thread_of(name) not in known:
                 yield Check("refs", WARNING, f"{name} belongs to no thread", f"git update-ref -d {name}")
             elif name.startswith(PAUSED) and thread_of(name) in ended:
-                yield self._no_longer_paused(instance, name, oid)
+                yield self._of_ended(instance, name, oid)
             elif is_newer_ref(name):
                 newer.append(name)
             elif not is_local_ref(name) and not is_shared_ref(name):
@@ -346,14 +338,11 @@ class Doctor:
             last = instance.store.index_commit(active).node
             hint = f"keep them with: uwf thread fork {last}, then: git update-ref -d {name}"
             return Check("refs", WARNING, f"{name} has steps after its thread's end", hint)
-        if not self._fix:
-            return Check("refs", WARNING, f"{name} is left over: its thread has ended", "uwf doctor --fix")
-        instance.store.repository.delete_ref(name, active)
-        return Check("refs", OK, f"removed {name}: its thread has ended")
+        return self._of_ended(instance, name, active)
 
-    def _no_longer_paused(self, instance: Instance, name: str, oid: Oid) -> Check:
+    def _of_ended(self, instance: Instance, name: str, oid: Oid) -> Check:
         if not self._fix:
-            return Check("refs", WARNING, f"{name} is left over: its thread has ended", "uwf doctor --fix")
+            return Check("refs", WARNING, f"{name} is left over: its thread has ended", FIX)
         instance.store.repository.delete_ref(name, oid)
         return Check("refs", OK, f"removed {name}: its thread has ended")
 
@@ -408,7 +397,7 @@ class Doctor:
                     path.unlink(missing_ok=True)
             yield Check("leftovers", OK, f"removed {what}")
         else:
-            yield Check("leftovers", WARNING, f"{what}, from a git that was killed", "uwf doctor --fix")
+            yield Check("leftovers", WARNING, f"{what}, from a git that was killed", FIX)
 
 
 def _writing(path: Path, private: Path) -> Iterator[Check]:
@@ -429,6 +418,13 @@ def _writing(path: Path, private: Path) -> Iterator[Check]:
             f"no agent would be asked, since {ROOM // 1024} KiB for its answer cannot be had on the disk of"
         )
         yield Check("store", ERROR, f"{message} {path}: {full.strerror}", "free some space there")
+
+
+def _program(check: str, user: str, program: str, status: str, absence: str) -> Check:
+    if path := shutil.which(program):
+        return Check(check, OK, f"{user}: {path}")
+    hint = "install it, or name it with its whole path"
+    return Check(check, status, f"{user}: {program} {absence}", hint)
 
 
 def _guarded(name: str, found: Iterator[Check]) -> Iterator[Check]:

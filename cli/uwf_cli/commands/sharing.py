@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uwf_cli import exchange, resolve, terminal
+from uwf_cli import exchange, options, resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_crew, complete_name, complete_remote, complete_thread
 from uwf_cli.exchange_output import code_lines, counts, left_out_line, pulled, pushed, would_push
@@ -357,12 +357,7 @@ def rm(invocation: Invocation, name: str) -> None:
     invocation.emit({**api.remote_value(removed), "removed": True}, "forgot {name}")
 
 
-_REMOTE = click.option(
-    "--remote",
-    metavar="NAME",
-    help="The remote that was rewritten.  [default: origin, or the only one]",
-    shell_complete=complete_remote,
-)
+_REMOTE = options.remote("The remote that was rewritten.  [default: origin, or the only one]")
 
 
 @command(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uwf_cli import resolve, terminal
+from uwf_cli import options, resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.completers import complete_remote, complete_thread, complete_workflow
+from uwf_cli.completers import complete_thread, complete_workflow
 from uwf_cli.detached import DETACH
 from uwf_cli.exchange import exchange_for
 from uwf_cli.invocation import Invocation
@@ -309,9 +309,7 @@ def kill(invocation: Invocation, chosen: Selection, reason: str, yes: bool) -> N
     "uwf thread rm --ended --older-than 90d        lists them; --yes removes them",
 )
 @threads
-@click.option(
-    "--remote", metavar="R", help="Also remove them from this remote.", shell_complete=complete_remote
-)
+@options.remote("Also remove them from this remote.", "R")
 @click.option("--yes", is_flag=True, help="Confirm.")
 def rm(invocation: Invocation, chosen: Selection, remote: str | None, yes: bool) -> None:
     """Remove threads, their failed attempts and the branches of their fan-outs. Forks keep the steps they share.

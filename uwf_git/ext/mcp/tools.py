@@ -159,11 +159,19 @@ def _list_threads(arguments: Mapping[str, Any], _folder: Path) -> Call:
 
 
 def _thread(
-    command: str, subject: str = "thread", wrap: str = "", apart: bool = False, **options: str
+    command: str,
+    subject: str = "thread",
+    wrap: str = "",
+    apart: bool = False,
+    message: str = "",
+    **options: str,
 ) -> Callable[[Mapping[str, Any], Path], Call]:
+    """Return the call of a command about a thread, or another `subject`; `message` is the argument that it reads."""
+
     def call(arguments: Mapping[str, Any], _folder: Path) -> Call:
-        words = ("thread", command, *_options(arguments, **options), "--", arguments[subject])
-        return Call(words, wrap=wrap, apart=apart)
+        said = ["--message=-"] if message in arguments else []
+        words = ("thread", command, *said, *_options(arguments, **options), "--", arguments[subject])
+        return Call(words, arguments.get(message), wrap=wrap, apart=apart)
 
     return call
 
@@ -192,11 +200,6 @@ def _extract(arguments: Mapping[str, Any], folder: Path) -> Call:
     return Call((*argv, *text), stdin=arguments.get("text"), wrap="data", apart=True)
 
 
-def _resume(arguments: Mapping[str, Any], _folder: Path) -> Call:
-    said = ["--message=-"] if "message" in arguments else []
-    return Call(("thread", "resume", *said, "--", arguments["thread"]), stdin=arguments.get("message"))
-
-
 def _answer(arguments: Mapping[str, Any], _folder: Path) -> Call:
     asked = _options(arguments, step="--for", other="--other", unseen="--unseen", code="--code")
     fields = [
@@ -208,10 +211,6 @@ def _answer(arguments: Mapping[str, Any], _folder: Path) -> Call:
     return Call(
         ("thread", "answer", *said, *fields, *asked, "--", arguments["thread"]), stdin=arguments.get("answer")
     )
-
-
-def _say(arguments: Mapping[str, Any], _folder: Path) -> Call:
-    return Call(("thread", "say", "--message=-", "--", arguments["thread"]), stdin=arguments["message"])
 
 
 TOOLS = (
@@ -443,7 +442,7 @@ TOOLS = (
         "Send a message from the user to a thread that is not waiting for an answer. The next step's agent gets it; "
         "the next role stays the same. Use answer_thread for a waiting thread, resume_thread for one that has ended.",
         {"thread": _THREAD, "message": _text("What to say.", LARGEST)},
-        _say,
+        _thread("say", message="message"),
         ("thread", "message"),
         writes=True,
     ),
@@ -482,7 +481,7 @@ TOOLS = (
         "whose id is in the result, shares its past, and the role that its workflow names for that is told the "
         "message. It does no step itself: that is for step_thread.",
         {"thread": _THREAD, "message": _text("What a thread that has ended goes on with.", LARGEST)},
-        _resume,
+        _thread("resume", message="message"),
         ("thread",),
         writes=True,
     ),

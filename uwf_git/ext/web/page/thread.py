@@ -3,10 +3,9 @@ sub-workflows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from uwf_git.ext.web.page.graph import branch_ways, drawing, end_of, way_of
 from uwf_git.ext.web.page.step import amounts, how_found, name_of, turn
@@ -44,15 +43,9 @@ from uwf_git.plugin import (
 )
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import CommitRow, Detail, FailedAttempt, Hash, Head, Instance
+    from uwf_git.plugin import Detail, FailedAttempt, Hash, Head, Instance
 
 _DEEPEST = 8  # sub-workflows within each other that are shown
-
-
-class _Commit(NamedTuple):
-    commit: str
-    committer: str
-    time: int
 
 
 def page(instance: Instance, head: Head) -> str:
@@ -81,7 +74,10 @@ class _Page:
         self._head = head
         self._history = instance.threads.history(head)
         self._prices = instance.config.prices
-        self._commits = dict(self._committed())
+        rows = ancestry(instance.store, head.commit)
+        self._rows = list(takewhile(lambda row: row.kind in ("step", "start"), rows))
+        commit = instance.store.repository.commit
+        self._commits = {row.node: commit(Oid(raw=row.oid)) for row in self._rows}
         own = spending_runs(instance, head)
         inner = nested_spending(instance, head)
         self._all = [run.spent for run in (*own, *inner)]
@@ -94,13 +90,6 @@ class _Page:
         self._attempts: dict[Hash | None, list[FailedAttempt]] = {}
         for each in instance.attempts.all(head.thread):
             self._attempts.setdefault(each.prev, []).append(each)
-
-    def _committed(self) -> Iterator[tuple[Hash, _Commit]]:
-        for row in ancestry(self._instance.store, self._head.commit):
-            if row.kind not in ("step", "start"):
-                return
-            commit = self._instance.store.repository.commit(Oid(raw=row.oid))
-            yield row.node, _Commit(row.oid.hex(), commit.committer, commit.time)
 
     def html(self) -> str:
         title = title_of(self._history.start.prompt)
@@ -198,12 +187,8 @@ class _Page:
         return (
             tag("h2", f"Workflow {markup.text(workflow.name)}")
             + said
-            + drawing(workflow, taken, ran=branch_ways(self._instance, self._rows()))
+            + drawing(workflow, taken, ran=branch_ways(self._instance, reversed(self._rows)))
         )
-
-    def _rows(self) -> Iterator[CommitRow]:
-        own = takewhile(lambda row: row.kind == "step", ancestry(self._instance.store, self._head.commit))
-        yield from reversed(list(own))
 
     def _list(self) -> str:
         items = "".join(
@@ -335,7 +320,7 @@ class _Page:
             ("head", tag("code", markup.text(history.head))),
             (
                 "commit",
-                f"{tag('code', markup.text(made.commit))}, "
+                f"{tag('code', markup.text(head.commit))}, "
                 f"{markup.text(exact_number(made.time))}, by {markup.text(made.committer)}",
             ),
             ("to check", tag("code", markup.text(f"uwf verify {head.thread}"))),
