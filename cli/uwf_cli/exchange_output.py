@@ -3,7 +3,7 @@ line per ref. Values are those of the JSON, escaped."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from uwf_cli import terminal
@@ -42,8 +42,8 @@ def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
     ended = _threads(ref for ref in arrived if ref.startswith(layout.ARCHIVE))
     lines = []
     if arrived:
-        about = {"ended": len(ended)}
-        lines.append(f"pushed to {remote}: {_counted(arrived, about, value.get('steps', 0))}")
+        parts = counts(arrived, value.get("steps", 0), {"ended": len(ended)})
+        lines.append(f"pushed to {remote}: {parts}")
     lines += code_lines(value, "pushed the code of")
     if landing := value.get("landing"):
         lines.append(f"made branch {landing['branch']} there: a page for whoever clones it with plain git")
@@ -78,11 +78,11 @@ def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
         for each in paused
     ]
     if verbose or len(kept) == 1:
-        counts = "it counts as ended all the same"
-        lines += [f"left     {_short(each['ref'])}: {each['reason']}; {counts}" for each in kept]
+        still = "it counts as ended all the same"
+        lines += [f"left     {_short(each['ref'])}: {each['reason']}; {still}" for each in kept]
     elif kept:
-        counts = "they count as ended all the same"
-        lines.append(f"left     {counted(len(kept), 'ref')} of what ended: {kept[0]['reason']}; {counts}")
+        still = "they count as ended all the same"
+        lines.append(f"left     {counted(len(kept), 'ref')} of what ended: {kept[0]['reason']}; {still}")
     return _listing(lines, nothing, verbose)
 
 
@@ -113,11 +113,6 @@ def code_lines(value: Any, doing: str) -> list[str]:
     ]
 
 
-def counts(refs: Sequence[str], steps: int) -> str:
-    """Count what refs are of: `workflow solve-issue, 2 threads, 14 steps`."""
-    return _counted(refs, {}, steps)
-
-
 def left_out_line(value: Any) -> str:
     """Return the line about what a push leaves out."""
     parts = [counted(value["threads"], "thread")] if value["threads"] else []
@@ -139,8 +134,8 @@ def pulled(value: Any, verbose: bool = False) -> str:
             what: len({each["thread"] for each in of_threads if TOLD[each["case"]] == what})
             for what in ("new", "moved on", "ended", "diverged")
         }
-        counted_ = _counted([each["ref"] for each in arrived], about, value.get("steps", 0))
-        lines.append(f"pulled from {value['remote']}: {counted_}")
+        parts = counts([each["ref"] for each in arrived], value.get("steps", 0), about)
+        lines.append(f"pulled from {value['remote']}: {parts}")
     pruned = value.get("pruned", ())
     adopted = [
         each for each in adopted if each["case"] != "deleted-there" or each.get("thread") not in pruned
@@ -185,7 +180,8 @@ def pulled(value: Any, verbose: bool = False) -> str:
     return _listing(lines, f"nothing new on {value['remote']}", verbose)
 
 
-def _counted(refs: Sequence[str], about: dict[str, int], steps: int) -> str:
+def counts(refs: Sequence[str], steps: int, about: Mapping[str, int] = {}) -> str:
+    """Count what refs are of: `workflow solve-issue, 2 threads, 14 steps`. `about` counts threads by words."""
     threads = _threads(ref for ref in refs if ref.startswith((layout.THREADS, layout.ARCHIVE)))
     parts = []
     for prefix, kind in layout.words().items():

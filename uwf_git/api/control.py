@@ -3,7 +3,7 @@ by `instance.after`, since a command prints its result first."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -162,10 +162,6 @@ def resume_as_json(instance: Instance, thread: ThreadId, text: str | None) -> di
     if standing := used_up(instance, now):
         value |= {"reason": standing.reason, "command": standing.waiting(now.thread).hint}
     return value
-
-
-def notify_resumed(instance: Instance, threads: Collection[ThreadId]) -> None:
-    extensions.resumed(instance, threads)
 
 
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:

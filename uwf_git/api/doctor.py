@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from uwf_git.api.exchange import Git, git_for, refs_of_project
 from uwf_git.base import extensions
@@ -79,44 +80,33 @@ FIX = "uwf doctor --fix"
 SYNCING_GIT = (2, 36)  # the first that knows core.fsync
 
 
-class Doctor:
+class Doctor(NamedTuple):
     """Checks one location. `fix` removes leftovers and repairs damage from `sources` and remotes with `git`;
     `quick` doesn't read every object, `accept` takes the heads for those of the user's log.
     `project` are the roles of the current folder's workflows."""
 
-    def __init__(
-        self,
-        location: Location,
-        fix: bool = False,
-        quick: bool = False,
-        project: Known | None = None,
-        sources: Sequence[str] = (),
-        git: Callable[[Instance], Git] = git_for,
-        accept: bool = False,
-        place: Path | None = None,
-    ) -> None:
-        self._location = location
-        self._fix = fix
-        self._quick = quick
-        self._project = project or {}
-        self._sources = sources
-        self._git = git
-        self._accept = accept
-        self._place = place
+    location: Location
+    fix: bool = False
+    quick: bool = False
+    project: Known | None = None
+    sources: Sequence[str] = ()
+    git: Callable[[Instance], Git] = git_for
+    accept: bool = False
+    place: Path | None = None
 
     def checks(self) -> Iterator[Check]:
         """Yield all checks. An error becomes a failed check; they end early if no store can be opened. Raises
         what a repair raises."""
-        private = self._location.git_dir / PRIVATE
+        private = self.location.git_dir / PRIVATE
         avoid_all(private, Folders(private).all)  # before there is an instance
         yield from _guarded("versions", _versions())
         yield from _guarded("config", self._configuration())
         yield from _guarded("agents", self._agents())
         opened: list[Instance] = []
         yield from _guarded("store", self._store(opened))
-        if self._fix and not self._quick:
+        if self.fix and not self.quick:
             for instance in opened:
-                yield from Repair(instance, self._git(instance), self._sources).run()
+                yield from Repair(instance, self.git(instance), self.sources).run()
             opened = [self._opened(instance.location) for instance in opened]  # libgit2 keeps packs open
         for instance in opened:
             try:
@@ -128,28 +118,28 @@ class Doctor:
             yield from _guarded("witness", self._witness(instance))
             yield from _guarded("archives", _archives(instance))
             yield from _guarded("remotes", self._remotes(instance))
-            if not self._quick:
+            if not self.quick:
                 yield from _guarded("objects", self._objects(instance))
-            yield from _guarded("branches", _branches(instance, self._fix))
+            yield from _guarded("branches", _branches(instance, self.fix))
             yield from _guarded("threads", _threads(instance))
             yield from _guarded("workflows", _workflows(instance))
             yield from _guarded("extensions", _of_extensions(instance))
             yield from _guarded("config", self._names(instance))
-            if not self._quick:
+            if not self.quick:
                 yield from _guarded("sizes", _sizes(instance))
             yield from _guarded("index", _index(instance))
             yield from _guarded("loose objects", _loose_objects(instance))
             yield from _guarded("leftovers", self._leftovers(instance))
             if self._config() is not None:  # else it was reported
-                yield from _guarded("worktrees", _worktrees(instance, self._fix))
+                yield from _guarded("worktrees", _worktrees(instance, self.fix))
 
     def _opened(self, location: Location) -> Instance:
         instance = Instance(location)
-        instance.threads.place = self._place
+        instance.threads.place = self.place
         return instance
 
     def _configuration(self) -> Iterator[Check]:
-        root = self._location.root
+        root = self.location.root
         yield Check("root", OK, str(root) if root.is_dir() else f"{root}, not made yet")
         problems = check_config(root)
         for problem in problems:
@@ -160,7 +150,7 @@ class Doctor:
             yield Check("config", OK, FILE if there else f"no {FILE}; uwf-rehearse makes up the answers")
         secrets = root / ".env"
         if secrets.exists() and secrets.stat().st_mode & 0o077:
-            if self._fix:
+            if self.fix:
                 secrets.chmod(0o600)
                 yield Check(".env", OK, "now readable by you alone")
             else:
@@ -170,7 +160,7 @@ class Doctor:
 
     def _config(self) -> Config | None:
         try:
-            return load_config(self._location.root)
+            return load_config(self.location.root)
         except Invalid:
             return None
 
@@ -211,32 +201,32 @@ class Doctor:
                 yield Check("sandbox", WARNING, message, sandbox.ways_out)
 
     def _names(self, instance: Instance) -> Iterator[Check]:
-        root = self._location.root
+        root = self.location.root
         if self._config() is None:
             return
-        for problem in check_names(root, together(self._project, instance.known_roles())):
+        for problem in check_names(root, together(self.project or {}, instance.known_roles())):
             where = f"{root / FILE}:{problem.line}:{problem.column}"
             yield Check("config", WARNING, f"{where}: {problem.message}", problem.hint)
 
     def _store(self, opened: list[Instance]) -> Iterator[Check]:
-        location = self._location
+        location = self.location
         if not location.git_dir.exists():
             # A root's own store is made by the first command that writes.
             status = ERROR if location.here else WARNING
-            if self._accept:
+            if self.accept:
                 require_person(_ACCEPTS, location.root, os.environ, location.here)
-            gone = removed_store(location.git_dir, os.environ, self._accept)
+            gone = removed_store(location.git_dir, os.environ, self.accept)
             message = f"no store at {location.git_dir}"
-            if gone and self._accept:
+            if gone and self.accept:
                 yield Check("witness", OK, f"accepted: {gone}")
             elif gone:
                 yield Check("store", status, f"{message}: {gone}", IF_RIGHT)
                 return
             yield Check("store", status, message, "uwf init")
             return
-        if self._fix and (made := mend_folders(location.git_dir)):
+        if self.fix and (made := mend_folders(location.git_dir)):
             yield Check("repair", OK, f"made the folder {' and '.join(made)} of the store again: it was gone")
-        if self._fix and not location.here and mend_head(location.git_dir):
+        if self.fix and not location.here and mend_head(location.git_dir):
             yield Check("repair", OK, "wrote HEAD of the store anew: it held nothing that git can read")
         if not has_head(location.git_dir):
             hint = f"write it again: {location.git_dir / 'HEAD'}" if location.here else FIX
@@ -254,7 +244,7 @@ class Doctor:
 
     def _locks(self, instance: Instance) -> Iterator[Check]:
         lockfiles = instance.store.repository.lockfiles
-        if self._fix:
+        if self.fix:
             for removed in lockfiles.remove_stale(thorough=True):
                 yield Check("locks", OK, f"removed {removed}: who made it is gone")
         for lock in lockfiles.locks():
@@ -269,7 +259,7 @@ class Doctor:
             yield Check("refs", ERROR, f"{name} holds no object id", FIX, True)
         for name, oid in instance.store.missed().items():
             message = f"{name} is gone, though no uwf deleted it: it was last seen at {str(oid)[:10]}"
-            hint = f"restore it: {FIX}" + (", without --quick" if self._fix and self._quick else "")
+            hint = f"restore it: {FIX}" + (", without --quick" if self.fix and self.quick else "")
             yield Check("refs", ERROR, message, hint, True)
         refs = repository.refs(without=REMOTES)
         folded: set[str] = set(instance.store.folded_threads())
@@ -300,7 +290,7 @@ class Doctor:
             elif not is_local_ref(name) and not is_shared_ref(name):
                 message = f"{name} has no name that a uwf gives, so that nothing lists it, and nobody gets it"
                 yield Check("refs", WARNING, message, f"if you don't need it: git update-ref -d {name}")
-        for finding in replaced_objects(repository, refs, not self._location.here):
+        for finding in replaced_objects(repository, refs, not self.location.here):
             message, _, hint = finding.message.partition(": ")
             yield Check("refs", ERROR, message, hint, True)
         if newer:
@@ -310,7 +300,7 @@ class Doctor:
 
     def _witness(self, instance: Instance) -> Iterator[Check]:
         witness = instance.witness
-        if self._accept:
+        if self.accept:
             instance.require_person(_ACCEPTS)
             count = witness.accept()
             if not witness.failure:
@@ -328,7 +318,7 @@ class Doctor:
         if witness.failure:
             message = f"heads are not recorded outside the store: {witness.failure}"
             yield Check("witness", WARNING, message, "make the folder writable, or set XDG_STATE_HOME")
-        elif not doubts and not self._accept:
+        elif not doubts and not self.accept:
             yield Check("witness", OK, "every head is one that this user knows")
 
     def _left_over(self, instance: Instance, name: str, active: Oid) -> Check:
@@ -341,7 +331,7 @@ class Doctor:
         return self._of_ended(instance, name, active)
 
     def _of_ended(self, instance: Instance, name: str, oid: Oid) -> Check:
-        if not self._fix:
+        if not self.fix:
             return Check("refs", WARNING, f"{name} is left over: its thread has ended", FIX)
         instance.store.repository.delete_ref(name, oid)
         return Check("refs", OK, f"removed {name}: its thread has ended")
@@ -363,7 +353,7 @@ class Doctor:
                 yield Check("remotes", OK, f"{what} is on {remote.name}, as far as was last seen")
 
     def _objects(self, instance: Instance) -> Iterator[Check]:
-        damage = find_damage(instance.store, self._location.here)
+        damage = find_damage(instance.store, self.location.here)
         yield from _damage(damage)
         with tempfile.TemporaryDirectory(prefix="uwf-doctor-") as folder:
             fresh = Store(instance.store.repository)
@@ -378,7 +368,7 @@ class Doctor:
         for tip in bad:
             yield Check("objects", ERROR, f"{tip.name}: {tip.problem}", "see: uwf verify", True)
         yield Check("objects", OK, f"{nodes} nodes are what their hashes say")
-        if stale and self._fix:
+        if stale and self.fix:
             instance.store.reindex()
             yield Check("index", OK, f"built anew: it was stale, {stale}")
         elif stale:
@@ -389,7 +379,7 @@ class Doctor:
         if not found:
             return
         what = f"{counted(len(found), 'temporary file')}, {sum(each.stat().st_size for each in found) / MB:.1f} MB"
-        if self._fix:
+        if self.fix:
             for path in found:
                 if path.is_dir():
                     shutil.rmtree(path)

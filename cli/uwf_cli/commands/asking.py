@@ -344,7 +344,8 @@ def resume(invocation: Invocation, chosen: Selection, message: str | None) -> No
     A finished thread is not changed: a new thread shares its steps and gives TEXT to the role of the `resume`
     edge under $START. For a waiting thread, TEXT is the answer. Run the thread with uwf thread run.
     """
-    from uwf_git.api.control import notify_resumed, resume_as_json
+    from uwf_git.api.control import resume_as_json
+    from uwf_git.base import extensions
 
     if message is not None and not chosen.ids and chosen.filters != Filters():
         raise Usage(
@@ -359,7 +360,7 @@ def resume(invocation: Invocation, chosen: Selection, message: str | None) -> No
         goes_on.append(thread)
         return resume_as_json(instance, thread, text)
 
-    instance.after(lambda: notify_resumed(instance, goes_on))
+    instance.after(lambda: extensions.resumed(instance, goes_on))
     on_each(
         invocation,
         chosen,
