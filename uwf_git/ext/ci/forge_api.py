@@ -100,7 +100,7 @@ class ForgeApi:
     def names(self) -> tuple[str, ...]:
         """Return the logins under which this token writes."""
         try:
-            me = self._get("/user")
+            me = self._call("GET", "/user", None)
         except Declined:
             if not _BOTS[self.forge]:
                 raise
@@ -121,7 +121,7 @@ class ForgeApi:
 
     def create(self, number: int, body: str) -> int:
         """Write a comment; return its id. Not repeated by itself: a failed call may have written it."""
-        made = self._once("POST", self._change(number), {"body": body})
+        made, _ = self._sent("POST", self._change(number), {"body": body}, 1.0)
         return int(made["id"]) if isinstance(made, dict) and isinstance(made.get("id"), int) else 0
 
     def update(self, number: int, comment: int, body: str) -> None:
@@ -206,9 +206,6 @@ class ForgeApi:
         following = headers.get("x-next-page")
         return answer, bool(following) if following is not None else 'rel="next"' in headers.get("link", "")
 
-    def _get(self, path: str) -> Any:
-        return self._call("GET", path, None)
-
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         return self._answer(method, path, body)[0]
 
@@ -224,9 +221,6 @@ class ForgeApi:
                     raise
                 self.wait(error)
         raise AssertionError("a call answers or raises")
-
-    def _once(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
-        return self._sent(method, path, body, 1.0)[0]
 
     def _sent(
         self, method: str, path: str, body: Mapping[str, Any] | None, pause: float

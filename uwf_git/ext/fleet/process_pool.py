@@ -27,21 +27,42 @@ _GRACE = 5.0
 Tell = Callable[[Mapping[str, Any]], None]
 
 
-class _StepProcess:
-    """A step process and its output lines."""
+class ChildProcess:
+    """A process of a fleet: it prints values as JSON lines, and ends with its input."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self.process = process
-        self._pipes = processes.Pipes(process, keep=4096)
+    def __init__(self, module: str, argument: str, env: Mapping[str, str]) -> None:
+        argv = [sys.executable, "-P", "-m", f"uwf_git.ext.fleet.{module}", argument]
+        self.process: subprocess.Popen[bytes] = processes.spawn(argv, cwd=None, env=env)
+        self._pipes = processes.Pipes(self.process, keep=4096)
 
     async def connect(self) -> None:
+        """Begin to read. Before `values`."""
         await self._pipes.connect()
         self._lines: AsyncIterator[bytes] = processes.lines(self._pipes.read)
 
+    async def values(self) -> AsyncIterator[Mapping[str, Any]]:
+        """Yield what it prints, until its end or the caller's."""
+        async for line in self._lines:
+            yield json.loads(line)
+
+    async def close(self, patience: float) -> None:
+        """End its input, wait for its end, and kill it after `patience` seconds."""
+        self._pipes.close_input()
+        if await self._pipes.exit_status(patience, 0.0) is None:
+            self.kill()
+            self.process.wait()
+        await self._pipes.close()
+
+    def kill(self) -> None:
+        self.process.kill()
+
+
+class _StepProcess(ChildProcess):
+    """A step process, which answers requests."""
+
     async def ask(self, request: Mapping[str, Any], tell: Tell) -> tuple[Mapping[str, Any] | None, bool]:
         self._pipes.write(json.dumps(request).encode() + b"\n")
-        async for line in self._lines:
-            value = json.loads(line)
+        async for value in self.values():
             if "answer" in value:
                 return value["answer"], not value["last"]
             tell(value)
@@ -56,14 +77,8 @@ class _StepProcess:
             how = f"was ended by signal {-status}" if status < 0 else f"exited with {status}"
         return how, said
 
-    async def close(self) -> None:
-        self._pipes.close_input()
-        if await self._pipes.exit_status(PATIENCE, 0.0) is None:
-            self.kill()
-            self.process.wait()
-        await self._pipes.close()
-
     def kill(self) -> None:
+        """Kill it with its agent."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
@@ -108,7 +123,7 @@ class ProcessPool:
 
     async def close(self) -> None:
         self._over = True
-        await asyncio.gather(*(each.close() for each in self._all))
+        await asyncio.gather(*(each.close(PATIENCE) for each in self._all))
         self._all.clear()
         self._free.clear()
 
@@ -118,8 +133,7 @@ class ProcessPool:
             hand.kill()
 
     async def _start(self) -> _StepProcess:
-        argv = [sys.executable, "-P", "-m", "uwf_git.ext.fleet.step_process", self._argument]
-        hand = _StepProcess(processes.spawn(argv, cwd=None, env=self._env))
+        hand = _StepProcess("step_process", self._argument, self._env)
         self._all.add(hand)
         await hand.connect()
         return hand
@@ -137,7 +151,7 @@ class ProcessPool:
                 self._notify({"thread": request["thread"], "fault": fault.as_json()})
             answer = {"fault": lost(f"the process that made the step {how}").as_json()}
         self._all.discard(hand)
-        await hand.close()
+        await hand.close(PATIENCE)
         return answer
 
     async def _break_off(self, hand: _StepProcess, asking: asyncio.Future[Any]) -> None:
@@ -152,4 +166,4 @@ class ProcessPool:
             return
         self._all.discard(hand)
         hand.kill()
-        await hand.close()
+        await hand.close(PATIENCE)

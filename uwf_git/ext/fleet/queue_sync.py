@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.client import Queue, connect, require
-from uwf_git.ext.fleet.endpoint import Endpoint, find
+from uwf_git.ext.fleet.endpoint import find
 from uwf_git.ext.fleet.queue_states import RowState, rests
 from uwf_git.ext.fleet.step_process import standing
 from uwf_git.plugin import Instance, ThreadId, ThreadState, UwfError, parents_of, waits_for_branches
@@ -30,20 +30,19 @@ def outdated(instance: Instance, states: Mapping[str, RowState]) -> list[str]:
     return found
 
 
-async def look(place: Endpoint, threads: Collection[str]) -> dict[str, bool]:
-    """Tell a fleet to look at threads again; return whether each is queued. Raises RemoteFailed."""
-    return await Queue(await connect(place)).signal(threads, messages.LOOK)
-
-
 def notify_fleet(instance: Instance, threads: Collection[str]) -> None:
     """Tell this store's running fleet that threads can continue, and those that wait for them as branches."""
     place = find(instance.store.repository.private)
     if place is None or not threads:
         return
+
+    async def look(among: Collection[str]) -> None:
+        await Queue(await connect(place)).signal(among, messages.LOOK)
+
     try:
         require()
         heads = [instance.threads.head(ThreadId(each)) for each in threads]
         above = {parent for head in heads for parent in parents_of(instance, head)}
-        asyncio.run(look(place, {*threads, *above}))
+        asyncio.run(look({*threads, *above}))
     except UwfError as error:
         instance.warn(f"the fleet was not notified: {error.message} — uwf fleet sync")

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
-import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +15,7 @@ from uwf_git.ext.fleet.admission import Admission, FleetLimits
 from uwf_git.ext.fleet.client import Queue, Row, connect
 from uwf_git.ext.fleet.endpoint import Endpoint
 from uwf_git.ext.fleet.messages import ThreadEntry
-from uwf_git.ext.fleet.process_pool import ProcessPool, Tell
+from uwf_git.ext.fleet.process_pool import ChildProcess, ProcessPool, Tell
 from uwf_git.ext.fleet.queue_states import QueueState, RowState
 from uwf_git.ext.fleet.queue_sync import outdated
 from uwf_git.ext.fleet.retry_policy import LATER, parse_fault, way_on
@@ -32,15 +30,12 @@ from uwf_git.plugin import (
     is_thread_id,
     log,
     parents_of,
-    processes,
     thread_state,
     thread_states,
     waits_for_branches,
 )
 
 if TYPE_CHECKING:
-    import subprocess
-
     from uwf_git.plugin import Head, Instance
 
 _T = TypeVar("_T")
@@ -56,37 +51,24 @@ _AGAIN = 1.0  # seconds before a worker that ended at once is started again
 _DEATHS = 5  # of a worker that ends before it has begun to work, one after the other
 
 
-class _Worker:
+class _Worker(ChildProcess):
     """A child worker."""
 
     def __init__(self, env: Mapping[str, str], duty: WorkerSettings, tell: Tell) -> None:
-        argv = [sys.executable, "-P", "-m", "uwf_git.ext.fleet.worker", duty.argument()]
-        self.process: subprocess.Popen[bytes] = processes.spawn(argv, cwd=None, env=env)
+        super().__init__("worker", duty.argument(), env)
         self.begun = time.monotonic()
         self.works = False
         self.error: UwfError | None = None
         self._notify = tell
-        self._pipes = processes.Pipes(self.process, keep=4096)
 
     async def listen(self) -> None:
-        await self._pipes.connect()
-        async for line in processes.lines(self._pipes.read):
-            value = json.loads(line)
+        await self.connect()
+        async for value in self.values():
             if "error" in value:
                 self.error = RemoteFailed(value["error"]["message"], value["error"]["hint"])
                 continue
             self.works = self.works or "worker" in value
             self._notify(value)
-
-    async def close(self) -> None:
-        self._pipes.close_input()
-        if await self._pipes.exit_status(_PATIENCE, 0.0) is None:
-            self.kill()
-            self.process.wait()
-        await self._pipes.close()
-
-    def kill(self) -> None:
-        self.process.kill()
 
 
 class Fleet:
@@ -336,7 +318,7 @@ class Fleet:
                 continue
             log.warning("W0Q4ZT7J", "a worker has ended with {status}", status=worker.process.returncode)
             listening = self._workers.pop(worker)
-            await worker.close()
+            await worker.close(_PATIENCE)
             await listening
             self._deaths = 0 if worker.works else self._deaths + 1
             if self._deaths >= _DEATHS:
@@ -347,7 +329,7 @@ class Fleet:
             self._notify({"restarted": "worker"})
 
     async def _end_workers(self) -> None:
-        await asyncio.gather(*(worker.close() for worker in self._workers))
+        await asyncio.gather(*(worker.close(_PATIENCE) for worker in self._workers))
         await asyncio.gather(*self._workers.values(), return_exceptions=True)
         if self._carrier is not None:
             await self._carrier.close()

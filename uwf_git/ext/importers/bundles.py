@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.ext.importers.folder import Folder, Source
 from uwf_git.ext.importers.intake import ImportedWorkflow, Intake
-from uwf_git.ext.importers.json_cas import LATEST
-from uwf_git.ext.importers.storage import document
+from uwf_git.ext.importers.storage import LATEST, document
 from uwf_git.ext.importers.workflows import Workflows
 from uwf_git.plugin import (
     JAVASCRIPT,

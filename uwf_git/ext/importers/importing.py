@@ -18,8 +18,7 @@ from typing import NamedTuple
 from uwf_git.ext.importers.bundles import OldBundles, take_bundles
 from uwf_git.ext.importers.folder import Folder, SkippedItem
 from uwf_git.ext.importers.intake import Imported, Intake, stamp
-from uwf_git.ext.importers.json_cas import OldNodes
-from uwf_git.ext.importers.storage import OldStorage
+from uwf_git.ext.importers.storage import OldNodes, OldStorage
 from uwf_git.ext.importers.threads import Threads
 from uwf_git.ext.importers.workflows import is_workflow, of_nodes, take_registered
 from uwf_git.plugin import Hash, Instance, Invalid, kept_indexed, layout, schemas

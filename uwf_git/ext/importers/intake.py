@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from uwf_git.ext.importers.folder import SkippedItem
-from uwf_git.ext.importers.json_cas import OldNodes
 from uwf_git.ext.importers.originals import Originals
+from uwf_git.ext.importers.storage import OldNodes
 from uwf_git.plugin import (
     BULK_FULL,
     BulkWriter,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from uwf_git.ext.importers.json_cas import OldNodes
+from uwf_git.ext.importers.storage import OldNodes
 from uwf_git.plugin import Hash, Node, NodeStore, UwfError, schemas
 
 _BEGUN = "it refers to itself"

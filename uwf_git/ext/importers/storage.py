@@ -1,6 +1,6 @@
 """A storage root of json-cas nodes: registered workflows, and threads.
 
-cas/<hash>.bin    the nodes
+cas/<hash>.bin    a node: the deterministic CBOR of {type, payload, timestamp}; hashes are the same as here
 registry.yaml     workflow -> hash of its Workflow node
 threads.yaml      active thread -> hash of its head
 history.jsonl     {thread, workflow, head, completedAt} for each thread that has ended
@@ -8,22 +8,111 @@ history.jsonl     {thread, workflow, head, completedAt} for each thread that has
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.ext.importers.folder import Folder, Source
-from uwf_git.ext.importers.json_cas import LATEST
 from uwf_git.plugin import (
     MAX_DOCUMENT_BYTES,
     Hash,
     Invalid,
+    Node,
+    NotFound,
     ThreadId,
     UwfError,
+    cbor,
     is_hash,
     is_thread_id,
     name_problem,
+    node_hash,
     parse_json,
 )
+
+LATEST = 2**53  # Unix milliseconds
+_LARGEST = 16 << 20  # bytes of a node's file
+_RECENT = 4 << 20  # bytes of the files of nodes that are asked for again soon
+_SUFFIX = ".bin"
+
+
+class OldNodes:
+    """The nodes of such a folder. Invalid files are `problems`."""
+
+    def __init__(self, folder: Folder | None) -> None:
+        self._folder = folder
+        self._nodes: set[Hash] = set()
+        self._broken: dict[Hash, str] = {}
+        self._recent: OrderedDict[Hash, tuple[Node, int]] = OrderedDict()
+        self._size = 0
+        self.problems: dict[str, str] = {}
+        for name in folder.names() if folder is not None else ():
+            if name.endswith(_SUFFIX):
+                stem = name.removesuffix(_SUFFIX)
+                if is_hash(stem):
+                    self._nodes.add(Hash(stem))
+                else:
+                    self.problems[name] = "its name is not a hash"
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __contains__(self, node: Hash) -> bool:
+        return node in self._nodes
+
+    def __iter__(self) -> Iterator[Hash]:
+        return iter(sorted(self._nodes))
+
+    def verify(self, count: Callable[[], object]) -> Iterator[tuple[Hash, Node]]:
+        """Check every file and yield the sound nodes. `count` is called per file."""
+        for node in self:
+            count()
+            try:
+                yield node, self._read(node)[0]
+            except UwfError as error:
+                self.problems[f"{node}{_SUFFIX}"] = self._broken[node] = error.message
+                self._nodes.remove(node)
+
+    def get(self, node: Hash) -> Node:
+        """Return a node. Raises NotFound, Invalid."""
+        if (recent := self._recent.get(node)) is not None:
+            return recent[0]
+        content, size = self._recent[node] = self._read(node)
+        self._size += size
+        while self._size > _RECENT:
+            _, (_, size) = self._recent.popitem(last=False)
+            self._size -= size
+        return content
+
+    def _read(self, node: Hash) -> tuple[Node, int]:
+        """Return a node and the bytes of its file."""
+        if node in self._broken:
+            raise Invalid(self._broken[node])
+        if node not in self._nodes or self._folder is None:
+            raise NotFound(f"node {node} does not exist")
+        data = self._folder.read(node + _SUFFIX, _LARGEST)
+        try:
+            content = parse(data)
+        except Invalid as error:
+            raise Invalid(f"node {node} is damaged: {error.message}") from None
+        if (actual := node_hash(content)) != node:
+            raise Invalid(f"node {node} is damaged: its hash is {actual}")
+        return content, len(data)
+
+
+def parse(data: bytes) -> Node:
+    """Parse a node's file. Raises Invalid."""
+    value = cbor.decode(data)
+    if (
+        not isinstance(value, dict)
+        or value.keys() != {"type", "payload", "timestamp"}
+        or not isinstance(value["type"], str)
+        or not is_hash(value["type"])
+        or type(value["timestamp"]) is not int
+        or not 0 <= value["timestamp"] <= LATEST
+    ):
+        raise Invalid("it is not {type, payload, timestamp}")
+    return Node(Hash(value["type"]), value["payload"], value["timestamp"])
+
 
 _LARGEST_HISTORY = 64 << 20  # bytes
 
