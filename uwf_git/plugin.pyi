@@ -455,15 +455,9 @@ from uwf_git.format.node import node_hash as node_hash
 from uwf_git.format.node import parse_json as parse_json
 from uwf_git.format.payloads import from_payload as from_payload
 from uwf_git.format.payloads import to_payload as to_payload
-from uwf_git.format.personas import Crew as Crew
-from uwf_git.format.personas import CrewWorkflow as CrewWorkflow
-from uwf_git.format.personas import Effect as _HandlerEffect
-from uwf_git.format.personas import Handler as _MenuHandler
-from uwf_git.format.personas import Member as _CrewMember
-from uwf_git.format.personas import MenuItem as MenuItem
 from uwf_git.format.personas import Persona as Persona
 from uwf_git.format.personas import find_persona as find_persona
-from uwf_git.format.personas import parse_crew as parse_crew
+from uwf_git.format.personas import parse_persona as parse_persona
 from uwf_git.format.schema import Schema as Schema
 from uwf_git.format.schema import ValuePath as ValuePath
 from uwf_git.format.schema import check_schema as check_schema
@@ -760,7 +754,6 @@ CommandClass = _CommandClass
 CommandFailed = _CommandFailed
 CommandResult = _CommandResult
 CommitPerson = _CommitPerson
-CrewMember = _CrewMember
 DOCUMENT_MOUNT = _DOCUMENT_MOUNT
 DefinitionOffer = _DefinitionOffer
 DefinitionRegistry = _DefinitionRegistry
@@ -773,7 +766,6 @@ FieldReader = _FieldReader
 FileChange = _FileChange
 GIT_PATIENCE = _GIT_PATIENCE
 GOOD_SIGNATURE = _GOOD_SIGNATURE
-HandlerEffect = _HandlerEffect
 IndexOverlay = _IndexOverlay
 IndexedStore = _IndexedStore
 KnownRecords = _KnownRecords
@@ -781,7 +773,6 @@ LARGEST_OUTPUT = _LARGEST_OUTPUT
 MAX_CODE_BYTES = _MAX_CODE_BYTES
 MAX_DOCUMENT_BYTES = _MAX_DOCUMENT_BYTES
 MOUNT_PLACEHOLDERS = _MOUNT_PLACEHOLDERS
-MenuHandler = _MenuHandler
 NO_SIGNATURE = _NO_SIGNATURE
 OUTPUT_MOUNT = _OUTPUT_MOUNT
 OWN_TYPES = _OWN_TYPES

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uwf_git.ext.crews.bmad import read_bmad
+from uwf_git.ext.crews.crew_node import Effect, Handler, MenuItem
 from uwf_git.ext.crews.draft import CrewDraft, EdgeDraft, GraphDraft, InvalidPackage, PackageFinding
 from uwf_git.ext.crews.package import from_files
-from uwf_git.format.personas import Effect, Handler, MenuItem
 
 PERSONA = {
     "role": "Analyst",

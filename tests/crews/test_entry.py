@@ -26,12 +26,12 @@ from uwf_git.base.errors import (
 from uwf_git.engine.inbox import say
 from uwf_git.ext.crews.compile import compile_crew
 from uwf_git.ext.crews.conversation_start import begin_conversation_with
+from uwf_git.ext.crews.crew_node import Effect, MenuItem
 from uwf_git.ext.crews.entry import PREVIEW, Entry, Run
 from uwf_git.ext.crews.package import from_files
 from uwf_git.ext.crews.prompt import data_message
 from uwf_git.ext.crews.registry import Crews, Definition
 from uwf_git.format.kinds import parse_start
-from uwf_git.format.personas import Effect, MenuItem
 from uwf_git.store.instance import Instance
 
 CREW = """\

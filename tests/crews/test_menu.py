@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from uwf_git.ext.crews.crew_node import CrewWorkflow, Effect, Handler, Member, MenuItem
 from uwf_git.ext.crews.menu import (
     CHAT,
     CLARIFY,
@@ -28,7 +29,7 @@ from uwf_git.ext.crews.menu import (
     shown,
 )
 from uwf_git.format.ids import Hash
-from uwf_git.format.personas import CrewWorkflow, Effect, Handler, Member, MenuItem, Persona
+from uwf_git.format.personas import Persona
 
 # Few letters, so that texts meet: equal, contained in each other, as words and as parts of words.
 WORD = st.text("abAB*-é計", min_size=1, max_size=4)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from uwf_git.ext.crews import forms
+from uwf_git.ext.crews.crew_node import Effect, Handler, Member, MenuItem
 from uwf_git.ext.crews.draft import CrewDraft, GraphDraft, InvalidPackage, PackageFinding
 from uwf_git.ext.crews.graph import ID, VERSION, Files, Graphs, report_twins
 from uwf_git.ext.crews.package import CLASSIC, MANIFESTS, Package, mounted
@@ -16,11 +17,7 @@ from uwf_git.plugin import (
     BMAD,
     PACKAGE_MOUNT,
     PROJECT_MOUNT,
-    CrewMember,
-    HandlerEffect,
     Invalid,
-    MenuHandler,
-    MenuItem,
     Persona,
     ValuePath,
     name_problem,
@@ -241,7 +238,7 @@ class _Reader:
             self._workflows[name] = self._graphs.read(name, document, graph, {})
         return self._ids[document]
 
-    def _member(self, part: forms.Part, path: ValuePath, agent: Mapping[str, Any]) -> CrewMember:
+    def _member(self, part: forms.Part, path: ValuePath, agent: Mapping[str, Any]) -> Member:
         metadata, character = agent.get("metadata", {}), agent.get("persona", {})
         listed = agent.get("prompts", [])
         report_twins(part, [((*place, "id"), prompt.get("id", "")) for place, prompt in listed], "prompt")
@@ -263,7 +260,7 @@ class _Reader:
             _tools(agent["tools"]) if "tools" in agent else None,
         )
         menu = tuple(self._item(part, place, item, prompts) for place, item in agent.get("menu", []))
-        return CrewMember(persona, prompts, menu)
+        return Member(persona, prompts, menu)
 
     def _item(
         self,
@@ -273,13 +270,13 @@ class _Reader:
         prompts: Mapping[str, str],
     ) -> MenuItem:
         aliases: list[str] = []
-        handlers: list[MenuHandler] = []
+        handlers: list[Handler] = []
         for place, trigger in item.get("triggers", []):
             kind, match = trigger.get("type", ""), trigger.get("match", "")
             if kind == "alias":
                 aliases.append(match)
             elif kind == "handler":
-                handlers.append(MenuHandler(match, self._does(part, place, trigger, prompts)))
+                handlers.append(Handler(match, self._does(part, place, trigger, prompts)))
             elif kind:
                 message = (
                     f'{forms.where(place)}: a trigger is "alias" or "handler", so this one counts for nothing'
@@ -318,7 +315,7 @@ class _Reader:
         path: ValuePath,
         item: Mapping[str, Any],
         prompts: Mapping[str, str],
-    ) -> HandlerEffect:
+    ) -> Effect:
         several = [key for key in ("workflow", "exec", "action") if item.get(key)]
         if len(several) > 1:
             message = f"{forms.where(path)} has {' and '.join(several)}: {several[0]} counts"
@@ -326,7 +323,7 @@ class _Reader:
         data = self._data(part, (*path, "data"), item["data"]) if item.get("data") else ""
         if "workflow" in several:
             name = self._workflow(part, (*path, "workflow"), item["workflow"], "UnknownWorkflow")
-            return HandlerEffect(workflow=name or "", data=data)
+            return Effect(workflow=name or "", data=data)
         if "exec" in several:
             return self._exec(part, (*path, "exec"), item["exec"])._replace(data=data)
         action = item.get("action", "")
@@ -337,7 +334,7 @@ class _Reader:
                 f'{forms.where(path)}: there is no prompt "{one_line(action[1:], 60)}"',
                 part.findings.nearest(action[1:], prompts),
             )
-        return HandlerEffect(action=action, data=data)
+        return Effect(action=action, data=data)
 
     def _workflow(self, part: forms.Part, path: ValuePath, written: str, code: str) -> str | None:
         written = written.strip()
@@ -357,21 +354,21 @@ class _Reader:
             part.findings.error(path, code, message, nearest(written, self._workflows))
         return name
 
-    def _exec(self, part: forms.Part, path: ValuePath, written: str) -> HandlerEffect:
+    def _exec(self, part: forms.Part, path: ValuePath, written: str) -> Effect:
         if self._is_classic(part, path, written):
-            return HandlerEffect()
+            return Effect()
         named = self._mounted(part, path, written)
         if named is None:
-            return HandlerEffect()
+            return Effect()
         inside = named.removeprefix(f"{PACKAGE_MOUNT}/")
         if inside == named:
-            return HandlerEffect(exec=named)
+            return Effect(exec=named)
         if inside not in self._package.files:
             message = f"{forms.where(path)}: the package has no file {one_line(written, 80)}"
             part.findings.error(
                 path, "missing-file", message, part.findings.nearest(inside, self._package.files)
             )
-            return HandlerEffect()
+            return Effect()
         if posixpath.basename(inside) == "workflow.md" or self._is_workflow(inside):
             name = self._workflow_of(inside)
             if name is None:
@@ -379,8 +376,8 @@ class _Reader:
                 part.findings.error(
                     path, "UnknownWorkflow", message, "a workflow is its document and its graph"
                 )
-            return HandlerEffect(workflow=name or "")
-        return HandlerEffect(exec=named)
+            return Effect(workflow=name or "")
+        return Effect(exec=named)
 
     def _is_workflow(self, path: str) -> bool:
         if path in self._ids:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from uwf_git.ext.crews import REFS
 from uwf_git.ext.crews.compile import compile_crew
+from uwf_git.ext.crews.crew_node import Crew, parse_crew
 from uwf_git.ext.crews.package import from_files, read_archive
 from uwf_git.ext.crews.page import readme
 from uwf_git.ext.crews.registry import ARCHIVED_PACKAGE, NODES, PACKAGE, crew_message
@@ -16,7 +17,6 @@ from uwf_git.plugin import (
     CheckedNodes,
     CheckedVersion,
     CheckReport,
-    Crew,
     Hash,
     KnownRecords,
     Node,
@@ -33,7 +33,6 @@ from uwf_git.plugin import (
     is_kind,
     layout,
     node_rows_of,
-    parse_crew,
     parse_workflow,
     read_version,
     schemas,

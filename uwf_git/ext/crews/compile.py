@@ -14,6 +14,7 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.ext.crews.conversation import TALK, conversation_payload
+from uwf_git.ext.crews.crew_node import Crew, CrewWorkflow
 from uwf_git.ext.crews.draft import (
     CrewDraft,
     EdgeDraft,
@@ -31,8 +32,6 @@ from uwf_git.plugin import (
     OWN_TYPES,
     START,
     Compiled,
-    Crew,
-    CrewWorkflow,
     Document,
     Hash,
     Invalid,

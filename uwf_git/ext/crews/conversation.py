@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.plugin import END, START, conversations, reading_only
 
 if TYPE_CHECKING:
-    from uwf_git.plugin import CrewMember
+    from uwf_git.ext.crews.crew_node import Member
 
 TALK = "$chat"
 """Its id in the crew."""
@@ -21,7 +21,7 @@ was said last, plainly and to the point. Ask back where you can't know what is m
 but change nothing; what is marked as chosen from the menu you carry out."""
 
 
-def conversation_payload(crew: str, form: str, members: Iterable[CrewMember]) -> dict[str, Any]:
+def conversation_payload(crew: str, form: str, members: Iterable[Member]) -> dict[str, Any]:
     """Return the Workflow payload for conversations with a crew's personas; the StartNode names the persona.
     Answers to messages only read; those to menu items may change files."""
     return {

@@ -10,8 +10,9 @@ from uwf_git.ext.crews.conversation import conversation_payload
 from uwf_git.plugin import Hash, NotFound, Oid, ThreadId, conversations, put_definition
 
 if TYPE_CHECKING:
+    from uwf_git.ext.crews.crew_node import Crew
     from uwf_git.ext.crews.registry import Crews
-    from uwf_git.plugin import Crew, Instance, Persona, RegisteredVersion
+    from uwf_git.plugin import Instance, Persona, RegisteredVersion
 
 
 def begin_conversation(instance: Instance, origin: Oid | None = None) -> ThreadId:

@@ -8,22 +8,19 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from uwf_git.ext.crews.crew_node import Effect, Handler, Member, MenuItem
 from uwf_git.ext.crews.draft import CrewDraft, InvalidPackage, PackageFinding, YamlDraft
 from uwf_git.ext.crews.package import CLASSIC, MANIFESTS, Package, mounted
 from uwf_git.plugin import (
     OWN_TYPES,
     PACKAGE_MOUNT,
     Compiled,
-    CrewMember,
     FieldReader,
     Finding,
     Findings,
-    HandlerEffect,
     Invalid,
     InvalidWorkflow,
     InvalidYaml,
-    MenuHandler,
-    MenuItem,
     NotFound,
     Persona,
     Source,
@@ -319,7 +316,7 @@ class _Reader(FieldReader):
 
     # Personas
 
-    def _member(self, id_: str, value: Any, path: ValuePath) -> CrewMember | None:
+    def _member(self, id_: str, value: Any, path: ValuePath) -> Member | None:
         what = f'persona "{one_line(id_, 60)}"'
         data = self.mapping(value, path, what, _PERSONA, "persona")
         if data is None:
@@ -340,7 +337,7 @@ class _Reader(FieldReader):
             hint = "give it a role, an identity, a style or principles; or a systemPrompt"
             self._findings.warning(path, "empty-persona", f"{what} doesn't say who speaks", hint)
         prompts = self._prompts(data.get("prompts"), (*path, "prompts"), f"{what}: prompts")
-        return CrewMember(persona, prompts, self._menu(data.get("menu"), (*path, "menu"), what, prompts))
+        return Member(persona, prompts, self._menu(data.get("menu"), (*path, "menu"), what, prompts))
 
     def _prompts(self, value: Any, path: ValuePath, what: str) -> dict[str, str]:
         if value is None:
@@ -422,7 +419,7 @@ class _Reader(FieldReader):
 
     def _handlers(
         self, data: dict[str, Any], path: ValuePath, what: str, prompts: Collection[str]
-    ) -> tuple[MenuHandler, ...]:
+    ) -> tuple[Handler, ...]:
         value = data.get("handlers")
         if value is None:
             return ()
@@ -436,14 +433,12 @@ class _Reader(FieldReader):
             handler = self.mapping(entry, place, name, _HANDLER, "item")
             if handler is not None:
                 match = self.text(handler, place, "match", name) or ""
-                handlers.append(MenuHandler(match, self._does(handler, place, name, prompts)))
+                handlers.append(Handler(match, self._does(handler, place, name, prompts)))
         return tuple(handlers)
 
-    def _does(
-        self, data: dict[str, Any], path: ValuePath, what: str, prompts: Collection[str]
-    ) -> HandlerEffect:
+    def _does(self, data: dict[str, Any], path: ValuePath, what: str, prompts: Collection[str]) -> Effect:
         texts = {key: self._maybe(data, path, key, what) for key in _DOES}
-        does = HandlerEffect(**texts)
+        does = Effect(**texts)
         several = [key for key in _DOES[:3] if texts[key]]
         if len(several) > 1:
             message = f"{what} has {' and '.join(several)}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.plugin import CrewMember, Invalid, one_line
+from uwf_git.ext.crews.crew_node import Member
+from uwf_git.plugin import Invalid, one_line
 
 
 class PackageFinding(NamedTuple):
@@ -99,6 +100,6 @@ class CrewDraft(NamedTuple):
     version: str
     description: str
     format: str
-    members: tuple[CrewMember, ...]
+    members: tuple[Member, ...]
     workflows: tuple[GraphDraft | YamlDraft, ...]
     warnings: tuple[PackageFinding, ...] = ()

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.ext.crews.crew_node import Crew, CrewWorkflow, Member
 from uwf_git.ext.crews.menu import RUN_PROMPT, RUN_SCRIPT, START, TURNS, Choice, Routing, candidates, route
 from uwf_git.ext.crews.package import CLASSIC, mounted
 from uwf_git.ext.crews.prompt import data_in, data_message, data_problem
@@ -22,9 +23,6 @@ from uwf_git.ext.crews.registry import Crews, offered_by
 from uwf_git.plugin import (
     PACKAGE_MOUNT,
     PROJECT_MOUNT,
-    Crew,
-    CrewMember,
-    CrewWorkflow,
     DataLoadFailed,
     Invalid,
     NotSupportedClassicWorkflow,
@@ -87,7 +85,7 @@ class Entry:
         self.crew: Crew = self.crews.crew(self.version.hash)
         members = {each.persona.id: each for each in self.crew.members}
         who = find_persona(name, (each.persona for each in self.crew.members), persona) if persona else None
-        self.member: CrewMember = members[who.id] if who else self.crew.members[0]
+        self.member: Member = members[who.id] if who else self.crew.members[0]
 
     @property
     def outdated(self) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
-from uwf_git.plugin import PACKAGE_MOUNT, CrewMember, CrewWorkflow, HandlerEffect, MenuItem, counted, one_line
+from uwf_git.ext.crews.crew_node import CrewWorkflow, Effect, Member, MenuItem
+from uwf_git.plugin import PACKAGE_MOUNT, counted, one_line
 
 SHOW_MENU, START, RUN_SCRIPT, RUN_PROMPT = "ShowMenu", "StartWorkflow", "RunScript", "RunPrompt"
 INSTRUCT, DISMISS, RESUME, CLARIFY, CHAT = "Instruct", "DismissAgent", "ResumeRun", "ClarifyChoice", "Chat"
@@ -42,7 +43,7 @@ class Choice(NamedTuple):
     place: int
     handler: int | None
     label: str
-    does: HandlerEffect
+    does: Effect
     validate: str
     kind: str
 
@@ -89,7 +90,7 @@ class Routing(NamedTuple):
 
 
 def route(
-    member: CrewMember,
+    member: Member,
     workflows: Iterable[CrewWorkflow],
     text: str,
     surface: str = TERMINAL,
@@ -113,12 +114,12 @@ def route(
     return Routing(CHAT, LOW, "nothing of the menu is called so", message)
 
 
-def shown(member: CrewMember, workflows: Iterable[CrewWorkflow], surface: str = TERMINAL) -> list[Choice]:
+def shown(member: Member, workflows: Iterable[CrewWorkflow], surface: str = TERMINAL) -> list[Choice]:
     """Return the items that a surface shows."""
     return _Menu(member.menu, workflows, surface).items
 
 
-def candidates(member: CrewMember, workflows: Iterable[CrewWorkflow]) -> list[Choice]:
+def candidates(member: Member, workflows: Iterable[CrewWorkflow]) -> list[Choice]:
     """Return all choices at a terminal, with handlers."""
     return list(_Menu(member.menu, workflows, TERMINAL).candidates())
 
@@ -154,7 +155,7 @@ class _Menu:
                 for which, handler in enumerate(item.handlers)
             ]
 
-    def _kind(self, does: HandlerEffect, validate: str) -> str:
+    def _kind(self, does: Effect, validate: str) -> str:
         if does.workflow:
             return START
         if does.exec:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from uwf_git.plugin import Crew, CrewMember, CrewWorkflow, HandlerEffect, Hash, MenuItem, Workflow, markdown
+from uwf_git.ext.crews.crew_node import Crew, CrewWorkflow, Effect, Member, MenuItem
+from uwf_git.plugin import Hash, Workflow, markdown
 
 _SURFACES = {"ide": "where there is an editor or a terminal", "web": "on the web", "none": "nowhere"}
 
@@ -28,16 +29,16 @@ def readme(crew: Crew, workflows: Mapping[Hash, Workflow]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _name(member: CrewMember) -> str:
+def _name(member: Member) -> str:
     return markdown.inline(f"{member.persona.icon} {member.persona.name}".strip())
 
 
-def _about(member: CrewMember) -> str:
+def _about(member: Member) -> str:
     persona = member.persona
     return markdown.inline(persona.role or persona.description or persona.identity)
 
 
-def _menu(member: CrewMember) -> str:
+def _menu(member: Member) -> str:
     rows = [
         (str(number), _called(item), markdown.inline(item.description), "; ".join(_doings(item)))
         for number, item in enumerate(member.menu, 1)
@@ -62,7 +63,7 @@ def _doings(item: MenuItem) -> Iterable[str]:
         yield f"shown {_SURFACES.get(item.surface, markdown.inline(item.surface))}"
 
 
-def _doing(does: HandlerEffect) -> Iterable[str]:
+def _doing(does: Effect) -> Iterable[str]:
     if does.workflow:
         yield f"starts {markdown.code(does.workflow)}"
     if does.exec:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.ext.crews import REFS
+from uwf_git.ext.crews.crew_node import Crew, CrewWorkflow, parse_crew
 from uwf_git.ext.crews.menu import document_of
 from uwf_git.ext.crews.package import CLASSIC, definition_of
 from uwf_git.plugin import (
@@ -19,8 +20,6 @@ from uwf_git.plugin import (
     CREW,
     CREW_DEFINITION,
     OF_THREADS,
-    Crew,
-    CrewWorkflow,
     DefinitionOffer,
     Hash,
     Invalid,
@@ -40,7 +39,6 @@ from uwf_git.plugin import (
     layout,
     nearest,
     one_line,
-    parse_crew,
     parse_workflow,
     put_definition,
     version_files,

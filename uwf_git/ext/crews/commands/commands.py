@@ -27,8 +27,9 @@ from uwf_git.plugin import (
 )
 
 if TYPE_CHECKING:
+    from uwf_git.ext.crews.crew_node import Crew
     from uwf_git.ext.crews.registry import Crews, Definition
-    from uwf_git.plugin import Crew, Hash, Proposal, RegisteredVersion
+    from uwf_git.plugin import Hash, Proposal, RegisteredVersion
 
 FORMS = {BMAD: "a .bmad package", OWN_TYPES: "a crew.yaml"}
 """What a crew came as, in words."""
