@@ -1,4 +1,4 @@
-"""uwf-acp against a scripted agent: a real process that speaks the protocol by the SDK's agent side."""
+"""uwf-acp against a scripted agent: a real process that speaks the protocol."""
 
 from __future__ import annotations
 

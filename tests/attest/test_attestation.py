@@ -20,7 +20,18 @@ from commands import git
 from conftest import REPOSITORY, Result, Uwf
 from crew_packages import folder, own
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
-from evidence import ADA, Evidence, altered, check_file, cloned, configure, ended_thread, make_key, places
+from evidence import (
+    ADA,
+    Evidence,
+    altered,
+    check_file,
+    check_here,
+    cloned,
+    configure,
+    ended_thread,
+    make_key,
+    places,
+)
 from jsonschema import Draft202012Validator
 from late_import import imported_late
 from old_stores import ACTIVE, ENDED, reviewed
@@ -363,8 +374,8 @@ def test_a_gate_names_each_approver_what_they_were_shown_and_why(
             "record": {**report["record"], "approvals": altered(report["record"]["approvals"], path)},
         }
         Path("forged.json").write_text(json.dumps(forged))
-        done = check_file(Path("forged.json"), tmp_path / f"{thread}.clone", "--accept-unproved")
-        assert done.returncode == 1, path
+        status, _ = check_here(Path("forged.json"), tmp_path / f"{thread}.clone", "--accept-unproved")
+        assert status == 1, path
     page = re.sub(r"<[^>]*>", " ", uwf("export", thread, "--audit", "-").out)
     assert "ann &lt;ann@example.invalid&gt;" in page and ": I read it." in page
 

@@ -107,7 +107,7 @@ class Scripted(Steps):
     ) -> None:
         self.log = root / "agent.log"
         self._flags = ["--log", str(self.log), "--sessions", str(root), *flags]
-        command = [*options, "--", sys.executable, str(AGENT), *self._flags, *scenarios]
+        command = [*options, "--", sys.executable, "-S", str(AGENT), *self._flags, *scenarios]
         super().__init__(root, command, more, role_tools, begin)
 
     def noted(self, what: str) -> list[Any]:
@@ -123,7 +123,7 @@ class Scripted(Steps):
         command: str = sys.executable,
     ) -> None:
         """Lets the agent behave differently from the next step on."""
-        words = [command, str(AGENT), *(self._flags if flags is None else flags), *scenarios]
+        words = [command, "-S", str(AGENT), *(self._flags if flags is None else flags), *scenarios]
         config = self.instance.location.root / "config.yaml"
         config.write_text(
             f"agents:\n  acp: {{command: uwf-acp, args: {json.dumps(['--', *words])}}}\ndefaultAgent: acp\n{more}"

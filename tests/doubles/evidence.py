@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import shlex
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest.mock import patch
 
 import pytest
 from commands import git
@@ -116,10 +122,40 @@ def cloned(store: Path, folder: Path) -> Path:
 def check_file(file: Path, clone: Path, *options: str | Path) -> subprocess.CompletedProcess[str]:
     """Run verify.py without the packages and the configuration of this environment."""
     need("openssl")
-    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
-    environment |= {name: os.environ[name] for name in ("GNUPGHOME",) if name in os.environ}
     words = [sys.executable, "-I", "-S", str(SCRIPT), str(file), str(clone), *map(str, options)]
-    return subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    return subprocess.run(words, capture_output=True, text=True, env=_bare_environment(), check=False)
+
+
+def check_here(file: Path, clone: Path, *options: str | Path) -> tuple[int, str]:
+    """Run verify.py in this process, for a test with many files: a start takes as long as the check. Returns its
+    exit status and all that it says."""
+    need("openssl")
+    printed, status = io.StringIO(), 0
+    with (
+        patch.dict(os.environ, _bare_environment(), clear=True),
+        patch.object(sys, "argv", [str(SCRIPT), str(file), str(clone), *map(str, options)]),
+        contextlib.redirect_stdout(printed),
+    ):
+        try:
+            exec(_script(), {"__name__": "__main__"})
+        except SystemExit as end:
+            if not isinstance(end.code, int):
+                print(end.code or "")
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except Exception:
+            traceback.print_exc(file=printed)
+            status = 1
+    return status, printed.getvalue()
+
+
+@cache
+def _script() -> CodeType:
+    return compile(SCRIPT.read_text(), SCRIPT, "exec")
+
+
+def _bare_environment() -> dict[str, str]:
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
+    return environment | {name: os.environ[name] for name in ("GNUPGHOME",) if name in os.environ}
 
 
 def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
