@@ -71,8 +71,9 @@ class TurnKind(Enum):
         return self.value.player
 
 
-_BY_ROLE = {kind.value.role: kind for kind in TurnKind if kind.value.role}
-TARGETS = FAIL, *(role for role, kind in _BY_ROLE.items() if kind.value.is_target)
+BY_ROLE = {kind.value.role: kind for kind in TurnKind if kind.value.role}
+"""The kinds whose steps have a word as their role, by that word."""
+TARGETS = FAIL, *(role for role, kind in BY_ROLE.items() if kind.value.is_target)
 """The words besides roles to which an edge may lead."""
 
 
@@ -104,8 +105,8 @@ def turn_of(workflow: Workflow, role: str) -> TurnKind:
     machine's configuration to say. Raises Invalid for the word of no turn."""
     if workflow.code is not None and role != USER:
         return TurnKind.CALL
-    if role in _BY_ROLE:
-        return _BY_ROLE[role]
+    if role in BY_ROLE:
+        return BY_ROLE[role]
     if role.startswith("$"):
         raise Invalid(f"workflow {workflow.name}: no turn is called {role}")
     definition = workflow.roles.get(role)
@@ -121,28 +122,28 @@ def asks_agent(workflow: Workflow, role: str) -> bool:
 
 def outputs_of(workflow: Workflow, role: str) -> tuple[Hash, ...]:
     """Return the types of output that a role's step may have; of `$END` in a code workflow, its result's."""
-    if role in _BY_ROLE:
-        return _BY_ROLE[role].value.outputs
+    if role in BY_ROLE:
+        return BY_ROLE[role].value.outputs
     return workflow.roles[role].schema, QUESTION
 
 
 def is_engines(role: str | None) -> bool:
     """Return whether the engine makes a role's steps itself, without an agent, a person or a prompt."""
-    kind = _BY_ROLE.get(role or "", TurnKind.END)
+    kind = BY_ROLE.get(role or "", TurnKind.END)
     return kind is not TurnKind.END and kind.player is Player.ENGINE
 
 
 def begins_threads(role: str | None) -> bool:
-    return role in _BY_ROLE and _BY_ROLE[role].value.begins_threads
+    return role in BY_ROLE and BY_ROLE[role].value.begins_threads
 
 
 def gathers_threads(role: str | None) -> bool:
-    return role in _BY_ROLE and _BY_ROLE[role].value.gathers_threads
+    return role in BY_ROLE and BY_ROLE[role].value.gathers_threads
 
 
 def is_made_alike(role: str | None) -> bool:
-    return role in _BY_ROLE and _BY_ROLE[role].value.is_made_alike
+    return role in BY_ROLE and BY_ROLE[role].value.is_made_alike
 
 
 def has_result(role: str | None) -> bool:
-    return role not in _BY_ROLE or _BY_ROLE[role].value.has_result
+    return role not in BY_ROLE or BY_ROLE[role].value.has_result

@@ -25,7 +25,7 @@ from uwf_git.store.history import Head, ancestry, branch_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.new_record import ENDS, THREADS, NewRecord
 from uwf_git.store.private import KILL
-from uwf_git.workflow.turn import TurnKind, begins_threads, gathers_threads, turn_of
+from uwf_git.workflow.turn import BY_ROLE, TurnKind, turn_of
 
 _PATIENCE = 5.0  # seconds for another process to let go of a thread
 
@@ -43,15 +43,14 @@ def room_of(workflow: Workflow, role: str) -> Room:
 
 
 def room_before(instance: Instance, head: Head) -> Room:
-    """Return the room of the turn that made a head, by the index alone; remarks after it don't count."""
+    """Return the room of the turn that made a head, by the index alone; remarks after it don't count. A workflow's own
+    roles are agents' here, since nothing follows from their steps for other threads."""
     row = head.row
     if instance.threads.is_code(row.workflow):
         return room_for(TurnKind.CALL)
     if row.role == USER:
         row = next((row for row in ancestry(instance.store, head.commit) if row.role != USER), row)
-    if begins_threads(row.role):
-        return room_for(TurnKind.FORK)
-    return room_for(TurnKind.JOIN if gathers_threads(row.role) else TurnKind.AGENT)
+    return room_for(BY_ROLE.get(row.role or "", TurnKind.AGENT))
 
 
 def room_of_turn(turn: Turn) -> Room:
