@@ -270,9 +270,7 @@ class Adoption:
                 yield self._refused(name, oid, findings)
             elif self._is_rewritten(name, oid):
                 return
-            elif findings := self._untrusted(name, oid):
-                yield RefusedRef(name, findings)
-            elif refused := self._persons(name, oid):
+            elif refused := self._barred(name, oid):
                 yield refused
             else:
                 yield from settle(name, oid)
@@ -365,10 +363,13 @@ class Adoption:
         """Return the findings of a verified ref that doesn't meet the trust policy."""
         return self._trust.findings(name, oid) if self._trust is not None else ()
 
-    def _persons(self, name: str, oid: Oid) -> RefusedRef | None:
-        """Return the refusal of a verified ref that a step may not take over in a person's place."""
+    def _barred(self, name: str, oid: Oid) -> RefusedRef | None:
+        """Return the refusal of a verified ref that doesn't meet the trust policy, or that a step may not take over in
+        a person's place."""
         from uwf_git.sync.persons_records import persons_part
 
+        if findings := self._untrusted(name, oid):
+            return RefusedRef(name, findings)
         if not self._is_guarded or not (part := persons_part(self._instance, name, oid)):
             return None
         return RefusedRef(
@@ -409,9 +410,9 @@ class Adoption:
                 yield from self._thread(thread)
                 continue
             oid = self._refs[name]
-            if findings := self._verify(name, oid) or self._untrusted(name, oid):
+            if findings := self._verify(name, oid):
                 yield RefusedRef(name, findings)
-            elif refused := self._persons(name, oid):
+            elif refused := self._barred(name, oid):
                 yield refused
             else:
                 sound[name] = thread
@@ -436,10 +437,7 @@ class Adoption:
         if self._is_thread_rewritten(thread, sides):
             return
         for side, name in ((sides.active, layout.THREADS), (sides.tag, layout.ARCHIVE)):
-            if side is not None and (findings := self._untrusted(name + thread, side)):
-                yield RefusedRef(name + thread, findings)
-                return
-            if side is not None and (refused := self._persons(name + thread, side)):
+            if side is not None and (refused := self._barred(name + thread, side)):
                 yield refused
                 return
         yield _adopted(ref, thread, self._reconciler.settle(thread, sides))

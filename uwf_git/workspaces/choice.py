@@ -23,7 +23,7 @@ from uwf_git.store.location import checkout_around
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE, WorkspaceOption
 from uwf_git.workspaces.project import BRANCHES, NO_REPOSITORY, Project
-from uwf_git.workspaces.worktree import configured_remote
+from uwf_git.workspaces.worktree import configured_remote, worktree_note
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
@@ -152,19 +152,7 @@ def _worktree(instance: Instance, where: Path, option: WorkspaceOption, is_defau
             f"the folders of submodules are empty in worktrees: {listed(empty, _NAMED)}; workspace.setup can fill them:"
             " git submodule update --init"
         )
-    inside = ""
-    if checkout.top is not None and where.absolute().is_relative_to(checkout.top):
-        inside = str(where.absolute().relative_to(checkout.top))
-    note = Note(
-        WORKTREE,
-        str(project.common),
-        str(checkout.top or ""),
-        "" if inside == "." else inside,
-        base,
-        project.root(base),
-        remote,
-        url=project.url(remote),
-    )
+    note = worktree_note(project, checkout, where, base, project.root(base), remote)
     return Choice(note, f"{called} ({base[:7]})", dirty, is_default)
 
 

@@ -38,7 +38,7 @@ from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE
 from uwf_git.workspaces.project import Project, branch_of
 from uwf_git.workspaces.removal import make_room
 from uwf_git.workspaces.setup import set_up
-from uwf_git.workspaces.worktree import AGAIN, configured_remote, remote_of, worktree_of
+from uwf_git.workspaces.worktree import AGAIN, configured_remote, remote_of, worktree_note, worktree_of
 
 LOGS_TRAILER = "Agent-Logs-Url"
 _LONGEST_URL = 200  # characters; a trailer that is cut leads nowhere
@@ -513,18 +513,8 @@ def _inherited(instance: Instance, notes: Notes, at: Position, cwd: Path | None)
         project = Project(checkout.common)
         remote = configured_remote(instance, project, checkout.top)
         if _is_same(project, code, remote):
-            inside = str(here.absolute().relative_to(checkout.top)) if checkout.top else ""
-            return Note(
-                WORKTREE,
-                str(project.common),
-                str(checkout.top or ""),
-                "" if inside == "." else inside,
-                code.base,
-                code.root,
-                remote,
-                thread,
-                url=project.url(remote),
-            )
+            note = worktree_note(project, checkout, here, code.base, code.root, remote)
+            return note._replace(owner=thread)
     known = address_of(code) or f"whose first commit is {code.root[:12]}"
     raise NotFound(
         f"thread {thread} works on code that is not here: commit {code.commit[:12]} of the repository {known}",

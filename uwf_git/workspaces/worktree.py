@@ -35,13 +35,15 @@ from uwf_git.git.fsync import sync
 from uwf_git.git.objects import Person
 from uwf_git.git.program import CallResult, Git, hint_for
 from uwf_git.sandbox.results import shown
+from uwf_git.workspaces.notes import Note
+from uwf_git.workspaces.options import WORKTREE
 from uwf_git.workspaces.project import Project, branch_of
 from uwf_git.workspaces.thread_repository import ThreadRepository
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import WorkspaceSettings
     from uwf_git.store.instance import Instance
-    from uwf_git.workspaces.notes import Note
+    from uwf_git.store.location import Checkout
 
 _INDEX, _STATE, _NEW = "uwf-index", "uwf-state", "uwf-index.new"
 _EXCLUDED, _UNFINISHED, _IGNORED, _KEPT = "uwf-excluded", "uwf-unfinished", "uwf-ignored", "uwf-kept"
@@ -836,6 +838,19 @@ def configured_remote(instance: Instance, project: Project, checkout: Path | Non
     if is_own and "remote" in settings.projects[checkout or Path()]:
         return remote
     return remote if project.has_remote(remote) else ""
+
+
+def worktree_note(
+    project: Project, checkout: Checkout, where: Path, base: str, root: str, remote: str
+) -> Note:
+    """Return the note of a worktree that begins at a commit, in which agents work where a folder is in the
+    checkout."""
+    inside = Path()
+    if checkout.top is not None and where.absolute().is_relative_to(checkout.top):
+        inside = where.absolute().relative_to(checkout.top)
+    folder = str(inside) if inside.parts else ""
+    top = str(checkout.top or "")
+    return Note(WORKTREE, str(project.common), top, folder, base, root, remote, url=project.url(remote))
 
 
 def _make_removable(remove: object, path: str, error: object) -> None:
