@@ -420,6 +420,14 @@ class Repository(ObjectDatabase):
         if not self.delete_refs({name: old}):
             raise HeadMoved(f"{name} is not at {old} any more", "read it again and repeat")
 
+    def set_ref(self, name: str, new: Oid | None) -> None:
+        """Let a ref lead to an object, or be gone, wherever it is now. Raises HeadMoved if it moves meanwhile."""
+        old = self.ref(name)
+        if new is not None and new != old:
+            self.put_ref(name, old, new)
+        elif new is None and old is not None:
+            self.delete_ref(name, old)
+
     def delete_refs(
         self, refs: Mapping[str, Oid], before: Callable[[Collection[str]], object] | None = None
     ) -> set[str]:

@@ -617,15 +617,10 @@ class Adoption:
                 case = Case.TWO_HISTORIES
                 if self._yields and mine[0].node not in {row.node for row in theirs}:
                     proposal = f"{name.removeprefix(layout.namespace_of(name))}-{mine[0].node}"
-                    self._propose(proposal, ours)
+                    self._repository.set_ref(layout.PROPOSALS + proposal, ours)
         if case != Case.AHEAD and (case != Case.TWO_HISTORIES or self._yields):
             self._repository.put_ref(name, ours, oid)
         yield Adopted(name, case, proposal=proposal)
-
-    def _propose(self, name: str, commit: Oid) -> None:
-        old = self._repository.ref(layout.PROPOSALS + name)
-        if old != commit:
-            self._repository.put_ref(layout.PROPOSALS + name, old, commit)
 
 
 def _adopted(ref: str, thread: ThreadId, settled: ReconcileResult) -> Adopted:

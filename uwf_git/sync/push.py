@@ -456,13 +456,9 @@ def _is_hidden(name: str, listed: RemoteListing) -> bool:
 def _remember(instance: Instance, remote: Remote, listed: RemoteListing, taken: Iterable[Pushed]) -> None:
     repository = instance.store.repository
     for each in taken:
-        name = layout.tracking(remote.name, each.ref)
         there = listed.refs.get(each.ref)
-        known = repository.ref(name)
-        if each.object is None and there is None and known is not None:
-            repository.delete_ref(name, known)
-        elif there is not None and there == each.object and known != there:
-            repository.put_ref(name, known, there)
+        if there == each.object:
+            repository.set_ref(layout.tracking(remote.name, each.ref), there)
         if each.ref.startswith(layout.FOLDED) and there == each.object:
             tracking.agree(instance, remote.name, each.ref, there)
         if each.ref == layout.POLICY and each.object is not None:

@@ -123,9 +123,7 @@ def _bury(
         **({"with": along} if along else {}),
     }
     blob = repository.write_blob(json.dumps(said).encode("ascii") + b"\n")
-    mark, old = layout.REMOVED + thread, repository.ref(layout.REMOVED + thread)
-    if old != blob:
-        repository.put_ref(mark, old, blob)
+    repository.set_ref(layout.REMOVED + thread, blob)
 
 
 def _unfolded(instance: Instance, thread: ThreadId) -> dict[str, Oid]:
@@ -398,11 +396,7 @@ def _refold(exchange: Exchange, threads: Collection[ThreadId]) -> Results:
         results.update(done)
         if not isinstance(done.get(name), Pushed):
             continue
-        ref = layout.tracking(remote.name, name)
-        if rest is None:
-            repository.delete_refs({each: at for each in (ref,) if (at := repository.ref(each))})
-        else:
-            repository.put_ref(ref, repository.ref(ref), rest)
+        repository.set_ref(layout.tracking(remote.name, name), rest)
         tracking.part_with(instance, remote.name, name, threads)
         merge(instance, name, rest)
         tracking.agree(instance, remote.name, name, rest)

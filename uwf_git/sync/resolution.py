@@ -141,10 +141,5 @@ def _ours(instance: Instance, theirs: Mapping[str, Oid]) -> dict[str, Oid]:
 def _remember(instance: Instance, remote: Remote, ours: Mapping[str, Oid], doomed: Mapping[str, Oid]) -> None:
     repository = instance.store.repository
     for ref in {*ours, *doomed}:
-        name = layout.tracking(remote.name, ref)
-        old = repository.ref(name)
-        if ref in ours:
-            repository.put_ref(name, old, ours[ref])
-        elif old is not None:
-            repository.delete_ref(name, old)
+        repository.set_ref(layout.tracking(remote.name, ref), ours.get(ref))
     Seen(repository.private, remote.name).note(ours)

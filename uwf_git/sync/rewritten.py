@@ -424,10 +424,7 @@ def keep(repository: Repository, remote: str, refs: Mapping[str, Oid]) -> None:
         if layout.is_thread_ref(ref) and layout.thread_of(ref) in threads:
             drop(repository, remote, [ref])
     for ref, oid in refs.items():
-        name = layout.rewritten(remote, ref)
-        old = repository.ref(name)
-        if old != oid:
-            repository.put_ref(name, old, oid)
+        repository.set_ref(layout.rewritten(remote, ref), oid)
 
 
 def kept(repository: Repository, remote: str) -> dict[str, Oid]:
@@ -443,9 +440,7 @@ def kept(repository: Repository, remote: str) -> dict[str, Oid]:
 def drop(repository: Repository, remote: str, refs: Collection[str]) -> None:
     """Delete what is kept of a remote's refs."""
     for ref in refs:
-        name = layout.rewritten(remote, ref)
-        if (oid := repository.ref(name)) is not None:
-            repository.delete_ref(name, oid)
+        repository.set_ref(layout.rewritten(remote, ref), None)
 
 
 def keep_accepted(repository: Repository, remote: str, before: Mapping[str, Oid]) -> None:

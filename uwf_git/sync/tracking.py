@@ -479,7 +479,7 @@ def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Ma
             unmark(instance, remote, name)
     # Last, so that a killed process finds them gone again. A push that deletes has dropped them itself.
     for name in noted:
-        _drop(repository, layout.tracking(remote.name, name))
+        repository.set_ref(layout.tracking(remote.name, name), None)
     return found
 
 
@@ -540,7 +540,7 @@ def resumed_there(
             if repository.ref(name) == oid:
                 repository.delete_ref(name, oid)
                 found.append(name)
-            _drop(repository, layout.tracking(remote.name, name))
+            repository.set_ref(layout.tracking(remote.name, name), None)
     return found
 
 
@@ -594,7 +594,7 @@ def unmark(instance: Instance, remote: Remote, name: str) -> None:
     if name.startswith((layout.THREADS, layout.ARCHIVE)):
         names = {prefix + layout.thread_of(name) for prefix in (layout.THREADS, layout.ARCHIVE)}
     for each in names:
-        _drop(repository, _marker(remote.name, each))
+        repository.set_ref(_marker(remote.name, each), None)
 
 
 def deleted_there(instance: Instance, remote: str, name: str, theirs: Fold) -> set[ThreadId]:
@@ -641,13 +641,7 @@ def part_with(instance: Instance, remote: str, name: str, threads: Collection[Th
 
 def agree(instance: Instance, remote: str, name: str, oid: Oid | None) -> None:
     """Record the common fold with a remote, None for none. Moves `refs/uwf/merged/<remote>/<month>`."""
-    repository = instance.store.repository
-    ref = f"{layout.MERGED}{remote}/{name.removeprefix(layout.FOLDED)}"
-    old = repository.ref(ref)
-    if oid is None and old is not None:
-        repository.delete_ref(ref, old)
-    elif oid is not None and oid != old:
-        repository.put_ref(ref, old, oid)
+    instance.store.repository.set_ref(f"{layout.MERGED}{remote}/{name.removeprefix(layout.FOLDED)}", oid)
 
 
 def _mark(
@@ -662,11 +656,6 @@ def _mark(
 def _marks(repository: Repository, remote: str) -> set[str]:
     prefix = _deleted(remote)
     return {layout.NAMESPACE + name.removeprefix(prefix) for name in repository.ref_names(prefix)}
-
-
-def _drop(repository: Repository, name: str) -> None:
-    if (oid := repository.ref(name)) is not None:
-        repository.delete_ref(name, oid)
 
 
 def _deleted(remote: str) -> str:
