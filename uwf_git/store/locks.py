@@ -25,7 +25,7 @@ from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.fsync import share
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.git.writers import Writers
-from uwf_git.sandbox.process_table import parents_of
+from uwf_git.sandbox.process_table import parents_of, processes
 from uwf_git.sandbox.programs import find_program
 
 # Asking whether a lock is held takes it for an instant, which must not fail a step.
@@ -269,7 +269,8 @@ class Locks:
         """Return the holders that an engine started: leaders of another process group than their parent's.
         The engine itself notices the agent's end, records the attempt and releases the lock."""
         holders = self._holders(thread)
-        return [pid for pid in holders if _group(pid) == pid and _parent(pid) in (*holders, 1)]
+        leaders = (each for each in processes(holders) if each.group == each.pid)
+        return [each.pid for each in leaders if each.parent in (*holders, 1)]
 
     def _tidy(self, name: str) -> None:
         path = self._folder / name
@@ -344,24 +345,9 @@ def _openers_by_lsof(path: Path) -> list[int]:
     return [int(line) for line in found.stdout.split() if int(line) != os.getpid()]
 
 
-def _group(pid: int) -> int:
-    try:
-        return os.getpgid(pid)
-    except OSError:
-        return 0
-
-
-def _parent(pid: int) -> int:
-    try:
-        # The name, in parentheses, may have spaces: split after the last parenthesis.
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 1
-
-
 def _signal(pid: int, number: int) -> None:
     with contextlib.suppress(OSError):
-        if _group(pid) == pid and pid != os.getpgrp():
+        if os.getpgid(pid) == pid and pid != os.getpgrp():
             os.killpg(pid, number)
         else:
             os.kill(pid, number)
