@@ -57,7 +57,6 @@ NAMES_IN_JSON = {  # of fields and events
     "ext/agents/cli/row.py": {"failed"},
     "engine/census.py": {"failed"},
     "engine/state.py": {"paused"},
-    "ext/agents/cli/rows.py": {"completed", "failed"},  # and values that agents' programs print
     "ext/crews/commands/events.py": {"failed"},
     "ext/evaluation/commands/result_output.py": {"failed"},
     "ext/mcp/tools.py": {"running", "waiting"},
@@ -93,7 +92,9 @@ ANSWERS_AND_RESULTS = {  # of agents, tools, calls, judges and checks
     "sandbox/results.py": {"failed"},
 }
 VERBS_AND_PROSE = {
-    "tree.py": {"running", "waiting"},  # modules of commands
+    "tree.py": {"running", "waiting"},  # modules of commands, as below
+    "ext/evaluation/commands/tree.py": {"running"},
+    "ext/fleet/commands/tree.py": {"running"},
     "commands/thread.py": {"killed"},
     "exchange_output.py": {"paused"},
     "ext/fleet/commands/queue.py": {"paused"},
