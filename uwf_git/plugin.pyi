@@ -71,6 +71,7 @@ from uwf_git.api.check import check as check
 from uwf_git.api.check import check_tree as check_tree
 from uwf_git.api.check import with_signatures as with_signatures
 from uwf_git.api.compilers import compiler as _compiler_of
+from uwf_git.api.dispatch import StepOptions as StepOptions
 from uwf_git.api.fan_out import branches_of as branches_of
 from uwf_git.api.fan_out import waits_for_branches as waits_for_branches
 from uwf_git.api.fork import fork as _fork_thread
@@ -158,12 +159,14 @@ from uwf_git.base.errors import failure_of as failure_of
 from uwf_git.base.extensions import AgentProgram as AgentProgram
 from uwf_git.base.extensions import Command as Command
 from uwf_git.base.extensions import ConfigSection as ConfigSection
+from uwf_git.base.extensions import Dispatcher as Dispatcher
 from uwf_git.base.extensions import Export as Export
 from uwf_git.base.extensions import Extension as Extension
 from uwf_git.base.extensions import Pages as Pages
 from uwf_git.base.extensions import RefKind as RefKind
 from uwf_git.base.extensions import Runner as Runner
 from uwf_git.base.extensions import agent_programs as agent_programs
+from uwf_git.base.extensions import dispatchers as dispatchers
 from uwf_git.base.extensions import load as _load_extension
 from uwf_git.base.extras import install_hint as install_hint
 from uwf_git.base.junit import ERROR as ERROR

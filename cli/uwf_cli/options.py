@@ -165,7 +165,7 @@ def packed(parameter: str, kind: Any, *given: Callable[[_F], _F]) -> Callable[[_
 
     def decorate(function: _F) -> _F:
         def call(*args: Any, **values: Any) -> Any:
-            own = {name: values.pop(name) for name in kind._fields}
+            own = {name: values.pop(name) for name in kind._fields if name in values}
             return function(*args, **{parameter: kind(**own)}, **values)
 
         wrapped: Any = update_wrapper(call, function)  # with declarations of other decorators

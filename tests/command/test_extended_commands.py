@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import EXAMPLES, Uwf
+from suite_bench import Bench
 from uwf_cli.invocation import Invocation
 from uwf_cli.resolve import check_file
 
@@ -19,13 +20,14 @@ from uwf_git.base import extensions
 from uwf_git.base.errors import Invalid
 
 MANIFEST = """\
-from uwf_git.base.extensions import Command, Export, Extension, Pages
+from uwf_git.base.extensions import Command, Dispatcher, Export, Extension, Pages
 
 EXTENSION = Extension(
     "tides",
     commands=(Command("workflow float", "uwf_tides.work:float_", "Say that a workflow floats."),),
     pages=Pages("Tides", "refs/uwf/threads/", {"/tides": "uwf_tides.work:page"}),
     exports=(Export("--tides", "uwf_tides.work:export", "The file for what the sea says."),),
+    dispatchers=(Dispatcher("--by-sea", "uwf_tides.work:dispatch", "Have the sea step all threads."),),
     resumed="uwf_tides.work:resumed",
     collected="uwf_tides.work:collected",
 )
@@ -33,6 +35,8 @@ EXTENSION = Extension(
 WORK = '''\
 from uwf_cli.command import command
 from uwf_cli.page.addresses import Page
+
+from uwf_git.api.run import Options, run
 
 
 @command("uwf workflow float")
@@ -52,6 +56,15 @@ def resumed(instance, threads):
 
 def collected(instance):
     instance.warn("the sea is clean")
+
+
+def dispatch(instance, terms, warn):
+    def step(threads):
+        warn(f"the sea takes {len(threads)}, {terms.at_once} at once")
+        for thread in threads:
+            list(run(instance, thread, lambda: Options(terms.agent)))
+
+    return step
 
 
 def page(instance, asked):
@@ -99,6 +112,16 @@ def test_an_extension_is_told_of_threads_that_can_go_on_and_of_gc(uwf: Uwf, thre
     assert f"the sea hears of {thread}" in uwf("thread", "resume", thread).err
     assert f"the sea hears of {thread}" in uwf("thread", "say", thread, "-m", "Hm.").err
     assert "the sea is clean" in uwf("gc").err
+
+
+def test_an_extension_adds_a_way_to_step_the_threads_of_a_suite(bench: Bench) -> None:
+    bench.imports([{"name": name, "prompt": f"say {name}"} for name in "ab"])
+    done = bench.run("--by-sea", "-j", "2")
+    assert "the sea takes 2, 2 at once" in done.err
+    assert [each["status"] for each in done.json["results"]] == ["completed", "completed"]
+    assert bench.calls == 4  # nothing is stepped again
+    refused = bench.run("--by-sea", "--fleet", check=2)
+    assert refused.error["message"] == "--fleet and --by-sea exclude each other"
 
 
 @pytest.fixture

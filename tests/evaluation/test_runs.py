@@ -511,3 +511,13 @@ def test_cases_are_named_replaced_and_taken_out(bench: Bench) -> None:
     uwf("eval", "remove", "bugs", check=2)
     uwf("eval", "remove", "bugs", "--yes")
     assert uwf("eval", "list").json == []
+
+
+def test_a_fleet_steps_the_threads_of_a_run(bench: Bench) -> None:
+    bench.imports(
+        [{"name": name, "prompt": f"say {name}", "judges": [{"jsonata": "output.approved"}]} for name in "ab"]
+    )
+    done = bench.run("--fleet", "-j", "2").json
+    assert [(each["case"], each["state"]) for each in done["results"]] == [("a", "passed"), ("b", "passed")]
+    assert bench.calls == 4
+    assert bench.run().json["run"] == done["run"]  # by which means it was stepped is no part of it

@@ -52,6 +52,15 @@ class Export(NamedTuple):
         return self.option.lstrip("-").replace("-", "_")
 
 
+class Dispatcher(NamedTuple):
+    """A way to step many threads, chosen by an `option` such as `--fleet` of `uwf eval run`; `where` is a
+    `api.dispatch.Dispatch`."""
+
+    option: str
+    where: str
+    line: str
+
+
 class AgentProgram(NamedTuple):
     """An agent, named by its command, `uwf-<short name>`. `where` is an `Agent` of `uwf_git.kit`, or a
     function from the name to one; the command is `main` in the same module. `alias` is another name for
@@ -184,6 +193,7 @@ class Extension(NamedTuple):
     agents: tuple[AgentProgram, ...] = ()
     refs: tuple[RefKind, ...] = ()
     exports: tuple[Export, ...] = ()
+    dispatchers: tuple[Dispatcher, ...] = ()
     node_types: Mapping[str, str] = {}
     runners: Mapping[str, Runner] = {}
     step_parts: Mapping[str, str] = {}
@@ -337,6 +347,10 @@ def _by_group(ship: bool) -> dict[str, dict[str, Command]]:
 
 def exports() -> tuple[Export, ...]:
     return tuple(form for extension in every() for form in extension.exports)
+
+
+def dispatchers() -> tuple[Dispatcher, ...]:
+    return tuple(way for extension in every() for way in extension.dispatchers)
 
 
 def resumed(instance: Any, threads: Collection[str]) -> None:

@@ -33,6 +33,7 @@ from uwf_git.ext.evaluation.trials import (
     fits,
     plan,
     remove_recorded_folders,
+    start_thread,
     tidy,
 )
 from uwf_git.ext.evaluation.workers import Task, in_turn, side_by_side
@@ -44,6 +45,7 @@ from uwf_git.plugin import (
     Oid,
     StoreDamaged,
     StoreUnwritable,
+    ThreadId,
     Untrusted,
     Usage,
     UwfError,
@@ -88,7 +90,7 @@ class ProgressEvent(NamedTuple):
 
 class RunPlan(NamedTuple):
     """What to run: `cases`, their versions, `asked` options, `repeats`, parallel `jobs`. `workflow` is the
-    requested one; `limits` are the run's."""
+    requested one; `limits` are the run's. `step` steps threads by other means before judging."""
 
     cases: Sequence[Case]
     version_of: Callable[[Case], Version]
@@ -97,6 +99,7 @@ class RunPlan(NamedTuple):
     repeats: int = 1
     jobs: int = 1
     limits: Mapping[str, float] = {}
+    step: Callable[[Sequence[ThreadId]], None] | None = None
 
 
 def run_suite(
@@ -167,6 +170,9 @@ class _Run:
             else:
                 tasks.append((number, task))
         _require_ready(self._instance, [task for _, task in tasks])
+        step = self._plan.step
+        if step is not None and (threads := self._begin([task for _, task in tasks])):
+            step(threads)
         places = {id(task): number for number, task in tasks}
         problems: list[tuple[str, UwfError]] = []
         fresh = 0
@@ -221,6 +227,21 @@ class _Run:
             for name, count in missing.items()
         }
         return FinishedRun(run, results, fresh, tuple(problems), self._spent, self._lost, untried)
+
+    def _begin(self, tasks: Sequence[Task]) -> list[ThreadId]:
+        threads: list[ThreadId] = []
+        for task in tasks:
+            if task.known is not None or task.planned.start is None or task.planned.limits.budget:
+                continue
+            try:
+                thread, recorded = start_thread(self._instance, task.planned)
+            except _FATAL:
+                raise
+            except UwfError:
+                continue  # that case's problem, reported when it runs
+            if recorded is None:
+                threads.append(thread)
+        return threads
 
     def _allowed(self, tasks: Iterator[Task]) -> Iterator[Task]:
         for task in tasks:

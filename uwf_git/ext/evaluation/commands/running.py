@@ -20,17 +20,21 @@ from uwf_git.ext.evaluation.commands.suites import JUDGES, parse_judges
 from uwf_git.plugin import (
     AgentFailed,
     AgentOptions,
+    Dispatcher,
     Failures,
     Hash,
     Invocation,
     NotFound,
     ResolvedWorkflow,
+    StepOptions,
     Usage,
     Waiting,
     agent_options,
     command,
     completers,
     counted,
+    dispatchers,
+    load_extension,
     nearest,
     options,
     require_agent,
@@ -50,7 +54,8 @@ if TYPE_CHECKING:
 
 
 class RunOptions(NamedTuple):
-    """The options of a run. `budget` is that of all trials, `case_budget` of each."""
+    """The options of a run. `budget` is that of all trials, `case_budget` of each; `by` steps their threads, None
+    for the usual loop."""
 
     workflow: str | None
     agent: str | None
@@ -63,6 +68,19 @@ class RunOptions(NamedTuple):
     max_steps: int
     retries: int
     quiet: bool
+    by: Dispatcher | None = None
+
+
+def _by(way: Dispatcher) -> Callable[[Any], Any]:
+    def choose(context: click.Context, _parameter: click.Parameter, is_chosen: bool) -> None:
+        if not is_chosen:
+            return
+        if (other := context.params.get("by")) is not None:
+            both = " and ".join(row.option for row in dispatchers() if row in (way, other))
+            raise Usage(f"{both} exclude each other", "give one of them")
+        context.params["by"] = way
+
+    return click.option(way.option, is_flag=True, help=way.line, expose_value=False, callback=choose)
 
 
 running = options.packed(
@@ -89,6 +107,7 @@ running = options.packed(
         metavar="K",
         help="Run each case N times.",
     ),
+    *map(_by, dispatchers()),
     click.option(
         "-j",
         "--jobs",
@@ -211,6 +230,10 @@ def carried_out(
     )
     is_limited = bool(options.budget.get("maxCost") or asked.limits.budget.get("maxCost"))
     _warn(invocation, versions, chosen, agents, is_limited)
+    step = None
+    if options.by is not None:
+        terms = StepOptions(options.agent, options.retries, options.budget, options.jobs)
+        step = load_extension(options.by.where)(instance, terms, invocation.warn)
     invocation.going_on = f"nothing is lost, uwf eval run {shlex.quote(suite)} goes on with the same options"
 
     def waits(processes: Sequence[int]) -> None:
@@ -220,7 +243,7 @@ def carried_out(
     return run_suite(
         instance,
         suite,
-        RunPlan(chosen, versions, asked, versions.given, options.repeat, options.jobs, limits=options.budget),
+        RunPlan(chosen, versions, asked, versions.given, options.repeat, options.jobs, options.budget, step),
         _teller(invocation, options.quiet, [read.named[case.hash] for case in chosen], options.repeat),
         waits,
     )
