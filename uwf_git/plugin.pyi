@@ -21,10 +21,7 @@ from uwf_cli.command import group as _command_group
 from uwf_cli.commands.spending import bars_of as _spending_bars
 from uwf_cli.commands.spending import labels as _bar_labels
 from uwf_cli.exchange import Meter as _ProgressMeter
-from uwf_cli.exchange import adopt_news as adopt_news
 from uwf_cli.exchange import exchange_for as exchange_for
-from uwf_cli.exchange import find_head as find_head
-from uwf_cli.exchange import find_thread as find_thread
 from uwf_cli.exchange import git_for as git_for
 from uwf_cli.failures import Failures as Failures
 from uwf_cli.failures import describe as _describe_failure
@@ -33,6 +30,9 @@ from uwf_cli.failures import reported as _failures_reported
 from uwf_cli.files import write_text as write_text
 from uwf_cli.files import write_whole as write_whole
 from uwf_cli.invocation import Invocation as Invocation
+from uwf_cli.invocation import adopt_news as adopt_news
+from uwf_cli.invocation import find_head as find_head
+from uwf_cli.invocation import find_thread as find_thread
 from uwf_cli.invocation import itself as itself
 from uwf_cli.output import ago as _time_ago
 from uwf_cli.output import as_json as as_json
@@ -199,8 +199,7 @@ from uwf_git.base.timelimit import BudgetExceeded as _TimeBudgetExceeded
 from uwf_git.base.timelimit import TimeExceeded as TimeExceeded
 from uwf_git.base.timelimit import time_limit as time_limit
 from uwf_git.base.version import VERSION as VERSION
-from uwf_git.config import known_agents as known_agents
-from uwf_git.config.known_agents import known_names as known_names
+from uwf_git.config import resolve as _known_agents
 from uwf_git.config.policy import EXTRACT as _EXTRACT_TOOL
 from uwf_git.config.policy import FETCH as _FETCH_TOOLS
 from uwf_git.config.policy import RUN as _RUN_TOOLS
@@ -217,6 +216,7 @@ from uwf_git.config.resolve import agent_options as agent_options
 from uwf_git.config.resolve import hint_to_add as hint_to_add
 from uwf_git.config.resolve import is_missing as is_missing
 from uwf_git.config.resolve import known_agent as known_agent
+from uwf_git.config.resolve import known_names as known_names
 from uwf_git.config.resolve import named_agent as named_agent
 from uwf_git.config.resolve import narrowed as _narrowed_options
 from uwf_git.config.resolve import overriding as _overriding_options
@@ -872,6 +872,7 @@ iso_of_milliseconds = _iso_of_milliseconds
 judge_answer = _judge_answer
 judged_answer = _judged_answer
 kept_indexed = _kept_indexed
+known_agents = _known_agents
 kill_thread = _kill_thread
 list_threads = _list_threads
 load_extension = _load_extension

@@ -126,8 +126,8 @@ def _steps(invocation: Invocation, begun: str) -> Offers:
 
 
 def _agents(invocation: Invocation, begun: str) -> Offers:
-    from uwf_git.config.known_agents import known_names
     from uwf_git.config.read import load_config
+    from uwf_git.config.resolve import known_names
 
     return _beginning(begun, known_names(load_config(invocation.location.root)))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-REMOTE = options.remote("Remote to push to. Default: origin, or the only remote.")
+REMOTE = options.remote(help="Remote to push to. Default: origin, or the only remote.")
 BRANCH = click.option(
     "--as",
     "branch",
@@ -28,7 +28,7 @@ BRANCH = click.option(
     help="Branch name. Default: the thread's id or the workflow's name.",
 )
 PROPOSED_BRANCH = click.option("--branch", metavar="BRANCH", required=True, help="Name of the proposal.")
-REVIEW_REMOTE = options.remote("Push the proposal to this remote for review.")
+REVIEW_REMOTE = options.remote(help="Push the proposal to this remote for review.")
 
 
 def _code(version: Any) -> str:
@@ -123,7 +123,7 @@ def _proposed(view: View, value: Any) -> str:
 
 def accepting(function: _F) -> _F:
     """Add the branch and the remote of a proposal to accept."""
-    return click.argument("branch")(options.remote("Accept the proposal of this remote.")(function))
+    return click.argument("branch")(options.remote(help="Accept the proposal of this remote.")(function))
 
 
 def accept(invocation: Invocation, branch: str, remote: str | None, kind: str) -> Accepted:

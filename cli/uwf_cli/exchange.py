@@ -1,5 +1,4 @@
-"""Common parts of commands with remotes: git with a progress meter, warnings of large blobs, and adopting
-what a plain `git fetch` brought before looking up threads."""
+"""Common parts of commands with remotes: git with a progress meter, and warnings of large blobs."""
 
 from __future__ import annotations
 
@@ -11,13 +10,10 @@ from typing import TYPE_CHECKING
 
 from uwf_cli import terminal
 from uwf_cli.invocation import Invocation
-from uwf_git.base.errors import UwfError
 from uwf_git.base.terminal import is_drawn_on, undisturbed
-from uwf_git.format.ids import ThreadId
 
 if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange, Git, LargeBlob, Remote
-    from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
 
 AFTER = 1.0
@@ -106,35 +102,3 @@ def warn_of_large_blobs(invocation: Invocation, large: Sequence[LargeBlob]) -> N
         invocation.warn(f"{what} has {each.size / 1_000_000:.1f} MB; forges advise at most 1 MB a file")
     if len(large) > 5:
         invocation.warn(f"{len(large) - 5} more blobs have over 1 MB")
-
-
-def find_thread(invocation: Invocation, text: str) -> ThreadId:
-    """Return a thread by id or part, including fetched ones. Raises NotFound, Usage."""
-    adopt_news(invocation)
-    return invocation.instance.threads.find(text)
-
-
-def find_head(invocation: Invocation, text: str) -> Head:
-    """Return the head of a thread by id or part, as `find_thread`. Raises NotFound, Usage, StoreDamaged."""
-    return invocation.instance.threads.head(find_thread(invocation, text))
-
-
-def adopt_news(invocation: Invocation) -> None:
-    """Verify and adopt what a plain `git fetch` brought. Problems are warnings."""
-    if not invocation.location.git_dir.exists() or not invocation.instance.store.repository.has_tracking_refs:
-        return
-    from uwf_cli.exchange_output import TOLD
-    from uwf_git.sync.pull import adopt_fetched
-
-    try:
-        for pulled in adopt_fetched(invocation.instance):
-            if any(each.case.label in TOLD for each in pulled.adopted):
-                invocation.note(f"adopted what git fetched from {pulled.remote}")
-            for rewrite in pulled.rewrites:
-                invocation.warn(f"{rewrite.message}; see: uwf pull {pulled.remote}")
-            for each in (each for each in pulled.refused if not each.later):
-                invocation.warn(
-                    f"{each.ref} of {pulled.remote} was not adopted; see: uwf verify --remote {pulled.remote}"
-                )
-    except UwfError as error:
-        invocation.warn(error.message)

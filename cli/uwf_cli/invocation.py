@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_cli import output, terminal
 from uwf_git.base import log
-from uwf_git.base.errors import Usage
+from uwf_git.base.errors import Usage, UwfError
 
 if TYPE_CHECKING:
     from uwf_cli.views import View
+    from uwf_git.format.ids import ThreadId
     from uwf_git.git.repository import Repository
+    from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
     from uwf_git.store.location import Location
 
@@ -260,6 +262,38 @@ class Invocation:
         self.warnings.append(text)
         sys.stderr.write(f"uwf: {terminal.escape(text)}\n")
         sys.stderr.flush()
+
+
+def find_thread(invocation: Invocation, text: str) -> ThreadId:
+    """Return a thread by id or part, including fetched ones. Raises NotFound, Usage."""
+    adopt_news(invocation)
+    return invocation.instance.threads.find(text)
+
+
+def find_head(invocation: Invocation, text: str) -> Head:
+    """Return the head of a thread by id or part, as `find_thread`. Raises NotFound, Usage, StoreDamaged."""
+    return invocation.instance.threads.head(find_thread(invocation, text))
+
+
+def adopt_news(invocation: Invocation) -> None:
+    """Verify and adopt what a plain `git fetch` brought. Problems are warnings."""
+    if not invocation.location.git_dir.exists() or not invocation.instance.store.repository.has_tracking_refs:
+        return
+    from uwf_cli.exchange_output import TOLD
+    from uwf_git.sync.pull import adopt_fetched
+
+    try:
+        for pulled in adopt_fetched(invocation.instance):
+            if any(each.case.label in TOLD for each in pulled.adopted):
+                invocation.note(f"adopted what git fetched from {pulled.remote}")
+            for rewrite in pulled.rewrites:
+                invocation.warn(f"{rewrite.message}; see: uwf pull {pulled.remote}")
+            for each in (each for each in pulled.refused if not each.later):
+                invocation.warn(
+                    f"{each.ref} of {pulled.remote} was not adopted; see: uwf verify --remote {pulled.remote}"
+                )
+    except UwfError as error:
+        invocation.warn(error.message)
 
 
 def with_warnings(value: dict[str, Any], warnings: list[str]) -> dict[str, Any]:

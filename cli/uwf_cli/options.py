@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,13 +57,8 @@ CWD = click.option(
 )
 
 
-def remote(help: str, metavar: str = "NAME") -> Callable[[_F], _F]:
-    return click.option("--remote", metavar=metavar, help=help, shell_complete=complete_remote)
-
-
-REMOTE = remote("Pull the thread before each step and push it afterwards.", "R")
-
-
+remote = partial(click.option, "--remote", metavar="NAME", shell_complete=complete_remote)
+REMOTE = remote(help="Pull the thread before each step and push it afterwards.", metavar="R")
 WORKSPACE = click.option(
     "--workspace",
     metavar="W",
@@ -135,13 +130,12 @@ _LIMITS = {
     "cost": ("maxCost", "USD"),
     "time": ("maxWallTime", "TIME"),
 }
-_PAUSES = {
+PAUSES = {
     "tokens": "Pause for approval after N tokens.",
     "cost": "Pause for approval after spending USD.",
     "time": "Pause for approval after this working time: 90s, 30m, 2h.",
 }
-BUDGET = budget(_PAUSES)
-STEPS_BUDGET = budget({"steps": "Pause for approval after N steps.", **_PAUSES})
+"""The helps of limits of tokens, cost and time."""
 
 MAX_ROUNDS = click.option(
     "--max-rounds",

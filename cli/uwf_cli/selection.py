@@ -1,6 +1,6 @@
 """Selecting threads by ids or filters, as `uwf thread list`.
 
-A command for one thread uses `exchange.find_thread`. A command for several is decorated with `threads` and
+A command for one thread uses `invocation.find_thread`. A command for several is decorated with `threads` and
 uses `on_each` or `chosen_threads`.
 """
 
@@ -14,9 +14,8 @@ import click
 
 from uwf_cli import terminal
 from uwf_cli.completers import complete_name, complete_thread
-from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
-from uwf_cli.invocation import Invocation
+from uwf_cli.invocation import Invocation, adopt_news
 from uwf_cli.resolve import moment
 from uwf_git.api.listing import ALL, Filters, listed, why_not_stepped, without_quiet_branches
 from uwf_git.base.errors import Usage, UwfError

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli import exchange, terminal
-from uwf_cli.exchange import find_thread
-from uwf_cli.invocation import Invocation
+from uwf_cli.invocation import Invocation, find_thread
 from uwf_cli.output import approvals_line, whose
 from uwf_git.base.errors import Absent, AgentFailed, HeadMoved, UwfError, Waiting
 from uwf_git.base.text import counted, numbered

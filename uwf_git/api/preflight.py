@@ -12,10 +12,10 @@ from uwf_git.api.start import require_agent
 from uwf_git.base.errors import Absent, Invalid, Unavailable, Usage, UwfError
 from uwf_git.base.text import nearest
 from uwf_git.config.edit import dotted
-from uwf_git.config.known_agents import asks_model
 from uwf_git.config.resolve import (
     AgentOptions,
     agent_options,
+    asks_model,
     is_missing,
     known_agent,
     named_agent,

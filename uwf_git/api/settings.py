@@ -126,8 +126,7 @@ def _provider(config: Config, wishes: SettingChanges) -> str | None:
 
 def _agent(text: str, config: Config) -> tuple[str, str]:
     """Return an agent's name and its command, "" if known. Raises Usage for a misspelt name."""
-    from uwf_git.config.known_agents import known_names
-    from uwf_git.config.resolve import command_agent
+    from uwf_git.config.resolve import command_agent, known_names
 
     if text in known_names(config):
         return text, ""
@@ -137,8 +136,7 @@ def _agent(text: str, config: Config) -> tuple[str, str]:
 def ready_agents(root: Path) -> list[str]:
     """Return the agents that ask a model and could work here, by the names in which they are chosen: those of the
     configuration, then the others; those that seem not to be logged in come last."""
-    from uwf_git.config.known_agents import asks_model, known_names
-    from uwf_git.config.resolve import is_missing, named_agent
+    from uwf_git.config.resolve import asks_model, is_missing, known_names, named_agent
     from uwf_git.config.secrets import load_secrets
     from uwf_git.engine.performer import embedded
 

@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from uwf_git.base import log
-from uwf_git.base.errors import Invalid, NotFound, Usage, UwfError
+from uwf_git.base.errors import Invalid, Usage, UwfError
 from uwf_git.base.extensions import ConfigSection, config_section, load
 from uwf_git.base.text import nearest, one_line
 from uwf_git.base.thread_states import HOOKS
-from uwf_git.config.known_agents import full_name, known_names
 from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.config.reader import Reader
-from uwf_git.config.resolve import command_agent, hint_to_add, is_command
+from uwf_git.config.resolve import command_agent, full_name, hint_to_add, is_command, known_names
 from uwf_git.config.settings import (
     FIELDS,
     FILE,
@@ -95,9 +94,12 @@ def read_document(root: Path) -> Document:
     """Return the file's document, empty if there is no file."""
     path = root / FILE
     try:
-        return yaml12.read(path)
-    except NotFound:
-        return yaml12.load("", str(path))
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return Document(str(path), None, {}, {}, {})
+    except OSError:  # reading it says why
+        pass
+    return yaml12.read(path)
 
 
 def wrong_values(document: Document, path: Path) -> list[ConfigProblem]:

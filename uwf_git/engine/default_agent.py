@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from uwf_git.base import extensions
 from uwf_git.base.errors import AgentFailed, NotFound, Usage, UwfError
-from uwf_git.config.known_agents import full_name
+from uwf_git.config.resolve import full_name
 from uwf_git.config.settings import AgentConfig, Config
 from uwf_git.engine.forks import ends_gathered
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id

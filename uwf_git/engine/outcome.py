@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.base.thread_states import ThreadState
-from uwf_git.config.known_agents import asks_no_model
+from uwf_git.config.resolve import asks_no_model
 from uwf_git.engine.budget import METERED, BudgetState, standing_of
 from uwf_git.engine.census import Census, census_of
 from uwf_git.engine.human_turn import HumanTurn, human_turn

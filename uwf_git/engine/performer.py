@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.base import extensions, lifetime, log
 from uwf_git.base.errors import AgentFailed, OutOfRounds, StoreDamaged, Throttled, Usage, UwfError, Waiting
 from uwf_git.base.text import one_line
-from uwf_git.config.known_agents import GROUP, PLUGIN, asks_model, plugins, shipped
-from uwf_git.config.resolve import EVERY_ROLE, AgentOptions, narrowed
+from uwf_git.config.resolve import (
+    EVERY_ROLE,
+    GROUP,
+    PLUGIN,
+    AgentOptions,
+    asks_model,
+    narrowed,
+    plugins,
+    shipped,
+)
 from uwf_git.format.casting import cast_of
 from uwf_git.format.ids import Hash, ThreadId, is_hash
 from uwf_git.format.kinds import HUMAN, REHEARSE
@@ -274,7 +282,7 @@ def run_command_of(
             pass_fds=(lock,),
             stderr_to=instance.runs.log(thread),
             on_stderr=on_stderr,
-            quota=config.limits.given(),
+            quota=config.limits.given() if any(config.limits) else None,
         )
     except AgentFailed as error:
         return AgentResult(None, error, agent=order.name)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import log
-from uwf_git.config.known_agents import asks_no_model, is_delegate
+from uwf_git.config.resolve import asks_no_model, is_delegate
 from uwf_git.engine.budget import COST, Budgets, FanOut
 from uwf_git.engine.fan_out_budget import SHARED, InFlight, may_begin
 from uwf_git.engine.thread_spending import runs_of_all

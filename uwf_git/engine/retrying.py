@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import AgentFailed, Throttled, UwfError
 from uwf_git.base.text import duration
-from uwf_git.config.known_agents import asks_model
-from uwf_git.config.resolve import known_agent
+from uwf_git.config.resolve import asks_model, known_agent
 from uwf_git.format.kinds import ENDED_BY_USER, REHEARSE, THROTTLED
 from uwf_git.store.private_files import read_private, write_private
 

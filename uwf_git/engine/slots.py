@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from uwf_git.base import log
 from uwf_git.base.text import counted
-from uwf_git.config.known_agents import is_delegate
+from uwf_git.config.resolve import is_delegate
 from uwf_git.format.kinds import HUMAN, REHEARSE
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
-from uwf_git.config.known_agents import asks_no_model
+from uwf_git.config.resolve import asks_no_model
 from uwf_git.engine import spending
 from uwf_git.engine.forks import begun_at, join_at
 from uwf_git.engine.spending import DEEPEST, ModelUsage, Run, Tokens, Totals, together

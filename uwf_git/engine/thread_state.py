@@ -70,7 +70,8 @@ class RestingThread:
         return self.head.waits_for_join
 
     def has_failed(self) -> bool:
-        return self._instance.attempts.failed(self.head)
+        is_tried = self._instance.store.repository.ref(ATTEMPTS + self.head.thread) is not None
+        return is_tried and self._instance.attempts.failed(self.head)
 
     def has_asking_call(self) -> bool:
         return bool(asking_below(self._instance, self.head))

@@ -22,8 +22,7 @@ from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Unavailable
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import duration
-from uwf_git.sandbox import orphans
-from uwf_git.sandbox.descendants import Descendants
+from uwf_git.sandbox.descendants import Descendants, adopted, leaders
 from uwf_git.sandbox.process_table import end_each, started_by
 from uwf_git.sandbox.programs import elsewhere
 
@@ -95,7 +94,7 @@ def run_command(
     stdout, stderr = Tail(keep, on_stdout), Tail(keep, on_stderr)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(orphans.adopted(GRACE))
+        stack.enter_context(adopted(GRACE))
         descendants = Descendants(os.environ if env is None else env, quota)
         stack.callback(descendants.close)
         if guarded:
@@ -218,7 +217,7 @@ def spawn(
         start_new_session=own_session,
     )
     if own_session:
-        orphans.started.add(child.pid)
+        leaders.add(child.pid)
     log.debug(
         "CMJF8BEY",
         "starts process {process}: {command}",

@@ -5,6 +5,10 @@ mark in the inherited environment, as children of known ones, or by the control 
 not found; without /proc only the group is.
 
 A guard, a shell waiting on a pipe that only this process holds, ends them if this process is killed.
+
+Orphans left the session and their parents, and may have cleared their environment. While a command runs, this
+process adopts them instead of init (Linux only): as long as they live, their ancestry leads here, and they end
+with the command. Only in a process of our own, since a library doesn't know the children of others.
 """
 
 from __future__ import annotations
@@ -14,12 +18,21 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_git.base import log
-from uwf_git.sandbox import orphans
-from uwf_git.sandbox.process_table import Process, content, has_table, notify, numbers, processes
+from uwf_git.base import lifetime, log
+from uwf_git.sandbox.process_table import (
+    Process,
+    content,
+    end_each,
+    has_table,
+    notify,
+    numbers,
+    processes,
+    started_by,
+)
 
 if TYPE_CHECKING:
     from uwf_git.sandbox.limits import Bounds
@@ -32,6 +45,13 @@ _PAUSE = 0.005
 _AGAIN = 5  # looks at a machine on which processes come and go
 _KERNEL = 2  # the parent of the kernel's threads
 _GUARDED = 5.0  # seconds for a guard that isn't needed any more to leave
+
+_PR_SET_CHILD_SUBREAPER = 36
+_ENDINGS = 5  # what is being ended may start another
+
+leaders: set[int] = set()
+"""The processes that this one started as leaders of a session of their own."""
+_depth = 0
 
 # Reads the group's number, then waits. A line means success; the end of the pipe means that no result comes.
 _GUARD = """
@@ -91,7 +111,7 @@ class Descendants:
                 env=env,
                 start_new_session=True,
             )
-            orphans.started.add(self._guard.pid)
+            leaders.add(self._guard.pid)
         except OSError as error:
             log.warning("Z6J0V8QM", "no guard could be started: {reason}", reason=str(error))
 
@@ -254,3 +274,66 @@ class Descendants:
         if environment or process.parent in (0, _KERNEL):  # it is empty while a program is being loaded, too
             self._known[process.pid] = (process.start, False)
         return self._token in environment
+
+
+@contextlib.contextmanager
+def adopted(grace: float) -> Iterator[None]:
+    """Adopt the orphans of commands that are run within, and end them: SIGTERM, after `grace` seconds SIGKILL."""
+    global _depth
+    if not lifetime.is_own() or not _adopts(True):
+        yield
+        return
+    before = set(_children())
+    if not _depth:
+        leaders.intersection_update(before)  # numbers are used again
+    _depth += 1
+    try:
+        yield
+    finally:
+        for _ in range(_ENDINGS):
+            if not _end_orphans([pid for pid in _children() if pid not in before | leaders], grace):
+                break
+        _depth -= 1
+        if not _depth:
+            _adopts(False)
+
+
+def _end_orphans(children: list[int], grace: float) -> bool:
+    """End those that are of another session, so none that this process started, and reap them; return whether any was
+    alive."""
+    orphans = [pid for pid in children if _session(pid) != os.getsid(0)]
+    left: list[Process] = []
+    for each in processes(orphans):
+        left += (each, *started_by(each.pid))
+    if left:
+        log.debug("5QK2ZC7M", "ends {count} orphans of a command", count=len(left))
+        end_each(left, grace)
+    for pid in orphans:
+        with contextlib.suppress(OSError):
+            os.waitpid(pid, os.WNOHANG)
+    return bool(left)
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
+def _children() -> list[int]:
+    """Return this process's children, zombies included."""
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            found += map(int, content(f"{task}/children").split())
+    return found
+
+
+def _adopts(yes: bool) -> bool:
+    """Have orphans among this process's descendants become its children, or init's again; return whether that works."""
+    if not has_table():
+        return False
+    import ctypes
+
+    return not ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0)

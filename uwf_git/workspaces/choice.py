@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.base.text import listed
-from uwf_git.config.known_agents import shipped
 from uwf_git.config.policy import RUN, WRITING, role_policies, tighten
-from uwf_git.config.resolve import AgentOptions, narrowed, resolve_agent
+from uwf_git.config.resolve import AgentOptions, narrowed, resolve_agent, shipped
 from uwf_git.format.casting import Cast, CastRole
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import HUMAN, SUBWORKFLOW

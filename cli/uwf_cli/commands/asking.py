@@ -13,8 +13,7 @@ from uwf_cli import resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.commands.listing import origin_mark
 from uwf_cli.completers import complete_step
-from uwf_cli.exchange import adopt_news, find_thread
-from uwf_cli.invocation import Invocation
+from uwf_cli.invocation import Invocation, adopt_news, find_thread
 from uwf_cli.options import THREAD
 from uwf_cli.output import ago, approval_lines, approvals_line, iso, who_waits
 from uwf_cli.selection import Selection, on_each, threads

@@ -9,8 +9,7 @@ import click
 from uwf_cli import resolve
 from uwf_cli.command import command
 from uwf_cli.completers import complete_hash, complete_thread
-from uwf_cli.exchange import find_thread
-from uwf_cli.invocation import Invocation
+from uwf_cli.invocation import Invocation, find_thread
 from uwf_cli.output import as_json
 from uwf_cli.views import Table
 from uwf_git.base.errors import NotFound, Usage

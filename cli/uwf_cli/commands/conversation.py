@@ -11,8 +11,7 @@ import click
 from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
-from uwf_cli.exchange import find_thread
-from uwf_cli.invocation import Invocation
+from uwf_cli.invocation import Invocation, find_thread
 from uwf_cli.options import THREAD
 from uwf_git.api.find import find_step, with_step
 from uwf_git.base.errors import Invalid, Usage

@@ -11,8 +11,7 @@ import click
 
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
-from uwf_cli.exchange import find_thread
-from uwf_cli.invocation import Invocation
+from uwf_cli.invocation import Invocation, find_thread
 from uwf_git.base import extensions
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import listed

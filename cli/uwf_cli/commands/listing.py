@@ -10,9 +10,8 @@ import click
 
 from uwf_cli import terminal
 from uwf_cli.command import command
-from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
-from uwf_cli.invocation import Invocation
+from uwf_cli.invocation import Invocation, adopt_news
 from uwf_cli.output import ago, dollars
 from uwf_cli.selection import filters, short_ids
 from uwf_git.api.listing import (

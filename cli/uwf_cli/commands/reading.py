@@ -11,8 +11,7 @@ import click
 from uwf_cli import changed_files, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
-from uwf_cli.exchange import find_head, find_thread
-from uwf_cli.invocation import Invocation
+from uwf_cli.invocation import Invocation, find_head, find_thread
 from uwf_cli.options import THREAD
 from uwf_cli.output import approval_lines, as_json, as_yaml, branches_text, credited, iso, whose
 from uwf_cli.views import Record, Table

@@ -13,9 +13,8 @@ import click
 from uwf_cli import exchange, terminal
 from uwf_cli.command import command
 from uwf_cli.detached import DETACH, run_words
-from uwf_cli.exchange import find_thread
 from uwf_cli.failures import Failures
-from uwf_cli.invocation import Invocation
+from uwf_cli.invocation import Invocation, find_thread
 from uwf_cli.options import (
     AGENT,
     AT_ONCE,

@@ -357,7 +357,7 @@ def rm(invocation: Invocation, name: str) -> None:
     invocation.emit({**api.remote_value(removed), "removed": True}, "forgot {name}")
 
 
-_REMOTE = options.remote("The remote that was rewritten.  [default: origin, or the only one]")
+_REMOTE = options.remote(help="The remote that was rewritten.  [default: origin, or the only one]")
 
 
 @command(

@@ -10,10 +10,9 @@ import click
 from uwf_cli import options, resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
-from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.failures import Failures
 from uwf_cli.files import write_text
-from uwf_cli.invocation import Invocation
+from uwf_cli.invocation import Invocation, adopt_news, find_thread
 from uwf_cli.options import THREAD
 from uwf_cli.output import dollars
 from uwf_cli.views import Table

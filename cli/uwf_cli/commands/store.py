@@ -17,8 +17,7 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.commands.texts import TEMPLATES, files_of, write_files
 from uwf_cli.completers import complete_thread
-from uwf_cli.exchange import find_thread
-from uwf_cli.invocation import Invocation
+from uwf_cli.invocation import Invocation, find_thread
 from uwf_cli.output import as_line
 from uwf_cli.views import Listing, Record, Table
 from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Usage

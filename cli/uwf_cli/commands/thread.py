@@ -19,18 +19,18 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.options import (
     AGENT,
     AS,
-    BUDGET,
     CWD,
     INCLUDE_CHANGES,
     MAX_ROUNDS,
     MAX_STEPS,
+    PAUSES,
     PROMPT,
     PROMPT_FILE,
     QUIET,
     REMOTE,
-    STEPS_BUDGET,
     WAIT,
     WORKSPACE,
+    budget,
     folder,
     patience,
     workspace_option,
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 @CWD
 @WORKSPACE
 @INCLUDE_CHANGES
-@STEPS_BUDGET
+@budget({"steps": "Pause for approval after N steps.", **PAUSES})
 @MAX_ROUNDS
 def start(
     invocation: Invocation,
@@ -165,7 +165,7 @@ def _start_each(invocation: Invocation, workflow: str, file: str, what: Start, p
 @PROMPT
 @PROMPT_FILE
 @AS
-@BUDGET
+@budget(PAUSES)
 @MAX_ROUNDS
 @MAX_STEPS
 @AGENT
@@ -309,7 +309,7 @@ def kill(invocation: Invocation, chosen: Selection, reason: str, yes: bool) -> N
     "uwf thread rm --ended --older-than 90d        lists them; --yes removes them",
 )
 @threads
-@options.remote("Also remove them from this remote.", "R")
+@options.remote(help="Also remove them from this remote.", metavar="R")
 @click.option("--yes", is_flag=True, help="Confirm.")
 def rm(invocation: Invocation, chosen: Selection, remote: str | None, yes: bool) -> None:
     """Remove threads, their failed attempts and the branches of their fan-outs. Forks keep the steps they share.

@@ -13,8 +13,7 @@ import click
 
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
-from uwf_cli.exchange import adopt_news, find_thread
-from uwf_cli.invocation import Invocation
+from uwf_cli.invocation import Invocation, adopt_news, find_thread
 from uwf_cli.output import dollars, who_waits, whose
 from uwf_cli.watching.lines import lasted
 from uwf_git.base.errors import (

@@ -13,9 +13,8 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_name, complete_workflow
 from uwf_cli.definitions import WORKFLOW, history_note, warn_of_use
-from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
-from uwf_cli.invocation import Invocation
+from uwf_cli.invocation import Invocation, adopt_news
 from uwf_cli.output import as_yaml
 from uwf_cli.views import Record, Table
 from uwf_git.api import versions

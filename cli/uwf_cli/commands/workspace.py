@@ -10,8 +10,7 @@ import click
 from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
-from uwf_cli.exchange import adopt_news, find_thread
-from uwf_cli.invocation import Invocation
+from uwf_cli.invocation import Invocation, adopt_news, find_thread
 from uwf_cli.options import THREAD
 from uwf_cli.selection import Selection, on_each, short_ids
 from uwf_cli.views import Table

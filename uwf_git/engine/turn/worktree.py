@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import Invalid, NotFound, UwfError, WorkspaceFailed
-from uwf_git.config.known_agents import shipped
+from uwf_git.config.resolve import shipped
 from uwf_git.engine.turn.hooks import Part, Work
 from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW, Revision, may_have_code
 from uwf_git.sandbox.programs import avoid

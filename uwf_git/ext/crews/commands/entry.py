@@ -84,7 +84,7 @@ def route(invocation: Invocation, who: str, text: str) -> None:
 @options.PROMPT_FILE
 @click.option("--talk", is_flag=True, help="Send TEXT to the persona, even if it matches the menu.")
 @click.option("--no-run", is_flag=True, help="Start the thread without running it.")
-@options.BUDGET
+@options.budget(options.PAUSES)
 @options.MAX_STEPS
 @options.AGENT
 @options.CWD
