@@ -98,6 +98,9 @@ EXTENDED_FIXTURES = {"browser", "page"}
 """Faults, a Temporal server, long histories, a browser: only `make test-all` has them, and what has the mark itself."""
 
 
+_REST = os.environ.get("UWF_TEST_REST")  # the file of UWF_TEST_SKIPPED of such a run
+
+
 REPRODUCED_FOLDERS = {REPOSITORY / "tests" / name for name in ("fan_out",)}
 """Their tests leave stores with every kind of record, whose commits are made again."""
 
@@ -110,20 +113,36 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark extended tests, and begin with the tests that are given most time, so that none of them is left alone at the
-    end. Without the extended tests, a property is tried with a third of its examples."""
+    end. Without the extended tests, a property is tried with a third of its examples. With _REST, keep what a run
+    without the extended tests leaves out, shortens or has skipped."""
     for item in items:
-        if config.option.markexpr == "not extended":
-            _shorten(getattr(item, "obj", None))
+        if config.option.markexpr == "not extended" and _has_many_examples(item):
+            _shorten(item)
         if item.path.parent in EXTENDED_FOLDERS or EXTENDED_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.extended)
         if item.path.parent in REPRODUCED_FOLDERS and item.get_closest_marker("forges") is None:
             item.fixturenames = [*item.fixturenames, "reproduced"]  # type: ignore[attr-defined]
+    if _REST:
+        skipped = set(Path(_REST).read_text().splitlines())
+        done = [item for item in items if not (_is_for_all_only(item) or item.nodeid in skipped)]
+        config.hook.pytest_deselected(items=done)
+        items[:] = [item for item in items if item not in set(done)]
     items.sort(key=time_given, reverse=True)
 
 
-def _shorten(test: object) -> None:
-    if (given := getattr(test, "_hypothesis_internal_use_settings", None)) and given.max_examples >= 100:
-        test._hypothesis_internal_use_settings = settings(given, max_examples=given.max_examples // 3)  # type: ignore[attr-defined]
+def _is_for_all_only(item: pytest.Item) -> bool:
+    return item.get_closest_marker("extended") is not None or _has_many_examples(item)
+
+
+def _has_many_examples(item: pytest.Item) -> bool:
+    examples = getattr(getattr(item, "obj", None), "_hypothesis_internal_use_settings", None)
+    return examples is not None and examples.max_examples >= 100
+
+
+def _shorten(item: pytest.Item) -> None:
+    test = item.obj  # type: ignore[attr-defined]
+    examples = test._hypothesis_internal_use_settings
+    test._hypothesis_internal_use_settings = settings(examples, max_examples=examples.max_examples // 3)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

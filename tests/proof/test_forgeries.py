@@ -415,8 +415,30 @@ def world(uwf: Uwf, tmp_path: Path, lasting: Path) -> ProofWorld:
     return ProofWorld(uwf, tmp_path, lasting / "proof")
 
 
+SECOND: frozenset[Forgery] = frozenset(
+    (
+        *(date, date_unsigned, time_zone, author, author_date),  # committer, committer_unsigned
+        *(
+            signatures_of_all_steps_removed,
+            end_signed_by_a_stranger,
+        ),  # signature_removed, signature_of_a_stranger
+        *(trailer_of_the_role, trailer_of_the_step, front_page),  # trailer_of_the_agent, page_of_a_step
+        *(date_of_the_end, reason_of_the_end, name_in_the_tag),  # tagger, another_end
+    )
+)
+"""Second instances, extended: another field of the same object as those in the comments."""
+
+
 def each_of(forgeries: tuple[Forgery, ...]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("forge", forgeries, ids=lambda each: each.__name__.replace("_", "-"))
+    cases = [
+        pytest.param(
+            forge,
+            id=forge.__name__.replace("_", "-"),
+            marks=[pytest.mark.extended] if forge in SECOND else [],
+        )
+        for forge in forgeries
+    ]
+    return pytest.mark.parametrize("forge", cases)
 
 
 def forges(forge: Forgery, world: ProofWorld) -> None:
