@@ -151,8 +151,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Mark the long tests for the estimate of a run's time."""
+    """Mark the long tests for the estimate of a run's time. What was loaded stays, so that it need not be looked
+    through for garbage again and again."""
     mark_long_tests(session.items)
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish() -> None:

@@ -16,7 +16,9 @@ from conftest import Uwf
 from programs import program
 
 from uwf_git.base.extras import install_hint
+from uwf_git.ext.code import describe
 from uwf_git.format.ids import crockford13
+from uwf_git.store.instance import Instance
 
 pytestmark = pytest.mark.needs("bwrap", "node")
 
@@ -125,7 +127,9 @@ def test_each_breach_of_the_contract_is_told_with_its_line_and_nothing_is_run(
         ("maxRounds: 6", "maxRounds: Infinity", 1, "maxRounds is Infinity, which JSON cannot say"),
         ('type: "string"', 'type: "text"', 5, 'type "text" is unknown'),
         ("const schema", "const n = nothing.at.all; const schema", 3, "nothing is not defined"),
-        ("const schema", "while (true) {} const schema", 1, "takes over"),
+        pytest.param(
+            *("const schema", "while (true) {} const schema", 1, "takes over"), marks=pytest.mark.extended
+        ),
         ("const schema", "process.exit(3); const schema", 1, "ends before it tells its descriptor"),
         ("async function* run", "async function run", 28, "run is not an async generator"),
         ("  return { rounds: 4 };", "  return { rounds: 4 ;", 34, "cannot be read as JavaScript"),
@@ -138,6 +142,15 @@ def test_what_is_wrong_with_a_descriptor_is_told_at_its_line(
     report = uwf("workflow", "validate", write("debate.esm.js", DEBATE.replace(old, new)), check=1).json
     found = [(each["line"], each["message"]) for each in report["findings"]]
     assert found[0][0] == line and message in found[0][1], found
+
+
+def test_a_descriptor_that_takes_too_long_is_ended(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(describe, "SECONDS", 1.0)
+    endless = DEBATE.replace("const schema", "while (true) {} const schema")
+    told = describe.describe(endless.encode(), "javascript", instance.config)
+    assert told.problem == "takes over 1 s to tell its descriptor"
 
 
 def test_a_file_is_evaluated_where_it_reaches_nothing_of_its_user(uwf: Uwf, hermetic: Path) -> None:

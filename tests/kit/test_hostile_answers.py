@@ -35,7 +35,13 @@ ALIASES = (
     [
         pytest.param(OPEN, YAML_KEYS, "completed", id="many YAML keys"),
         pytest.param(OPEN, JSON_KEYS, "completed", id="many JSON keys"),
-        pytest.param(OPEN, f"Here it is:\n```json\n{JSON_KEYS}\n```\n", "completed", id="in a fence"),
+        pytest.param(
+            OPEN,
+            f"Here it is:\n```json\n{JSON_KEYS}\n```\n",
+            "completed",
+            id="in a fence",
+            marks=pytest.mark.extended,
+        ),
         pytest.param(OPEN, JSON_KEYS.replace('"n"', '"nn"'), "failed", id="a misspelt key before many"),
         pytest.param(CLOSED, JSON_KEYS, "completed", id="a schema without others"),
         pytest.param(PATTERNS, JSON_KEYS, "completed", id="a schema with patterns"),

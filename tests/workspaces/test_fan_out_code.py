@@ -508,7 +508,9 @@ def bomb(project: Path, base: str, leaf: bool) -> str:
     return git("-C", project, "commit-tree", "-p", base, "-m", "large", tree)
 
 
-@pytest.mark.parametrize("leaf", [True, False], ids=["files", "folders"])
+@pytest.mark.parametrize(
+    "leaf", [pytest.param(True, marks=pytest.mark.extended), False], ids=["files", "folders"]
+)
 def test_a_branch_that_takes_too_long_to_merge_is_named_and_the_thread_waits(
     instance: Instance, project: Path, monkeypatch: pytest.MonkeyPatch, leaf: bool
 ) -> None:
@@ -525,7 +527,7 @@ def test_a_branch_that_takes_too_long_to_merge_is_named_and_the_thread_waits(
         return code._replace(commit=large) if is_it and code is not None else code
 
     monkeypatch.setattr(fan_out_code, "_code_of", hostile)
-    monkeypatch.setattr(merging_module, "_SECONDS", 2)
+    monkeypatch.setattr(merging_module, "_SECONDS", 1)
     for branch in branches:
         step(instance, branch, agent)
     with pytest.raises(Waiting) as refused:
@@ -534,5 +536,5 @@ def test_a_branch_that_takes_too_long_to_merge_is_named_and_the_thread_waits(
         f"the code of branch 1 ({branches[1]}), commit {large[:12]}, cannot be merged"
         in refused.value.message
     )
-    assert "git diff-tree failed: it took more than 2 s" in refused.value.message
+    assert "git diff-tree failed: it took more than 1 s" in refused.value.message
     assert refused.value.hint.endswith(f"or ask all anew: uwf thread fork {thread} --at 1")
