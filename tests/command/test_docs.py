@@ -48,7 +48,7 @@ def folder(hermetic: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     work = hermetic / "work"
     if (warm := warm_uwf()) is not None:
         (hermetic / "bin").mkdir()
-        warm.program(hermetic / "bin")
+        warm.program(hermetic / "bin" / "uwf")
         monkeypatch.setenv("PATH", f"{hermetic / 'bin'}{os.pathsep}{os.environ['PATH']}")
     shutil.copytree(EXAMPLES, work / "examples")
     shutil.copytree(REPOSITORY / "docs" / "audit", work / "docs" / "audit")

@@ -147,11 +147,11 @@ class WarmUwf:
         call.sendall(kind)
         return call, int(_received(call, MESSAGE))
 
-    def program(self, folder: Path) -> Path:
-        """A program `uwf` in a folder, for shells: a small interpreter that has the fork run on its own descriptors,
-        hands signals on, and ends as the fork does."""
-        path = folder / "uwf"
-        path.write_text(f"#!{sys.executable} -IS\nMODULE, PATH = {COMMAND!r}, {str(self._path)!r}\n{_CLIENT}")
+    def program(self, path: Path, module: str = COMMAND) -> Path:
+        """Writes a program for shells, which runs a module: a small interpreter that has the fork run on its own
+        descriptors, hands signals on, and ends as the fork does."""
+        values = module, str(self._path), AGAIN if module == COMMAND else ONCE
+        path.write_text(f"#!{sys.executable} -IS\nMODULE, PATH, KIND = {values!r}\n{_CLIENT}")
         path.chmod(0o755)
         return path
 
@@ -167,7 +167,7 @@ environment = {text(name): text(value) for name, value in posix.environ.items()}
 order = marshal.dumps((MODULE, sys.argv[1:], environment, posix.getcwd()))
 call = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 call.connect(PATH)
-call.sendall(b"+")
+call.sendall(KIND)
 pid = int(call.recv(16, _socket.MSG_WAITALL))
 streams = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
 call.sendmsg([b"%16d" % len(order)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import git_servers
 import pytest
 from forged import Forger
 from signers import Signer, SigningMachine, trust_file
+from warm import shared as warm_uwf
 
 from uwf_git.store import layout
 from uwf_git.sync import ref_names
@@ -23,7 +25,8 @@ SIGNED = "[{threads: '*', require: signed}]"
 
 
 class Served:
-    """A server with the hook, Ann's and Bob's stores, and Eve with plain git."""
+    """A server with the hook, Ann's and Bob's stores, and Eve with plain git. In a folder a fork judges for the hook,
+    on a real server an interpreter."""
 
     def __init__(
         self, uwf: Callable[..., Any], folder: Path, server: git_servers.Server | None = None
@@ -37,6 +40,11 @@ class Served:
             with each.config.open("a") as file:
                 file.write(server.config if server is not None else "")
         uwf("remote", "hook", "--install", self.path)
+        if server is None and (warm := warm_uwf()) is not None:
+            judge = warm.program(folder / "judge", "uwf_git.sync.update_hook")
+            for hook in (self.path / "hooks").iterdir():
+                call = f"{sys.executable} -P -m uwf_git.sync.update_hook"
+                hook.write_text(hook.read_text().replace(call, str(judge)))
         self.ann = self.machine("ann")
         self.ann("init")
         self.ann("remote", "add", "origin", self.url)
