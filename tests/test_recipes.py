@@ -92,6 +92,35 @@ def test_the_recipe_for_a_status_makes_one(sources: Path, call: Call) -> None:
     assert "corrupt, stalled" in " ".join(call("thread", "list", "--help").split())
 
 
+def test_the_recipe_for_a_kind_of_turn_makes_one_that_is_checked_stepped_and_verified(
+    sources: Path, call: Call, hermetic: Path
+) -> None:
+    recipe = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("    NOTE = TurnRow(")
+    row, room = recipe[1] + recipe[2].partition("```")[0], recipe[2].split("```")[2].removeprefix("python\n")
+    table = sources / "uwf_git" / "workflow" / "turn.py"
+    text = table.read_text(encoding="utf-8").replace("    RESULT,\n", "    RESULT,\n    TEXT,\n")
+    table.write_text(text.replace("    END = TurnRow(", f"{row}    END = TurnRow("), encoding="utf-8")
+    imports = (
+        "from uwf_git.engine.new_step import NewStep, engines_step\n"
+        "from uwf_git.engine.turn.hooks import Room, Work\n"
+        "from uwf_git.format.types import TEXT\n\n\n"
+    )
+    (sources / "uwf_git" / "engine" / "turn" / "note.py").write_text(imports + room, encoding="utf-8")
+    schema = "{type: object, properties: {n: {type: string}}, required: [n]}"
+    role = f"{{description: x, systemPrompt: y, outputSchema: {schema}}}"
+    (hermetic / "noted.yaml").write_text(
+        f"name: noted\ndescription: d\nroles: {{a: {role}, b: {role}}}\ngraph:\n  $START: [{{role: a}}]\n"
+        "  a: [{role: $NOTE, prompt: 'noted {{ n }}'}]\n  $NOTE: [{role: b}]\n  b: [{role: $END}]\n",
+        encoding="utf-8",
+    )
+    assert call("workflow", "validate", "noted.yaml")["findings"] == []
+    call("workflow", "put", "noted.yaml")
+    thread = call("thread", "start", "noted", "-p", "x")["thread"]
+    call("thread", "run", thread, "--agent", "uwf-rehearse", "--format", "text")
+    assert [each["role"] for each in call("thread", "steps", thread)] == ["a", "$NOTE", "b"]
+    assert call("verify")["findings"] == []
+
+
 def test_the_recipe_for_an_agent_makes_one(sources: Path, call: Call, hermetic: Path) -> None:
     add(sources, "quote")
     assert "uwf-quote" in [each["name"] for each in call("agent", "list")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -33,9 +34,8 @@ class RestingThread:
     def __init__(self, instance: Instance, head: Head, people: HumanRoles | None = None) -> None:
         self._instance, self.head, self._people = instance, head, people
 
-    @property
-    def updated(self) -> int:
-        return self.head.updated
+    def seconds_idle(self) -> float:
+        return time.time() - self.head.updated
 
     @cached_property
     def standing(self) -> BudgetState | None:
