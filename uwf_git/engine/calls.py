@@ -164,7 +164,9 @@ def caller_of(instance: Instance, head: Head) -> ThreadId | None:
 
 
 def left(instance: Instance, head: Head) -> list[Head]:
-    """Return the calls of a thread that have not ended."""
+    """Return the calls of a thread that have not ended; none of a call, nor for other workflows than code."""
+    if not instance.threads.is_code(head.row.workflow) or is_call(instance.store, head.row.start):
+        return []
     own = {row.oid for row in ancestry(instance.store, head.commit)}
     return [
         each

@@ -16,7 +16,6 @@ from uwf_git.engine.human_turn import persons_role
 from uwf_git.engine.pause import paused_threads
 from uwf_git.format.endings import COMPLETED, FAILED
 from uwf_git.format.types import CODE
-from uwf_git.store.history import is_call
 from uwf_git.store.layout import ATTEMPTS
 from uwf_git.store.threads import DamagedThread
 
@@ -136,7 +135,5 @@ def ended_state(archive: ArchiveRow) -> EndedState:
 
 def asking_below(instance: Instance, head: Head) -> list[Head]:
     """Return the threads that work for another and ask a person, oldest first: it goes on when they are answered."""
-    if not instance.threads.is_code(head.row.workflow) or is_call(instance.store, head.row.start):
-        return []
     asking = (call for call in calls.left(instance, head) if call.row.asks)
     return sorted(asking, key=lambda call: call.updated)

@@ -16,7 +16,7 @@ from uwf_git.engine.unfinished import record_leftovers
 from uwf_git.format.endings import COMPLETED, JOINED_WITHOUT, KILLED
 from uwf_git.format.kinds import ENDED_BY_USER
 from uwf_git.format.types import END
-from uwf_git.store.history import Head, is_call, start_of
+from uwf_git.store.history import Head, start_of
 from uwf_git.store.instance import Instance
 
 
@@ -31,8 +31,6 @@ class CallRoom(AgentRoom):
     def settle(self, instance: Instance, head: Head) -> Iterator[Stop]:
         """End the calls that the code asked for and went on without, those at work for another thread excepted. One
         whose process died after its answer is completed. Makes `refs/uwf/archive/<call>`."""
-        if is_call(instance.store, head.row.start):
-            return
         for call in calls.left(instance, head):
             if head.archive is None and start_of(instance.store, call.commit).merged == head.commit.raw:
                 continue  # the step that comes next asks for it
