@@ -40,17 +40,17 @@ async def call_in_process(
     """Run a command as `call.call`, in a folder, with at most `most` bytes of output. Raises Failed,
     TooLarge."""
     inherited = {name: value for name, value in os.environ.items() if name != "UWF_FORMAT"}
-    given = None if stdin is None else stdin.encode("utf-8", "replace")
+    content = None if stdin is None else stdin.encode("utf-8", "replace")
     try:
         process = spawn(
             itself("json", *argv),
-            stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+            stdin=subprocess.DEVNULL if content is None else subprocess.PIPE,
             cwd=folder,
             env={**inherited, **location.environment()},
         )
     except (OSError, ValueError) as error:
         raise Failed("failure", f"uwf does not start: {error}") from None
-    out, err = await _end_of(process, given or b"", most)
+    out, err = await _end_of(process, content or b"", most)
     code = process.wait()
     if (report := reported(err)) is not None:
         with suppress(ValueError):  # such as the outcome of a step that ended its thread as failed
@@ -64,8 +64,8 @@ async def call_in_process(
         value = _printed(out.decode("utf-8", "replace"))
     except ValueError:
         raise Failed("internal", f"`uwf {' '.join(argv[:2])}` printed no JSON") from None
-    said = (line for line in err.splitlines() if line.startswith("uwf: "))
-    return Result(value, [line.removeprefix("uwf: ") for line in said])
+    messages = (line for line in err.splitlines() if line.startswith("uwf: "))
+    return Result(value, [line.removeprefix("uwf: ") for line in messages])
 
 
 async def _end_of(process: subprocess.Popen[bytes], stdin: bytes, most: int) -> tuple[bytes, str]:

@@ -16,7 +16,7 @@ def summary(files: Sequence[Mapping[str, Any]]) -> str:
     """Return `2 files changed, +10 -3`."""
     if not files:
         return "no files changed"
-    added, deleted = (sum(each[name] or 0 for each in files) for name in ("added", "deleted"))
+    added, deleted = (sum(file[name] or 0 for file in files) for name in ("added", "deleted"))
     return f"{counted(len(files), 'file')} changed, +{added:,} -{deleted:,}"
 
 
@@ -24,11 +24,11 @@ def listed(files: Sequence[Mapping[str, Any]]) -> str:
     """Return a line for each of the first files: status, lines, path."""
     rows = [
         (
-            each["status"],
-            "binary" if each["binary"] else f"+{each['added']:,} -{each['deleted']:,}",
-            _path(each["path"]) + (f", was {_path(each['from'])}" if "from" in each else ""),
+            file["status"],
+            "binary" if file["binary"] else f"+{file['added']:,} -{file['deleted']:,}",
+            _path(file["path"]) + (f", was {_path(file['from'])}" if "from" in file else ""),
         )
-        for each in files[:_MOST]
+        for file in files[:_MOST]
     ]
     more = f"and {counted(len(files) - _MOST, 'more file')}\n" if len(files) > _MOST else ""
     return terminal.table(rows) + more

@@ -32,10 +32,10 @@ class Number(click.FloatRange):
     """A number within bounds, not NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = super().convert(value, param, ctx)
-        if math.isnan(found):
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
             self.fail(f"{value!r} is not a number.", param, ctx)
-        return found
+        return number
 
 
 def _shared_options() -> list[click.Parameter]:
@@ -130,8 +130,8 @@ class Group(Command, click.Group):
     @property
     def members(self) -> Mapping[str, CommandEntry | click.Command]:
         added = {
-            name: CommandEntry(each.where, each.line)
-            for name, each in extensions.commands(self._path).items()
+            name: CommandEntry(command.where, command.line)
+            for name, command in extensions.commands(self._path).items()
         }
         return {**self.own, **{name: place for name, place in added.items() if name not in self.own}}
 
@@ -139,9 +139,9 @@ class Group(Command, click.Group):
     def sections(self) -> Mapping[str, Sequence[str]]:
         """The headings of the help, with names."""
         sections = {heading: list(names) for heading, names in self._sections.items()}
-        for name, each in extensions.commands(self._path).items():
+        for name, command in extensions.commands(self._path).items():
             if name not in self.own:
-                sections.setdefault(each.section or next(iter(sections)), []).append(name)
+                sections.setdefault(command.section or next(iter(sections)), []).append(name)
         return sections
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -154,9 +154,9 @@ class Group(Command, click.Group):
         member = self.own.get(name) or extensions.command(self._path, name)
         if member is None or isinstance(member, click.Command):
             return member
-        found = extensions.load(member.where)
-        assert isinstance(found, click.Command)
-        return found
+        member_command = extensions.load(member.where)
+        assert isinstance(member_command, click.Command)
+        return member_command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         members = self.members
@@ -175,13 +175,13 @@ class Group(Command, click.Group):
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        found = self.get_command(context, name)
-        if found is None and not context.resilient_parsing:
+        member_command = self.get_command(context, name)
+        if member_command is None and not context.resilient_parsing:
             path = context.command_path
             meant = _suggest(context, self, name)
             hint = f'did you mean "{meant}"?' if meant else f"see: {path} --help"
             raise Usage(f"{path} has no command {name!r}", hint)
-        return name, found, args[1:]
+        return name, member_command, args[1:]
 
 
 def group(package: str, name: str, members: Mapping[str, tuple[str, str] | Group], **keywords: Any) -> Group:
@@ -284,14 +284,14 @@ def _suggest(context: click.Context, group: Group, name: str) -> str | None:
 
 
 def _paths(root: Group, name: str) -> dict[str, str]:
-    names = [name for name, each in root.members.items() if name not in root.own or isinstance(each, Group)]
-    groups = [each for name in names if isinstance(each := root.member(name), Group)]
-    groups.sort(key=lambda each: each.name != "thread")
-    found = {member: f"{name} {member}" for member in root.members}
-    for each in groups:
-        for member, path in _paths(each, f"{name} {each.name}").items():
-            found.setdefault(member, path)
-    return found
+    names = [name for name, item in root.members.items() if name not in root.own or isinstance(item, Group)]
+    groups = [group for name in names if isinstance(group := root.member(name), Group)]
+    groups.sort(key=lambda entry: entry.name != "thread")
+    paths = {member: f"{name} {member}" for member in root.members}
+    for group in groups:
+        for member, path in _paths(group, f"{name} {group.name}").items():
+            paths.setdefault(member, path)
+    return paths
 
 
 @click.pass_context

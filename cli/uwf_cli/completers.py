@@ -98,7 +98,7 @@ def _speakers(invocation: Invocation, begun: str) -> Offers:
     from uwf_git.store.definitions import packages
 
     found = packages(invocation.instance.store)
-    speakers = dict(speaker for each in found for name in each.names() for speaker in each.speakers(name))
+    speakers = dict(speaker for item in found for name in item.names() for speaker in item.speakers(name))
     return [(id_, name) for id_, name in speakers.items() if id_.startswith(begun)]
 
 
@@ -106,7 +106,9 @@ def _remotes(invocation: Invocation, begun: str) -> Offers:
     from uwf_git.store.remotes import without_password
 
     remotes = invocation.instance.remotes.all()
-    return [(each.name, without_password(each.url)) for each in remotes if each.name.startswith(begun)]
+    return [
+        (remote.name, without_password(remote.url)) for remote in remotes if remote.name.startswith(begun)
+    ]
 
 
 def _hashes(invocation: Invocation, begun: str) -> Offers:

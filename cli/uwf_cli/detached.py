@@ -76,7 +76,7 @@ def run_words(most: int, options: Options, remote: str | None) -> list[str]:
     agents = agent.words if isinstance(agent, AgentOptions) else () if agent is None else (agent,)
     given = [
         ("--max-steps", most),
-        *(("--agent", each) for each in agents),
+        *(("--agent", item) for item in agents),
         ("--cwd", options.cwd),
         ("--files", options.files or None),
         ("--remote", remote),

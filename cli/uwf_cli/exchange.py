@@ -55,8 +55,8 @@ class Meter:
         *lines, self._rest = re.split(r"[\r\n]", self._rest + text)
         self._rest = self._rest[-4096:]
         for line in lines:
-            if found := _STEP.match(line):
-                self.step(found[1], int(found[2]), int(found[3]))
+            if match := _STEP.match(line):
+                self.step(match[1], int(match[2]), int(match[3]))
             elif line.startswith("remote: ") and not _OF_GIT.match(line) and self._said < MOST_SAID:
                 self._said += 1
                 self.clear()
@@ -97,8 +97,8 @@ def exchange_for(instance: Instance, remote: Remote | str | None, meter: Meter |
 
 def warn_of_large_blobs(invocation: Invocation, large: Sequence[LargeBlob]) -> None:
     """Warn of blobs that forges may refuse."""
-    for each in large[:5]:
-        what = f"node {each.node}" if each.node else f"blob {each.blob}"
-        invocation.warn(f"{what} has {each.size / 1_000_000:.1f} MB; forges advise at most 1 MB a file")
+    for blob in large[:5]:
+        what = f"node {blob.node}" if blob.node else f"blob {blob.blob}"
+        invocation.warn(f"{what} has {blob.size / 1_000_000:.1f} MB; forges advise at most 1 MB a file")
     if len(large) > 5:
         invocation.warn(f"{len(large) - 5} more blobs have over 1 MB")

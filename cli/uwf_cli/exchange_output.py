@@ -36,7 +36,7 @@ _APART = ("deleted-there", "paused-there", "resumed-there")
 
 def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
     """Format a push. `by_name`: threads were deleted there on request."""
-    remote, everything = value["remote"], [each["ref"] for each in value["pushed"]]
+    remote, everything = value["remote"], [item["ref"] for item in value["pushed"]]
     arrived = [ref for ref in everything if not ref.startswith(layout.PAUSED)]
     deleted = [ref for ref in value["deleted"] if not ref.startswith(layout.PAUSED)]
     ended = _threads(ref for ref in arrived if ref.startswith(layout.ARCHIVE))
@@ -66,20 +66,20 @@ def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
     elif behind:
         has = "has" if len(behind) == 1 else "have"
         nothing += f", where {_some('thread', behind)[0]} {has} ended; {_brings(remote, behind)}"
-    refused = [each for each in value["refused"] if by_name or not each["deletion"]]
+    refused = [item for item in value["refused"] if by_name or not item["deletion"]]
     lines += [
-        f"{terminal.style('refused', 'red')}  {_short(each['ref'])}: {each['reason']}" for each in refused
+        f"{terminal.style('refused', 'red')}  {_short(item['ref'])}: {item['reason']}" for item in refused
     ]
-    kept = [each for each in value["refused"] if each not in refused]
-    paused = [each for each in kept if each["ref"].startswith(layout.PAUSED)]
-    kept = [each for each in kept if each not in paused]
+    kept = [item for item in value["refused"] if item not in refused]
+    paused = [item for item in kept if item["ref"].startswith(layout.PAUSED)]
+    kept = [item for item in kept if item not in paused]
     lines += [
-        f"left     {_short(each['ref'])}: {each['reason']}; on other machines it stays paused"
-        for each in paused
+        f"left     {_short(item['ref'])}: {item['reason']}; on other machines it stays paused"
+        for item in paused
     ]
     if verbose or len(kept) == 1:
         still = "it counts as ended all the same"
-        lines += [f"left     {_short(each['ref'])}: {each['reason']}; {still}" for each in kept]
+        lines += [f"left     {_short(item['ref'])}: {item['reason']}; {still}" for item in kept]
     elif kept:
         still = "they count as ended all the same"
         lines.append(f"left     {counted(len(kept), 'ref')} of what ended: {kept[0]['reason']}; {still}")
@@ -125,33 +125,33 @@ def _brings(remote: str, ended: Collection[str]) -> str:
 
 
 def pulled(value: Any, verbose: bool = False) -> str:
-    adopted = [each for each in value["adopted"] if each["case"] in TOLD]
-    arrived = [each for each in adopted if each["case"] not in _APART]
+    adopted = [entry for entry in value["adopted"] if entry["case"] in TOLD]
+    arrived = [entry for entry in adopted if entry["case"] not in _APART]
     lines = []
     if arrived:
-        of_threads = [each for each in arrived if each["ref"].startswith((layout.THREADS, layout.ARCHIVE))]
+        of_threads = [entry for entry in arrived if entry["ref"].startswith((layout.THREADS, layout.ARCHIVE))]
         about = {
-            what: len({each["thread"] for each in of_threads if TOLD[each["case"]] == what})
+            what: len({entry["thread"] for entry in of_threads if TOLD[entry["case"]] == what})
             for what in ("new", "moved on", "ended", "diverged")
         }
-        parts = counts([each["ref"] for each in arrived], value.get("steps", 0), about)
+        parts = counts([entry["ref"] for entry in arrived], value.get("steps", 0), about)
         lines.append(f"pulled from {value['remote']}: {parts}")
     pruned = value.get("pruned", ())
     adopted = [
-        each for each in adopted if each["case"] != "deleted-there" or each.get("thread") not in pruned
+        entry for entry in adopted if entry["case"] != "deleted-there" or entry.get("thread") not in pruned
     ]
     if verbose:
-        lines += [_line(each) for each in adopted]
+        lines += [_line(entry) for entry in adopted]
     else:
-        lines += [_line(each) for each in arrived if each.get("fork") or each.get("proposal")]
-        deleted = [each for each in adopted if each["case"] == "deleted-there"]
-        gone = {each["thread"] for each in deleted if each.get("thread")}
+        lines += [_line(entry) for entry in arrived if entry.get("fork") or entry.get("proposal")]
+        deleted = [entry for entry in adopted if entry["case"] == "deleted-there"]
+        gone = {entry["thread"] for entry in deleted if entry.get("thread")}
         lines += _named(f"deleted on {value['remote']}", gone, False, "; what is here stays")
-        for each in deleted:
-            if kind := layout.word_for(each["ref"]):
-                lines.append(f"deleted on {value['remote']}: {kind} {_name(each['ref'])}; what is here stays")
+        for item in deleted:
+            if kind := layout.word_for(item["ref"]):
+                lines.append(f"deleted on {value['remote']}: {kind} {_name(item['ref'])}; what is here stays")
         for case in ("paused-there", "resumed-there"):
-            of = [each["thread"] for each in adopted if each["case"] == case]
+            of = [entry["thread"] for entry in adopted if entry["case"] == case]
             lines += _named(f"{TOLD[case]} on {value['remote']}", of, False)
     lines += [
         f"removed here, as on {value['remote']}: thread {thread}; uwf thread restore {thread} brings it back"
@@ -161,19 +161,19 @@ def pulled(value: Any, verbose: bool = False) -> str:
         f"kept here, with steps that {value['remote']} never had: thread {thread}; uwf thread rm {thread} removes it"
         for thread in value.get("kept", ())
     ]
-    for each in value["refused"]:
-        what = terminal.style("left for later" if each["later"] else "refused", "red")
-        lines.append(f"{what}  {_short(each['ref'])}: {each['problem']}")
-    for each in value.get("rewritten", ()):
-        lines.append(f"{terminal.style('rewritten', 'red')}  {each['message']}; yours is kept")
-    for each in value.get("rolledBack", ()):
+    for item in value["refused"]:
+        what = terminal.style("left for later" if item["later"] else "refused", "red")
+        lines.append(f"{what}  {_short(item['ref'])}: {item['problem']}")
+    for item in value.get("rewritten", ()):
+        lines.append(f"{terminal.style('rewritten', 'red')}  {item['message']}; yours is kept")
+    for item in value.get("rolledBack", ()):
         back = f"uwf push {value['remote']} brings it there again"
-        lines.append(f"{terminal.style('rolled back', 'red')}  {each['message']}; {back}")
-    for each in value.get("merged", ()):
-        if each["accepted"]:
-            lines.append(f"merged     {_merged(each)}: now {each['accepted']['hash']}")
+        lines.append(f"{terminal.style('rolled back', 'red')}  {item['message']}; {back}")
+    for item in value.get("merged", ()):
+        if item["accepted"]:
+            lines.append(f"merged     {_merged(item)}: now {item['accepted']['hash']}")
         else:
-            lines.append(f"{terminal.style('refused', 'red')}  merge of {_merged(each)}: {each['problem']}")
+            lines.append(f"{terminal.style('refused', 'red')}  merge of {_merged(item)}: {item['problem']}")
     if value.get("strange"):
         many = counted(len(value["strange"]), "ref")
         lines.append(f"left       {many} that uwf doesn't know, such as {value['strange'][0]}")
@@ -219,7 +219,7 @@ def _some(what: str, names: Iterable[str], before: str = "") -> list[str]:
 
 def _named(said: str, threads: Iterable[str], each_one: bool, more: str = "") -> list[str]:
     named = [f"thread {thread}" for thread in sorted(threads)] if each_one else _some("thread", threads)
-    return [f"{said}: {each}{more}" for each in named]
+    return [f"{said}: {item}{more}" for item in named]
 
 
 def _held(remote: str, refs: Sequence[str], verbose: bool) -> list[str]:

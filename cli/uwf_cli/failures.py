@@ -92,8 +92,8 @@ def _without_secrets(invocation: Invocation, failure: Failure) -> Failure:
     def told(found: Any) -> Any:
         return found._replace(message=clean(found.message)[0], hint=clean(found.hint)[0])
 
-    made: Failure = told(failure)._replace(file=clean(failure.file)[0])
-    return made._replace(findings=tuple(map(told, failure.findings)))
+    cleaned: Failure = told(failure)._replace(file=clean(failure.file)[0])
+    return cleaned._replace(findings=tuple(map(told, failure.findings)))
 
 
 def _log(error: Exception, failure: Failure) -> None:
@@ -154,15 +154,15 @@ def print_error(
     from uwf_cli.invocation import with_warnings
 
     if _format(invocation, arguments) == "json":
-        found = failure_value(failure)
+        value = failure_value(failure)
         if thread is not None:
-            found["thread"] = thread
-        text = output.as_json(with_warnings({"error": found}, invocation.warnings), compact=True)
+            value["thread"] = thread
+        text = output.as_json(with_warnings({"error": value}, invocation.warnings), compact=True)
     else:
         hint = f" — {_one_line(failure.hint)}" if failure.hint else ""
         lines = [f"uwf: {_one_line(failure.message)}{hint}"]
-        rest = (each for each in failure.findings if not _is_told(each, failure.message))
-        lines += [_finding(each, failure.file) for each in rest]
+        rest = (finding for finding in failure.findings if not _is_told(finding, failure.message))
+        lines += [_finding(item, failure.file) for item in rest]
         text = label + terminal.escape("\n".join(lines))
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
@@ -202,7 +202,7 @@ def _finding(found: Any, file: str) -> str:
     path = getattr(found, "path", None)  # of a package, which has many files
     places = [path or file] if path or file else []
     places += [found.line, found.column] if found.line or path is None else []
-    where = "".join(f"{each}:" for each in places)
+    where = "".join(f"{place}:" for place in places)
     return _one_line(f"{where} {found.severity}: {found.message}{hint}")
 
 

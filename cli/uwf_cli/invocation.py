@@ -284,13 +284,13 @@ def adopt_news(invocation: Invocation) -> None:
 
     try:
         for pulled in adopt_fetched(invocation.instance):
-            if any(each.case.label in TOLD for each in pulled.adopted):
+            if any(item.case.label in TOLD for item in pulled.adopted):
                 invocation.note(f"adopted what git fetched from {pulled.remote}")
             for rewrite in pulled.rewrites:
                 invocation.warn(f"{rewrite.message}; see: uwf pull {pulled.remote}")
-            for each in (each for each in pulled.refused if not each.later):
+            for refused in (ref for ref in pulled.refused if not ref.later):
                 invocation.warn(
-                    f"{each.ref} of {pulled.remote} was not adopted; see: uwf verify --remote {pulled.remote}"
+                    f"{refused.ref} of {pulled.remote} was not adopted; see: uwf verify --remote {pulled.remote}"
                 )
     except UwfError as error:
         invocation.warn(error.message)

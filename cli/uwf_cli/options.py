@@ -191,10 +191,10 @@ def folder(cwd: Path | None) -> Path | None:
         return None
     from uwf_git.sandbox.programs import avoid
 
-    found = cwd.expanduser()
-    if not found.is_dir():
-        if found.exists():
+    path = cwd.expanduser()
+    if not path.is_dir():
+        if path.exists():
             raise Invalid(f"--cwd {cwd} is not a folder")
         raise NotFound(f"no folder {cwd}", "create it first")
-    avoid(found)
-    return found.absolute()
+    avoid(path)
+    return path.absolute()

@@ -44,7 +44,7 @@ _PIECES = 2000  # each is a name, a value, or a separator
 def _escaped(text: str) -> str:
     if text.isascii() and "\x7f" not in text:
         return text
-    return re.sub(_ODD, lambda found: f"\\u{ord(found.group()):04x}", text)
+    return re.sub(_ODD, lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def _is_record(value: Any) -> bool:
@@ -115,17 +115,17 @@ def branches_text(counts: Mapping[str, int]) -> str:
     ended = {status: counts[status] for status in ends if status in counts}
     bad = [f"{number} {status}" for status, number in ended.items() if status == ThreadState.KILLED.word]
     begin = ", ".join([f"{sum(ended.values())} of {sum(counts.values())} have ended", *bad])
-    left = [f"{number} {status}" for status, number in counts.items() if status not in ended]
-    return "; ".join(filter(None, [begin, ", ".join(left)]))
+    others = [f"{number} {status}" for status, number in counts.items() if status not in ended]
+    return "; ".join(filter(None, [begin, ", ".join(others)]))
 
 
 def approvals_line(approvals: Mapping[str, Any]) -> str:
     """Return how a gate stands: `1 of 2 approvals; 1 more of bob, carol`."""
-    given = [each for each in approvals["given"] if each["counts"]]
-    said = f"{len(given)} of {approvals['quorum']} approvals"
-    if len({each["decision"] for each in given}) > 1:
-        said += ", which differ"
-    return f"{said}; {approvals['missing']} more of {', '.join(approvals['of']) or 'those who answered'}"
+    counting = [item for item in approvals["given"] if item["counts"]]
+    sentence = f"{len(counting)} of {approvals['quorum']} approvals"
+    if len({item["decision"] for item in counting}) > 1:
+        sentence += ", which differ"
+    return f"{sentence}; {approvals['missing']} more of {', '.join(approvals['of']) or 'those who answered'}"
 
 
 def approval_lines(approvals: Mapping[str, Any]) -> list[str]:
@@ -133,13 +133,13 @@ def approval_lines(approvals: Mapping[str, Any]) -> list[str]:
     from uwf_git.format.approvals import UNSEEN
 
     lines = []
-    for each in approvals["given"]:
-        by, signature = each["by"], each["signature"]
+    for item in approvals["given"]:
+        by, signature = item["by"], item["signature"]
         signed = "unsigned" if signature["state"] == "none" else f"signed, {signature['state']}"
-        said = f"{by['name']} <{by['email']}> ({signed}): {each['decision']}"
-        said += f", {UNSEEN}" if each.get("unseen") else ""
-        said += f" – {one_line(each['reason'], 100)}" if each["reason"] else ""
-        lines.append(said if each["counts"] else f"{said}; doesn't count: {each['why']}")
+        line = f"{by['name']} <{by['email']}> ({signed}): {item['decision']}"
+        line += f", {UNSEEN}" if item.get("unseen") else ""
+        line += f" – {one_line(item['reason'], 100)}" if item["reason"] else ""
+        lines.append(line if item["counts"] else f"{line}; doesn't count: {item['why']}")
     return lines
 
 

@@ -109,19 +109,19 @@ def _elements(title: str, rows: Sequence[Bar | Pair], wide: _Drawn, narrow: _Dra
 
 
 def _element(title: str, rows: Sequence[Bar | Pair], drawn: _Drawn, classes: str) -> str:
-    said = "; ".join(f"{row.name}: {row.text}" for row in rows)
+    description = "; ".join(f"{row.name}: {row.text}" for row in rows)
     lines = [
         _opening(drawn, title, classes),
         f"  <title>{_xml(title)}</title>",
-        f"  <desc>{_xml(said)}</desc>",
+        f"  <desc>{_xml(description)}</desc>",
     ]
     return "\n".join((*lines, *drawn.lines, "</svg>"))
 
 
 def _opening(drawn: _Drawn, title: str, classes: str) -> str:
-    given = f' class="{classes}"' if classes else ""
+    class_attribute = f' class="{classes}"' if classes else ""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg"{given} viewBox="0 0 {drawn.width} {drawn.height}"'
+        f'<svg xmlns="http://www.w3.org/2000/svg"{class_attribute} viewBox="0 0 {drawn.width} {drawn.height}"'
         f' width="{drawn.width}" height="{drawn.height}" role="img" aria-label="{_xml(title)}">'
     )
 
@@ -165,23 +165,23 @@ _Row = TypeVar("_Row", Bar, Pair)
 
 def _rows(rows: Sequence[_Row], top: int, draw: Callable[[_Row, _Place], tuple[float, list[str]]]) -> _Drawn:
     names = [shortened(row.name, _LONGEST) for row in rows]
-    left = _EDGE + round(max(map(_wide, names), default=0)) + 10
+    begin = _EDGE + round(max(map(_wide, names), default=0)) + 10
     behind = round(max((_wide(row.text) for row in rows), default=0)) + 10
-    room = max(120, _WIDTH - left - behind - _EDGE)
-    width, height = left + room + behind + _EDGE, top + _ROW * max(len(rows), 1) + _EDGE
+    room = max(120, _WIDTH - begin - behind - _EDGE)
+    width, height = begin + room + behind + _EDGE, top + _ROW * max(len(rows), 1) + _EDGE
     lines = []
     if not rows:
         lines.append(f'  <text class="note" x="{_EDGE}" y="{top + 20}">nothing to show</text>')
     for number, (row, name) in enumerate(zip(rows, names, strict=True)):
         y = top + number * _ROW
         base = y + _BAR - 4
-        end, drawn = draw(row, _Place(left, room, y))
-        lines.append(f'  <text x="{left - 10}" y="{base}" text-anchor="end">{_xml(name)}</text>')
+        end, drawn = draw(row, _Place(begin, room, y))
+        lines.append(f'  <text x="{begin - 10}" y="{base}" text-anchor="end">{_xml(name)}</text>')
         lines += drawn
         lines.append(f'  <text class="note" x="{end + 6:g}" y="{base}">{_xml(row.text)}</text>')
     if rows:
         bottom = top + len(rows) * _ROW - (_ROW - _BAR)
-        lines.append(f'  <line class="axis" x1="{left}" y1="{top - 4}" x2="{left}" y2="{bottom + 4}"/>')
+        lines.append(f'  <line class="axis" x1="{begin}" y1="{top - 4}" x2="{begin}" y2="{bottom + 4}"/>')
     return _Drawn(width, height, lines)
 
 
@@ -202,7 +202,7 @@ def _stacked(
 
 def _wide(text: str) -> float:
     return sum(
-        _LETTER * (1.35 if each.isupper() or each.isdigit() or not each.isascii() else 1) for each in text
+        _LETTER * (1.35 if item.isupper() or item.isdigit() or not item.isascii() else 1) for item in text
     )
 
 

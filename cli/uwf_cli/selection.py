@@ -154,8 +154,8 @@ def short_ids(instance: Instance, whole: bool = False) -> Callable[[str], str]:
 
 def _tells_apart(ids: Collection[str], size: int) -> bool:
     """Return whether the last characters of ids differ from each other and from all beginnings."""
-    ends = {each[-size:] for each in ids}
-    return len(ends) == len(ids) and ends.isdisjoint(each[:size] for each in ids)
+    ends = {name[-size:] for name in ids}
+    return len(ends) == len(ids) and ends.isdisjoint(name[:size] for name in ids)
 
 
 def chosen_threads(
@@ -181,16 +181,16 @@ def chosen_threads(
             )
         if to_step:
             return _to_step(invocation, chosen.filters, among)
-        return [each.thread for each in listed(instance, chosen.filters) if each.state in among]
-    found: dict[ThreadId, None] = {}
+        return [thread.thread for thread in listed(instance, chosen.filters) if thread.state in among]
+    ids: dict[ThreadId, None] = {}
     for text in chosen.ids:
         try:
-            found[(find or instance.threads.find)(text)] = None
+            ids[(find or instance.threads.find)(text)] = None
         except UwfError as error:
             if len(chosen.ids) == 1:
                 raise
             failures.add(error)
-    return list(found)
+    return list(ids)
 
 
 def _to_step(invocation: Invocation, filters: Filters, among: Collection[ThreadState]) -> list[ThreadId]:
@@ -200,15 +200,15 @@ def _to_step(invocation: Invocation, filters: Filters, among: Collection[ThreadS
     runs = instance.locks.runs()
     left: dict[str, list[ThreadId]] = {}
     able = []
-    for each in listed(instance, filters):
-        if each.state not in among:
+    for thread in listed(instance, filters):
+        if thread.state not in among:
             continue
-        why = why_not_stepped(instance, each, runs)
+        why = why_not_stepped(instance, thread, runs)
         if why:
-            left.setdefault(why, []).append(each.thread)
+            left.setdefault(why, []).append(thread.thread)
         else:
-            able.append(each)
-    found = [each.thread for each in without_quiet_branches(instance, able)]
+            able.append(thread)
+    found = [branch.thread for branch in without_quiet_branches(instance, able)]
     for why, threads in left.items() if filters.states else ():
         invocation.warn(f"left alone, {why}: {named(threads, _NAMED)}")
     return found
@@ -249,24 +249,24 @@ def on_each(
     empty selection.
     """
     failures = Failures(invocation)
-    found = chosen_threads(invocation, chosen, failures, among, find)
-    if first is not None and found and not unasked:
-        first(found)
+    threads = chosen_threads(invocation, chosen, failures, among, find)
+    if first is not None and threads and not unasked:
+        first(threads)
     if len(chosen.ids) == 1:
-        invocation.emit(do(found[0]), view)
+        invocation.emit(do(threads[0]), view)
         return
-    if unasked and found and not chosen.ids:
-        require_yes(invocation, found, unasked)
+    if unasked and threads and not chosen.ids:
+        require_yes(invocation, threads, unasked)
 
     def results() -> Iterator[dict[str, Any]]:
-        for thread in found:
+        for thread in threads:
             try:
                 yield do(thread)
             except UwfError as error:
                 failures.add(error)
 
     invocation.emit_each(results(), view)
-    if not found and not chosen.ids:
+    if not threads and not chosen.ids:
         invocation.note(none)
         invocation.note_left_out()
     failures.end()

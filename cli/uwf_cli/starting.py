@@ -49,16 +49,20 @@ def begin(
     from uwf_git.api.start import Version, start
     from uwf_git.api.workflows import speaker_of, version_of
 
-    found = startable(invocation, workflow, what.max_rounds is not None, to_run)
+    resolved_workflow = startable(invocation, workflow, what.max_rounds is not None, to_run)
     instance = invocation.instance
-    what = what._replace(persona=speaker_of(found, persona), place=what.place or Path.cwd())
+    what = what._replace(persona=speaker_of(resolved_workflow, persona), place=what.place or Path.cwd())
     if is_ready is not None:
-        is_ready(what.cast(found.workflow))
-    version = Version(version_of(instance, found), found.hash, found.workflow)
+        is_ready(what.cast(resolved_workflow.workflow))
+    version = Version(
+        version_of(instance, resolved_workflow), resolved_workflow.hash, resolved_workflow.workflow
+    )
     started = start(instance, version, what)
-    begun = StartedThread(started.thread, found.hash, found.workflow.name, started.workspace)
-    if begun.workspace is not None and (told := begun.workspace.told()):
-        invocation.note(told)
+    begun = StartedThread(
+        started.thread, resolved_workflow.hash, resolved_workflow.workflow.name, started.workspace
+    )
+    if begun.workspace is not None and (note := begun.workspace.told()):
+        invocation.note(note)
     return begun
 
 
@@ -69,23 +73,27 @@ def startable(
     --max-rounds without code."""
     from uwf_git.api.workflows import may_start
 
-    found = resolve.find_workflow(invocation, workflow) if isinstance(workflow, str) else workflow
+    resolved_workflow = resolve.find_workflow(invocation, workflow) if isinstance(workflow, str) else workflow
     instance = invocation.instance_for_writing()  # not before there is something to write
     if has_rounds:
-        require_code(found, "--max-rounds")
+        require_code(resolved_workflow, "--max-rounds")
     is_named = isinstance(workflow, str) and Path(workflow).is_file()
-    if not may_start(instance, found, is_named, to_run):
-        code = found.workflow.code
-        named = code.id if found.compiled is not None and code is not None else found.workflow.name
+    if not may_start(instance, resolved_workflow, is_named, to_run):
+        code = resolved_workflow.workflow.code
+        named = (
+            code.id
+            if resolved_workflow.compiled is not None and code is not None
+            else resolved_workflow.workflow.name
+        )
         invocation.warn(f"before it is stepped here: uwf workflow trust {named}")
-    return found
+    return resolved_workflow
 
 
-def require_code(found: ResolvedWorkflow, option: str) -> None:
+def require_code(workflow: ResolvedWorkflow, option: str) -> None:
     """Raise Usage for a limit on rounds unless the workflow is code."""
-    if found.workflow.code is None:
+    if workflow.workflow.code is None:
         raise Usage(
-            f"{option} is for code workflows, and {found.workflow.name} is not one",
+            f"{option} is for code workflows, and {workflow.workflow.name} is not one",
             "give --max-steps in its place",
         )
 

@@ -115,7 +115,7 @@ def side_by_side(
 
         remote = options.exchange.remote.name if options.exchange else None
         words = run_words(most, options, remote)
-        siblings = [each.thread for each in branches.each]
+        siblings = [state.thread for state in branches.each]
         is_taken = Lookout(instance, options.exchange, thread, chosen).is_taken
         side = SideBySide(invocation, chosen, words, at_once(branches), again, siblings, is_taken)
         with lines.hidden() if lines else nullcontext():
@@ -129,8 +129,8 @@ def repeated(agent: object, where: Path | None, remote: str | None) -> str:
     from uwf_git.config.resolve import AgentOptions
 
     words = agent.words if isinstance(agent, AgentOptions) else () if agent is None else (agent,)
-    given = [*(("--agent", word) for word in words), ("--cwd", where), ("--remote", remote)]
-    return "".join(f" {name} {shlex.quote(str(value))}" for name, value in given if value is not None)
+    options = [*(("--agent", word) for word in words), ("--cwd", where), ("--remote", remote)]
+    return "".join(f" {name} {shlex.quote(str(value))}" for name, value in options if value is not None)
 
 
 @contextmanager
@@ -161,16 +161,16 @@ def stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
 def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:
     """Print a step's outcome, for people one line plus a question with options, then run the hooks."""
     value, shown = outcome_value(invocation, outcome)
-    left = None
+    code = None
     if outcome.done:
         from uwf_git.api.outcome import code_left
 
-        left = code_left(invocation.instance, outcome.position)
-    if left is not None:
-        value["code"] = {"commit": left.commit, **left.as_json()}
+        code = code_left(invocation.instance, outcome.position)
+    if code is not None:
+        value["code"] = {"commit": code.commit, **code.as_json()}
     invocation.emit(value, outcome_line, shown, compact)
-    if left is not None:
-        invocation.note(left.text)
+    if code is not None:
+        invocation.note(code.text)
     invocation.afterwards()
 
 

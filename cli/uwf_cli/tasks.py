@@ -68,24 +68,24 @@ def _name(file: str) -> str:
 
 
 def _task(where: str, value: Any) -> TaskLine:
-    given = {"prompt": value} if isinstance(value, str) else value
-    if not isinstance(given, dict):
+    fields = {"prompt": value} if isinstance(value, str) else value
+    if not isinstance(fields, dict):
         raise Invalid(f"a task is text or an object, not {kind_of(value)}", _EXAMPLE)
-    for key in given:
+    for key in fields:
         if key not in _KEYS:
             raise Invalid(f'a task has no key "{key}"', nearest(key, _KEYS) or f"known: {', '.join(_KEYS)}")
-    prompt = _text(given, "prompt")
+    prompt = _text(fields, "prompt")
     if prompt is None:
         raise Invalid("the task has no prompt", _EXAMPLE)
-    budget, problems = parse_budget(given.get("budget"))
+    budget, problems = parse_budget(fields.get("budget"))
     for _, message, hint in problems:
         raise Invalid(message, hint)
-    rounds = given.get("maxRounds")
+    rounds = fields.get("maxRounds")
     if rounds is not None and (type(rounds) is not int or not 1 <= rounds <= MOST_ROUNDS):
         raise Invalid(f"maxRounds is not a whole number from 1 to {MOST_ROUNDS}", 'as in "maxRounds": 20')
-    cwd = _text(given, "cwd")
+    cwd = _text(fields, "cwd")
     return TaskLine(
-        where, prompt, budget, _text(given, "persona"), rounds, None if cwd is None else Path(cwd)
+        where, prompt, budget, _text(fields, "persona"), rounds, None if cwd is None else Path(cwd)
     )
 
 

@@ -53,10 +53,10 @@ def escape_value(value: Any) -> Any:
     return value
 
 
-def _shown(found: re.Match[str]) -> str:
+def _shown(match: re.Match[str]) -> str:
     from uwf_git.base.text import escaped
 
-    return escaped(found.group())
+    return escaped(match.group())
 
 
 def is_terminal(stream: IO[Any] | None) -> bool:
@@ -134,7 +134,7 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), free: int |
         for number in range(max(map(len, beside), default=0)):
             shown.append(_beside([cell[number] if number < len(cell) else "" for cell in beside], widths))
         below = [] if header and not place else cells[fitting:]
-        shown += [f"    {each}" for cell in _packed(below, room - 4) for each in _wrapped(cell, room - 4)]
+        shown += [f"    {item}" for cell in _packed(below, room - 4) for item in _wrapped(cell, room - 4)]
     return "\n".join(shown) + "\n"
 
 

@@ -32,15 +32,15 @@ class RemoteBranches(NamedTuple):
 def known_heads(instance: Instance, thread: ThreadId) -> dict[ThreadId, list[Oid]]:
     """Return the heads of a thread that are known here: ours, and those last seen on remotes, unless ours has
     ended."""
-    found: list[Oid] = []
+    oids: list[Oid] = []
     if instance.threads.exists(thread):
         head = instance.threads.head(thread)
         if head.archive is not None:
             return {thread: [head.commit]}
-        found.append(head.commit)
+        oids.append(head.commit)
     for remote in instance.remotes.all():
-        found += _tracked_heads(instance, remote, thread)
-    return {thread: list(dict.fromkeys(found))} if found else {}
+        oids += _tracked_heads(instance, remote, thread)
+    return {thread: list(dict.fromkeys(oids))} if oids else {}
 
 
 def _tracked_heads(
@@ -101,15 +101,15 @@ def verify_on_remote(
             continue
         every = known_heads(instance, branch.thread) if branch.thread is not None else {}
         try:
-            found = verify_branch(repository, oid, branch, every, on_commit).verified
+            verify_result = verify_branch(repository, oid, branch, every, on_commit).verified
         except NothingToVerify as error:
             finding = Finding("foreign-commit", branch.thread, None, str(oid), error.message, ref)
             result = result._replace(findings=(*result.findings, finding))
             continue
         result = RemoteBranches(
-            (*result.findings, *found.findings),
-            (*result.warnings, *found.warnings),
-            (*result.notes, *found.notes),
+            (*result.findings, *verify_result.findings),
+            (*result.warnings, *verify_result.warnings),
+            (*result.notes, *verify_result.notes),
             result.verified + 1,
         )
     return _without_stale(instance, remote, result)
@@ -126,7 +126,7 @@ def _base_problem(instance: Instance, there: Mapping[str, Oid], ref: str) -> str
     name = branch.removeprefix(layout.THREAD_BRANCHES)
     link = link_of(instance.store, ThreadId(name)) if is_thread_id(name) else None
     threads = instance.threads.all(archived=True)
-    others = (each.commit for each in threads if isinstance(each, Head) and each.thread != name)
+    others = (thread.commit for thread in threads if isinstance(thread, Head) and thread.thread != name)
     try:
         return base_problem(instance.store, head, there[ref], link.base if link is not None else None, others)
     except UwfError:
@@ -139,7 +139,9 @@ def _without_stale(instance: Instance, remote: Remote, result: RemoteBranches) -
     from uwf_git.sync.publish import listed_of_threads
 
     threads = {
-        each.thread for each in result.findings if each.code == "other-thread" and each.thread is not None
+        finding.thread
+        for finding in result.findings
+        if finding.code == "other-thread" and finding.thread is not None
     }
     if not threads:
         return result

@@ -65,12 +65,12 @@ class Report(NamedTuple):
         return Undecided.exit_status if codes else 0
 
     def to_json(self) -> dict[str, Any]:
-        found = self.verified
+        result = self.verified
         value: dict[str, Any] = {
-            "verified": {"threads": found.threads, "steps": found.steps, "nodes": found.nodes},
+            "verified": {"threads": result.threads, "steps": result.steps, "nodes": result.nodes},
             "findings": [finding.as_json() for finding in self.findings],
-            "warnings": [finding.as_json() for finding in found.warnings],
-            "notes": [finding.as_json() for finding in found.notes],
+            "warnings": [finding.as_json() for finding in result.warnings],
+            "notes": [finding.as_json() for finding in result.notes],
         }
         if self.published is not None:
             value |= self.published.to_json()
@@ -78,7 +78,7 @@ class Report(NamedTuple):
         if self.branches is not None:
             value["verified"]["branches"] = self.branches
         if self.signed is not None:
-            value["signatures"] = [_as_json(each) for each in self.signed]
+            value["signatures"] = [_as_json(item) for item in self.signed]
         return value
 
 
@@ -108,7 +108,7 @@ def check(
         lost += lost_policy(instance, remote, refs) if refs else ()
         report = Report(refs, verified, [*verified.findings, *lost])
         return _with_branches(instance, remote, report, on_commit) if fetches else _something(report, remote)
-    threads_with_code = [each.thread for each in verified.code]
+    threads_with_code = [item.thread for item in verified.code]
     made_here = Notes(repository.private).recorded
     code = check_code(verified.code, clones(instance, threads_with_code), made_here)
     diffs = check_diffs(verified.diffs, clones(instance, threads_with_code))
@@ -141,8 +141,8 @@ def _witnessed(
             continue
         if doubt.ref in wrong and doubt.kind != LOST:
             continue
-        found = warnings if doubt.kind == UNSURE else findings
-        found.append(
+        target = warnings if doubt.kind == UNSURE else findings
+        target.append(
             Finding(doubt.code, doubt.thread, None, doubt.now or doubt.known, doubt.message, doubt.ref)
         )
     return findings, warnings
@@ -150,8 +150,8 @@ def _witnessed(
 
 def _something(report: Report, remote: str = "") -> Report:
     """Return a report, unless there was nothing to verify. Raises NothingToVerify."""
-    found = report.verified
-    if report.findings or found.nodes or found.threads or found.notes or report.branches:
+    result = report.verified
+    if report.findings or result.nodes or result.threads or result.notes or report.branches:
         return report
     if remote:
         raise NothingToVerify(f"nothing was fetched from {remote}", f"fetch it: uwf pull {remote}")
@@ -166,15 +166,17 @@ def _with_branches(instance: Instance, remote: str, report: Report, on_commit: C
 
     wrong = {finding.ref for finding in report.findings}
     sound = {ref: oid for ref, oid in report.refs.items() if oid is not None and ref not in wrong}
-    found = verify_on_remote(instance, instance.remotes.get(remote), sound, on_commit)
-    if found.failure is not None and not report.refs:
-        raise found.failure
+    branches = verify_on_remote(instance, instance.remotes.get(remote), sound, on_commit)
+    if branches.failure is not None and not report.refs:
+        raise branches.failure
     verified = report.verified
     verified = verified._replace(
-        warnings=(*verified.warnings, *found.warnings), notes=(*verified.notes, *found.notes)
+        warnings=(*verified.warnings, *branches.warnings), notes=(*verified.notes, *branches.notes)
     )
-    findings = [*report.findings, *found.findings]
-    return _something(report._replace(verified=verified, findings=findings, branches=found.verified), remote)
+    findings = [*report.findings, *branches.findings]
+    return _something(
+        report._replace(verified=verified, findings=findings, branches=branches.verified), remote
+    )
 
 
 def _rewritten(
@@ -187,14 +189,14 @@ def _rewritten(
     instance.store.sync()
     return [
         Finding(
-            REWRITTEN[each.is_rollback],
-            each.thread,
+            REWRITTEN[rewrite.is_rollback],
+            rewrite.thread,
             None,
-            str(each.now),
-            f"{each.message}; {each.hint}",
-            each.ref,
+            str(rewrite.now),
+            f"{rewrite.message}; {rewrite.hint}",
+            rewrite.ref,
         )
-        for each in rewrites(instance, remote, sound)
+        for rewrite in rewrites(instance, remote, sound)
     ]
 
 
@@ -205,13 +207,13 @@ def _rewritten_in_a_mirror(
     and record them."""
     from uwf_git.sync.seen import Seen
 
-    repository, found = instance.store.repository, []
+    repository, findings = instance.store.repository, []
     for key, value in repository.config.entries("remote."):
         name = key.removeprefix("remote.").removesuffix(".mirror")
         if not key.endswith(".mirror") or value.lower() not in ("", "true", "yes", "on", "1"):
             continue
-        found += _rewritten(instance, name, refs, verified)
-        wrong = {finding.ref for finding in (*verified.findings, *found)}
+        findings += _rewritten(instance, name, refs, verified)
+        wrong = {finding.ref for finding in (*verified.findings, *findings)}
         Seen(repository.private, name).note(
             {
                 ref: oid
@@ -219,7 +221,7 @@ def _rewritten_in_a_mirror(
                 if oid is not None and ref not in wrong and not ref.startswith(layout.PAUSED)
             }
         )
-    return found
+    return findings
 
 
 def with_proofs(instance: Instance, report: Report, signatures: bool, require: str | None) -> Report:
@@ -321,14 +323,14 @@ def _bad(signed: list[Signed]) -> list[Finding]:
     return [
         Finding(
             "bad-signature",
-            each.thread,
-            each.node if each.kind == "step" else None,
-            str(each.object),
-            f"the signature of {each.kind} {each.node or each.thread or each.object} is bad",
-            each.ref,
+            item.thread,
+            item.node if item.kind == "step" else None,
+            str(item.object),
+            f"the signature of {item.kind} {item.node or item.thread or item.object} is bad",
+            item.ref,
         )
-        for each in signed
-        if each.signature.state == "bad"
+        for item in signed
+        if item.signature.state == "bad"
     ]
 
 
@@ -378,11 +380,13 @@ def _with_folder(checkout: OpenCheckout, commit: Oid, published: Published) -> P
         folder = check_folder(checkout, commit, published.tree, published.own_names)
     except Bad as bad:
         finding = Finding(UNCHECKED, None, None, str(commit), f"the folder was not compared: {bad.message}")
-        found = published.verified
-        return published._replace(verified=found._replace(findings=(*found.findings, finding)))
-    found = published.verified
-    found = found._replace(findings=(*found.findings, *folder.findings), notes=(*found.notes, *folder.notes))
-    return published._replace(verified=found, files=folder.files)
+        result = published.verified
+        return published._replace(verified=result._replace(findings=(*result.findings, finding)))
+    result = published.verified
+    result = result._replace(
+        findings=(*result.findings, *folder.findings), notes=(*result.notes, *folder.notes)
+    )
+    return published._replace(verified=result, files=folder.files)
 
 
 def check_branch(instance: Instance, revision: str, on_commit: Callable[[], None] = lambda: None) -> Report:
@@ -393,7 +397,7 @@ def check_branch(instance: Instance, revision: str, on_commit: Callable[[], None
 
     repository = instance.store.repository
     opened = OpenCheckout(None, instance.location.git_dir, repository)
-    found = opened.branch(revision)
-    commit = opened.commit(found)
-    heads = known_heads(instance, found.thread) if found.thread is not None else {}
-    return _report(found, commit, verify_branch(repository, commit, found, heads, on_commit))
+    branch = opened.branch(revision)
+    commit = opened.commit(branch)
+    heads = known_heads(instance, branch.thread) if branch.thread is not None else {}
+    return _report(branch, commit, verify_branch(repository, commit, branch, heads, on_commit))

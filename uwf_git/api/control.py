@@ -96,8 +96,8 @@ def _resume_branches(instance: Instance, thread: ThreadId) -> None:
     """Resume the branches that were paused with their parent."""
     for branch in _open_branches(instance, thread):
         with suppress(Invalid, NotFound):
-            found = pauses.pause_of(instance, branch)
-            if found is not None and found.reason == _WITH_PARENT.format(thread):
+            pause = pauses.pause_of(instance, branch)
+            if pause is not None and pause.reason == _WITH_PARENT.format(thread):
                 pauses.resume(instance, branch)
                 _resume_branches(instance, branch)
 

@@ -224,8 +224,10 @@ class Doctor(NamedTuple):
                 return
             yield Check("store", status, message, "uwf init")
             return
-        if self.fix and (made := mend_folders(location.git_dir)):
-            yield Check("repair", OK, f"made the folder {' and '.join(made)} of the store again: it was gone")
+        if self.fix and (folders := mend_folders(location.git_dir)):
+            yield Check(
+                "repair", OK, f"made the folder {' and '.join(folders)} of the store again: it was gone"
+            )
         if self.fix and not location.here and mend_head(location.git_dir):
             yield Check("repair", OK, "wrote HEAD of the store anew: it held nothing that git can read")
         if not has_head(location.git_dir):
@@ -360,8 +362,8 @@ class Doctor(NamedTuple):
             fresh.index.close()
             fresh.index = Index(Path(folder))
             fresh.sync()
-            told = {hurt.ref for hurt in damage.hurt}
-            bad = [tip for tip in fresh.index.tips().values() if tip.problem and tip.name not in told]
+            known = {hurt.ref for hurt in damage.hurt}
+            bad = [tip for tip in fresh.index.tips().values() if tip.problem and tip.name not in known]
             nodes = fresh.index.node_count()
             stale = _stale(instance.store, fresh.index)
             fresh.index.close()
@@ -375,12 +377,12 @@ class Doctor(NamedTuple):
             yield Check("index", WARNING, f"it is stale: {stale}", "uwf cas reindex")
 
     def _leftovers(self, instance: Instance) -> Iterator[Check]:
-        found = leftovers(instance.store.repository)
-        if not found:
+        paths = leftovers(instance.store.repository)
+        if not paths:
             return
-        what = f"{counted(len(found), 'temporary file')}, {sum(each.stat().st_size for each in found) / MB:.1f} MB"
+        what = f"{counted(len(paths), 'temporary file')}, {sum(item.stat().st_size for item in paths) / MB:.1f} MB"
         if self.fix:
-            for path in found:
+            for path in paths:
                 if path.is_dir():
                     shutil.rmtree(path)
                 else:
@@ -392,8 +394,8 @@ class Doctor(NamedTuple):
 
 def _writing(path: Path, private: Path) -> Iterator[Check]:
     objects, refs = path / "objects", path / "refs"
-    mine = [each for each in sorted(private.iterdir()) if each.is_dir()] if private.is_dir() else []
-    mine = [each for each in mine if each.name != LOCKING]  # when it was changed last means something
+    mine = [item for item in sorted(private.iterdir()) if item.is_dir()] if private.is_dir() else []
+    mine = [item for item in mine if item.name != LOCKING]  # when it was changed last means something
     below = sorted(Path(folder) for folder, _, _ in os.walk(refs / "uwf"))[1:]
     full: OSError | None = None
     for folder in (path, objects, objects / "pack", refs, refs / "uwf", *below, private, *mine):
@@ -417,9 +419,9 @@ def _program(check: str, user: str, program: str, status: str, absence: str) -> 
     return Check(check, status, f"{user}: {program} {absence}", hint)
 
 
-def _guarded(name: str, found: Iterator[Check]) -> Iterator[Check]:
+def _guarded(name: str, checks: Iterator[Check]) -> Iterator[Check]:
     try:
-        yield from found
+        yield from checks
     except UwfError as error:
         yield Check(name, ERROR, error.message, error.hint, isinstance(error, StoreDamaged))
     except OSError as error:
@@ -501,7 +503,7 @@ def _workflows(instance: Instance) -> Iterator[Check]:
             workflow = instance.registry.workflow(version.hash)
             if workflow.code is not None:
                 instance.registry.code(workflow, Oid(hex=version.commit))
-                for past in {each.version.hash for each in instance.registry.history(name)}:
+                for past in {item.version.hash for item in instance.registry.history(name)}:
                     if instance.registry.workflow(past).code is not None:
                         instance.registry.code_of(past)
         except UwfError as error:
@@ -538,9 +540,9 @@ def _damage(damage: Damage) -> Iterator[Check]:
 
 def _stale(store: Store, fresh: Index) -> str:
     has, index = store.repository.has, store.index
-    known, found = dict(index.blobs()), dict(fresh.blobs())
-    lacking = len(found.keys() - known.keys())
-    gone = sum(1 for node, blob in known.items() if found.get(node) != blob and not has(Oid(raw=blob)))
+    known, contents = dict(index.blobs()), dict(fresh.blobs())
+    lacking = len(contents.keys() - known.keys())
+    gone = sum(1 for node, blob in known.items() if contents.get(node) != blob and not has(Oid(raw=blob)))
     commits = len(set(fresh.commit_ids()) - set(index.commit_ids()))
     parts = [f"{counted(lacking, 'node')} missing"] if lacking else []
     parts += [f"{counted(gone, 'node')} whose object is gone"] if gone else []

@@ -74,12 +74,12 @@ class Events:
             self._tips = self._read()
             names = [name for name, _ in before.items() ^ self._tips.items()]
             changed = {thread for name in names if (thread := _thread_of(name)) is not None}
-        found: list[Value] = []
+        events: list[Value] = []
         for thread in sorted(changed | busy | self._news.keys()):
             if thread in self._members or (self._only is None and self._is_meant(thread)):
-                found += self._of(thread, before, thread in changed)
+                events += self._of(thread, before, thread in changed)
         self._looked = looked
-        return found
+        return events
 
     def _is_meant(self, thread: ThreadId) -> bool:
         """Return whether a thread is of the project; a removed one if it was known to be."""
@@ -106,15 +106,15 @@ class Events:
 
     def _branches(self, threads: Set[ThreadId]) -> frozenset[ThreadId]:
         """Return the branches that threads wait for, and those that these wait for."""
-        found: set[ThreadId] = set()
+        branches: set[ThreadId] = set()
         pending = list(threads)
         while pending:
             with suppress(NotFound, StoreDamaged):
                 heads = awaited(self._instance, self._instance.threads.head(pending.pop()))
                 here = [head.thread for head in heads]
-                pending += [each for each in here if each not in found | threads]
-                found.update(here)
-        return frozenset(found)
+                pending += [thread for thread in here if thread not in branches | threads]
+                branches.update(here)
+        return frozenset(branches)
 
     def _of(self, thread: ThreadId, before: Mapping[str, Oid], moved: bool) -> Iterator[Value]:
         had = [before.get(prefix + thread) for prefix in _PREFIXES]
@@ -161,7 +161,7 @@ class Events:
     def _before(self, head: Head) -> int:
         since = (self._looked - _LATE) * 1000
         past = self._instance.threads.past(head.node)
-        return head.row.number - sum(1 for _ in takewhile(lambda each: each.time >= since, past))
+        return head.row.number - sum(1 for _ in takewhile(lambda step: step.time >= since, past))
 
     def _known(self, tip: Oid | None, attempts: Oid | None) -> int:
         row = self._instance.store.index_commit(tip) if tip is not None else None
@@ -204,8 +204,8 @@ class Events:
         if waits is not None:
             yield _waiting(thread, waits)
             return
-        found = outlook(instance, head)
-        yield _value(thread, "rests", status=state.word, next=found.next, problem=found.problem)
+        next_turn = outlook(instance, head)
+        yield _value(thread, "rests", status=state.word, next=next_turn.next, problem=next_turn.problem)
 
     def _describe(self, thread: ThreadId, events: Sequence[Event]) -> Iterator[Value]:
         for place, event in enumerate(events):
@@ -218,8 +218,8 @@ class Events:
                 if self._only is None and event.thread != thread:
                     continue  # reported for that thread
                 if not self._at.get(thread):
-                    made = next((each for each in events[place:] if isinstance(each, StepMade)), None)
-                    self._at[thread] = self._who(made) if made else {}
+                    step_made = next((item for item in events[place:] if isinstance(item, StepMade)), None)
+                    self._at[thread] = self._who(step_made) if step_made else {}
                 what = "turn" if event.turn.tool is None else "tool"
                 at = self._at[thread]
                 yield _value(thread, what, step=at.get("step"), by=at.get("role"), **turn_value(event.turn))
@@ -227,25 +227,25 @@ class Events:
                 yield self._made(thread, event, events[place + 1 :])
                 self._at[thread] = {}
 
-    def _who(self, made: StepMade) -> Value:
-        payload = self._instance.store.get(made.node).payload
-        step = parse_attempt(payload) if made.failed else parse_step(payload)
-        return {"step": made.number, "role": step.role, **self._instance.threads.credit(step).as_json()}
+    def _who(self, step_made: StepMade) -> Value:
+        payload = self._instance.store.get(step_made.node).payload
+        step = parse_attempt(payload) if step_made.failed else parse_step(payload)
+        return {"step": step_made.number, "role": step.role, **self._instance.threads.credit(step).as_json()}
 
-    def _made(self, thread: ThreadId, made: StepMade, later: Sequence[Event]) -> Value:
-        instance, who = self._instance, self._who(made)
+    def _made(self, thread: ThreadId, step_made: StepMade, later: Sequence[Event]) -> Value:
+        instance, who = self._instance, self._who(step_made)
         store = instance.store
-        payload = store.get(made.node).payload
-        if made.failed:
-            return _value(thread, "failed", **who, attempt=made.node, error=parse_attempt(payload).error)
+        payload = store.get(step_made.node).payload
+        if step_made.failed:
+            return _value(thread, "failed", **who, attempt=step_made.node, error=parse_attempt(payload).error)
         step = parse_step(payload)
         detail = store.detail(step.detail)
-        following = next((each for each in later if isinstance(each, StepMade)), None)
+        following = next((item for item in later if isinstance(item, StepMade)), None)
         head = instance.threads.head(thread)
         if following is not None:
             then: str | None = self._who(following)["role"]
         else:
-            then = outlook(instance, head).next if head.node == made.node else None
+            then = outlook(instance, head).next if head.node == step_made.node else None
         cost = None
         if detail is not None:
             cost = spent(detail, store.turns(detail), False).money(instance.config.prices).cost
@@ -256,7 +256,7 @@ class Events:
             "finished",
             **who,
             **({"remark": True} if remark_in(step.role, output) is not None else {}),
-            hash=made.node,
+            hash=step_made.node,
             verdict=summary(instance, node.type, output).text,
             next=then,
             seconds=detail.duration_ms / 1000 if detail is not None else None,

@@ -86,8 +86,8 @@ def pull(exchange: Exchange) -> list[ThreadId]:
     pulled = fetch(exchange)
     raise_if_incomplete(pulled)
     still = (Case.EQUAL, Case.AHEAD, Case.DELETED_THERE, Case.ENDED_HERE)
-    moved = [each for each in pulled.adopted if each.case not in still and each.thread is not None]
-    threads = [thread for each in moved for thread in (each.thread, each.fork) if thread is not None]
+    moved = [item for item in pulled.adopted if item.case not in still and item.thread is not None]
+    threads = [thread for item in moved for thread in (item.thread, item.fork) if thread is not None]
     return [thread for thread in dict.fromkeys(threads) if exchange.instance.threads.exists(thread)]
 
 
@@ -112,7 +112,7 @@ def fetch_branches(exchange: Exchange, thread: ThreadId) -> None:
     head = instance.threads.head(thread)
     if head.waits_for_join:
         removed = instance.store.repository.ref_names(layout.REMOVED)
-        wanted = [each for each in begun_at(instance, head.row) if layout.REMOVED + each not in removed]
+        wanted = [item for item in begun_at(instance, head.row) if layout.REMOVED + item not in removed]
         gather(exchange, wanted)
 
 
@@ -120,7 +120,7 @@ def trusted_first(instance: Instance, pulled: Pulled) -> str:
     """Return the first commit of the trust policy that a pull brought to a store without one, "" if none."""
     from uwf_git.sync.reconcile import Case
 
-    if not any(each.ref == layout.POLICY and each.case == Case.UNKNOWN for each in pulled.adopted):
+    if not any(item.ref == layout.POLICY and item.case == Case.UNKNOWN for item in pulled.adopted):
         return ""
     from uwf_git.sync.admission import first_followed
 
@@ -340,12 +340,12 @@ def refs_of_definition(instance: Instance, kind: str, name: str) -> Refs:
 
 def raise_if_rejected(exchange: Exchange, report: PushReport, deletes: bool = False) -> None:
     """Raise HeadMoved for a moved ref, or the remote's refusal; of a deletion only if the push `deletes`."""
-    rejected = [each for each in report.rejected if deletes or not each.deletion]
-    if lost := [each for each in rejected if each.lost]:
+    rejected = [item for item in report.rejected if deletes or not item.deletion]
+    if lost := [item for item in rejected if item.lost]:
         from uwf_git.sync.shared_step import explain_loss
 
         raise explain_loss(exchange, lost[0])
-    if refused := [each for each in rejected if not each.lost]:
+    if refused := [item for item in rejected if not item.lost]:
         from uwf_git.sync.push import refusal
 
         raise refusal(exchange.remote, refused)
@@ -410,14 +410,14 @@ def threads_there(exchange: Exchange, ids: Sequence[str]) -> list[ThreadId]:
     instance, remote, git = exchange
     found: dict[ThreadId, None] = {}
     there: set[ThreadId] = set()
-    for each in ids:
-        if len(each) == 26:
-            found[parse_thread_id(each)] = None
+    for item in ids:
+        if len(item) == 26:
+            found[parse_thread_id(item)] = None
             continue
         try:
-            found[instance.threads.find(each)] = None
+            found[instance.threads.find(item)] = None
         except NotFound:
-            if each.startswith(NEWEST):
+            if item.startswith(NEWEST):
                 raise
             if not there:
                 from uwf_git.sync.tracking import list_refs
@@ -425,8 +425,8 @@ def threads_there(exchange: Exchange, ids: Sequence[str]) -> list[ThreadId]:
                 refs = list_refs(git, instance.store.repository, remote).refs
                 there = {layout.thread_of(name) for name in refs if layout.is_thread_ref(name)}
             try:
-                found[ThreadId(complete(each, there, "thread", ends=True))] = None
+                found[ThreadId(complete(item, there, "thread", ends=True))] = None
             except NotFound:
                 hint = "give the whole id of one that is folded there"
-                raise NotFound(f"no thread {each}, neither here nor on {remote.name}", hint) from None
+                raise NotFound(f"no thread {item}, neither here nor on {remote.name}", hint) from None
     return list(found)

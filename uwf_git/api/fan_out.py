@@ -45,7 +45,7 @@ def waits_for_branches(instance: Instance, thread: ThreadId) -> Branches | None:
 def at_work(instance: Instance, branches: Branches) -> set[ThreadId]:
     """Return the branches that another process here runs or steps."""
     busy = instance.locks.held() | instance.locks.runs()
-    return {each.thread for each in branches.open if each.thread in busy}
+    return {state.thread for state in branches.open if state.thread in busy}
 
 
 def in_own_order(instance: Instance, branches: Collection[ThreadId]) -> list[ThreadId]:
@@ -108,5 +108,5 @@ def raise_if_stopped(instance: Instance, thread: ThreadId) -> None:
     if branches is not None:
         raise_if_paused(instance, thread)
         raise_if_at_rest(instance, instance.threads.head(thread))
-        left = pending(thread, branches)
-        raise NotRunning(f"{left.message}, stopped before their end", f"{left.hint} goes on")
+        waiting = pending(thread, branches)
+        raise NotRunning(f"{waiting.message}, stopped before their end", f"{waiting.hint} goes on")

@@ -22,7 +22,7 @@ def numbered_step(instance: Instance, thread: ThreadId, number: int) -> CommitRo
         raise NotFound(
             f"thread {thread} has no step {number}", f"it has {head.row.number}: uwf thread steps {thread}"
         )
-    return next(each for each in ancestry(instance.store, head.commit) if each.number == number)
+    return next(row for row in ancestry(instance.store, head.commit) if row.number == number)
 
 
 def with_step(text: str) -> tuple[str, int | None]:
@@ -40,8 +40,8 @@ def find_step(instance: Instance, text: str, attempts: bool = False) -> Hash:
     if number is not None:
         return numbered_step(instance, instance.threads.find(name), number).node
     node = instance.store.complete(text)
-    found = instance.store.get(node).type
-    if not is_kind(found, "step") and not (attempts and is_kind(found, "attempt")):
+    kind = instance.store.get(node).type
+    if not is_kind(kind, "step") and not (attempts and is_kind(kind, "attempt")):
         raise Invalid(f"node {node} is not a step", "see the hashes with: uwf thread steps ID")
     return node
 

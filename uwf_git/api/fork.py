@@ -52,15 +52,15 @@ def fork_with(instance: Instance, thread: ThreadId, version: Version) -> Fork:
     if history.workflow.code is None or version.workflow.code is None:
         raise Usage("only a code workflow's run begins anew with other code", "uwf thread fork ID --at N")
     instance.store.before_record(NewRecord(THREADS, version.workflow.name, (STARTS,), version.commit))
-    made = new_thread_id()
-    said = ThreadOrigin(head.node, 0, EDITED, None)
+    new_thread = new_thread_id()
+    origin = ThreadOrigin(head.node, 0, EDITED, None)
     prompt, budget = history.start.prompt, history.start.budget
-    node = Start(version.node, prompt, budget, call=said).typed_payload()
-    instance.threads.begin_at(made, version.commit, head.commit, node)
+    node = Start(version.node, prompt, budget, call=origin).typed_payload()
+    instance.threads.begin_at(new_thread, version.commit, head.commit, node)
     folder = instance.folders.recall(thread)
     if folder is not None:
-        instance.folders.remember(made, folder)
-    return Fork(made, head.node, thread, "")
+        instance.folders.remember(new_thread, folder)
+    return Fork(new_thread, head.node, thread, "")
 
 
 def fork_step(instance: Instance, step: Hash) -> Fork:
@@ -74,15 +74,15 @@ def _fork(
 ) -> Fork:
     from uwf_git.store.threads import fork_hint
 
-    made = instance.threads.fork(commit, source)
+    thread = instance.threads.fork(commit, source)
     folder = instance.folders.recall(folder_of) if folder_of is not None else None
     if folder is not None:
-        instance.folders.remember(made, folder)
+        instance.folders.remember(thread, folder)
     end = instance.threads.head(source) if source is not None else None
-    warning = _same_branches(instance, instance.threads.head(made), source)
+    warning = _same_branches(instance, instance.threads.head(thread), source)
     if end is not None and end.commit == commit and end.archive and end.archive.status != KILLED:
-        warning = f"nothing comes next in {made}: {source} is {end.archive.status} — {fork_hint(end)}"
-    return Fork(made, step, source, warning)
+        warning = f"nothing comes next in {thread}: {source} is {end.archive.status} — {fork_hint(end)}"
+    return Fork(thread, step, source, warning)
 
 
 def _same_branches(instance: Instance, made: Head, source: ThreadId | None) -> str:

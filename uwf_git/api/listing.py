@@ -63,7 +63,7 @@ def listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
 def listed_and_left_out(instance: Instance, wanted: Filters) -> tuple[list[ListedThread], int]:
     """The same, and the number of those that are not of the project."""
     every = _listed(instance, wanted)
-    meant = [each for each in every if instance.threads.is_meant(each.head)]
+    meant = [thread for thread in every if instance.threads.is_meant(thread.head)]
     return meant, len(every) - len(meant)
 
 
@@ -81,8 +81,8 @@ def _listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
         heads = [head for head in heads if not isinstance(head, DamagedThread) and head.archive]
     heads = _like(instance, heads, wanted)
     states = ThreadStates(instance)
-    found = [ListedThread(head, states.of(head)) for head in heads]
-    return [each for each in found if not wanted.states or each.state in wanted.states]
+    threads = [ListedThread(head, states.of(head)) for head in heads]
+    return [thread for thread in threads if not wanted.states or thread.state in wanted.states]
 
 
 def _like(
@@ -145,7 +145,7 @@ def _require_known(instance: Instance, workflow: str) -> None:
         raise NotFound(f"no workflow {workflow!r}", hint)
 
 
-def without_quiet_branches(instance: Instance, found: list[ListedThread]) -> list[ListedThread]:
+def without_quiet_branches(instance: Instance, threads: list[ListedThread]) -> list[ListedThread]:
     """Return threads without those branches of others among them, and calls of code, that are idle or have ended, and
     without killed branches of a fork that no thread has, such as one that lost a race."""
     from uwf_git.engine.lineage import parents
@@ -153,55 +153,57 @@ def without_quiet_branches(instance: Instance, found: list[ListedThread]) -> lis
     from uwf_git.store.history import Head, is_call
 
     if not instance.store.index.hashes_with(OF_BRANCH):
-        return found
+        return threads
     quiet = [
-        each.head for each in found if isinstance(each.head, Head) and (each.state.is_ready or each.has_ended)
+        thread.head
+        for thread in threads
+        if isinstance(thread.head, Head) and (thread.state.is_ready or thread.has_ended)
     ]
-    here = {each.thread for each in found}
+    here = {thread.thread for thread in threads}
     calls = {head.thread for head in quiet if is_call(instance.store, head.row.start)}
     branches = [head for head in quiet if instance.threads.fork_of(head) is not None]
     above = parents(instance, branches)
-    killed = {each.thread for each in found if each.state is ThreadState.KILLED}
+    killed = {thread.thread for thread in threads if thread.state is ThreadState.KILLED}
     left_out = calls | {
         head.thread
         for head in branches
         if (above[head.thread] in here if head.thread in above else head.thread in killed)
     }
-    return [each for each in found if each.thread not in left_out]
+    return [thread for thread in threads if thread.thread not in left_out]
 
 
-def why_not_stepped(instance: Instance, each: ListedThread, runs: Container[ThreadId]) -> str:
+def why_not_stepped(instance: Instance, thread: ListedThread, runs: Container[ThreadId]) -> str:
     """Return why a run that selects threads does not take one on, "" if it does; `runs` are those that processes
     run."""
     from uwf_git.store.history import Head, is_call
 
-    if each.thread in runs:
+    if thread.thread in runs:
         return "a process here runs it"
-    if not isinstance(each.head, Head):
+    if not isinstance(thread.head, Head):
         return ""
-    if each.has_ended:
+    if thread.has_ended:
         at_fail = "it has ended at $FAIL, and uwf thread fork ID --from-role ROLE tries a step again"
-        return at_fail if each.state is ThreadState.FAILED else "it has ended"
-    if is_call(instance.store, each.head.row.start):
+        return at_fail if thread.state is ThreadState.FAILED else "it has ended"
+    if is_call(instance.store, thread.head.row.start):
         return "its script asks it: run that"
-    return "it is a conversation, and it is your turn" if rests(instance, each) else ""
+    return "it is a conversation, and it is your turn" if rests(instance, thread) else ""
 
 
-def rests(instance: Instance, each: ListedThread) -> bool:
+def rests(instance: Instance, thread: ListedThread) -> bool:
     """Return whether a thread is a conversation at rest."""
     from uwf_git.engine.conversation import at_rest
     from uwf_git.store.history import Head
 
-    return each.state.is_ready and isinstance(each.head, Head) and at_rest(instance, each.head)
+    return thread.state.is_ready and isinstance(thread.head, Head) and at_rest(instance, thread.head)
 
 
-def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str, Any]]:
+def thread_items(instance: Instance, threads: list[ListedThread]) -> list[dict[str, Any]]:
     """Return threads as JSON, in order."""
     from uwf_git.engine.lineage import parents
     from uwf_git.engine.thread_spending import spent_by_all
     from uwf_git.store.history import Head
 
-    heads = [each.head for each in found if isinstance(each.head, Head)]
+    heads = [item.head for item in threads if isinstance(item.head, Head)]
     above, origins = parents(instance, heads), origins_of(instance)
     runs = instance.locks.runs()
     spent = spent_by_all(instance, heads)
@@ -216,8 +218,8 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
     }
     nothing |= dict.fromkeys(("author", "steps", "role", "agent", "rehearsed", "cost", "unpriced"))
     items: list[dict[str, Any]] = []
-    for each in found:
-        head = each.head
+    for thread in threads:
+        head = thread.head
         if not isinstance(head, Head):
             ending = {"updated": None, "parent": None, "problem": head.problem, **project_value(None)}
             items.append({**nothing, "thread": head.thread, **ending})
@@ -230,7 +232,7 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
                 "thread": head.thread,
                 "workflow": row.workflow,
                 "head": row.node,
-                "status": each.state.word,
+                "status": thread.state.word,
                 "name": row.name,
                 "title": row.title,
                 "author": row.author,
@@ -247,7 +249,7 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
                 **origins.get(head.thread, {}),
                 **_branches(instance, head),
                 **_unjudged(instance, head),
-                **(_ballot(instance, head) if each.state.request is Request.ROLE else {}),
+                **(_ballot(instance, head) if thread.state.request is Request.ROLE else {}),
             }
         )
     return items
@@ -296,7 +298,7 @@ def _unjudged(instance: Instance, head: Head) -> dict[str, str]:
 def _prices(instance: Instance, spent: Mapping[ThreadId, Totals]) -> Mapping[str, Any]:
     from uwf_git.base.errors import UwfError
 
-    if not any(each.lines for each in spent.values()):
+    if not any(totals.lines for totals in spent.values()):
         return {}
     try:  # parse the file only if it has any
         return instance.config.prices if instance.config_has(b"price") else {}
@@ -310,11 +312,11 @@ def origins_of(instance: Instance) -> dict[ThreadId, dict[str, Any]]:
     from uwf_git.engine.state import link_value
     from uwf_git.store.history import links
 
-    found: dict[ThreadId, dict[str, Any]] = {}
+    origins: dict[ThreadId, dict[str, Any]] = {}
     for link in links(instance.store).values():
         with suppress(UwfError):
-            found[link.thread] = link_value(instance, link)
-    return found
+            origins[link.thread] = link_value(instance, link)
+    return origins
 
 
 def nested(items: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
@@ -341,7 +343,11 @@ class SearchResult(NamedTuple):
 
 
 def search(
-    instance: Instance, found: Iterable[ListedThread], pattern: str, options: Sequence[str], role: str | None
+    instance: Instance,
+    threads: Iterable[ListedThread],
+    pattern: str,
+    options: Sequence[str],
+    role: str | None,
 ) -> SearchResult:
     """Search threads with git grep and its `options`, or only a `role`'s outputs. Warns of unreadable
     threads. Raises as `engine.grep.grep`."""
@@ -350,12 +356,12 @@ def search(
 
     heads: list[Head] = []
     is_whole = True
-    for each in found:
-        if isinstance(each.head, Head):
-            heads.append(each.head)
+    for item in threads:
+        if isinstance(item.head, Head):
+            heads.append(item.head)
         else:
             is_whole = False
-            instance.warn(f"thread {each.head.thread} cannot be searched: {each.head.problem}")
+            instance.warn(f"thread {item.head.thread} cannot be searched: {item.head.problem}")
     hits, unread = grep(instance, heads, pattern, options, role)
     for thread, error in unread.items():
         instance.warn(f"thread {thread} cannot be searched whole: {error.message} — {error.hint}")

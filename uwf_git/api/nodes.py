@@ -47,14 +47,14 @@ def hash_as(type_: str, payload: Any, opened: Callable[[], Store]) -> Hash:
 
 def types(store: Store | None) -> list[dict[str, Any]]:
     """Return built-in types and those of a store, as JSON."""
-    found: dict[Hash, Any] = dict(BUILTIN)
+    types_here: dict[Hash, Any] = dict(BUILTIN)
     if store is not None:
         store.sync()
-        for each in store.index.hashes_of_type(META):
-            found[each] = store.get(each).payload
+        for node in store.index.hashes_of_type(META):
+            types_here[node] = store.get(node).payload
     return [
-        {"hash": each, "title": _title(payload), "builtin": each in BUILTIN}
-        for each, payload in found.items()
+        {"hash": item, "title": _title(payload), "builtin": item in BUILTIN}
+        for item, payload in types_here.items()
     ]
 
 
@@ -64,8 +64,8 @@ def schema_of_type(text: str, opened: Callable[[], Store]) -> Schema:
     if builtin is not None:
         return Schema(BUILTIN[builtin], builtin)
     store = opened()
-    found = type_of(store, text)
-    return Schema(store.schema(found).payload, found)
+    node = type_of(store, text)
+    return Schema(store.schema(node).payload, node)
 
 
 def read_schema(text: str, opened: Callable[[], Store]) -> Schema:

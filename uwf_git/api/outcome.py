@@ -48,7 +48,7 @@ def warnings_of(instance: Instance, outcome: Outcome) -> list[str]:
         from uwf_git.engine.presented import warnings_at
 
         warnings += warnings_at(instance, outcome.position.head)
-    return [each for each in warnings if each]
+    return [warning for warning in warnings if warning]
 
 
 def waiting_for(instance: Instance, outcome: Outcome, is_shown: bool) -> Waiting | None:
@@ -67,13 +67,13 @@ def waiting_for(instance: Instance, outcome: Outcome, is_shown: bool) -> Waiting
                 return absent
         from uwf_git.engine.presented import command_at
 
-        asked = "" if is_shown else f": {one_line(turn.instruction, 200)}"
+        request = "" if is_shown else f": {one_line(turn.instruction, 200)}"
         return Absent(
-            f"thread {thread} waits for a person to play role {turn.role!r}{asked}",
+            f"thread {thread} waits for a person to play role {turn.role!r}{request}",
             command_at(instance, outcome.position.head, turn),
         )
-    said = "waits for an answer" if is_shown else f"asks: {question or NO_QUESTION}"
-    return Waiting(f"thread {thread} {said}", f"uwf thread answer {thread} -m TEXT")
+    state = "waits for an answer" if is_shown else f"asks: {question or NO_QUESTION}"
+    return Waiting(f"thread {thread} {state}", f"uwf thread answer {thread} -m TEXT")
 
 
 class CodeLeft(NamedTuple):

@@ -100,11 +100,11 @@ def require_ready(
     problems = _problems(instance, workflow, parts, at)
     if problems:
         texts = "; ".join(text for text, _ in problems)
-        kind = Invalid if any(each.problem for each in parts) else Usage  # as a step's without an agent
+        kind = Invalid if any(part.problem for part in parts) else Usage  # as a step's without an agent
         raise kind(f"workflow {workflow.name} cannot run to its end here: {texts}", problems[0][1])
     if at is not None and at.history.start.branch is not None:
         return parts  # its parent's run has warned
-    for warning in dict.fromkeys(each.warning for each in parts if each.warning):
+    for warning in dict.fromkeys(part.warning for part in parts if part.warning):
         instance.warn(warning)
     if options is not None and options.everywhere is not None and (line := _left_alone(parts)):
         instance.warn(line)
@@ -114,9 +114,9 @@ def require_ready(
 def _left_alone(parts: Sequence[Part]) -> str:
     """Describe the roles that an --agent without a role leaves as they are: those of commands and workflows; if it
     plays none at all, also those of people."""
-    kept = [each for each in parts if each.kept]
-    is_idle = all(each.kept or each.kind == PERSON for each in parts)
-    named = ", ".join(f"{each.role} ({each.agent})" for each in (parts if is_idle else kept))
+    kept = [part for part in parts if part.kept]
+    is_idle = all(part.kept or part.kind == PERSON for part in parts)
+    named = ", ".join(f"{part.role} ({part.agent})" for part in (parts if is_idle else kept))
     hint = f"--agent {kept[0].role}=NAME replaces that one" if kept else _NO_PERSON
     if is_idle and parts:
         return f"--agent plays no role here, since no model plays one: {named} — {hint}"
@@ -222,13 +222,13 @@ def usual(instance: Instance, name: str) -> Usual | None:
     from uwf_git.engine.thread_spending import account
     from uwf_git.store.history import Head
 
-    found = [
+    heads = [
         head
         for head in instance.threads.all(archived=True)
         if isinstance(head, Head) and head.row.name == name
         if head.archive is not None and head.archive.status == COMPLETED
     ]
-    newest = sorted(found, key=lambda head: head.thread)[-_COMPARED:]
+    newest = sorted(heads, key=lambda head: head.thread)[-_COMPARED:]
     spent = [account(instance, head).spent for head in newest]
     tokens = [each.total for one in spent if (each := one.tokens) is not None]
     costs = [paid.cost for one in spent if (paid := one.money(instance.config.prices)).cost is not None]
@@ -236,8 +236,8 @@ def usual(instance: Instance, name: str) -> Usual | None:
         return None
     return Usual(
         len(spent),
-        round(median(each.steps for each in spent)),
-        median(each.seconds for each in spent),
+        round(median(totals.steps for totals in spent)),
+        median(totals.seconds for totals in spent),
         round(median(tokens)) if tokens else None,
         median(costs) if costs else None,
     )
@@ -322,8 +322,8 @@ def _with_child(instance: Instance, part: Part, agent: AgentConfig, depth: int, 
     problems = _problems(instance, child.workflow, parts)
     part = part._replace(
         agent=f"{part.agent} {name}" if part.agent == SUBWORKFLOW else part.agent,
-        stands_in=any(each.stands_in for each in parts),
-        is_real=any(each.is_real for each in parts),
+        stands_in=any(item.stands_in for item in parts),
+        is_real=any(item.is_real for item in parts),
     )
     return (
         part._replace(problem=f"workflow {name}: {problems[0][0]}", hint=problems[0][1]) if problems else part
@@ -334,7 +334,7 @@ def _problems(
     instance: Instance, workflow: Workflow, parts: Sequence[Part], at: Position | None = None
 ) -> list[tuple[str, str]]:
     """Return what keeps a run from its end, and the hints. Code may do without some of its agents."""
-    problems = [(f"role {each.role}: {each.problem}", each.hint) for each in parts if each.problem]
+    problems = [(f"role {part.role}: {part.problem}", part.hint) for part in parts if part.problem]
     if workflow.code is not None:
         return problems if len(problems) == len(parts) else []
     return problems + _mixed(instance, workflow, parts, at)
@@ -345,7 +345,7 @@ def _mixed(
 ) -> list[tuple[str, str]]:
     """Return the roles that only a rehearsal plays, and that others precede."""
     graph = _graph(workflow)
-    real = {each.role: reachable(graph, each.role) for each in parts if each.is_real}
+    real = {part.role: reachable(graph, part.role) for part in parts if part.is_real}
     late, by = [], dict[str, None]()
     for each in parts:
         if not each.stands_in:
@@ -362,7 +362,7 @@ def _mixed(
         f" have worked: {', '.join(by)}"
     )
     rehearse = " ".join(f"--agent {role}={REHEARSE}" for role in late)
-    models = [each.agent for each in parts if each.kind == MODEL and known_agent(instance.config, each.agent)]
+    models = [part.agent for part in parts if part.kind == MODEL and known_agent(instance.config, part.agent)]
     hint = f"add {rehearse} to rehearse {'it' if len(late) == 1 else 'them'} all the same, or name an agent"
     if models:
         hint += f": uwf config set defaultAgent {models[0].removeprefix('uwf-')}"
@@ -372,7 +372,7 @@ def _mixed(
 
 
 def _named(parts: Sequence[Part], role: str) -> str:
-    return next(each.agent for each in parts if each.role == role)
+    return next(part.agent for part in parts if part.role == role)
 
 
 def _graph(workflow: Workflow) -> dict[str, set[str]]:
@@ -382,7 +382,7 @@ def _graph(workflow: Workflow) -> dict[str, set[str]]:
         for source, edges in workflow.graph.items()
     }
     for edge in workflow.edges:
-        after = {role for each in edge.join for role in each.targets}
+        after = {role for transition in edge.join for role in transition.targets}
         for role in set(edge.targets) - after if after else ():
             graph.setdefault(role, set()).update(after)
     return graph
@@ -395,11 +395,11 @@ def _reached(instance: Instance, workflow: Workflow, at: Position | None) -> lis
     from uwf_git.engine.next_turn import outlook
 
     graph = _graph(workflow)
-    found = [START if at is None else outlook(instance, *at).next or START]
-    for role in found:  # which grows meanwhile
-        found += [each for each in sorted(graph.get(role, ())) if each not in found]
+    roles = [START if at is None else outlook(instance, *at).next or START]
+    for role in roles:  # which grows meanwhile
+        roles += [item for item in sorted(graph.get(role, ())) if item not in roles]
     return [
         role
-        for role in found
+        for role in roles
         if role in workflow.roles and turn_of(workflow, role).player is not Player.ENGINE
     ]

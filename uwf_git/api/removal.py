@@ -49,7 +49,7 @@ def delete_there(exchange: Exchange, threads: Collection[ThreadId]) -> None:
     instance, remote, _ = exchange
     branches = {branch for thread in threads for branch in _branches(instance, thread)}
     rejected = delete(exchange, [*threads, *sorted(branches - {*threads})]).rejected
-    if lost := [each for each in rejected if each.lost]:
+    if lost := [item for item in rejected if item.lost]:
         raise HeadMoved(
             f"{lost[0].ref} has moved on {remote.name} since it was last seen",
             f"uwf pull {remote.name}, then again",
@@ -71,13 +71,13 @@ def removed(instance: Instance) -> list[dict[str, Any]]:
     """Return removed threads as JSON, newest first."""
     return [
         {
-            "thread": each.thread,
-            **_what_it_was(instance, each.thread),
-            "by": each.by,
-            "at": iso(each.time),
-            "kept": each.kept,
+            "thread": item.thread,
+            **_what_it_was(instance, item.thread),
+            "by": item.by,
+            "at": iso(item.time),
+            "kept": item.kept,
         }
-        for each in removal.removed(instance)
+        for item in removal.removed(instance)
     ]
 
 

@@ -98,8 +98,8 @@ def run(
     """
     with instance.keeping():
         _settle_branches(instance, thread)
-        made = 0
-        while most is None or made < most:
+        count = 0
+        while most is None or count < most:
             options = following()
             if options is None:
                 return
@@ -113,7 +113,7 @@ def run(
                 if not again(error):
                     raise
                 continue
-            made += 1
+            count += 1
             yield outcome
             if outcome.done or outcome.role is None:
                 return
@@ -156,10 +156,10 @@ def _joined(
     settle_thread(instance, thread)  # branches that a killed process did not begin
     run_branches = branches or _in_turn(following, options.exchange)
     left = waits_for_branches(instance, thread)
-    chosen = {each.thread for each in left.open if each.head is not None} if left is not None else set()
+    chosen = {state.thread for state in left.open if state.head is not None} if left is not None else set()
     while left is not None and chosen:
         others = at_work(instance, left)
-        mine = [each.thread for each in left.open if each.thread in chosen - others]
+        mine = [state.thread for state in left.open if state.thread in chosen - others]
         if options.exchange is not None:
             mine = in_own_order(instance, mine)
         if mine:

@@ -98,14 +98,14 @@ def set_up(root: Path, wishes: SettingChanges) -> dict[str, Any]:
     for path, value in settings:
         set_value(root, dotted(path), value)
     secrets = write_secret(root, variable, wishes.api_key) if wishes.api_key else None
-    asked = agent or config.default_agent or ("uwf-builtin" if wishes.model else "")
+    chosen = agent or config.default_agent or ("uwf-builtin" if wishes.model else "")
     return {
         "provider": provider,
         "model": wishes.model,
         "agent": agent,
         "config": str(root / FILE),
         "env": str(secrets) if secrets else None,
-        "next": f"uwf agent check {asked}" if asked not in ("", REHEARSE) else None,
+        "next": f"uwf agent check {chosen}" if chosen not in ("", REHEARSE) else None,
     }
 
 
@@ -142,10 +142,10 @@ def ready_agents(root: Path) -> list[str]:
 
     config = load_config(root)
     environ = {**load_secrets(root, config, os.environ), **os.environ}
-    found: list[str] = []
+    ready: list[str] = []
     doubtful: list[str] = []
     seen: set[tuple[str, ...]] = set()
-    for name in sorted(known_names(config), key=lambda each: each.startswith("uwf-")):
+    for name in sorted(known_names(config), key=lambda item: item.startswith("uwf-")):
         try:
             agent = named_agent(config, name)
             playing = embedded(agent.command)
@@ -161,8 +161,8 @@ def ready_agents(root: Path) -> list[str]:
             continue
         if (called := (agent.command, *agent.args)) not in seen:
             seen.add(called)
-            (doubtful if warning else found).append(name)
-    return [*found, *doubtful]
+            (doubtful if warning else ready).append(name)
+    return [*ready, *doubtful]
 
 
 def set_up_before(root: Path) -> tuple[Config, SettingChanges]:

@@ -26,12 +26,12 @@ def sums(instance: Instance, by: str, span: Span, threads: Collection[ThreadId] 
     `damaged`, unless `threads` are named. Raises what reading those raises."""
     damaged: list[dict[str, Any]] = []
     heads = _heads(instance, threads, damaged)
-    found = [run for run in _runs(instance, heads, bool(threads), damaged) if _within(run, span)]
+    runs = [run for run in _runs(instance, heads, bool(threads), damaged) if _within(run, span)]
     known = instance.config.prices
-    parts = grouped(found, by)
+    parts = grouped(runs, by)
     groups = [{**_named(part, by), **_sums(part.spent, known)} for part in parts]
     if by not in ("step", "day"):
-        groups.sort(key=lambda each: (-(each["cost"] or 0), -(tokens(each) or 0), -each["seconds"]))
+        groups.sort(key=lambda item: (-(item["cost"] or 0), -(tokens(item) or 0), -item["seconds"]))
     total = _sums(together(part.spent for part in parts), known)
     return {"by": by, "groups": groups, "total": total, "damaged": damaged}
 
@@ -40,10 +40,10 @@ def _heads(instance: Instance, threads: Collection[ThreadId], damaged: list[dict
     from uwf_git.store.history import Head
 
     if threads:
-        return [instance.threads.head(each) for each in threads]
-    found = instance.threads.meant(archived=True)
-    damaged += [each._asdict() for each in found if not isinstance(each, Head)]
-    return [each for each in found if isinstance(each, Head)]
+        return [instance.threads.head(thread) for thread in threads]
+    heads = instance.threads.meant(archived=True)
+    damaged += [head._asdict() for head in heads if not isinstance(head, Head)]
+    return [head for head in heads if isinstance(head, Head)]
 
 
 def _runs(
@@ -53,22 +53,24 @@ def _runs(
     step for its own thread if selected."""
     from uwf_git.engine.thread_spending import nested, runs, runs_of_all
 
-    found: dict[str, Run] = {}
+    runs_by_id: dict[str, Run] = {}
     ordered = sorted(heads, key=lambda head: head.thread)
     by_others: list[Head] = []
-    told = ((head, runs(instance, head)) for head in ordered) if named else runs_of_all(instance, ordered)
-    for head, each in told:
-        if isinstance(each, UwfError):
-            damaged.append({"thread": head.thread, "problem": each.message})
+    runs_of_heads = (
+        ((head, runs(instance, head)) for head in ordered) if named else runs_of_all(instance, ordered)
+    )
+    for head, item in runs_of_heads:
+        if isinstance(item, UwfError):
+            damaged.append({"thread": head.thread, "problem": item.message})
             continue
-        for run in each:
-            found.setdefault(run.id, run)
-        if any(not run.spent.lines and not run.spent.unmetered for run in each):
+        for run in item:
+            runs_by_id.setdefault(run.id, run)
+        if any(not run.spent.lines and not run.spent.unmetered for run in item):
             by_others.append(head)
     for head in by_others:
-        for run in nested(instance, head, found):
-            found.setdefault(run.id, run)
-    return found.values()
+        for run in nested(instance, head, runs_by_id):
+            runs_by_id.setdefault(run.id, run)
+    return runs_by_id.values()
 
 
 def _within(run: Run, span: Span) -> bool:

@@ -152,7 +152,7 @@ def warn_of_unknown_costs(instance: Instance, workflow: Workflow, what: Start) -
 
     configured = instance.config.budgets
     limits = (what.budget, workflow.budget or {}, configured.get("", {}), configured.get(workflow.name, {}))
-    if any(COST in each for each in limits):
+    if any(COST in limit for limit in limits):
         cast = what.cast(workflow)
         warn_of_limit(instance, missing_price_reason(instance, cast, workflow.roles, what.agent))
 
@@ -172,11 +172,11 @@ def require_agent(root: Path, agent: str | AgentOptions) -> None:
 
     config = load_config(root)
     for name in (agent,) if isinstance(agent, str) else agent.names:
-        found = named_agent(config, name)
-        if is_missing(found):
-            problem = f"there is no agent {found.command!r}, and no program of that name on PATH"
-            if "/" in found.command:
-                raise Usage(f"--agent: {why_missing(found.command)}", "correct its path")
+        agent_config = named_agent(config, name)
+        if is_missing(agent_config):
+            problem = f"there is no agent {agent_config.command!r}, and no program of that name on PATH"
+            if "/" in agent_config.command:
+                raise Usage(f"--agent: {why_missing(agent_config.command)}", "correct its path")
             raise Usage(f"--agent: {problem}", "uwf agent list")
 
 
@@ -201,6 +201,6 @@ def start_all(
     limited = {key: value for task in tasks for key, value in task.budget.items()}
     warn_of_unknown_costs(instance, version.workflow, Start("", limited, persona=tasks[0].persona))
     for folder, choice in choices.items():
-        own = [thread for thread, each in zip(threads, folders, strict=True) if each == folder]
+        own = [thread for thread, item in zip(threads, folders, strict=True) if item == folder]
         _settle(instance, own, choice, folder)
     return [Started(thread, choices[folder]) for thread, folder in zip(threads, folders, strict=True)]

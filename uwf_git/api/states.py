@@ -128,9 +128,9 @@ def _missing(waits: Waits) -> tuple[int, tuple[str, ...]]:
 
 
 def _asked_by_call(instance: Instance, call: Head) -> Waiting:
-    asked, fields = outlook(instance, call), fields_wanted(instance, call)
-    question = f"call {call.thread}: {asked.question or wordless(instance, call)}"
-    return Waiting(question, asked.options or options_of(fields), asked.asks or "", fields=fields)
+    next_turn, fields = outlook(instance, call), fields_wanted(instance, call)
+    question = f"call {call.thread}: {next_turn.question or wordless(instance, call)}"
+    return Waiting(question, next_turn.options or options_of(fields), next_turn.asks or "", fields=fields)
 
 
 def standing(instance: Instance, head: Head) -> dict[str, Any]:

@@ -148,7 +148,7 @@ class Workflows:
 
         instance.store.sync()
         index = instance.store.index
-        nodes = [each for kind in versions("workflow") for each in index.hashes_of_type(kind)]
+        nodes = [item for kind in versions("workflow") for item in index.hashes_of_type(kind)]
         try:
             node = Hash(complete(name.strip().upper(), nodes, "workflow"))
         except NotFound:

@@ -169,13 +169,13 @@ class Thread:
         from uwf_git.engine.budget import Budgets, raise_limits
 
         instance = self.store._instance
-        given = budget.limits()
+        limits = budget.limits()
         standing = Budgets(instance).standing(instance.threads.active_head(self._id))
-        if missing := given.keys() - (standing.limits if standing is not None else {}).keys():
+        if missing := limits.keys() - (standing.limits if standing is not None else {}).keys():
             raise Invalid(
                 f"thread {self.id} has no {min(missing)} to change", "set limits when it is started"
             )
-        raise_limits(instance, self._id, given)
+        raise_limits(instance, self._id, limits)
 
     # Stepping it
 
@@ -265,8 +265,8 @@ class Thread:
         from uwf_git.api.control import answer
         from uwf_git.engine.kit.form import texts_of
 
-        given = {name: texts_of(each) for name, each in fields.items()}
-        answer(self.store._instance, self._id, text, fields=given, unseen=unseen)
+        texts = {name: texts_of(field) for name, field in fields.items()}
+        answer(self.store._instance, self._id, text, fields=texts, unseen=unseen)
 
     def revoke(self, reason: str = "") -> None:
         """Take the user's approval back, while the step isn't made. Raises Invalid if there is none."""
@@ -292,8 +292,8 @@ class Thread:
         from uwf_git.api.control import resume
 
         instance = self.store._instance
-        said = text if instance.threads.has_ended(self._id) else None
-        return Thread(self.store, resume(instance, self._id, said).thread)
+        words = text if instance.threads.has_ended(self._id) else None
+        return Thread(self.store, resume(instance, self._id, words).thread)
 
     def kill(self, reason: str = "") -> None:
         """End it and its running agent. It stays readable."""

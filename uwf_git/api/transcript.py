@@ -116,8 +116,13 @@ def approvals_value(instance: Instance, detail: Hash) -> dict[str, Any]:
     the code that it is about."""
     approvals = approvals_of(instance.store.get(detail), instance.store.get)
     values = [
-        {"by": each.by._asdict(), "at": iso(each.at), "digest": each.digest, "unseen": each.is_unseen}
-        for each in approvals
+        {
+            "by": approval.by._asdict(),
+            "at": iso(approval.at),
+            "digest": approval.digest,
+            "unseen": approval.is_unseen,
+        }
+        for approval in approvals
     ]
     return {"approvals": values} if values else {}
 
@@ -155,7 +160,7 @@ def _commit(instance: Instance, detail: Hash) -> dict[str, str]:
 
 def commits(instance: Instance, head: Head) -> list[dict[str, Any]]:
     """Return a thread's commits as JSON, newest first."""
-    return [{**each._asdict(), "time": iso(each.time)} for each in log(instance.store, head)]
+    return [{**entry._asdict(), "time": iso(entry.time)} for entry in log(instance.store, head)]
 
 
 def step_value(number: int, step: StepContext) -> dict[str, Any]:
@@ -209,8 +214,8 @@ def _detail(store: Store, node: Hash) -> dict[str, Any]:
         return {"hash": node, "value": detail.payload}
     turns = map(store.get, parse_detail(detail.payload).turns)
     # A detail that was made by hand may name nodes of other kinds.
-    found = [turn.payload for turn in turns if is_kind(turn.type, "turn")]
-    return {"hash": node, "value": {**detail.payload, "turns": found}}
+    turn_values = [turn.payload for turn in turns if is_kind(turn.type, "turn")]
+    return {"hash": node, "value": {**detail.payload, "turns": turn_values}}
 
 
 def compare(instance: Instance, a: Head, b: Head) -> dict[str, Any]:

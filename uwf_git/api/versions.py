@@ -34,12 +34,12 @@ def put(instance: Instance, compiled: Compiled) -> dict[str, Any]:
 def registered(instance: Instance) -> list[dict[str, Any]]:
     """Return the registered workflows by name: the JSON of `uwf workflow list`."""
     registry = instance.registry
-    found: list[dict[str, Any]] = []
+    workflows: list[dict[str, Any]] = []
     for name in registry.names():
         try:
             version = registry.current(name)
             workflow = registry.workflow(version.hash)
-            found.append(
+            workflows.append(
                 {
                     **version_value(version),
                     **bundle_of(workflow, instance, version.commit),
@@ -48,8 +48,8 @@ def registered(instance: Instance) -> list[dict[str, Any]]:
                 }
             )
         except UwfError as error:  # one damaged version must not hide the others
-            found.append({"name": name, "hash": None, "commit": None, "problem": error.message})
-    return found
+            workflows.append({"name": name, "hash": None, "commit": None, "problem": error.message})
+    return workflows
 
 
 def past(instance: Instance, name: str) -> list[dict[str, Any]]:
@@ -60,9 +60,9 @@ def past(instance: Instance, name: str) -> list[dict[str, Any]]:
         {
             **version_value(entry.version),
             **bundle_of(registry.workflow(entry.version.hash), instance, entry.version.commit),
-            **told,
+            **entry_value,
         }
-        for entry, told in zip(entries, history_values(entries), strict=True)
+        for entry, entry_value in zip(entries, history_values(entries), strict=True)
     ]
 
 
@@ -120,60 +120,60 @@ def bundle_of(workflow: Workflow, instance: Instance | None, commit: str | None 
     return {**value, "problem": problem} if problem else value
 
 
-def definition(found: ResolvedWorkflow, instance: Instance | None) -> dict[str, Any]:
+def definition(workflow: ResolvedWorkflow, instance: Instance | None) -> dict[str, Any]:
     """Return a workflow as written, with schemas inline."""
-    payload = dict(found.payload)
+    payload = dict(workflow.payload)
     roles = {}
     for name, role in payload.pop("roles").items():
         key = "outputSchema" if "outputSchema" in role else "frontmatter"
-        roles[name] = {**role, key: found.schemas[role[key]]}
+        roles[name] = {**role, key: workflow.schemas[role[key]]}
     return {
         "name": payload.pop("name"),
-        **bundle_of(found.workflow, instance, found.commit),
-        "hash": found.hash,
-        "commit": found.commit,
+        **bundle_of(workflow.workflow, instance, workflow.commit),
+        "hash": workflow.hash,
+        "commit": workflow.commit,
         "description": payload.pop("description"),
         "roles": roles,
         **payload,
     }
 
 
-def _compared_with(sources: Sources, found: ResolvedWorkflow, text: str) -> ResolvedWorkflow:
+def _compared_with(sources: Sources, workflow: ResolvedWorkflow, text: str) -> ResolvedWorkflow:
     from uwf_git.api.workflows import find_workflow
     from uwf_git.git.repository import Oid
 
-    name = found.workflow.name
-    if found.workflow.package:
+    name = workflow.workflow.name
+    if workflow.workflow.package:
         older, _, back = text.partition("~")
         if "/" not in older:
             raise NotFound(
                 f"{text} is a version of {name}, and there may be several before it", "name both sides"
             )
         return find_workflow(sources, f"{older}~{int(back or 0) + 1}")
-    if found.commit is None:
+    if workflow.commit is None:
         if sources.opened is None or name not in sources.opened().registry.names():
             raise NotFound(f"no workflow {name!r} is registered to compare {text} with", "name both sides")
         return find_workflow(sources, name)
-    before = sources.instance().registry.before(Oid(hex=found.commit))
+    before = sources.instance().registry.before(Oid(hex=workflow.commit))
     if before is None:
         raise NotFound(f"{text} is the first version of workflow {name!r}", "name both sides")
     return find_workflow(sources, before.hash)._replace(commit=before.commit)
 
 
-def files_of(found: ResolvedWorkflow, opened: Callable[[], Instance]) -> dict[str, bytes]:
+def files_of(workflow: ResolvedWorkflow, opened: Callable[[], Instance]) -> dict[str, bytes]:
     """Return a definition's files as written."""
-    if found.compiled is not None:
-        source = found.compiled.source
-        return {found.workflow.file: source.text, **source.includes}
+    if workflow.compiled is not None:
+        source = workflow.compiled.source
+        return {workflow.workflow.file: source.text, **source.includes}
     from uwf_git.git.repository import Oid
 
-    assert found.commit is not None
-    return opened().registry.files(Oid(hex=found.commit))
+    assert workflow.commit is not None
+    return opened().registry.files(Oid(hex=workflow.commit))
 
 
-def _side(found: ResolvedWorkflow) -> dict[str, Any]:
-    path = found.compiled.source.path if found.compiled is not None else None
-    return {"name": found.workflow.name, "hash": found.hash, "commit": found.commit, "file": path}
+def _side(workflow: ResolvedWorkflow) -> dict[str, Any]:
+    path = workflow.compiled.source.path if workflow.compiled is not None else None
+    return {"name": workflow.workflow.name, "hash": workflow.hash, "commit": workflow.commit, "file": path}
 
 
 def unified(old: dict[str, bytes], new: dict[str, bytes], labels: Sequence[str]) -> Iterator[str]:
@@ -213,7 +213,7 @@ def use_of(instance: Instance, fits: Callable[[str], bool]) -> WorkflowUse:
     from uwf_git.config.workflows import references
     from uwf_git.store.history import Head
 
-    paths = [each.path for each in references(instance.config) if fits(each.workflow)]
+    paths = [reference.path for reference in references(instance.config) if fits(reference.workflow)]
     agents = [dotted(path) for path in paths if path[0] == "agents"]
     others = [dotted(path) for path in paths if path[0] != "agents"]
     heads = (head for head in instance.threads.all() if isinstance(head, Head))
@@ -228,12 +228,12 @@ def compare(sources: Sources, one: str, other: str | None = None) -> dict[str, A
 
     new = find_workflow(sources, other or one)
     old = find_workflow(sources, one) if other else _compared_with(sources, new, one)
-    before, after = (files_of(found, sources.instance) for found in (old, new))
-    labels = [f"{found.workflow.name} {found.hash}" for found in (old, new)]
+    before, after = (files_of(workflow, sources.instance) for workflow in (old, new))
+    labels = [f"{workflow.workflow.name} {workflow.hash}" for workflow in (old, new)]
     return {
         "from": _side(old),
         "to": _side(new),
         "same": old.hash == new.hash,
-        "changes": [each._asdict() for each in compare(old.workflow, new.workflow)],
+        "changes": [change._asdict() for change in compare(old.workflow, new.workflow)],
         "diff": "".join(unified(before, after, labels)),
     }

@@ -37,17 +37,17 @@ def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) ->
     log.debug("N4TZ8YQH", "waits until no process works on {thread}", thread=thread)
     pause, asking = _FIRST_PAUSE, 0.0
     while _is_at_work(instance, thread) and asking < _ASKING:
-        left = pause if deadline is None else deadline - time.monotonic()
-        if left <= 0:
+        remaining = pause if deadline is None else deadline - time.monotonic()
+        if remaining <= 0:
             raise TimedOut(f"thread {thread} is still at work", f"uwf thread wait {thread} goes on waiting")
-        time.sleep(min(pause, left))
+        time.sleep(min(pause, remaining))
         asking = asking + pause if _is_asking(instance, thread) else 0.0
         pause = min(pause * 1.2, _LONGEST_PAUSE)
     head = instance.threads.head(thread)
     printed = instance.runs.detached_output(thread)
-    said = f"; output of its last detached run: {printed}" if printed.exists() else ""
+    output_note = f"; output of its last detached run: {printed}" if printed.exists() else ""
     raise_unless_completed(
-        instance, head, ", and no process here runs it", f"uwf thread run {thread} goes on{said}"
+        instance, head, ", and no process here runs it", f"uwf thread run {thread} goes on{output_note}"
     )
     return head
 
@@ -84,8 +84,8 @@ def raise_unless_completed(instance: Instance, head: Head, stopped: str, hint: s
     if instance.attempts.failed(head) and (failed := instance.attempts.last(head)) is not None:
         raise AgentFailed(f"the last step of thread {head.thread} has failed: {failed.error}", hint)
     if calls := asking_below(instance, head):
-        asked = f"thread {head.thread} waits for a person: call {calls[0].thread} asks"
-        raise Waiting(asked, command_of(instance, calls[0]))
+        problem = f"thread {head.thread} waits for a person: call {calls[0].thread} asks"
+        raise Waiting(problem, command_of(instance, calls[0]))
     raise NotRunning(f"thread {head.thread} is not at its end{stopped}", hint)
 
 

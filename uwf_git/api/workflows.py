@@ -74,9 +74,9 @@ def find_workflow(sources: Sources, text: str) -> ResolvedWorkflow:
     """Return the workflow of a text. Raises NotFound with the nearest name, Usage for an ambiguous hash,
     InvalidWorkflow."""
     if sources.opened is not None:
-        found = stored_workflow(sources.opened(), text)
-        if found is not None:
-            return found
+        workflow = stored_workflow(sources.opened(), text)
+        if workflow is not None:
+            return workflow
     path = workflow_file(sources.root, text)
     if path is not None:
         return _in_file(sources.root, path)
@@ -94,16 +94,16 @@ def find_version(instance: Instance, sources: Sources, text: str) -> ResolvedWor
     registry = instance.registry
     if not at or name not in registry.names() or len(version) < 4:
         return find_workflow(sources, text)
-    found = {
+    versions = {
         past.version.hash: past.version
         for past in registry.history(name)
         if past.version.hash.startswith(version.upper()) or past.version.commit.startswith(version.lower())
     }
-    if not found:
+    if not versions:
         raise NotFound(f"workflow {name!r} has no version {version}", f"see: uwf workflow history {name}")
-    if len(found) > 1:
-        raise Usage(f"{text} is {counted(len(found), 'version')}", "give more characters")
-    stored = stored_workflow(instance, next(iter(found)))
+    if len(versions) > 1:
+        raise Usage(f"{text} is {counted(len(versions), 'version')}", "give more characters")
+    stored = stored_workflow(instance, next(iter(versions)))
     assert stored is not None
     return stored
 
@@ -189,7 +189,7 @@ def _compile_code(root: Path, file: Path, name: str | None = None) -> Compiled:
 
 def warnings_of(compiled: Compiled) -> dict[str, Any]:
     """Return a workflow's warnings for a result, {} if none."""
-    return {"warnings": [each._asdict() for each in compiled.warnings]} if compiled.warnings else {}
+    return {"warnings": [warning._asdict() for warning in compiled.warnings]} if compiled.warnings else {}
 
 
 def workflow_file(root: Path, text: str) -> Path | None:
@@ -208,14 +208,14 @@ def workflow_file(root: Path, text: str) -> Path | None:
     return None
 
 
-def version_of(instance: Instance, found: ResolvedWorkflow) -> Oid:
+def version_of(instance: Instance, workflow: ResolvedWorkflow) -> Oid:
     """Return the commit for a workflow's threads; for a file, one without a ref."""
-    if found.compiled is not None:
-        return instance.registry.commit_unregistered(found.compiled)
+    if workflow.compiled is not None:
+        return instance.registry.commit_unregistered(workflow.compiled)
     from uwf_git.git.repository import Oid
 
-    assert found.commit is not None
-    return Oid(hex=found.commit)
+    assert workflow.commit is not None
+    return Oid(hex=workflow.commit)
 
 
 def stored_workflow(instance: Instance, text: str) -> ResolvedWorkflow | None:
@@ -235,13 +235,14 @@ def stored_workflow(instance: Instance, text: str) -> ResolvedWorkflow | None:
     instance.store.sync()
     try:
         index = instance.store.index
-        known = [each for type_hash in versions("workflow") for each in index.hashes_of_type(type_hash)]
+        known = [item for type_hash in versions("workflow") for item in index.hashes_of_type(type_hash)]
         bundles = _bundles(instance)
-        found = complete(prefix, [*known, *bundles], "workflow")
-        node, *others = bundles.get(found, [Hash(found)])
+        complete_name = complete(prefix, [*known, *bundles], "workflow")
+        node, *others = bundles.get(complete_name, [Hash(complete_name)])
         if others:
             raise Usage(
-                f"{found} is the bundle of {counted(len(others) + 1, 'workflow')}", "name one, or give a hash"
+                f"{complete_name} is the bundle of {counted(len(others) + 1, 'workflow')}",
+                "name one, or give a hash",
             )
     except NotFound:
         return None
@@ -261,8 +262,8 @@ def _of_package(instance: Instance, text: str) -> ResolvedWorkflow | None:
         if Path(text).is_file():
             return None
         raise
-    found = at_version(instance, offer.workflow, str(packages.begin(offer)))
-    return found._replace(speaker=offer.speakers[0])
+    workflow = at_version(instance, offer.workflow, str(packages.begin(offer)))
+    return workflow._replace(speaker=offer.speakers[0])
 
 
 def _first_speaker(instance: Instance, workflow: Workflow) -> str:
@@ -276,10 +277,10 @@ def _first_speaker(instance: Instance, workflow: Workflow) -> str:
 
 
 def _bundles(instance: Instance) -> dict[str, list[Hash]]:
-    found: dict[str, list[Hash]] = {}
+    nodes: dict[str, list[Hash]] = {}
     for node in instance.store.index.hashes_of_type(CODE):
-        found.setdefault(instance.store.get(node).payload["file"]["id"], []).append(node)
-    return found
+        nodes.setdefault(instance.store.get(node).payload["file"]["id"], []).append(node)
+    return nodes
 
 
 def at_version(instance: Instance, node: Hash, commit: str) -> ResolvedWorkflow:
@@ -312,7 +313,7 @@ def _project_folders() -> Iterator[Path]:
         return
     edge = next((number for number, folder in enumerate(folders) if (folder / ".git").exists()), 0)
     for folder in folders[: edge + 1]:
-        yield from (folder / each for each in (FOLDER, SCRIPTS) if (folder / each).is_dir())
+        yield from (folder / item for item in (FOLDER, SCRIPTS) if (folder / item).is_dir())
 
 
 def _folders(root: Path) -> Iterator[Path]:
@@ -355,35 +356,37 @@ def _suffixes(folder: Path) -> tuple[str, ...]:
     return (".js",) if folder.parts[-2:] == SCRIPTS.parts else SUFFIXES
 
 
-def diagram(found: ResolvedWorkflow, language: str) -> str:
+def diagram(workflow: ResolvedWorkflow, language: str) -> str:
     """Return a workflow's graph for "mermaid" or "dot"."""
     from uwf_git.workflow import diagram
 
-    return diagram.dot(found.workflow) if language == "dot" else diagram.mermaid(found.workflow)
+    return diagram.dot(workflow.workflow) if language == "dot" else diagram.mermaid(workflow.workflow)
 
 
-def rehearse(found: ResolvedWorkflow) -> Report:
+def rehearse(workflow: ResolvedWorkflow) -> Report:
     from uwf_git.workflow.rehearsal import rehearse
 
-    return rehearse(found.workflow, found.schemas)
+    return rehearse(workflow.workflow, workflow.schemas)
 
 
-def speaker_of(found: ResolvedWorkflow, name: str | None) -> str:
+def speaker_of(workflow: ResolvedWorkflow, name: str | None) -> str:
     """Return the default speaker's id, "" outside a crew. Raises NotFound, Usage."""
     if name is None:
-        return found.speaker
-    if not found.workflow.package:
-        raise Usage(f"--as is for workflows of crews, and {found.workflow.name} is of none", "leave it out")
-    return Cast(found.workflow).find(name).speaker
+        return workflow.speaker
+    if not workflow.workflow.package:
+        raise Usage(
+            f"--as is for workflows of crews, and {workflow.workflow.name} is of none", "leave it out"
+        )
+    return Cast(workflow.workflow).find(name).speaker
 
 
-def may_start(instance: Instance, found: ResolvedWorkflow, is_named: bool, to_run: bool) -> bool:
+def may_start(instance: Instance, workflow: ResolvedWorkflow, is_named: bool, to_run: bool) -> bool:
     """Return whether a workflow may run here. Code in a file that `is_named` by its path is trusted, unless an agent
     names it, or a program that acts for one. Raises Untrusted for other code that is `to_run` at once."""
     from uwf_git.engine.trusted_code import is_trusted, require_trusted, trust_code
 
-    if found.compiled is not None and is_named and not acts_for_agent(instance.environ):
-        trust_code(instance, found.workflow)
+    if workflow.compiled is not None and is_named and not acts_for_agent(instance.environ):
+        trust_code(instance, workflow.workflow)
     elif to_run:
-        require_trusted(instance, found.workflow)
-    return is_trusted(instance, found.workflow)
+        require_trusted(instance, workflow.workflow)
+    return is_trusted(instance, workflow.workflow)

@@ -31,9 +31,13 @@ def listed(instance: Instance, removed: bool = False) -> list[dict[str, Any]]:
     from uwf_git.workspaces import removal
 
     return [
-        {"thread": each.thread, "status": _status(instance, each.thread), **workspace_value(each)}
-        for each in removal.workspaces(instance)
-        if (removed or each.exists) and each.branch.rpartition("/")[2] in ("", each.thread)
+        {
+            "thread": workspace.thread,
+            "status": _status(instance, workspace.thread),
+            **workspace_value(workspace),
+        }
+        for workspace in removal.workspaces(instance)
+        if (removed or workspace.exists) and workspace.branch.rpartition("/")[2] in ("", workspace.thread)
     ]
 
 
@@ -47,12 +51,12 @@ def workspace_of(instance: Instance, thread: ThreadId) -> dict[str, Any] | None:
     return workspace_value(find_workspace(instance, thread))
 
 
-def workspace_value(found: Workspace) -> dict[str, Any]:
+def workspace_value(workspace: Workspace) -> dict[str, Any]:
     return {
-        "kind": found.kind,
-        "path": str(found.path),
-        "branch": found.branch or None,
-        "exists": found.exists,
+        "kind": workspace.kind,
+        "path": str(workspace.path),
+        "branch": workspace.branch or None,
+        "exists": workspace.exists,
     }
 
 
@@ -61,15 +65,15 @@ def folder(instance: Instance, thread: ThreadId) -> Path:
     that was removed."""
     from uwf_git.workspaces import removal
 
-    found = removal.find_workspace(instance, thread)
-    if not found.exists:
+    workspace = removal.find_workspace(instance, thread)
+    if not workspace.exists:
         raise NotFound(
-            f"workspace {found.path} of thread {thread} does not exist now",
-            f"its commits are on branch {found.branch}"
-            if found.branch
+            f"workspace {workspace.path} of thread {thread} does not exist now",
+            f"its commits are on branch {workspace.branch}"
+            if workspace.branch
             else f"uwf thread step {thread} makes it",
         )
-    return found.path
+    return workspace.path
 
 
 def remove(instance: Instance, thread: ThreadId) -> dict[str, Any]:
@@ -125,19 +129,19 @@ def code_between(instance: Instance, a: Head, b: Head, with_patch: bool = False)
         "files": None,
     }
     if one is not None and other is not None:
-        found = changes(instance, b.thread, other._replace(base=one.commit), with_patch)
-        if found.here:
-            value["files"] = [each.as_json() for each in found.files]
+        difference = changes(instance, b.thread, other._replace(base=one.commit), with_patch)
+        if difference.here:
+            value["files"] = [file.as_json() for file in difference.files]
             if with_patch:
-                value["patch"] = found.patch
+                value["patch"] = difference.patch
     return value
 
 
-def changes_value(found: Changes, with_patch: bool = False) -> dict[str, Any]:
+def changes_value(changes: Changes, with_patch: bool = False) -> dict[str, Any]:
     """Return changes as JSON: the recorded Revision, whether it is `here`, its `files`."""
     value = {
-        **found.code.payload(),
-        "here": found.here,
-        "files": [each.as_json() for each in found.files],
+        **changes.code.payload(),
+        "here": changes.here,
+        "files": [file.as_json() for file in changes.files],
     }
-    return {**value, "patch": found.patch} if with_patch and found.here else value
+    return {**value, "patch": changes.patch} if with_patch and changes.here else value

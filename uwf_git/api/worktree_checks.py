@@ -24,7 +24,7 @@ def worktree_checks(instance: Instance, fix: bool) -> Iterator[Check]:
     """Yield the checks; with `fix`, remove the worktrees of ended and removed threads."""
     threads = instance.threads
     here: list[tuple[float, ThreadId]] = []
-    left: list[Path] = []
+    paths: list[Path] = []
     for thread, note in Notes(instance.store.repository.private).all():
         if note.kind != WORKTREE or note.owner != thread:
             continue
@@ -34,7 +34,7 @@ def worktree_checks(instance: Instance, fix: bool) -> Iterator[Check]:
             with contextlib.suppress(OSError):  # it may be removed meanwhile
                 here.append((tree.used, thread))
             if not is_active:
-                left.append(tree.folder)
+                paths.append(tree.folder)
         elif not tree.project.common.is_dir():
             if is_active:
                 message = f"thread {thread} works on project {note.checkout or note.project}, which is gone"
@@ -45,11 +45,11 @@ def worktree_checks(instance: Instance, fix: bool) -> Iterator[Check]:
             yield from _half_of_one(tree, note, is_active)
     yield from _lost_code(instance)
     yield from _broken_notes(instance)
-    if left and fix:
+    if paths and fix:
         removed = tidy(instance)
         yield Check(NAME, OK, f"removed {counted(len(removed), 'worktree')} of ended threads")
-    elif left:
-        what = f"{counted(len(left), 'worktree')} of ended threads: {left[0]}"
+    elif paths:
+        what = f"{counted(len(paths), 'worktree')} of ended threads: {paths[0]}"
         yield Check(NAME, WARNING, what, "uwf doctor --fix")
     most = instance.config.workspace.keep
     if len(here) > most:

@@ -39,8 +39,8 @@ def shown_at(instance: Instance, history: History, ahead: Outlook, with_diff: bo
     if code is not None and with_diff:
         diff = changes.raw_diff(instance, history.thread, code)
     question = ahead.question or "" if ahead.next == USER else None
-    asked = request(history.workflow.roles.get(ahead.next or ""), ahead.instruction, question)
-    return shown(history.start.prompt, asked, output_before(history.steps), code, diff)
+    question_shown = request(history.workflow.roles.get(ahead.next or ""), ahead.instruction, question)
+    return shown(history.start.prompt, question_shown, output_before(history.steps), code, diff)
 
 
 def gate_at(instance: Instance, at: Position, ahead: Outlook) -> Gate | None:

@@ -237,7 +237,7 @@ def others() -> tuple[Extension, ...]:
     from importlib.metadata import entry_points
 
     return tuple(
-        _loaded(each) for each in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: each.name)
+        _loaded(point) for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda item: item.name)
     )
 
 
@@ -275,7 +275,9 @@ def config_keys() -> tuple[str, ...]:
 def runner(kind: str) -> Runner | None:
     """Return the runner of a kind of workflow, None if configured agents play its roles. Only shipped
     extensions have any."""
-    return next((each.runners[kind] for each in map(_our, _shipped()) if kind in each.runners), None)
+    return next(
+        (extension.runners[kind] for extension in map(_our, _shipped()) if kind in extension.runners), None
+    )
 
 
 @cache
@@ -286,7 +288,10 @@ def runner_names() -> frozenset[str]:
 
 def step_parts(kind: str) -> str | None:
     """Return the step parts of a kind of workflow, None if it has none. Only shipped extensions have any."""
-    return next((each.step_parts[kind] for each in map(_our, _shipped()) if kind in each.step_parts), None)
+    return next(
+        (extension.step_parts[kind] for extension in map(_our, _shipped()) if kind in extension.step_parts),
+        None,
+    )
 
 
 def _may_be_installed() -> bool:
@@ -331,18 +336,18 @@ def commands(group: str) -> dict[str, Command]:
     """Return extensions' commands in a group; shipped ones take precedence."""
     by_ours = _by_group(True).get(group, {})
     return by_ours | {
-        name: each for name, each in _by_group(False).get(group, {}).items() if name not in by_ours
+        name: command for name, command in _by_group(False).get(group, {}).items() if name not in by_ours
     }
 
 
 @cache
 def _by_group(ship: bool) -> dict[str, dict[str, Command]]:
-    found: dict[str, dict[str, Command]] = {}
+    commandses: dict[str, dict[str, Command]] = {}
     for extension in ours() if ship else others():
         for command in extension.commands:
             group, _, name = command.path.rpartition(" ")
-            found.setdefault(group, {})[name] = command
-    return found
+            commandses.setdefault(group, {})[name] = command
+    return commandses
 
 
 def exports() -> tuple[Export, ...]:
@@ -369,31 +374,31 @@ def collected(instance: Any) -> None:
 
 def checks() -> Iterator[tuple[str, str]]:
     """Yield the extensions with checks for `uwf doctor`."""
-    return ((each.name, each.checks) for each in every() if each.checks)
+    return ((extension.name, extension.checks) for extension in every() if extension.checks)
 
 
 @cache
 def guards() -> tuple[Callable[[Any, Any], None], ...]:
     """Return the functions that are asked before a record is made."""
-    return tuple(load(each.guard) for each in ours() if each.guard)
+    return tuple(load(extension.guard) for extension in ours() if extension.guard)
 
 
 def compiler(language: str) -> str:
     """Return the compiler of a language. Only shipped extensions have any."""
-    return next(each.compilers[language] for each in ours() if language in each.compilers)
+    return next(extension.compilers[language] for extension in ours() if language in extension.compilers)
 
 
 @cache
 def node_types() -> Mapping[str, str]:
     """Return the hashes of shipped extensions' built-in types, and their schemas' places."""
-    return {name: where for each in ours() for name, where in each.node_types.items()}
+    return {name: where for extension in ours() for name, where in extension.node_types.items()}
 
 
 def pages() -> tuple[Pages, ...]:
-    return tuple(each.pages for each in every() if each.pages is not None)
+    return tuple(extension.pages for extension in every() if extension.pages is not None)
 
 
 def template_folders() -> list[Path]:
     """Return the folders of those pages' templates."""
-    modules = {where.partition(":")[0] for each in pages() for where in each.makers.values()}
+    modules = {where.partition(":")[0] for page in pages() for where in page.makers.values()}
     return [Path(str(import_module(name).__file__)).parent / "templates" for name in sorted(modules)]

@@ -24,8 +24,8 @@ def _requirement(extra: str) -> tuple[str, list[str]]:
 
     named = f"uwf-git[{extra}]"
     # PEP 610; absent if the package came from an index, and in the metadata that a build leaves in a checkout.
-    found = (each.read_text("direct_url.json") for each in distributions(name="uwf-git"))
-    origin = json.loads(next(filter(None, found), "null"))
+    texts = (distribution.read_text("direct_url.json") for distribution in distributions(name="uwf-git"))
+    origin = json.loads(next(filter(None, texts), "null"))
     if origin is None:
         return named, []
     url = origin["url"]

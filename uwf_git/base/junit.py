@@ -28,7 +28,7 @@ def junit(suite: str, cases: Sequence[CaseOutcome], about: Sequence[tuple[str, s
     """Return a deterministic XML document. `about` are properties of the whole."""
     counts = (
         f'tests="{len(cases)}" failures="{_count(cases, FAILED)}" errors="{_count(cases, ERROR)}"'
-        f' skipped="{_count(cases, SKIPPED)}" time="{_seconds(sum(each.seconds for each in cases))}"'
+        f' skipped="{_count(cases, SKIPPED)}" time="{_seconds(sum(item.seconds for item in cases))}"'
     )
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -39,8 +39,8 @@ def junit(suite: str, cases: Sequence[CaseOutcome], about: Sequence[tuple[str, s
         lines.append("    <properties>")
         lines += [f"      <property name={_quoted(name)} value={_quoted(value)}/>" for name, value in about]
         lines.append("    </properties>")
-    for each in cases:
-        lines += _case(suite, each)
+    for case in cases:
+        lines += _case(suite, case)
     return "\n".join((*lines, "  </testsuite>", "</testsuites>")) + "\n"
 
 
@@ -59,7 +59,7 @@ def _case(suite: str, case: CaseOutcome) -> list[str]:
 
 
 def _count(cases: Sequence[CaseOutcome], wrong: str) -> int:
-    return sum(each.wrong == wrong for each in cases)
+    return sum(case.wrong == wrong for case in cases)
 
 
 def _seconds(seconds: float) -> str:

@@ -49,8 +49,8 @@ def heed_signals() -> None:
     import _thread
     import signal
 
-    heard, told = os.pipe()
-    os.set_blocking(told, False)
+    heard, writing = os.pipe()
+    os.set_blocking(writing, False)
     main, nothing = _thread.get_ident(), signal.SIGURG
 
     def disturb() -> None:
@@ -62,7 +62,7 @@ def heed_signals() -> None:
                 signal.pthread_kill(main, nothing)
 
     signal.signal(nothing, lambda _number, _frame: None)
-    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     _thread.start_new_thread(disturb, ())
 
 

@@ -49,7 +49,9 @@ def _calls(path: Path, text: str) -> Iterator[Site]:
         if not isinstance(node, ast.Call) or not isinstance(called := node.func, ast.Attribute):
             continue
         if isinstance(called.value, ast.Name) and called.value.id == "log" and called.attr in LEVELS:
-            literals = [each.value if isinstance(each, ast.Constant) else "" for each in node.args[:2]]
-            tag, content = (str(each) for each in (*literals, "", "")[:2])
+            literals = [
+                argument.value if isinstance(argument, ast.Constant) else "" for argument in node.args[:2]
+            ]
+            tag, content = (str(literal) for literal in (*literals, "", "")[:2])
             fields = tuple(keyword.arg or "**" for keyword in node.keywords)
             yield Site(tag, called.attr, content, fields, path, node.lineno)

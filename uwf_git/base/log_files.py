@@ -134,9 +134,9 @@ class _Files:
             os.write(self._file, b"\n")  # a process was killed in the middle of a line
 
     def _remove_old(self) -> None:
-        found = _files(self._folder)
+        paths = _files(self._folder)
         oldest = _day(time.time() - DAYS * _DAY)
-        for number, path in enumerate(reversed(found)):
+        for number, path in enumerate(reversed(paths)):
             if number >= MOST or _place(path)[0] < oldest:
                 path.unlink(missing_ok=True)
 
@@ -193,10 +193,10 @@ def _opened(path: Path, flags: int) -> int:
 
 def _files(folder: Path) -> list[Path]:
     try:
-        found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+        paths = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
     except OSError:
         return []
-    return sorted(found, key=_place)
+    return sorted(paths, key=_place)
 
 
 def _place(path: Path) -> tuple[str, int]:

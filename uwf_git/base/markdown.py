@@ -107,7 +107,7 @@ def question(asked: Mapping[str, Any]) -> str:
 def below(text: str, level: int) -> str:
     """Embed foreign Markdown below a heading level: its headings are lowered, an open code block is closed,
     code is unchanged."""
-    found: list[str] = []
+    lines: list[str] = []
     fence = ""
     for line in text.split("\n"):
         opened = _CODE_FENCE.match(line)
@@ -118,13 +118,13 @@ def below(text: str, level: int) -> str:
             fence = opened[1]
         elif heading := _HEADING.match(line):
             line = "#" * min(len(heading[2]) + level, 6) + line[heading.end() :]
-        elif (under := _UNDERLINE.fullmatch(line)) and found and _is_paragraph(found[-1]):
-            found[-1] = f"{'#' * min((1 if under[1][0] == '=' else 2) + level, 6)} {found[-1].strip()}"
+        elif (under := _UNDERLINE.fullmatch(line)) and lines and _is_paragraph(lines[-1]):
+            lines[-1] = f"{'#' * min((1 if under[1][0] == '=' else 2) + level, 6)} {lines[-1].strip()}"
             continue
-        found.append(line)
+        lines.append(line)
     if fence:
-        found.append(fence)
-    return "\n".join(found)
+        lines.append(fence)
+    return "\n".join(lines)
 
 
 def _is_paragraph(line: str) -> bool:
@@ -178,8 +178,8 @@ def _flat(text: str, at_most: int) -> str:
     return shortened(printable(" ".join(text.split())), at_most)
 
 
-def _escape(found: re.Match[str]) -> str:
-    character = found.group()
+def _escape(match: re.Match[str]) -> str:
+    character = match.group()
     entity = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(character)
     # A backslash keeps forges from mentioning users and linking issues; GitHub ignores it before @ and #.
     return entity or (f"&#{ord(character)};" if character in "@#" else "\\" + character)

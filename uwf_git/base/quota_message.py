@@ -63,9 +63,15 @@ def seconds_until_reset(words: str, now: float | None = None) -> float | None:
     """Return the seconds from `now` (Unix time) after which a message says that the provider answers again,
     None if it doesn't say. A time of day is the next one, in its time zone, by default this machine's."""
     now, words = time.time() if now is None else now, words[-_LONGEST_MESSAGE:]
-    for found in (_header(words, now), _in(words), _epoch(words, now), _iso(words, now), _clock(words, now)):
-        if found is not None and found <= LONGEST:
-            return max(found, 0.0)
+    for seconds in (
+        _header(words, now),
+        _in(words),
+        _epoch(words, now),
+        _iso(words, now),
+        _clock(words, now),
+    ):
+        if seconds is not None and seconds <= LONGEST:
+            return max(seconds, 0.0)
     return None
 
 
@@ -77,37 +83,37 @@ def _header(words: str, now: float) -> float | None:
             return parsedate_to_datetime(at[1]).timestamp() - now
         except ValueError:
             return None
-    found = _HEADER.search(words) or _DELAY.search(words)
-    return float(found[1]) if found else None
+    match = _HEADER.search(words) or _DELAY.search(words)
+    return float(match[1]) if match else None
 
 
 def _in(words: str) -> float | None:
-    if found := _MILLISECONDS.search(words):
-        return float(found[1] or found[2]) / 1000
-    found = _IN.search(words)
-    if found is None:
+    if match := _MILLISECONDS.search(words):
+        return float(match[1] or match[2]) / 1000
+    match = _IN.search(words)
+    if match is None:
         return None
-    return sum(float(number) * _UNITS[unit.lower()] for number, unit in _PART.findall(found[1]))
+    return sum(float(number) * _UNITS[unit.lower()] for number, unit in _PART.findall(match[1]))
 
 
 def _epoch(words: str, now: float) -> float | None:
-    found = _EPOCH.search(words)
-    return float(found[1]) - now if found else None
+    match = _EPOCH.search(words)
+    return float(match[1]) - now if match else None
 
 
 def _iso(words: str, now: float) -> float | None:
-    found = _ISO.search(words)
-    if found is None:
+    match = _ISO.search(words)
+    if match is None:
         return None
-    at = datetime.fromisoformat(found[1].replace("Z", "+00:00"))
+    at = datetime.fromisoformat(match[1].replace("Z", "+00:00"))
     return at.timestamp() - now if at.tzinfo else at.replace(tzinfo=UTC).timestamp() - now
 
 
 def _clock(words: str, now: float) -> float | None:
-    found = _CLOCK.search(words)
-    if found is None:
+    match = _CLOCK.search(words)
+    if match is None:
         return None
-    month, day, year, hour, minute, half, zone, other = found.groups()
+    month, day, year, hour, minute, half, zone, other = match.groups()
     if not (1 <= int(hour) <= 12 if half else minute and int(hour) < 24) or int(minute or 0) > 59:
         return None
     here = datetime.fromtimestamp(now, UTC).astimezone(_zone(zone or other))

@@ -51,7 +51,7 @@ def printable(text: str, instead: str = "�", keep: str = "") -> str:
     """Replace control and invisible characters except `keep`."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each in keep else instead for each in text)
+    return "".join(item if item.isprintable() or item in keep else instead for item in text)
 
 
 def harmless(text: str) -> str:
@@ -59,7 +59,7 @@ def harmless(text: str) -> str:
     raw."""
     if text.isascii() and not text.encode("ascii").translate(None, _PLAIN):
         return text
-    return re.sub(_ACTED_ON, lambda found: escaped(found[0]), text)
+    return re.sub(_ACTED_ON, lambda match: escaped(match[0]), text)
 
 
 def escaped(character: str) -> str:
@@ -77,8 +77,8 @@ def shortened(text: str, at_most: int) -> str:
 
 def cut(text: str, at_most: int) -> str:
     """Cut a text to `at_most` characters, with a line on the rest."""
-    left = len(text) - at_most
-    return text if left <= 0 else f"{text[:at_most]}\n[… {left} more characters are left out …]"
+    rest = len(text) - at_most
+    return text if rest <= 0 else f"{text[:at_most]}\n[… {rest} more characters are left out …]"
 
 
 def cut_middle(text: str, at_most: int) -> str:
@@ -126,7 +126,7 @@ def whole_lines(text: str) -> str:
 def last_line(text: str) -> str:
     """Return the last non-empty line of a program's output, as a terminal would show it; "" if none."""
     lines = re.split(r"[\r\n]", re.sub(_STEERING, "", text))
-    return next((line for each in reversed(lines) if (line := one_line(each, 240))), "")
+    return next((line for item in reversed(lines) if (line := one_line(item, 240))), "")
 
 
 def duration(seconds: float) -> str:

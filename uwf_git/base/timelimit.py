@@ -57,8 +57,8 @@ def time_limit(seconds: float, memory: int | None = None, clock: _Clock = time.m
         with _watched(seconds, memory, clock):
             yield
         return
-    left, interval = signal.getitimer(signal.ITIMER_REAL)
-    if 0 < left <= seconds and not _deadlines:
+    remaining, interval = signal.getitimer(signal.ITIMER_REAL)
+    if 0 < remaining <= seconds and not _deadlines:
         yield  # a limit that isn't ours, and ends this earlier
         return
     begun = time.monotonic()
@@ -93,8 +93,8 @@ def time_limit(seconds: float, memory: int | None = None, clock: _Clock = time.m
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         _deadlines.pop()
-        if left:
-            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begun), 0.001), interval)
+        if remaining:
+            signal.setitimer(signal.ITIMER_REAL, max(remaining - (time.monotonic() - begun), 0.001), interval)
         if rang:
             _note(rang, seconds, memory)
 
@@ -169,8 +169,8 @@ class _Watch:
     def _pause(self) -> float:
         if self.rang:
             return AGAIN
-        left = max(self._deadline - self._clock(), 0.001)
-        return left if self._start is None else min(left, SAMPLE)
+        remaining = max(self._deadline - self._clock(), 0.001)
+        return remaining if self._start is None else min(remaining, SAMPLE)
 
     def _what_ran_out(self) -> type[BaseException] | None:
         if self._clock() >= self._deadline:

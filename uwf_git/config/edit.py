@@ -46,17 +46,17 @@ _KEY_PART = re.compile(r'"([^"]*)"|([^."]+)')
 
 def list_values(root: Path) -> dict[str, Any]:
     """Return every setting by dotted key in file order; lists are values, providers' keys are hidden."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
 
     def walk(value: Any, path: ValuePath) -> None:
         if isinstance(value, dict):
             for key, item in value.items():
                 walk(item, (*path, key))
         elif path and value is not None:
-            found[dotted(path)] = value
+            leaves[dotted(path)] = value
 
     walk(_without_keys(read_document(root).data), ())
-    return found
+    return leaves
 
 
 def _inline_keys(data: Any) -> set[tuple[str, Any]]:
@@ -229,8 +229,8 @@ def split_key(key: str, data: Any) -> ValuePath:
         return (section, ".".join(rest[:cut]), *rest[cut:])
     if section in FLAT or len(rest) < 2:
         return (section, ".".join(rest)) if rest else (section,)
-    found = value_at(data, (section,))
-    entries = found if isinstance(found, dict) else {}
+    section_value = value_at(data, (section,))
+    entries = section_value if isinstance(section_value, dict) else {}
     if (whole := ".".join(rest)) in entries:
         return (section, whole)
     if section == "agentOverrides":

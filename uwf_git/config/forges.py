@@ -61,10 +61,10 @@ class Pages(NamedTuple):
 def pages(url: str, branch: str, base: str | None, kinds: Mapping[str, str] | None = None) -> Pages | None:
     """Return a branch's pages. `branch` and `base` are names below refs/heads/; `kinds` maps hosts to forges
     (see `settings.FORGES`). None for local paths and unknown hosts."""
-    found = _repository(url, kinds or {})
-    if found is None:
+    repository = _repository(url, kinds or {})
+    if repository is None:
         return None
-    kind, root = found
+    kind, root = repository
     names = {
         "branch": _quoted(branch),
         "base": _quoted(base or ""),

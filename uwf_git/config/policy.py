@@ -128,15 +128,17 @@ class ToolPolicy(NamedTuple):
             for entry in globs:
                 kind, colon, _ = entry.partition(":")
                 kinds = [
-                    each for each in REQUESTS if fnmatchcase(each, kind) and not _matches(each, (*plain,))
+                    request
+                    for request in REQUESTS
+                    if fnmatchcase(request, kind) and not _matches(request, (*plain,))
                 ]
-                if colon and any(each not in asked for each in kinds):
+                if colon and any(item not in asked for item in kinds):
                     rules.append(f"permissions: {entry}")
             covered = [entry.partition(":")[0] for entry in globs]
             rules += [
-                f"permissions: nothing of {each}"
-                for each in known
-                if each not in asked and not _matches(each, (*covered,))
+                f"permissions: nothing of {item}"
+                for item in known
+                if item not in asked and not _matches(item, (*covered,))
             ]
         if "read" not in asked:
             rules += [f"no {tool}" for tool in READING if not self.permits(tool)]
@@ -153,12 +155,12 @@ class ToolPolicy(NamedTuple):
         """Return a note on rules that cannot be enforced, or "". Raises AgentFailed if `strict`."""
         if not rules:
             return ""
-        said = f"cannot enforce these rules of the policy on {name}: {', '.join(rules)}"
+        problem = f"cannot enforce these rules of the policy on {name}: {', '.join(rules)}"
         if self.strict:
             raise AgentFailed(
-                said, "use another agent for this role, or change tools (strict) in config.yaml"
+                problem, "use another agent for this role, or change tools (strict) in config.yaml"
             )
-        return said
+        return problem
 
     def describe(
         self,
@@ -191,8 +193,8 @@ class ToolPolicy(NamedTuple):
             limits.append(f"a call gives at most {self.max_read} bytes of a file")
         if self.max_write is not None and any(name in WRITING for name in files):
             limits.append(f"a file that you write may hold at most {self.max_write} bytes")
-        said = ", and ".join(limits)
-        return [f"{said[0].upper()}{said[1:]}."] if said else []
+        sentence = ", and ".join(limits)
+        return [f"{sentence[0].upper()}{sentence[1:]}."] if sentence else []
 
     def _commands(self, confined: bool | None) -> str:
         if confined is False:
@@ -271,19 +273,19 @@ def parse_policy(value: Any, source: Source = CONFIGURATION) -> tuple[ToolPolicy
 def tighten(local: ToolPolicy, agent: ToolPolicy | None = None, *narrower: ToolPolicy | None) -> ToolPolicy:
     """Merge policies: of the configuration for all agents and for this one, of the role and the persona. A
     switch is on only if the configuration turns it on and none off."""
-    given = [policy for policy in (local, agent) if policy is not None]
+    policies = [policy for policy in (local, agent) if policy is not None]
     added = [policy for policy in narrower if policy is not None]
-    every = [*given, *added]
-    permissions = _layers(policy.permissions for policy in given)
+    every = [*policies, *added]
+    permissions = _layers(policy.permissions for policy in policies)
     if permissions:
         # Without a list of the configuration nothing is granted, and another's must not change that.
         permissions = _layers((permissions, *(policy.permissions for policy in added)))
     return ToolPolicy(
         _layers(policy.allow for policy in every),
         tuple(dict.fromkeys(name for policy in every for name in policy.deny)),
-        _switched([p.run_command for p in given], [p.run_command for p in added]),
-        _switched([p.network for p in given], [p.network for p in added]),
-        _switched([p.allow_unconfined for p in given], [p.allow_unconfined for p in added]),
+        _switched([p.run_command for p in policies], [p.run_command for p in added]),
+        _switched([p.network for p in policies], [p.network for p in added]),
+        _switched([p.allow_unconfined for p in policies], [p.allow_unconfined for p in added]),
         _layers(policy.allow_hosts for policy in every),
         permissions,
         _layers(policy.servers for policy in every),

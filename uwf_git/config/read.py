@@ -251,20 +251,20 @@ class _ConfigReader(Reader):
 
     def _budgets(self, value: Any) -> dict[str, dict[str, float]]:
         section = self.mapping(("budgets",), value, "budgets", ("default", "workflows"))
-        found = {}
+        budgets = {}
         if "default" in section:
-            found[""] = self._amounts(("budgets", "default"), parse_budget(section["default"]))
+            budgets[""] = self._amounts(("budgets", "default"), parse_budget(section["default"]))
         path: ValuePath = ("budgets", "workflows")
-        for name, each in self.mapping(path, section.get("workflows"), "budgets.workflows").items():
-            found[name] = self._amounts((*path, name), parse_budget(each))
-        return {name: limits for name, limits in found.items() if limits}
+        for name, item in self.mapping(path, section.get("workflows"), "budgets.workflows").items():
+            budgets[name] = self._amounts((*path, name), parse_budget(item))
+        return {name: limits for name, limits in budgets.items() if limits}
 
     def _unpriced(self, value: Any) -> bool:
         section = self.mapping(("budget",), value, "budget", ("unpriced",))
-        said = section.get("unpriced", UNPRICED[0])
-        if said not in UNPRICED:
+        policy = section.get("unpriced", UNPRICED[0])
+        if policy not in UNPRICED:
             self.refuse(("budget", "unpriced"), f"must be one of: {', '.join(UNPRICED)}")
-        return bool(said == "stop")
+        return bool(policy == "stop")
 
     def _amounts(self, path: ValuePath, parsed: tuple[_Amounts, list[Problem]]) -> _Amounts:
         amounts, problems = parsed
@@ -313,32 +313,32 @@ class _ConfigReader(Reader):
         )
 
     def _workspace_fields(self, path: ValuePath, entry: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for name in ("kind", "remote"):
             if text := self.text(path, entry, name):
-                found[name] = text
-        if found.get("kind", "shared") not in WORKSPACES:
+                fields[name] = text
+        if fields.get("kind", "shared") not in WORKSPACES:
             self.refuse((*path, "kind"), f"workspace.kind must be one of {', '.join(WORKSPACES)}")
-            del found["kind"]
+            del fields["kind"]
         setup = entry.get("setup")
         if isinstance(setup, list):
-            found["setup"] = self.texts((*path, "setup"), setup) or ()
+            fields["setup"] = self.texts((*path, "setup"), setup) or ()
         elif text := self.text(path, entry, "setup"):
-            found["setup"] = self.command(path, text, "setup")
+            fields["setup"] = self.command(path, text, "setup")
         for name, field in (("copy", "copy"), ("link", "link"), ("keepIgnored", "keep_ignored")):
             if (paths := self.texts((*path, name), entry.get(name))) is not None:
-                found[field] = tuple(each.strip("/") for each in paths)
-                for each in paths:
-                    if each.startswith(("/", "~")) or ".." in each.split("/") or not each.strip("/."):
-                        self.refuse((*path, name), f"{name} has {each!r}, which is no path in the project")
+                fields[field] = tuple(element.strip("/") for element in paths)
+                for item in paths:
+                    if item.startswith(("/", "~")) or ".." in item.split("/") or not item.strip("/."):
+                        self.refuse((*path, name), f"{name} has {item!r}, which is no path in the project")
         if (timeout := self.timeout(path, entry)) is not None:
-            found["timeout"] = timeout
+            fields["timeout"] = timeout
         if (most := entry.get("maxFile")) is not None:
             if (size := parse_size(most)) is None:
                 self.refuse((*path, "maxFile"), "workspace.maxFile must be a size, such as 50MB")
             else:
-                found["max_file"] = size
-        return found
+                fields["max_file"] = size
+        return fields
 
     def _max_agents(self, value: Any) -> int | None:
         if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 1000):
@@ -349,23 +349,23 @@ class _ConfigReader(Reader):
         return None
 
     def _keeps_sessions(self, data: dict[str, Any]) -> bool:
-        said = self.text((), data, "sessions")
-        if said not in ("", KEEP):
+        setting = self.text((), data, "sessions")
+        if setting not in ("", KEEP):
             self.refuse(("sessions",), f"sessions must be: {KEEP}", "unset it to keep none")
-        return said == KEEP
+        return setting == KEEP
 
     def _agent(self, alias: str, entry: dict[str, Any]) -> AgentConfig:
         path = ("agents", alias)
         text = self.text(path, entry, "command")
-        command, *given = (self.command(path, text) if text else ()) or (text,)
+        command, *words = (self.command(path, text) if text else ()) or (text,)
         args = self.texts((*path, "args"), entry.get("args")) or ()
         timeout, silence = self.timeout(path, entry), self.timeout(path, entry, "silence")
         tools = self._tools((*path, "tools"), entry.get("tools"))
         limits = self._amounts((*path, "limits"), parse_quota(entry.get("limits")))
         if command in self.named_agents:
-            command, given = self.named_agents[command].command, [command, *given]
+            command, words = self.named_agents[command].command, [command, *words]
         command = expanded(full_name(command))
-        return AgentConfig(alias, command, (*given, *args), timeout, tools, limits=limits, silence=silence)
+        return AgentConfig(alias, command, (*words, *args), timeout, tools, limits=limits, silence=silence)
 
     def _agent_overrides(self, value: Any) -> dict[str, dict[str, str]]:
         section = self.mapping(("agentOverrides",), value, "agentOverrides")

@@ -242,14 +242,15 @@ class Plugin(NamedTuple):
 
 
 def shipped(name: str) -> extensions.AgentProgram | None:
-    return next((each for each in extensions.agent_programs() if each.name == name), None)
+    return next((program for program in extensions.agent_programs() if program.name == name), None)
 
 
 @cache
 def shipped_names() -> tuple[str, ...]:
     """Return the shipped agents' names in order of precedence."""
     return tuple(
-        each.name for each in sorted(extensions.agent_programs(), key=lambda each: _KINDS.index(each.kind))
+        program.name
+        for program in sorted(extensions.agent_programs(), key=lambda item: _KINDS.index(item.kind))
     )
 
 
@@ -271,7 +272,7 @@ def asks_model(command: str) -> bool:
     one."""
     if command.startswith(PLUGIN):
         name = command.removeprefix(PLUGIN)
-        kinds = [each.kind for one in extensions.others() for each in one.agents if each.name == name]
+        kinds = [agent.kind for one in extensions.others() for agent in one.agents if agent.name == name]
         return kinds[0] not in _FIXED if kinds else True
     program = shipped(command)
     return program is not None and program.kind not in _FIXED
@@ -282,15 +283,17 @@ def plugins() -> Mapping[str, Plugin]:
     """Return installed packages' agents by name, except names of shipped ones. Cached."""
     from importlib.metadata import entry_points
 
-    found = [
+    plugins = [
         Plugin(program.name, extension.name, "", program.load)
         for extension in extensions.others()
         for program in extension.agents
     ]
-    for each in entry_points(group=GROUP):
-        dist = each.dist
-        found.append(Plugin(each.name, dist.name if dist else "", dist.version if dist else "", each.load))
-    return {each.name: each for each in found if shipped(each.name) is None}
+    for point in entry_points(group=GROUP):
+        dist = point.dist
+        plugins.append(
+            Plugin(point.name, dist.name if dist else "", dist.version if dist else "", point.load)
+        )
+    return {plugin.name: plugin for plugin in plugins if shipped(plugin.name) is None}
 
 
 def plugin_names() -> list[str]:
@@ -302,7 +305,11 @@ def full_name(command: str) -> str:
     unchanged."""
     names = (command, f"uwf-{command}")
     return next(
-        (each.name for each in extensions.agent_programs() if each.name in names or each.alias == command),
+        (
+            program.name
+            for program in extensions.agent_programs()
+            if program.name in names or program.alias == command
+        ),
         command,
     )
 

@@ -243,15 +243,15 @@ class Redactor:
         known = 0
         if self._names:
             for form in self._broken_in(text):
-                text, found = self._pattern_of(form).subn(_place(self._whole[form]), text)
-                known += found
+                text, count = self._pattern_of(form).subn(_place(self._whole[form]), text)
+                known += count
             for value in self._quoted_in(text):
-                text, found = quoted_pattern(value).subn(_place(self._values[value]), text)
-                known += found
+                text, count = quoted_pattern(value).subn(_place(self._values[value]), text)
+                known += count
             if there := [form for form in self._ordered if form in text]:
                 pattern = re.compile("|".join(map(re.escape, there)))
-                text, found = pattern.subn(lambda each: _place(self._names[each[0]]), text)
-                known += found
+                text, count = pattern.subn(lambda match: _place(self._names[match[0]]), text)
+                known += count
         text, recognised = without_tokens(text)
         more = recognised
         while more:  # without one there may be another, which it had cut off
@@ -268,8 +268,10 @@ class Redactor:
 
     @cached_property
     def _squeezed(self) -> list[tuple[bytes, str]]:
-        found = [(_squeezed(form), form) for form in sorted(self._whole, key=len, reverse=True)]
-        return [(core, form) for core, form in found if len(core) >= _SHORTEST_BROKEN and not form.isalpha()]
+        squeezed = [(_squeezed(form), form) for form in sorted(self._whole, key=len, reverse=True)]
+        return [
+            (core, form) for core, form in squeezed if len(core) >= _SHORTEST_BROKEN and not form.isalpha()
+        ]
 
     def _broken_in(self, text: str) -> list[str]:
         if not self._squeezed or not _BREAKS.search(text):
@@ -311,9 +313,9 @@ class Redactor:
     def _under(self, key: str, value: Any) -> tuple[Any, int]:
         clean, count = self.value(value)
         if isinstance(clean, str) and (head := _head(key)):
-            with_key, found = self.text(head + clean)
-            if found and with_key.startswith(head):
-                return with_key.removeprefix(head), count + found
+            with_key, replaced = self.text(head + clean)
+            if replaced and with_key.startswith(head):
+                return with_key.removeprefix(head), count + replaced
         return clean, count
 
     def first(self, content: Any) -> SecretLocation | None:
@@ -324,9 +326,9 @@ class Redactor:
             return self.first(text) or (self.first(text.replace("\0", "")) if "\0" in text else None)
         if not isinstance(content, str):
             texts = (
-                each for each in _texts(content, []) if len(each) >= SHORTEST and each not in self._clean
+                item for item in _texts(content, []) if len(item) >= SHORTEST and item not in self._clean
             )
-            return next((spot for each in texts if (spot := self.first(each))), None)
+            return next((spot for item in texts if (spot := self.first(item))), None)
         clean, count = self.text(content)
         if not count:
             return None
@@ -350,9 +352,9 @@ def removal_note(redactions: Iterable[tuple[str, int]]) -> str:
     total = sum(count for _, count in places)
     if not total:
         return ""
-    said = "1 secret was taken out" if total == 1 else f"{total} secrets were taken out"
+    sentence = "1 secret was taken out" if total == 1 else f"{total} secrets were taken out"
     where = ", ".join(place + (f" ({count})" if count > 1 else "") for place, count in places if place)
-    return f"{said}: {where}" if where else said
+    return f"{sentence}: {where}" if where else sentence
 
 
 def _worth_hiding(value: str) -> bool:

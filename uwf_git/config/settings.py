@@ -196,12 +196,12 @@ class Config(NamedTuple):
     @property
     def prices(self) -> dict[str, Price]:
         """Prices by model name and alias."""
-        found: dict[str, Price] = {}
+        prices: dict[str, Price] = {}
         for model in self.models.values():
             if model.price is not None:
-                found.setdefault(model.name, model.price)
-                found.setdefault(model.alias, model.price)
-        return found
+                prices.setdefault(model.name, model.price)
+                prices.setdefault(model.alias, model.price)
+        return prices
 
 
 class ConfigProblem(NamedTuple):

@@ -48,10 +48,10 @@ class StreamedText:
         self._held = self._held[size:]
         self._passed = text[-self._longest :]
         clean = self._redactor.text(text)[0]
-        told = next(
+        shown = next(
             (n for n, (one, other) in enumerate(zip(clean, before, strict=False)) if one != other), None
         )
-        return clean[min(len(before), len(clean)) if told is None else told :]
+        return clean[min(len(before), len(clean)) if shown is None else shown :]
 
     def _safe(self, text: str) -> int:
         place = len(text)

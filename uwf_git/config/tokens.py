@@ -129,7 +129,7 @@ SHAPES = (
 _SHORTEST = 8  # characters that a token has
 # Characters of one word that all others have, but for those in headers and URLs; as `_SPACED` makes them alike.
 _LONG_WORD = b"x" * 16
-_SPACED = bytes(32 if each < 128 and chr(each).isspace() else 120 for each in range(256))
+_SPACED = bytes(32 if number < 128 and chr(number).isspace() else 120 for number in range(256))
 _AMONG_WORDS = tuple(shape for shape in SHAPES if shape.name in ("url-password", "authorization"))
 
 
@@ -143,8 +143,8 @@ def without_tokens(text: str) -> tuple[str, int]:
     for shape in _AMONG_WORDS if is_prose else SHAPES:
         for mark in shape.marks:
             if mark in text:
-                text, found = _without(text, shape, mark)
-                count += found
+                text, replaced = _without(text, shape, mark)
+                count += replaced
     return text, count
 
 
@@ -154,7 +154,7 @@ def without_lines_of_keys(lines: Sequence[str]) -> tuple[list[str], int]:
     text = "\0".join(lines)
     if not any(mark in text for mark in shape.marks) or text.count("\0") >= len(lines):
         return list(lines), 0
-    spans = [_lines_of_key(text, found.end()) for found in re.finditer(f"-----BEGIN {_PEM_NAME}", text)]
+    spans = [_lines_of_key(text, match.end()) for match in re.finditer(f"-----BEGIN {_PEM_NAME}", text)]
     clean, count = _replaced(text, shape, filter(None, spans))
     return clean.split("\0"), count
 
@@ -179,16 +179,16 @@ def _found(text: str, shape: Shape, mark: str) -> Iterator[Sequence[tuple[int, i
     done = 0
     at = text.find(mark)
     while at >= 0:
-        found = pattern.match(text, at - shape.back) if at - shape.back >= done else None
-        if found is not None:
-            start = found.end(1) if pattern.groups else found.start()
-            spans = [(start, found.end())]
-            if shape is SHAPES[0] and "-----END " not in found[0]:
-                spans = [] if found[0].endswith("-----") else spans
-                spans += _lines_of_key(text, found.end())
-            if spans and (shape.judge is None or shape.judge(text[start : found.end()])):
+        match = pattern.match(text, at - shape.back) if at - shape.back >= done else None
+        if match is not None:
+            start = match.end(1) if pattern.groups else match.start()
+            spans = [(start, match.end())]
+            if shape is SHAPES[0] and "-----END " not in match[0]:
+                spans = [] if match[0].endswith("-----") else spans
+                spans += _lines_of_key(text, match.end())
+            if spans and (shape.judge is None or shape.judge(text[start : match.end()])):
                 yield spans
-            done = max(found.end(), spans[-1][1] if spans else 0)
+            done = max(match.end(), spans[-1][1] if spans else 0)
         at = text.find(mark, max(at + len(mark), done))
 
 
@@ -201,19 +201,19 @@ def _lines_of_key(text: str, begin: int) -> list[tuple[int, int]]:
         limit = end
     spans: list[tuple[int, int]] = []
     done, between = begin, ""
-    for found in _PEM_LINE.finditer(text, begin, limit):
-        if found.start(1) - done > _PEM_GAP:
+    for match in _PEM_LINE.finditer(text, begin, limit):
+        if match.start(1) - done > _PEM_GAP:
             break
-        if end < 0 and spans and text.count("\n", done, found.start()) > 1:
+        if end < 0 and spans and text.count("\n", done, match.start()) > 1:
             break
-        if not _is_line_of_key(found[1]) or (end < 0 and len(found[1]) > _PEM_ALONE):
+        if not _is_line_of_key(match[1]) or (end < 0 and len(match[1]) > _PEM_ALONE):
             continue
-        if spans and (last := _last_line(text, done, found.start(), between)):
+        if spans and (last := _last_line(text, done, match.start(), between)):
             spans.append(last)
         else:
-            between = text[done : found.start(1)]
-        spans.append(found.span(1))
-        done = found.end(1)
+            between = text[done : match.start(1)]
+        spans.append(match.span(1))
+        done = match.end(1)
     if spans and (last := _last_line(text, done, min(limit, done + _PEM_GAP), between)):
         complete = 0 <= end - last[1] <= _PEM_GAP
         rest = text[slice(*last)]
@@ -226,12 +226,12 @@ def _last_line(text: str, done: int, limit: int, between: str) -> tuple[int, int
     """Return a key's shorter last line, which follows the same separator as the lines before; numbers count
     up, a diff's sign may differ."""
     for part in _PEM_BETWEEN.finditer(between[-_PEM_GAP:]):
-        found = _PEM_BETWEEN.match(text, done, limit)
-        if found is None or (found[1] != part[1] and not (found[1] + part[1]).isdecimal()):
+        match = _PEM_BETWEEN.match(text, done, limit)
+        if match is None or (match[1] != part[1] and not (match[1] + part[1]).isdecimal()):
             return None
-        done = found.end()
-    found = _PEM_LAST.match(text, done, limit)
-    return found.span(1) if found else None
+        done = match.end()
+    match = _PEM_LAST.match(text, done, limit)
+    return match.span(1) if match else None
 
 
 def _is_line_of_key(text: str) -> bool:

@@ -48,9 +48,11 @@ def branch_words(instance: Instance, branches: Branches) -> list[str]:
 
 def counts(statuses: Iterable[str]) -> dict[str, int]:
     """Return how many branches have each status, those that ended first."""
-    found = Counter(statuses)
+    numbers = Counter(statuses)
     return {
-        status: found[status] for status in (*_ORDER, *sorted(found.keys() - set(_ORDER))) if found[status]
+        status: numbers[status]
+        for status in (*_ORDER, *sorted(numbers.keys() - set(_ORDER)))
+        if numbers[status]
     }
 
 
@@ -64,7 +66,7 @@ def awaited_value(instance: Instance, head: Head) -> dict[str, Any]:
 def joining_value(instance: Instance, head: Head) -> dict[str, Any]:
     """Return `branches` of a thread that waits for them: how many have each status, and each by index."""
     branches = branches_at(instance, head)
-    threads, statuses = [each.thread for each in branches.each], branch_words(instance, branches)
+    threads, statuses = [state.thread for state in branches.each], branch_words(instance, branches)
     return {"branches": _value(threads, statuses, branches.fork)}
 
 
@@ -87,7 +89,7 @@ def joined_value(instance: Instance, head: Head) -> dict[str, Any]:
             join = row
         elif begins_threads(row.role) and join is not None:
             joined = join_at(instance, join.node)
-            threads, statuses = [each.thread for each in joined], [each.status for each in joined]
+            threads, statuses = [branch.thread for branch in joined], [branch.status for branch in joined]
             value = _value(threads, statuses, fork_at(instance, row.node))
             return {"branches": {**value, "fork": row.number}}
         elif row.kind not in ("step", "start"):
@@ -124,7 +126,7 @@ def raise_if_at_rest(instance: Instance, head: Head) -> None:
     for branch, state in zip(branches.each, states, strict=True):
         if state is not None and state.is_ready and branch.head is not None:
             raise_if_stuck(instance, outlook(instance, branch.head), branch.head)
-    if branches.open and all(each.head is None for each in branches.open):
+    if branches.open and all(item.head is None for item in branches.open):
         raise pending(thread, branches)
 
 
@@ -135,10 +137,10 @@ def _error_of(instance: Instance, thread: ThreadId) -> str:
 
 def branch_value(instance: Instance, head: Head) -> dict[str, Any]:
     """Return `branchOf` of a branch: the fork's thread, None if that is not here, its step, and the branch's index."""
-    found = instance.threads.fork_of(head)
-    if found is None:
+    place = instance.threads.fork_of(head)
+    if place is None:
         return {}
-    fork, index = found
+    fork, index = place
     step = instance.store.index_commit(fork).node
     return {"branchOf": {"thread": parent_of_branch(instance, head), "step": step, "index": index}}
 

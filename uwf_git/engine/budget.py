@@ -90,14 +90,14 @@ def limits(
     """Return the tightest limit of each key, in the order of LIMITS. `raised` overrides existing limits and
     adds none. Only `here`, the raises made on this machine, override the user's configuration; nothing those of a
     FORK."""
-    found: dict[str, Limit] = {}
-    for source, given in sources:
+    limits: dict[str, Limit] = {}
+    for source, amounts in sources:
         over = (here or {}) if source.startswith(CONFIG) else {} if source == FORK else raised
-        for key, value in given.items():
+        for key, value in amounts.items():
             limit = Limit(key, over[key], _RAISED) if key in over else Limit(key, value, source)
-            if key in LIMITS and (key not in found or limit.value < found[key].value):
-                found[key] = limit
-    return {key: found[key] for key in LIMITS if key in found}
+            if key in LIMITS and (key not in limits or limit.value < limits[key].value):
+                limits[key] = limit
+    return {key: limits[key] for key in LIMITS if key in limits}
 
 
 def reached_limit(held: Mapping[str, Limit], used: Mapping[str, float]) -> Limit | None:
@@ -243,17 +243,17 @@ class Budgets:
 
     def sources(self, head: Head) -> list[tuple[str, Mapping[str, float]]]:
         name, row = head.row.name or "", head.row
-        found = [(CONFIG, self._configured.get("", {}))]
+        sources = [(CONFIG, self._configured.get("", {}))]
         if name:
-            found.append((f"{CONFIG} for {name}", self._configured.get(name, {})))
+            sources.append((f"{CONFIG} for {name}", self._configured.get(name, {})))
         if row.workflow in self._limited:
             if row.workflow not in self._of_workflows:
                 budget = self._instance.registry.workflow(row.workflow).budget or {}
                 self._of_workflows[row.workflow] = budget
-            found.append(("workflow", self._of_workflows[row.workflow]))
+            sources.append(("workflow", self._of_workflows[row.workflow]))
         if row.start in self._limited:
-            found += self._of_start(head)
-        return [(source, given) for source, given in found if given]
+            sources += self._of_start(head)
+        return [(source, amounts) for source, amounts in sources if amounts]
 
     def _of_start(self, head: Head) -> Iterator[tuple[str, Mapping[str, float]]]:
         """Yield the limits of a thread's StartNode: for a branch that a thread waits for, those that follow from it."""
@@ -271,7 +271,7 @@ class Budgets:
     def fan_outs(self, head: Head) -> list[FanOut]:
         """Return the forks that wait for a branch here and are of a thread with a budget: one, or several if that
         thread was forked; none for other threads."""
-        return [each for each in self._fan_outs_of(head) if head.thread in each.used]
+        return [out for out in self._fan_outs_of(head) if head.thread in out.used]
 
     def _fan_outs_of(self, head: Head) -> list[FanOut]:
         fork = self._fork_of(head)
@@ -290,7 +290,7 @@ class Budgets:
             return []
         if fork not in self._waiting:
             threads = self._instance.threads
-            self._waiting[fork] = [threads.head(each) for each in waiting_at(self._instance, fork)]
+            self._waiting[fork] = [threads.head(thread) for thread in waiting_at(self._instance, fork)]
         return self._waiting[fork]
 
     def _fork_of(self, head: Head) -> Oid | None:
@@ -305,12 +305,12 @@ class Budgets:
         used = {thread: spent.amounts(priced) for thread, (_, spent) in branches.items()}
         ended = frozenset(thread for thread, (head, _) in branches.items() if head.archive is not None)
         absent = len(begun_at(self._instance, parent.row)) - len(used)
-        found = FanOut(parent, standing, used, ended, share, {})
+        budget = FanOut(parent, standing, used, ended, share, {})
         unused = {
-            key: absent * part + sum(found.unused_by(key, branch) for branch in used)
+            key: absent * part + sum(budget.unused_by(key, branch) for branch in used)
             for key, part in share.items()
         }
-        return found._replace(unused=unused)
+        return budget._replace(unused=unused)
 
     def left(self, head: Head) -> dict[str, float]:
         """Return what the limits of a thread leave."""
@@ -344,12 +344,12 @@ class Budgets:
             return {}
         tightest = {
             key: min(
-                (each for each in self.fan_outs(head) if key in each.standing.limits),
-                key=lambda each: each.allowance(key, head.thread),
+                (out for out in self.fan_outs(head) if key in out.standing.limits),
+                key=lambda fan_out: fan_out.allowance(key, head.thread),
             )
             for key in keys
         }
-        return {key: (each.parent.thread, each.standing) for key, each in tightest.items()}
+        return {key: (out.parent.thread, out.standing) for key, out in tightest.items()}
 
 
 def raise_if_used_up(instance: Instance, head: Head, besides: Totals = Totals()) -> None:  # noqa: B008
@@ -387,9 +387,9 @@ def settle(instance: Instance, thread: ThreadId, recorded: Mapping[str, float] |
     if not recorded:
         return
     fresh, before = raised_here(instance, thread)
-    left = {key: value for key, value in fresh.items() if recorded.get(key) != value}
-    settled = {key: value for key, value in fresh.items() if key not in left}
-    _write(instance, thread, left, {**before, **settled})
+    rest = {key: value for key, value in fresh.items() if recorded.get(key) != value}
+    settled = {key: value for key, value in fresh.items() if key not in rest}
+    _write(instance, thread, rest, {**before, **settled})
 
 
 def _write(
@@ -411,8 +411,8 @@ def _file(instance: Instance, thread: ThreadId) -> Path:
 
 
 def _amounts(value: Any) -> dict[str, float]:
-    given = value if isinstance(value, dict) else {}
-    numbers = {key: item for key, item in given.items() if type(item) in (int, float)}
+    amounts = value if isinstance(value, dict) else {}
+    numbers = {key: item for key, item in amounts.items() if type(item) in (int, float)}
     return {key: item for key, item in numbers.items() if key in LIMITS and item > 0}
 
 

@@ -38,7 +38,7 @@ def command_of(instance: Instance, head: Head) -> str:
     """Return the command that answers the question of a thread."""
     schema = persons_schema(instance, head)
     fields = () if schema is None else fields_of(schema.payload)
-    if schema is None or any(each.required for each in fields):
+    if schema is None or any(field.required for field in fields):
         return command_for(head.thread, fields)
     return f"uwf thread answer {head.thread} -m JSON"
 
@@ -55,7 +55,7 @@ def value_of(thread: ThreadId, schema: Schema, given: Mapping[str, Sequence[str]
             return _as_json(filled.output)
         return _as_json(_read(schema, text))
     except Usage as error:
-        wanted = "; ".join(f"{each.name}: {' or '.join(each.choices) or each.kind}" for each in fields)
+        wanted = "; ".join(f"{field.name}: {' or '.join(field.choices) or field.kind}" for field in fields)
         hint = f"it has these fields: {wanted}" if wanted else f"it is JSON: {_as_json(schema.payload)}"
         raise Usage(
             f"the answer to call {thread} does not fit: {error.message}", error.hint or hint

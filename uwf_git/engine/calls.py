@@ -101,9 +101,9 @@ def ids_of(root: CommitRow, prompt: str, call: ThreadOrigin) -> Iterator[ThreadI
 
 
 def _ids(root: CommitRow, request: Request) -> Iterator[ThreadId]:
-    asked = json.dumps([request.content, request.before], sort_keys=True)
+    question = json.dumps([request.content, request.before], sort_keys=True)
     for number in range(_TRIES):
-        yield derived_id(root.time * 1000, f"uwf call {root.oid.hex()} {number} {asked}")
+        yield derived_id(root.time * 1000, f"uwf call {root.oid.hex()} {number} {question}")
 
 
 def _begun_by(request: Request) -> tuple[str, dict[str, Any]]:
@@ -120,15 +120,15 @@ def _is_of(instance: Instance, head: Head, root: CommitRow, request: Request) ->
     call = call_of(instance.store, start.node)
     if call is None or not call.is_call or start.merged is None:
         return False
-    said = instance.store.start(start.node)
-    recorded = [said.prompt, call.item, call.position]
+    first = instance.store.start(start.node)
+    recorded = [first.prompt, call.item, call.position]
     if json.dumps(recorded, sort_keys=True) != json.dumps(
         [*_begun_by(request), request.before], sort_keys=True
     ):
         return False
     asked_at = Oid(raw=start.merged)
     if (
-        said.workflow != start_of(instance.store, asked_at).workflow
+        first.workflow != start_of(instance.store, asked_at).workflow
         or root_of(instance, asked_at).oid != root.oid
     ):
         return False
@@ -146,9 +146,9 @@ def begin(instance: Instance, at: Position, thread: ThreadId, request: Request) 
     """Begin the thread of a call of the code workflow's thread at `at`, unless there is one. Makes
     `refs/uwf/threads/<thread>`."""
     prompt, item = _begun_by(request)
-    said = ThreadOrigin(at.head.node, request.before, CALL, item)
+    origin = ThreadOrigin(at.head.node, request.before, CALL, item)
     version = Oid(raw=start_of(instance.store, at.head.commit).parent or b"")
-    node = Start(at.history.workflow_hash, prompt, call=said).typed_payload()
+    node = Start(at.history.workflow_hash, prompt, call=origin).typed_payload()
     instance.sessions.claim(SUBWORKFLOW, thread, at.head.thread)
     instance.threads.begin_at(thread, version, at.head.commit, node)
     return instance.threads.head(thread)
@@ -169,9 +169,9 @@ def left(instance: Instance, head: Head) -> list[Head]:
         return []
     own = {row.oid for row in ancestry(instance.store, head.commit)}
     return [
-        each
-        for each in _of_root(instance, head, (layout.THREADS,))
-        if each.archive is None and start_of(instance.store, each.commit).merged in own
+        item
+        for item in _of_root(instance, head, (layout.THREADS,))
+        if item.archive is None and start_of(instance.store, item.commit).merged in own
     ]
 
 
@@ -180,7 +180,7 @@ def calls_of(instance: Instance, head: Head) -> list[ThreadId]:
     for other workflows than code."""
     if not instance.threads.is_code(head.row.workflow):
         return []
-    return [each.thread for each in _of_root(instance, head, (layout.THREADS, layout.ARCHIVE))]
+    return [item.thread for item in _of_root(instance, head, (layout.THREADS, layout.ARCHIVE))]
 
 
 def _of_root(instance: Instance, head: Head, prefixes: Sequence[str]) -> Iterator[Head]:
@@ -211,13 +211,13 @@ def arrivals(instance: Instance, commit: Oid) -> dict[Oid, int]:
     while start.merged is not None and _name(instance, start) == EDITED:
         bases.append(Oid(raw=start.merged))
         start = start_of(store, bases[-1])
-    found: dict[Oid, int] = {}
+    places: dict[Oid, int] = {}
     for base in bases:
         runs = [store.index_commit(base), *store.index.merges_after(base.raw)]
-        for run in sorted((each for each in runs if each.role == END), key=lambda each: each.time):
+        for run in sorted((item for item in runs if item.role == END), key=lambda row: row.time):
             for tip in answers_joined(instance, Oid(raw=run.oid)):
-                found.setdefault(tip, len(found))
-    return found
+                places.setdefault(tip, len(places))
+    return places
 
 
 def answers_joined(instance: Instance, step: Oid) -> list[Oid]:
@@ -232,7 +232,7 @@ def answers_joined(instance: Instance, step: Oid) -> list[Oid]:
 def joined(instance: Instance, head: Head, calls: Sequence[str]) -> tuple[Oid, ...]:
     """Return the further parents of a step for which the code was given these answers: the last commits of their
     threads."""
-    tips = [Oid(hex=each) for each in dict.fromkeys(calls)]
+    tips = [Oid(hex=call) for call in dict.fromkeys(calls)]
     return instance.threads.gathered(head.node, [tip for tip in tips if instance.store.repository.has(tip)])
 
 

@@ -65,7 +65,7 @@ def _counted(number: int, name: str) -> str:
 def census_of(instance: Instance, commit: Oid) -> Census | None:
     """Return the census of a thread's steps up to a commit, None if no calls or branches were asked. A
     sub-workflow's is part of it. Read errors are raised."""
-    found: Census | None = None
+    census: Census | None = None
     fork: Fork | None = None
     for row in reversed(list(ancestry(instance.store, commit))):
         one = None
@@ -76,20 +76,22 @@ def census_of(instance: Instance, commit: Oid) -> Census | None:
         elif row.kind == "step":
             one = _of_step(instance, row)
         if one is not None:
-            found = one if found is None else found.plus(one)
-    return found
+            census = one if census is None else census.plus(one)
+    return census
 
 
 def of_join(workflow: Workflow, fork: Fork, branches: Sequence[JoinedBranch]) -> Census:
     """Return the census of a join. The policy of the fork allows failures if it drops branches or needs some only,
     or if an edge of the join has a condition, which decides what they mean."""
-    states = [each.status for each in branches]
+    states = [branch.status for branch in branches]
     failed = states.count(FAILED) + states.count(KILLED)
     edges = workflow.graph.get(fork.source, ())
     fan_out = edges[fork.edge].fan_out if fork.edge < len(edges) else None
-    decides = fan_out is not None and any(each.condition or each.status for each in fan_out.join)
+    decides = fan_out is not None and any(
+        transition.condition or transition.status for transition in fan_out.join
+    )
     is_allowed = fork.failure_policy.allows_failures or not fork.of_all or decides
-    inner = sum(each.status == COMPLETED and each.reason.startswith(FAILURES) for each in branches)
+    inner = sum(branch.status == COMPLETED and branch.reason.startswith(FAILURES) for branch in branches)
     unallowed = inner + (0 if is_allowed else failed)
     return Census(BRANCHES, len(branches), states.count(COMPLETED), failed, states.count(LEFT), unallowed)
 

@@ -114,22 +114,22 @@ def conversation_prompt(
     """
     steps = history.steps
     mine = [
-        n for n, each in enumerate(steps, 1) if each.role != USER and recipient.agent in (None, each.agent)
+        n for n, step in enumerate(steps, 1) if step.role != USER and recipient.agent in (None, step.agent)
     ]
     known = mine[-1] if recipient.remembers and mine else 0
     since = steps[known:]
-    last = next((n for n, each in enumerate(reversed(since)) if each.role != USER), len(since))
-    said = "\n\n".join(_said(since[len(since) - last :], stopped, chosen))
+    last = next((n for n, item in enumerate(reversed(since)) if item.role != USER), len(since))
+    talk = "\n\n".join(_said(since[len(since) - last :], stopped, chosen))
     earlier = since[: len(since) - last]
     if known and not earlier:
-        return said
+        return talk
     parts = [] if known else [*_who(history, role), before.strip()]
     if earlier:
         heading = "# What was said since your last reply" if known else "# The conversation so far"
-        parts.append("\n\n".join([heading, *_transcript(earlier, answer_of, quota - len(said))]))
-        parts.append(f"# What the user says now\n\n{said or '(Nothing yet.)'}")
+        parts.append("\n\n".join([heading, *_transcript(earlier, answer_of, quota - len(talk))]))
+        parts.append(f"# What the user says now\n\n{talk or '(Nothing yet.)'}")
     else:
-        parts.append(said or "(The user has said nothing yet.)")
+        parts.append(talk or "(The user has said nothing yet.)")
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -140,29 +140,29 @@ def _who(history: History, role: Role) -> Iterator[str]:
 
 
 def _said(
-    said: Sequence[StepContext],
+    contexts: Sequence[StepContext],
     stopped: Callable[[StepContext], str],
     chosen: Callable[[StepContext], bool],
 ) -> Iterator[str]:
-    for place, step in enumerate(said):
+    for place, step in enumerate(contexts):
         yield f"[{CHOSEN.capitalize()}:]\n\n{_message(step)}" if chosen(step) else _message(step)
-        if place < len(said) - 1 and (begun := stopped(step).strip()):
+        if place < len(contexts) - 1 and (begun := stopped(step).strip()):
             yield f"[You were stopped when you had answered this much:]\n\n{begun}\n\n[Then the user went on:]"
 
 
 def _message(step: StepContext) -> str:
-    said = step.output.get("answer", "") if isinstance(step.output, dict) else ""
-    return str(said).strip()
+    answer = step.output.get("answer", "") if isinstance(step.output, dict) else ""
+    return str(answer).strip()
 
 
 def _transcript(
     steps: Sequence[StepContext], answer_of: Callable[[StepContext], str], room: int
 ) -> list[str]:
-    told: list[str] = []
+    messages: list[str] = []
     for place in range(len(steps) - 1, -1, -1):
         step = steps[place]
-        if room < _MIN_MESSAGE_TEXT and told:
-            told.append(f"[{place + 1} earlier messages are left out here for their size.]")
+        if room < _MIN_MESSAGE_TEXT and messages:
+            messages.append(f"[{place + 1} earlier messages are left out here for their size.]")
             break
         user = step.role == USER
         text = _message(step) if user else answer_of(step).strip()
@@ -170,8 +170,8 @@ def _transcript(
             shown = max(room, _MIN_MESSAGE_TEXT)
             text = f"{text[:shown]}\n[… {len(text) - shown} characters left out …]"
         room -= len(text)
-        told.append(f"## {'The user' if user else one_line(f'{step.role} ({step.agent})', 80)}\n\n{text}")
-    return told[::-1]
+        messages.append(f"## {'The user' if user else one_line(f'{step.role} ({step.agent})', 80)}\n\n{text}")
+    return messages[::-1]
 
 
 def at_rest(instance: Instance, head: Head) -> bool:

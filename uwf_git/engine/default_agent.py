@@ -138,16 +138,16 @@ def _setting(history: History, role: str) -> str:
 def _others(
     instance: Instance, head: Head, steps: Iterable[StepContext], but: Iterable[str] = ()
 ) -> list[str]:
-    found = dict.fromkeys(
+    agents = dict.fromkeys(
         (*_workers(instance, steps), *_before_branch(instance, head.thread, head.row.start))
     )
     if instance.store.repository.ref(ATTEMPTS + head.thread) is not None:
-        found.update(dict.fromkeys(each.agent for each in instance.attempts.all(head.thread)))
-    for each in (REHEARSE, *extensions.runner_names(), *but):
-        found.pop(each, None)
-    if not found and (around := _around(instance, head.thread)):
+        agents.update(dict.fromkeys(attempt.agent for attempt in instance.attempts.all(head.thread)))
+    for name in (REHEARSE, *extensions.runner_names(), *but):
+        agents.pop(name, None)
+    if not agents and (around := _around(instance, head.thread)):
         return _others(instance, around, instance.threads.history(around).steps, but)
-    return list(found)
+    return list(agents)
 
 
 def _workers(instance: Instance, steps: Iterable[StepContext | Step]) -> Iterator[str]:
@@ -161,12 +161,14 @@ def _workers(instance: Instance, steps: Iterable[StepContext | Step]) -> Iterato
             if remark_in(USER, output) is None:  # who only remarks on it does no work
                 yield "a human"
         elif step.agent in extensions.runner_names() and (detail := store.detail(step.detail)) is not None:
-            asked = any(not (turn.tool == EXTRACT and turn.call is None) for turn in store.turns(detail))
-            yield "agents that its code asked" if asked else step.agent
+            has_asked = any(not (turn.tool == EXTRACT and turn.call is None) for turn in store.turns(detail))
+            yield "agents that its code asked" if has_asked else step.agent
         elif step.agent == REHEARSE or not is_kind(instance.store.get(step.detail).type, "step"):
             yield step.agent
         else:
-            yield from _workers(instance, (each.step for each in instance.threads.past(step.detail)))
+            yield from _workers(
+                instance, (past_step.step for past_step in instance.threads.past(step.detail))
+            )
 
 
 def _before_branch(instance: Instance, thread: ThreadId, start: Hash | None) -> Iterator[str]:

@@ -57,9 +57,9 @@ def fork(instance: Instance, at: Position) -> NewStep:
             f"thread {at.head.thread} is a branch {counted(depth, 'level')} deep, and at most {DEEPEST} may be",
             f"let its role do the work of the branches itself; {way_before(instance, at.head)}",
         )
-    made = _planned(instance, at, chosen.edge.fan_out, decision)
+    fork = _planned(instance, at, chosen.edge.fan_out, decision)
     _raise_if_long(instance, at, decision)
-    return engines_step(instance, history, FORK, FORK_OUTPUT, made.payload(), code_at_fork(instance, at))
+    return engines_step(instance, history, FORK, FORK_OUTPUT, fork.payload(), code_at_fork(instance, at))
 
 
 def _raise_if_long(instance: Instance, at: Position, decision: FansOut) -> None:
@@ -78,8 +78,8 @@ def _raise_if_long(instance: Instance, at: Position, decision: FansOut) -> None:
 
 def _planned(instance: Instance, at: Position, fan_out: FanOut, decision: FansOut) -> Fork:
     chosen, items = decision
-    begun = [(each.role, each.workflow) for each in fan_out.fixed] or [(fan_out.role, fan_out.workflow)]
-    branches = [_forked(instance, at.history.workflow_hash, *each) for each in begun]
+    begun = [(branch.role, branch.workflow) for branch in fan_out.fixed] or [(fan_out.role, fan_out.workflow)]
+    branches = [_forked(instance, at.history.workflow_hash, *item) for item in begun]
     budget = share_of(Budgets(instance).left(at.head), len(items))
     return planned(chosen.source, chosen.position, fan_out, items, branches, budget)
 
@@ -115,12 +115,12 @@ def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
     from uwf_git.store.removed import was_squatter
 
     branches = branches_at(instance, at.head)
-    absent = [layout.REMOVED + each.thread for each in branches.each if each.head is None]
+    absent = [layout.REMOVED + item.thread for item in branches.each if item.head is None]
     marks = instance.store.repository.refs_named(absent)
     squatters = {name for name, mark in marks.items() if was_squatter(instance.store.repository, mark)}
     removed = marks.keys() - squatters
     missing = [
-        each for each in branches.each if each.head is None and layout.REMOVED + each.thread not in removed
+        item for item in branches.each if item.head is None and layout.REMOVED + item.thread not in removed
     ]
     if not missing:
         return []
@@ -129,8 +129,8 @@ def begin_branches(instance: Instance, at: Position) -> list[ThreadId]:
     chosen = ChosenEdge(fork.source, fork.edge, _edge_of(history.workflow, history, fork))
     versions: dict[int, Oid] = {}
     nodes: dict[int, tuple[Hash, Any]] = {}
-    for each in missing:
-        position = each.position
+    for state in missing:
+        position = state.position
         branch = fork.branch(position)
         versions[position] = here if branch.role else _version(instance, branch.workflow)
         nodes[position] = start_of_branch(history, fork, chosen, position, at.head.node)
@@ -152,8 +152,8 @@ def start_of_branch(
     branch, item = fork.branch(position), fork.items[position]
     prompt = branch_prompt(history.workflow, chosen, history.start, history.steps, position, item)
     until = fork.until if branch.role else ()
-    said = ThreadOrigin(node, position, fork.name, item, branch.role, until)
-    return Start(branch.workflow, prompt, fork.budget, branch=said).typed_payload()
+    origin = ThreadOrigin(node, position, fork.name, item, branch.role, until)
+    return Start(branch.workflow, prompt, fork.budget, branch=origin).typed_payload()
 
 
 def _before_fork(history: History) -> Hash | None:
@@ -187,11 +187,11 @@ def join(instance: Instance, at: Position) -> NewStep:
     branches = branches_at(instance, at.head)
     if not branches.may_be_joined:
         raise pending(at.head.thread, branches)
-    told = [_joined(instance, each) for each in branches.each]
-    _raise_if_large(at, told)
-    joined, code = merge_branches(instance, at, told)
+    joined_branches = [_joined(instance, state) for state in branches.each]
+    _raise_if_large(at, joined_branches)
+    joined, code = merge_branches(instance, at, joined_branches)
     output = join_payload(joined, join_question(branches.fork, joined))
-    ended = [each.head for each in branches.each if each.state and each.head is not None]
+    ended = [state.head for state in branches.each if state.state and state.head is not None]
     when = max(head.row.time for head in (at.head, *ended)) * 1000
     new = engines_step(instance, at.history, JOIN, JOIN_OUTPUT, output, code, when)
     tips = [head.commit for head in ended]
@@ -199,7 +199,7 @@ def join(instance: Instance, at: Position) -> NewStep:
 
 
 def _raise_if_large(at: Position, joined: Sequence[JoinedBranch]) -> None:
-    sizes = {each.thread: len(cbor.encode(each.output)) for each in joined}
+    sizes = {branch.thread: len(cbor.encode(branch.output)) for branch in joined}
     if (size := sum(sizes.values())) <= MOST_JOINED:
         return
     largest = sorted(sizes, key=lambda thread: -sizes[thread])[:_NAMED]

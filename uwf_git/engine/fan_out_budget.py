@@ -49,5 +49,5 @@ def may_begin(
     if not others:
         return True
     if spent < share:
-        return need <= left - sum(each.reserved for each in others)
-    return need <= left - unused - sum(max(0.0, each.reserved - each.unused) for each in others)
+        return need <= left - sum(other.reserved for other in others)
+    return need <= left - unused - sum(max(0.0, other.reserved - other.unused) for other in others)

@@ -74,17 +74,17 @@ def merge_branches(
     from uwf_git.workspaces.merging import Unmergeable, merging
 
     changed: dict[int, str] = {}
-    for position, each in enumerate(branches):
-        if each.status != COMPLETED or each.step is None or (code := _code_of(instance, each.step)) is None:
+    for position, item in enumerate(branches):
+        if item.status != COMPLETED or item.step is None or (code := _code_of(instance, item.step)) is None:
             continue
         if code.is_later(begun):
             changed[position] = code.commit
         elif code.commit != begun.commit:
-            instance.warn(f"the code of branch {each.thread} is of another project, and not merged")
+            instance.warn(f"the code of branch {item.thread} is of another project, and not merged")
     if not changed:
         return list(branches), None
     try:
-        project = _project(instance, at, begun, {branches[each].thread: c for each, c in changed.items()})
+        project = _project(instance, at, begun, {branches[entry].thread: c for entry, c in changed.items()})
         with merging(project, begun.commit, instance.store.repository.config.bounds) as merges:
             merged = merges.merge(step.hash, begun.commit, changed)
             merges.keep(merged)
@@ -132,10 +132,10 @@ def _project(instance: Instance, at: Position, begun: Revision, wanted: Mapping[
         missing = set(merges.missing([begun.commit, *wanted.values()]))
     remote = work.remote if work is not None else project.remote_at(begun.remote)
     if missing and remote:
-        project.fetch(remote, thread, *(each for each, commit in wanted.items() if commit in missing))
-        missing = {each for each in missing if not project.commit(each)}
+        project.fetch(remote, thread, *(item for item, commit in wanted.items() if commit in missing))
+        missing = {item for item in missing if not project.commit(item)}
     if missing:
-        branch = next((each for each, commit in wanted.items() if commit in missing), thread)
+        branch = next((item for item, commit in wanted.items() if commit in missing), thread)
         raise NotFound(f"commit {min(missing)[:12]} of thread {branch} is not in project {project.common}")
     return project
 
@@ -188,14 +188,14 @@ def settled(instance: Instance, at: Position, text: str) -> str:
     if not (missing := work.unmerged(named)):
         return text
     project, remote = work.project, work.remote
-    owners = {each.conflict.commit: each.thread for each in parse_join(step.output) if each.conflict}
+    owners = {branch.conflict.commit: branch.thread for branch in parse_join(step.output) if branch.conflict}
     for commit in missing:
         if remote and commit in owners and not project.commit(commit):
             with suppress(RemoteFailed):
                 project.fetch_commit(remote, owners[commit], commit)
     folder = work.top
     raise Invalid(
-        f"not merged in {folder}: {_listed(named[each] for each in missing)}",
+        f"not merged in {folder}: {_listed(named[item] for item in missing)}",
         f"git -C {folder} merge {missing[0]}, and commit that; {otherwise}",
     )
 
@@ -230,17 +230,20 @@ def left_out(
     joined = () if asks_human(output) else join_resolved(at.history.steps, role)
     if not joined:
         return ""
-    found = [
-        name for each, name in _conflicting(joined[-1].output) if not work.project.is_ancestor(each, commit)
+    names = [
+        name for item, name in _conflicting(joined[-1].output) if not work.project.is_ancestor(item, commit)
     ]
-    return f"left out, since not merged: {_listed(found)}" if found else ""
+    return f"left out, since not merged: {_listed(names)}" if names else ""
 
 
 def _conflicting(output: Any) -> Iterator[tuple[str, str]]:
     """Yield the commit and name of each branch of a join whose code conflicts."""
-    for index, each in enumerate(parse_join(output)):
-        if each.conflict is not None:
-            yield each.conflict.commit, f"branch {index} ({each.thread}, commit {each.conflict.commit[:12]})"
+    for index, branch in enumerate(parse_join(output)):
+        if branch.conflict is not None:
+            yield (
+                branch.conflict.commit,
+                f"branch {index} ({branch.thread}, commit {branch.conflict.commit[:12]})",
+            )
 
 
 def _leaving_out(names: Sequence[str]) -> str:

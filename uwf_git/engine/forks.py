@@ -63,7 +63,7 @@ class Branches(NamedTuple):
     @property
     def open(self) -> tuple[BranchState, ...]:
         """The branches that have not ended."""
-        return tuple(each for each in self.each if not each.state)
+        return tuple(state for state in self.each if not state.state)
 
 
 def fork_at(instance: Instance, node: Hash) -> Fork:
@@ -128,20 +128,22 @@ def parents_of(instance: Instance, branch: Head) -> list[ThreadId]:
 
 def waiting_at(instance: Instance, fork: Oid) -> list[ThreadId]:
     """Return the active threads that end with the commit of a fork."""
-    found = _known_at(instance, fork)
-    if not found and instance.store.sync():  # another program may have moved a ref
-        found = _known_at(instance, fork)
-    return found
+    threads = _known_at(instance, fork)
+    if not threads and instance.store.sync():  # another program may have moved a ref
+        threads = _known_at(instance, fork)
+    return threads
 
 
 def _known_at(instance: Instance, fork: Oid) -> list[ThreadId]:
     names = instance.store.index.heads_at(fork.raw)
     folded = {layout.thread_of(name) for name in names if name.startswith(layout.FOLDED)}
-    found = {layout.thread_of(name) for name in names if name.startswith(layout.THREADS)} - folded
-    refs = (prefix + thread for thread in found for prefix in (layout.THREADS, layout.ARCHIVE))
+    threads = {layout.thread_of(name) for name in names if name.startswith(layout.THREADS)} - folded
+    refs = (prefix + thread for thread in threads for prefix in (layout.THREADS, layout.ARCHIVE))
     at = instance.store.repository.refs_named(list(refs))
     return sorted(
-        each for each in found if at.get(layout.THREADS + each) == fork and layout.ARCHIVE + each not in at
+        thread
+        for thread in threads
+        if at.get(layout.THREADS + thread) == fork and layout.ARCHIVE + thread not in at
     )
 
 
@@ -179,10 +181,12 @@ def branches_at(instance: Instance, head: Head) -> Branches:
                 f"thread {thread} has the id of branch {position} of a fork, and is not that branch",
                 f"uwf thread rm {thread} --yes, then step again",
             )
-    found = [BranchState(position, thread, heads.get(thread)) for position, thread in enumerate(threads)]
-    states = [each.state for each in found]
-    reasons = {each.position: each.reason for each in found if each.reason}
-    return Branches(fork, tuple(found), judge(fork, states, reasons))
+    branch_states = [
+        BranchState(position, thread, heads.get(thread)) for position, thread in enumerate(threads)
+    ]
+    states = [state.state for state in branch_states]
+    reasons = {state.position: state.reason for state in branch_states if state.reason}
+    return Branches(fork, tuple(branch_states), judge(fork, states, reasons))
 
 
 def is_joinable(instance: Instance, head: Head, ended: ThreadId | None = None) -> bool:
@@ -222,8 +226,8 @@ def ends_at_failure(instance: Instance, branch: Head) -> bool:
 def pending(thread: ThreadId, branches: Branches) -> Waiting:
     """Return the error of a step that has to wait for branches."""
     open_ = branches.open
-    shown = listed([each.thread for each in open_], _NAMED)
-    gone = [each for each in open_ if each.head is None]
+    shown = listed([state.thread for state in open_], _NAMED)
+    gone = [state for state in open_ if state.head is None]
     if gone and len(gone) == len(open_):
         return Waiting(
             f"thread {thread} waits for branches that are not here: {shown}",

@@ -77,14 +77,14 @@ def grep(
             if at > 0:
                 hits.setdefault((place, where, line), Match(place, where, line, at, shown))
     answered = {place for place, where, _ in hits if where == _ANSWER}
-    found = [hit for hit in hits.values() if hit.where != _OUTPUT or hit.place not in answered]
-    found.sort(key=lambda hit: (hit.place.number, _WHERE.index(hit.where), hit.line))
-    found.sort(key=lambda hit: hit.place.thread, reverse=True)
+    matches = [hit for hit in hits.values() if hit.where != _OUTPUT or hit.place not in answered]
+    matches.sort(key=lambda hit: (hit.place.number, _WHERE.index(hit.where), hit.line))
+    matches.sort(key=lambda hit: hit.place.thread, reverse=True)
     lacking: dict[ThreadId, StoreDamaged] = {}
     for name, error in unread.items():
         for place, _where in files[name]:
             lacking.setdefault(place.thread, error)
-    return Matches(found, lacking)
+    return Matches(matches, lacking)
 
 
 def _payload(text: str, column: int) -> tuple[str, int]:
@@ -159,10 +159,10 @@ def _matching(
         if done.timed_out:
             raise _too_long()
         if done.returncode not in (0, 1):
-            said = CallResult(done.returncode, b"", done.stderr_tail.decode("utf-8", "replace"))
-            lost = _unreadable(instance, batch, deadline) if _UNREADABLE.search(said.err) else {}
+            result = CallResult(done.returncode, b"", done.stderr_tail.decode("utf-8", "replace"))
+            lost = _unreadable(instance, batch, deadline) if _UNREADABLE.search(result.err) else {}
             if not lost:
-                raise _refused(pattern, said)
+                raise _refused(pattern, result)
             unread.update(lost)
             if rest := [
                 name for name in batch if name not in lost
@@ -186,10 +186,10 @@ def _unreadable(instance: Instance, names: Iterable[str], deadline: float) -> di
         oid, colon, path = name.partition(":")
         try:
             object_ = Oid(hex=oid)
-            found = repository.file(repository.root(object_), path) if colon else object_
-            if found is None:
+            blob = repository.file(repository.root(object_), path) if colon else object_
+            if blob is None:
                 raise StoreDamaged(f"commit {oid} has no {path}", "see: uwf doctor")
-            repository.blob(found)
+            repository.blob(blob)
         except StoreDamaged as error:
             lost[name] = error
     return lost

@@ -102,7 +102,7 @@ def _run(
     from uwf_git.sandbox.child import run_command
 
     head = instance.threads.head(thread)
-    told = {
+    message = {
         "event": event,
         "name": head.row.name,
         "title": head.row.title,
@@ -111,7 +111,7 @@ def _run(
         **more,
     }
     if event == ThreadState.ASKING.hook and (shown := presented_at(instance, head)) is not None:
-        told["shown"] = shown.as_json()
+        message["shown"] = shown.as_json()
     environment = {
         **instance.secrets,
         **os.environ,
@@ -122,7 +122,7 @@ def _run(
     try:
         done = run_command(
             command,
-            stdin=(json.dumps(told, ensure_ascii=False) + "\n").encode("utf-8", "replace"),
+            stdin=(json.dumps(message, ensure_ascii=False) + "\n").encode("utf-8", "replace"),
             cwd=instance.location.root,
             env=environment,
             timeout=timeout,
@@ -133,7 +133,7 @@ def _run(
     if done.timed_out:
         return f"was ended after {timeout:g} s; hooks.timeout gives it longer"
     if done.returncode:
-        said = last_line(done.stderr_tail.decode("utf-8", "replace"))
+        complaint = last_line(done.stderr_tail.decode("utf-8", "replace"))
         how = f"exited with {done.returncode}" if done.returncode > 0 else f"got signal {-done.returncode}"
-        return how + (f": {said}" if said else "")
+        return how + (f": {complaint}" if complaint else "")
     return ""

@@ -65,17 +65,17 @@ def typed_answer(
     raise_if_paused(instance, thread)
     at = instance.threads.position(head)
     instance.renew_judging()
-    found = outlook(instance, *at)
-    if found.next is None or found.next.startswith("$") or used_up(instance, head, found=found):
+    next_turn = outlook(instance, *at)
+    if next_turn.next is None or next_turn.next.startswith("$") or used_up(instance, head, found=next_turn):
         return None
     try:
-        config, playing = performer_of(instance, at, found.next, agent)
+        config, playing = performer_of(instance, at, next_turn.next, agent)
     except UwfError:  # the step raises it
         return None
     if config.command != HUMAN or playing is None or is_stepped(instance, thread):
         return None
     name = called(playing, config)
-    ballot = ballot_at(instance, at, found)
+    ballot = ballot_at(instance, at, next_turn)
     if ballot is not None:
         if ballot.is_met:
             return None
@@ -85,9 +85,9 @@ def typed_answer(
             ballot.raise_if_unmet(thread)
     order = EngineOrder(
         head.node,
-        found.next,
+        next_turn.next,
         config.alias,
-        found.instruction,
+        next_turn.instruction,
         config.timeout,
         None,
         name,
@@ -108,7 +108,7 @@ def typed_answer(
         return TypedAnswer(head.node, reply, fields, words, code)
     from uwf_git.engine.kit.extract import ExpectedOutput, judge
 
-    role = at.history.workflow.roles[found.next]
+    role = at.history.workflow.roles[next_turn.next]
     verdict = judge(reply, ExpectedOutput(role, instance.store.schema(role.schema)))
     if verdict.problems:
         raise Invalid(f"role {role.name}: {verdict.problems[0]}", f"uwf thread answer {thread}")

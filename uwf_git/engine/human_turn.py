@@ -67,12 +67,14 @@ class HumanTurn(NamedTuple):
 
 def command_for(thread: ThreadId, fields: Sequence[FormField]) -> str:
     """Return the command that answers, with a placeholder for each required field."""
-    needed = [each for each in fields if each.required]
+    needed = [field for field in fields if field.required]
     if len(needed) > 1:
-        given = "".join(f" -f {shlex.quote(each.name)}={each.name.strip('$').upper()}" for each in needed)
+        options = "".join(
+            f" -f {shlex.quote(field.name)}={field.name.strip('$').upper()}" for field in needed
+        )
     else:
-        given = f" -m {'CHOICE' if options_of(fields) else 'TEXT'}"
-    return f"uwf thread answer {thread}{given}"
+        options = f" -m {'CHOICE' if options_of(fields) else 'TEXT'}"
+    return f"uwf thread answer {thread}{options}"
 
 
 def persons_role(
@@ -92,10 +94,10 @@ def persons_role(
         return ""
 
 
-def _is_met(instance: Instance, head: Head, found: Outlook) -> bool:
+def _is_met(instance: Instance, head: Head, outlook: Outlook) -> bool:
     from uwf_git.engine.turn.gate import is_met
 
-    return is_met(instance, head, found)
+    return is_met(instance, head, outlook)
 
 
 def human_turn(
@@ -111,16 +113,16 @@ def human_turn(
     workflow = instance.registry.workflow(head.row.workflow)
     role = workflow.roles[name]
     found = found or outlook(instance, head)
-    told = (role.description, role.system_prompt, role.goal, role.procedure, role.output)
-    about = "\n\n".join(text.strip() for text in told if text.strip())
-    asked = role.request(found.instruction)
+    texts = (role.description, role.system_prompt, role.goal, role.procedure, role.output)
+    about = "\n\n".join(text.strip() for text in texts if text.strip())
+    request = role.request(found.instruction)
     fields = fields_of(instance.store.schema(role.schema).payload)
     standing = None
     if turn_of(workflow, name) is TurnKind.GATE:
         from uwf_git.engine.turn.gate import ballot_at
 
         standing = ballot_at(instance, instance.threads.position(head), found)
-    return HumanTurn(name, about, asked, role.assignee, fields, standing)
+    return HumanTurn(name, about, request, role.assignee, fields, standing)
 
 
 def raise_if_moved(head: Head, step: Hash | None) -> None:

@@ -159,12 +159,12 @@ def continue_finished(instance: Instance, thread: ThreadId, text: str) -> Outcom
             f"thread {thread} is {end.archive.status}, and needs a text to continue",
             f"uwf thread resume {thread} -m TEXT",
         )
-    made = new_thread_id()
-    at = Position(end._replace(thread=made, archive=None), history._replace(thread=made))
+    new_thread = new_thread_id()
+    at = Position(end._replace(thread=new_thread, archive=None), history._replace(thread=new_thread))
     outcome = _say(instance, at, text, begins=True)
     folder = instance.folders.recall(thread)
     if folder is not None:
-        instance.folders.remember(made, folder)
+        instance.folders.remember(new_thread, folder)
     return _announced(instance, outcome)
 
 
@@ -203,11 +203,11 @@ def check_remarkable(instance: Instance, head: Head) -> None:
         raise Invalid(f"thread {thread} is a conversation", f"uwf chat --resume {thread}")
     if head.row.asks:
         raise Waiting(f"thread {thread} waits for an answer", f"uwf thread answer {thread} -m TEXT")
-    found = outlook(instance, head)
-    raise_if_stuck(instance, found, head)
-    assert head.row.workflow is not None and found.next is not None
-    room_of(instance.registry.workflow(head.row.workflow), found.next).remark(thread)
-    if (standing := used_up(instance, head, found=found)) is not None:
+    next_turn = outlook(instance, head)
+    raise_if_stuck(instance, next_turn, head)
+    assert head.row.workflow is not None and next_turn.next is not None
+    room_of(instance.registry.workflow(head.row.workflow), next_turn.next).remark(thread)
+    if (standing := used_up(instance, head, found=next_turn)) is not None:
         raise standing.waiting(thread)
 
 
@@ -227,7 +227,7 @@ def _say(
 ) -> Outcome:
     """`asked` is the question that the text answers."""
     text, secrets = instance.redactor.text(text)
-    told = Detail(
+    draft = Detail(
         answer=text,
         context=at.head.node,
         budget=pending(instance, at.head.thread),
@@ -237,11 +237,11 @@ def _say(
     store = instance.store
     with store.registering():
         kind, field = output
-        said = store.put(kind, {field: text})
+        node = store.put(kind, {field: text})
         if asked is not None:
-            told = with_person(told, instance, at.history, asked, USER, said)
-        detail = store.put(DETAIL, told.payload())
-        step = Step(at.history.start_hash, at.history.prev, USER, said, detail, PERSON)
+            draft = with_person(draft, instance, at.history, asked, USER, node)
+        detail = store.put(DETAIL, draft.payload())
+        step = Step(at.history.start_hash, at.history.prev, USER, node, detail, PERSON)
         new = NewStep(store.put(STEPNODE, step.payload()), step)
     after = record(instance, at, new, begins=begins)
     return outcome_of(instance, after, outlook(instance, *after), USER)

@@ -24,12 +24,12 @@ def parents(instance: Instance, heads: Sequence[Head]) -> dict[ThreadId, ThreadI
     merged = _merged(instance)
     owners = instance.sessions.owners(SUBWORKFLOW, (head.thread for head in heads))
     forks = _Forks(instance)
-    found: dict[ThreadId, ThreadId] = {}
+    threads: dict[ThreadId, ThreadId] = {}
     for head in heads:
         owner = owners.get(head.thread) or forks.parent(head) or merged.get(head.commit.raw, head.thread)
         if owner != head.thread:
-            found[head.thread] = ThreadId(owner)
-    return {child: parent for child, parent in found.items() if not _within(found, child)}
+            threads[head.thread] = ThreadId(owner)
+    return {child: parent for child, parent in threads.items() if not _within(threads, child)}
 
 
 def parent_of_branch(instance: Instance, branch: Head) -> ThreadId | None:
@@ -51,14 +51,14 @@ class _Forks:
     def parent(self, head: Head) -> ThreadId | None:
         if self._starts is None:
             self._starts = frozenset(self._instance.store.index.hashes_with(OF_BRANCH))
-        if head.row.start not in self._starts or (found := self._instance.threads.fork_of(head)) is None:
+        if head.row.start not in self._starts or (place := self._instance.threads.fork_of(head)) is None:
             return None
-        fork = found[0]
+        fork = place[0]
         if fork not in self._threads:
-            self._threads[fork] = sorted(self._with(fork), key=lambda each: self._rank(each[0]))
+            self._threads[fork] = sorted(self._with(fork), key=lambda item: self._rank(item[0]))
         having = self._threads[fork]
         if len(having) > 1:
-            having = sorted(having, key=lambda each: not self._has_joined(each[1], head))
+            having = sorted(having, key=lambda entry: not self._has_joined(entry[1], head))
         return having[0][0].thread if having else None
 
     def _with(self, fork: Oid) -> Iterator[tuple[Head, CommitRow | None]]:
@@ -66,12 +66,12 @@ class _Forks:
         row = self._instance.store.index_commit(fork)
         for head in self._of_start(row.start or row.node):
             after = None
-            for each in ancestry(self._instance.store, head.commit):
-                if each.oid == fork.raw:
+            for commit_row in ancestry(self._instance.store, head.commit):
+                if commit_row.oid == fork.raw:
                     yield head, after
-                if each.number <= row.number:
+                if commit_row.number <= row.number:
                     break
-                after = each
+                after = commit_row
 
     def _rank(self, head: Head) -> tuple[bool, bool]:
         is_timeless, _ = by_age(head.thread)
@@ -88,7 +88,7 @@ class _Forks:
     def _of_start(self, start: str) -> list[Head]:
         if self._by_start is None:
             self._by_start = {}
-            heads = (each for each in self._instance.threads.all(archived=True) if isinstance(each, Head))
+            heads = (item for item in self._instance.threads.all(archived=True) if isinstance(item, Head))
             for head in sorted(heads, key=_by_age):
                 self._by_start.setdefault(head.row.start or head.row.node, []).append(head)
         return self._by_start.get(start, [])
@@ -96,7 +96,7 @@ class _Forks:
 
 def _merged(instance: Instance) -> dict[bytes, ThreadId]:
     index = instance.store.index
-    found: dict[bytes, ThreadId] = {}
+    threads: dict[bytes, ThreadId] = {}
     seen: set[bytes] = set()
     for thread, nested in sorted(index.nested_tips().items()):
         at: bytes | None = nested
@@ -105,10 +105,10 @@ def _merged(instance: Instance) -> dict[bytes, ThreadId]:
             row = index.commit(at)
             if row is None or row.merged is None:
                 break
-            found.setdefault(row.merged, thread)
+            threads.setdefault(row.merged, thread)
             before = index.commit(row.parent) if row.parent else None
             at = before.nested if before else None
-    return found
+    return threads
 
 
 def _within(parents: dict[ThreadId, ThreadId], child: ThreadId) -> bool:
@@ -142,40 +142,42 @@ def kin(
     sub-workflows and branches, and how many were omitted. `rows` are its own, oldest first. Damaged threads are
     omitted.
     """
-    heads = [each for each in instance.threads.all(archived=True) if isinstance(each, Head)]
+    heads = [entry for entry in instance.threads.all(archived=True) if isinstance(entry, Head)]
     above = parents(instance, heads)
-    children = sorted(each for each in heads if above.get(each.thread) == head.thread)
-    found = [each for each in heads if each.row.start == head.row.start and each.thread != head.thread]
-    found.sort(key=_by_age)
-    family = sorted([head, *found[: FAMILY - 1]], key=_by_age)
+    children = sorted(entry for entry in heads if above.get(entry.thread) == head.thread)
+    relatives = [
+        entry for entry in heads if entry.row.start == head.row.start and entry.thread != head.thread
+    ]
+    relatives.sort(key=_by_age)
+    family = sorted([head, *relatives[: FAMILY - 1]], key=_by_age)
     seen: dict[Hash, tuple[ThreadId, int]] = {}
     origin: dict[ThreadId, tuple[ThreadId, int]] = {}
-    for each in family:
+    for item in family:
         own = []
-        past = reversed(rows) if each.thread == head.thread else ancestry(instance.store, each.commit)
+        past = reversed(rows) if item.thread == head.thread else ancestry(instance.store, item.commit)
         for row in past:
             if row.node in seen:
-                origin[each.thread] = seen[row.node]
+                origin[item.thread] = seen[row.node]
                 break
             if row.kind not in ("step", "start"):
                 break
             own.append(row)
         # A step that several have is the oldest one's.
-        seen.update({row.node: (each.thread, row.number) for row in own})
+        seen.update({row.node: (item.thread, row.number) for row in own})
     did = {row.merged: row.number for row in rows if row.kind == "step" and row.merged is not None}
     below: dict[ThreadId, list[RelatedThread]] = {}
-    for each in reversed(children[:FAMILY]):
-        how, at = "child", did.get(each.commit.raw)
-        if (branch := instance.threads.fork_of(each)) is not None:
+    for item in reversed(children[:FAMILY]):
+        how, at = "child", did.get(item.commit.raw)
+        if (branch := instance.threads.fork_of(item)) is not None:
             how, at = "branch", instance.store.index_commit(branch[0]).number
-        below.setdefault(head.thread, []).insert(0, RelatedThread(each, how, at, ()))
-    for each in reversed(family):
-        made = RelatedThread(each, "", None, tuple(below.get(each.thread, ())))
-        if (link := origin.get(each.thread)) is not None:
-            how = _came(instance, each, link[1])
-            below.setdefault(link[0], []).insert(0, made._replace(how=how, at=link[1]))
-    left = len(found) + 1 - len(family) + max(0, len(children) - FAMILY)
-    return above.get(head.thread), made, left
+        below.setdefault(head.thread, []).insert(0, RelatedThread(item, how, at, ()))
+    for item in reversed(family):
+        thread = RelatedThread(item, "", None, tuple(below.get(item.thread, ())))
+        if (link := origin.get(item.thread)) is not None:
+            how = _came(instance, item, link[1])
+            below.setdefault(link[0], []).insert(0, thread._replace(how=how, at=link[1]))
+    remaining = len(relatives) + 1 - len(family) + max(0, len(children) - FAMILY)
+    return above.get(head.thread), thread, remaining
 
 
 def _by_age(head: Head) -> tuple[bool, ThreadId]:

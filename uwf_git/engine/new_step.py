@@ -68,13 +68,13 @@ def engines_step(
     file is so too."""
     store = instance.store
     with store.registering():
-        said = Detail("", context=history.head, code=code)
+        detail = Detail("", context=history.head, code=code)
         step = Step(
             history.start_hash,
             history.prev,
             role,
             store.draft(type_hash, output, when),
-            store.draft(DETAIL, said.payload(), when),
+            store.draft(DETAIL, detail.payload(), when),
             UWF,
         )
         return NewStep(store.draft(STEPNODE, step.payload(), when), step)
@@ -90,8 +90,8 @@ def detail_problems(
             yield f"the detail names node {turn} as a turn, which is none"
     if detail.kept is not None and not is_kind(type_of(detail.kept), "session"):
         yield f"the detail names node {detail.kept} as a session, which is none"
-    said = detail.instruction
-    if said is not None and not _is_instruction(said, instruction, bool(detail.redactions)):
+    recorded = detail.instruction
+    if recorded is not None and not _is_instruction(recorded, instruction, bool(detail.redactions)):
         yield "the detail's instruction is not the one of the workflow"
     if detail.context is not None and detail.context != head:
         yield f"the detail's context is {detail.context}, the head was {head}"

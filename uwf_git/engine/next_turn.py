@@ -24,10 +24,10 @@ NO_QUESTION = "It waits for you, and asks no question."
 def outlook(instance: Instance, head: Head, history: History | None = None) -> Outlook:
     """Return the outlook at a head, cached. `history` is read if needed. If `instance.judging` has no time
     left for a slow decision, the outlook has that problem. Read errors are raised."""
-    found = _remembered(instance, head.node) or _decide(instance, history or instance.threads.history(head))
-    if found.problem is not None and (same := instance.judging.unjudged.get(head.node)) is not None:
+    outlook = _remembered(instance, head.node) or _decide(instance, history or instance.threads.history(head))
+    if outlook.problem is not None and (same := instance.judging.unjudged.get(head.node)) is not None:
         same.add(head.thread)
-    return found
+    return outlook
 
 
 def outlook_of(instance: Instance, history: History) -> Outlook:
@@ -49,11 +49,11 @@ def _decide(instance: Instance, history: History) -> Outlook:
     try:
         with judging.budget.spend():
             try:
-                found = _decided(history)
+                outlook = _decided(history)
             except LimitExceeded as error:
                 limit = error
             except UwfError as error:
-                found = _stuck(error)
+                outlook = _stuck(error)
     except BudgetExceeded:
         limit = LimitExceeded(
             f"not determined: conditions took {judging.budget.seconds:g} s",
@@ -67,11 +67,11 @@ def _decide(instance: Instance, history: History) -> Outlook:
         "X6CKXZXS",
         "decides what comes after {head}: {next}",
         head=history.head,
-        next=found.next,
-        problem=found.problem,
+        next=outlook.next,
+        problem=outlook.problem,
     )
-    instance.store.index.set_decision(history.head, json.dumps(found._asdict()))
-    return found
+    instance.store.index.set_decision(history.head, json.dumps(outlook._asdict()))
+    return outlook
 
 
 def decide_at(history: History) -> Outlook:
@@ -111,12 +111,12 @@ def _decided(history: History) -> Outlook:
     return Outlook(role)
 
 
-def raise_if_stuck(instance: Instance, found: Outlook, head: Head) -> None:
-    if found.problem is not None:
-        hint = found.hint
+def raise_if_stuck(instance: Instance, outlook: Outlook, head: Head) -> None:
+    if outlook.problem is not None:
+        hint = outlook.hint
         if head.node not in instance.judging.stuck:
             hint = f"{hint}; or {way_before(instance, head)}" if hint else way_before(instance, head)
-        raise NoTransition(f"thread {head.thread} cannot continue: {found.problem}", hint)
+        raise NoTransition(f"thread {head.thread} cannot continue: {outlook.problem}", hint)
 
 
 def way_before(instance: Instance, head: Head) -> str:
@@ -135,5 +135,5 @@ def wordless(instance: Instance, head: Head) -> str:
     from uwf_git.workflow.template import body_of
 
     detail = instance.store.detail(instance.store.step(head.node).detail)
-    said = one_line(body_of(detail.answer)) if detail else ""
-    return f"{NO_QUESTION} {said}".strip()
+    words = one_line(body_of(detail.answer)) if detail else ""
+    return f"{NO_QUESTION} {words}".strip()

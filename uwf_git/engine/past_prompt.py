@@ -46,11 +46,11 @@ def prompt_of_step(
     role = row.role or ""
     at = Position(Head(history.thread, Oid(raw=before.oid), before, None), history)
     configured = configured_recipient(instance, at, role)
-    own = [each for each in history.steps if each.role == role and each.agent == row.agent]
+    own = [step for step in history.steps if step.role == role and step.agent == row.agent]
     tried = [
-        each
-        for each in instance.attempts.all(history.thread)
-        if each.prev in history.places and each.role == role
+        attempt
+        for attempt in instance.attempts.all(history.thread)
+        if attempt.prev in history.places and attempt.role == role
     ]
     resumes = bool(tried) and _same_session(instance, tried[-1].detail, detail)
     remembers = resumes or (bool(own) and _same_session(instance, own[-1].detail, detail))

@@ -89,10 +89,10 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
             instance.threads.active_head(thread)
     if now:
         end_step(instance, thread, PAUSE)
-    found = pause_of(instance, thread)
-    if found is None:  # it was resumed, or it has ended
+    pause = pause_of(instance, thread)
+    if pause is None:  # it was resumed, or it has ended
         raise HeadMoved(f"thread {thread} was resumed meanwhile", f"see: uwf thread show {thread}")
-    return found
+    return pause
 
 
 def end_step(instance: Instance, thread: ThreadId, why: str) -> None:
@@ -135,11 +135,11 @@ def carry(instance: Instance, thread: ThreadId, fork: ThreadId) -> None:
         return
     repository = instance.store.repository
     data = repository.read(tag)[1]
-    said = parse_tag(data)
+    pause = parse_tag(data)
     if is_signed(data) and repository.config.signs_tags:
-        carried = repository.write_tag(layout.tag_name(fork), said.target, said.message)
+        carried = repository.write_tag(layout.tag_name(fork), pause.target, pause.message)
     else:
-        raw = layout.pause_tag(fork, said.target, said.tagger, said.time, said.message)
+        raw = layout.pause_tag(fork, pause.target, pause.tagger, pause.time, pause.message)
         carried = repository.write_raw_tag(raw)
     with contextlib.suppress(HeadMoved):  # it was paused meanwhile
         repository.create_ref(layout.PAUSED + fork, carried)
@@ -154,13 +154,13 @@ def forget_lifted(instance: Instance) -> None:
 
 
 def raise_if_paused(instance: Instance, thread: ThreadId) -> None:
-    found = pause_of(instance, thread)
-    if found is not None:
-        raise refusal(thread, found)
+    pause = pause_of(instance, thread)
+    if pause is not None:
+        raise refusal(thread, pause)
 
 
-def refusal(thread: ThreadId, found: Pause, kept: bool = False) -> Paused:
+def refusal(thread: ThreadId, pause: Pause, kept: bool = False) -> Paused:
     """Return the error for stepping a paused thread. `kept`: its step was ended and kept."""
-    why = f": {found.reason}" if found.reason else ""
+    why = f": {pause.reason}" if pause.reason else ""
     what = "; what its agent did so far is kept" if kept else ""
-    return Paused(f"thread {thread} was paused by {found.who}{why}{what}", f"uwf thread resume {thread}")
+    return Paused(f"thread {thread} was paused by {pause.who}{why}{what}", f"uwf thread resume {thread}")

@@ -287,16 +287,16 @@ def run_command_of(
     except AgentFailed as error:
         return AgentResult(None, error, agent=order.name)
     report = instance.runs.answer_to(thread, order.head, order.role)
-    made = AgentResult(agent=order.name) if report is None else reported(instance, report)
+    result = AgentResult(agent=order.name) if report is None else reported(instance, report)
     tails = [tail.decode("utf-8", "replace")[-SHOWN:] for tail in (done.stdout_tail, done.stderr_tail)]
-    made = made._replace(stdout=tails[0], stderr=tails[1])
+    result = result._replace(stdout=tails[0], stderr=tails[1])
     try:
-        return made._replace(step=hash_printed(config, done, thread, report), error=None)
+        return result._replace(step=hash_printed(config, done, thread, report), error=None)
     except AgentFailed as error:
         has_failed = done.returncode > 0 and done.exceeded is None and not done.timed_out
-        if made.step is None or (has_failed and report is not None and report.is_put):
-            return made._replace(step=None, error=error)
-        return made
+        if result.step is None or (has_failed and report is not None and report.is_put):
+            return result._replace(step=None, error=error)
+        return result
 
 
 def environment(instance: Instance, thread: ThreadId, role: str) -> dict[str, str]:
@@ -351,9 +351,9 @@ def hash_printed(
     if done.exceeded is not None:
         raise done.exceeded.failure(name, config.alias)
     if done.timed_out:
-        said = f"; it said last: {complaint}" if complaint else ""
+        remark = f"; it said last: {complaint}" if complaint else ""
         longer = "silence in config.yaml" if done.fell_silent else "timeout"
-        late = AgentFailed(f"{name} {done.overran} {done.told}{said}", f"raise agents.<name>.{longer}")
+        late = AgentFailed(f"{name} {done.overran} {done.told}{remark}", f"raise agents.<name>.{longer}")
         late.timed_out = True
         raise late
     if done.returncode < 0:

@@ -51,9 +51,9 @@ def keeping(
     try:
         yield
     except UwfError as error:
-        given = [f"--field={name}={text}" for name, texts in (fields or {}).items() for text in texts]
-        said = [f"--message={words}"] if words or not given else []
-        command = shlex.join(["uwf", "thread", "answer", thread, *given, *said])
+        options = [f"--field={name}={text}" for name, texts in (fields or {}).items() for text in texts]
+        message = [f"--message={words}"] if words or not options else []
+        command = shlex.join(["uwf", "thread", "answer", thread, *options, *message])
         if len(command) > _LONGEST_COMMAND or not command.isprintable():
             path = instance.store.repository.private / "unsent" / f"{thread}.sh"
             write_private(path, f"{command}\n".encode("utf-8", "surrogateescape"), "cannot keep the answer")

@@ -180,13 +180,13 @@ class Presented(NamedTuple):
         if (last := self.last) is not None:
             value["last"] = {"number": last.number, "role": last.role, "output": _bounded(last.output)}
             value["last"]["answer"] = cut(last.answer, _ROOM) if not last.problem else last.problem
-        value["verdicts"] = [each._asdict() for each in self.verdicts]
+        value["verdicts"] = [verdict._asdict() for verdict in self.verdicts]
         if (code := self.code) is not None:
             value["code"] = {
                 "commit": code.revision.commit,
                 "base": code.revision.base,
                 "here": code.changes.here,
-                "files": [each.as_json() for each in code.changes.files[:_FILES]],
+                "files": [file.as_json() for file in code.changes.files[:_FILES]],
                 "patch": cut(code.changes.patch, _ROOM),
                 "moved": code.moved.as_json() if code.moved is not None else None,
                 "warning": code.warning,
@@ -206,11 +206,14 @@ class Presented(NamedTuple):
         """Yield the parts of `text`."""
         yield f"The task:\n{cut(self.task.strip(), _SHOWN)}"
         if len(self.verdicts) > 1:
-            lines = (f"{each.number:4d}  {role_name(each.role)}: {each.verdict}" for each in self.verdicts)
+            lines = (
+                f"{verdict.number:4d}  {role_name(verdict.role)}: {verdict.verdict}"
+                for verdict in self.verdicts
+            )
             yield "The verdicts so far:\n" + "\n".join(lines)
         if (last := self.last) is not None:
-            said = last.problem or cut(last.answer.strip(), _SHOWN)
-            yield f"Last, {role_name(last.role)} said:\n{said}"
+            words = last.problem or cut(last.answer.strip(), _SHOWN)
+            yield f"Last, {role_name(last.role)} said:\n{words}"
         if (code := self.code) is not None:
             if code.changes.absence:
                 yield f"The code: {code.changes.absence}"
@@ -274,13 +277,13 @@ def presented_at(instance: Instance, head: Head) -> Presented | None:
     question, maybe by a call of its code. None if it waits for nobody."""
     if head.archive is not None:
         return None
-    found = outlook(instance, head)
-    if (turn := human_turn(instance, head, found=found)) is not None:
+    next_turn = outlook(instance, head)
+    if (turn := human_turn(instance, head, found=next_turn)) is not None:
         return presented(instance, head, turn.instruction, turn.options)
     if head.row.asks:
         if at_rest(instance, head):
             return None
-        return presented(instance, head, found.question or "", found.options)
+        return presented(instance, head, next_turn.question or "", next_turn.options)
     calls = asking_below(instance, head)
     return presented_at(instance, calls[0]) if calls else None
 

@@ -45,11 +45,13 @@ class Freshness:
     def mark(self) -> tuple[int, ...]:
         """Return a value that differs if a ref changed in between. File systems have coarse clocks, so a very
         recent change's mark is unique."""
-        found = [_changed(path) for path in (*self._folders, *self._also)]
-        found += () if self._folders else self._all()
-        times = [number for each in found for number in each]
+        signatures = [_changed(path) for path in (*self._folders, *self._also)]
+        signatures += () if self._folders else self._all()
+        times = [number for signature in signatures for number in signature]
         now = time.time_ns()
-        return (*times, now) if any(abs(now - each[0]) < _RACY for each in found) else (*times,)
+        return (
+            (*times, now) if any(abs(now - signature[0]) < _RACY for signature in signatures) else (*times,)
+        )
 
     def _all(self) -> Iterator[tuple[int, ...]]:
         waiting = [self._top]
@@ -64,7 +66,7 @@ class Freshness:
 
 def _folders_in(folder: Path) -> Iterator[Path]:
     with suppress(OSError):
-        yield from (Path(each.path) for each in os.scandir(folder) if each.is_dir(follow_symlinks=False))
+        yield from (Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
 
 
 def _changed(path: Path) -> tuple[int, ...]:

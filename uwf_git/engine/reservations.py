@@ -78,10 +78,10 @@ def reserved(instance: Instance, head: Head, command: str) -> Iterator[None]:
 
 
 def _levels(budgets: Budgets, head: Head) -> list[_Level]:
-    found: list[_Level] = []
+    levels: list[_Level] = []
     for fan_out in budgets.fan_outs(head):
-        found += [_Level(fan_out, head.thread), *_levels(budgets, fan_out.parent)]
-    return found
+        levels += [_Level(fan_out, head.thread), *_levels(budgets, fan_out.parent)]
+    return levels
 
 
 def _take(folder: Path, instance: Instance, head: Head, command: str, levels: list[_Level]) -> int:
@@ -117,10 +117,10 @@ def _fits(level: _Level, need: Mapping[str, float], others: Iterable[_Reservatio
     fan_out, branch = level
     for key in fan_out.standing.limits:
         in_flight = [
-            InFlight(fan_out.unused_by(key, each), other.amounts.get(key, 0))
+            InFlight(fan_out.unused_by(key, thread), other.amounts.get(key, 0))
             for other in others
-            for each in map(ThreadId, other.branches)
-            if each in fan_out.used
+            for thread in map(ThreadId, other.branches)
+            if thread in fan_out.used
         ]
         spent, unused = fan_out.used[branch][key], fan_out.unused_by_others(key, branch)
         part = fan_out.share.get(key, 0)
@@ -133,7 +133,7 @@ def _need(instance: Instance, levels: Sequence[_Level], command: str) -> dict[st
     """Return what a call may use of each limit; of SHARED nothing if its command asks no model."""
     if asks_no_model(command) and not is_delegate(command):
         return {**dict.fromkeys(SHARED, 0.0), "maxWallTime": 0.0, "maxSteps": 1}
-    threads = dict.fromkeys(each for level in levels for each in level.fan_out.used)
+    threads = dict.fromkeys(thread for level in levels for thread in level.fan_out.used)
     priced = instance.config.prices if any(COST in level.fan_out.standing.limits for level in levels) else {}
     of_branches = _largest(instance, [*instance.threads.heads([*threads]).values()], priced)
     before = _largest(instance, [level.fan_out.parent for level in levels], priced)
@@ -144,13 +144,13 @@ def _need(instance: Instance, levels: Sequence[_Level], command: str) -> dict[st
 
 def _largest(instance: Instance, heads: Sequence[Head], priced: Mapping[str, Price]) -> dict[str, float]:
     """Return the largest use of each limit by a run that asked a model, {} without any."""
-    found: dict[str, float] = {}
+    needs: dict[str, float] = {}
     for _, runs in runs_of_all(instance, heads):
         for run in runs if isinstance(runs, list) else ():
             if run.spent.lines or run.spent.unmetered:
                 for key, amount in run.spent.amounts(priced).items():
-                    found[key] = max(found.get(key, 0), amount)
-    return found
+                    needs[key] = max(needs.get(key, 0), amount)
+    return needs
 
 
 @contextlib.contextmanager
@@ -182,10 +182,10 @@ def _parsed(data: bytes) -> _Reservation:
         branches, amounts = json.loads(data)
     except (TypeError, RecursionError):
         raise ValueError("no reservation") from None
-    if not isinstance(branches, list) or not all(isinstance(each, str) for each in branches):
+    if not isinstance(branches, list) or not all(isinstance(branch, str) for branch in branches):
         raise ValueError("no branches")
     if not isinstance(amounts, dict) or not all(
-        type(each) in (int, float) and each >= 0 for each in amounts.values()
+        type(amount) in (int, float) and amount >= 0 for amount in amounts.values()
     ):
         raise ValueError("no amounts")
     return _Reservation(branches, amounts)
@@ -193,7 +193,7 @@ def _parsed(data: bytes) -> _Reservation:
 
 def _in_flight(folder: Path, tidy: bool = False) -> dict[ThreadId, _Reservation]:
     """Return the calls in flight by their branches. With `tidy`, remove the files of processes that are gone."""
-    found: dict[ThreadId, _Reservation] = {}
+    reservations: dict[ThreadId, _Reservation] = {}
     for path in folder.iterdir():
         if path.name == _DECIDING:
             continue
@@ -202,10 +202,10 @@ def _in_flight(folder: Path, tidy: bool = False) -> dict[ThreadId, _Reservation]
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                found[ThreadId(path.name)] = _parsed(path.read_bytes() or b"[[], {}]")
+                reservations[ThreadId(path.name)] = _parsed(path.read_bytes() or b"[[], {}]")
             else:
                 if tidy:
                     path.unlink()
             finally:
                 os.close(descriptor)
-    return found
+    return reservations

@@ -43,37 +43,39 @@ def pause_before_retry(instance: Instance, thread: ThreadId, patience: float = P
     if head.archive is not None:
         return None
     history = instance.threads.history(head)
-    made = tries_at(instance, history)
-    role = history.workflow.roles.get(made[-1].role) if made else None
+    attempts = tries_at(instance, history)
+    role = history.workflow.roles.get(attempts[-1].role) if attempts else None
     if role is None:
         return None
-    last = made[-1]
-    if last.cause == THROTTLED and _stands_in_next(made) and stand_in(instance, role) is not None:
+    last = attempts[-1]
+    if last.cause == THROTTLED and _stands_in_next(attempts) and stand_in(instance, role) is not None:
         return 0.0
     wait: float | None = None
     retry, resets = role.retry, _until_reset(last)
-    if retry is not None and last.cause in retry.on and len(made) <= retry.times:
-        backoff = min(retry.backoff * 2.0 ** (len(made) - 1), _LONGEST_BACKOFF)
+    if retry is not None and last.cause in retry.on and len(attempts) <= retry.times:
+        backoff = min(retry.backoff * 2.0 ** (len(attempts) - 1), _LONGEST_BACKOFF)
         is_promised = last.cause == THROTTLED and resets is not None
-        wait = max(0.0 if is_promised else backoff, *(_until_reset(each) or 0.0 for each in made))
+        wait = max(0.0 if is_promised else backoff, *(_until_reset(attempt) or 0.0 for attempt in attempts))
     elif patience == FOREVER and last.cause == THROTTLED:
-        wait = resets if resets is not None else min(_FIRST_PAUSE * 2.0 ** (len(made) - 1), _LONGEST_PAUSE)
+        wait = (
+            resets if resets is not None else min(_FIRST_PAUSE * 2.0 ** (len(attempts) - 1), _LONGEST_PAUSE)
+        )
     return wait if wait is not None and wait <= patience else None
 
 
 def tries_at(instance: Instance, history: History) -> list[FailedAttempt]:
     """Return the failed attempts at the next step, oldest first, without those that a user ended."""
     places = history.places
-    made = instance.attempts.all(history.thread)
-    return [each for each in made if each.prev in places and each.error not in ENDED_BY_USER]
+    attempts = instance.attempts.all(history.thread)
+    return [attempt for attempt in attempts if attempt.prev in places and attempt.error not in ENDED_BY_USER]
 
 
 def stand_in_now(instance: Instance, history: History, role: Role) -> str:
     """Return the agent that plays a role in place of its own, which is throttled; "" for its own."""
     if not role.fallback:
         return ""
-    made = [each for each in tries_at(instance, history) if each.role == role.name]
-    if not made or made[-1].cause != THROTTLED or not _stands_in_next(made):
+    attempts = [attempt for attempt in tries_at(instance, history) if attempt.role == role.name]
+    if not attempts or attempts[-1].cause != THROTTLED or not _stands_in_next(attempts):
         return ""
     return stand_in(instance, role) or ""
 
@@ -83,17 +85,17 @@ def stand_in(instance: Instance, role: Role) -> str | None:
     so it names no command."""
     if not role.fallback:
         return None
-    found = known_agent(instance.config, role.fallback)
-    if found is None:
+    config = known_agent(instance.config, role.fallback)
+    if config is None:
         return None
-    return role.fallback if asks_model(found.command) and found.command != REHEARSE else None
+    return role.fallback if asks_model(config.command) and config.command != REHEARSE else None
 
 
-def _stands_in_next(made: Sequence[FailedAttempt]) -> bool:
+def _stands_in_next(attempts: Sequence[FailedAttempt]) -> bool:
     """Return whether the next try is the stand-in's: the last was throttled and not the stand-in's own."""
     stood_in = False
-    for each in made:
-        stood_in = each.cause == THROTTLED and not stood_in
+    for attempt in attempts:
+        stood_in = attempt.cause == THROTTLED and not stood_in
     return stood_in
 
 

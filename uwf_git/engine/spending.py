@@ -140,7 +140,7 @@ def spent(detail: Detail | None, turns: Iterable[TurnRecord], attempt: bool) -> 
 
 def _lines(detail: Detail, turns: Iterable[TurnRecord]) -> tuple[ModelUsage, ...]:
     extracted: dict[str, Tokens] = {}
-    told: dict[str, Tokens] = {}
+    tokenses: dict[str, Tokens] = {}
     model = detail.model or UNKNOWN
     for turn in turns:
         if (tokens := tokens_in(turn.usage)) is None:
@@ -148,8 +148,8 @@ def _lines(detail: Detail, turns: Iterable[TurnRecord]) -> tuple[ModelUsage, ...
         if turn.tool == EXTRACT:
             _add(extracted, extracting_model(turn) or UNKNOWN, tokens)
         else:
-            _add(told, turn.model or model, tokens)
-    own = _reconciled(told, extracted, tokens_in(detail.usage), model)
+            _add(tokenses, turn.model or model, tokens)
+    own = _reconciled(tokenses, extracted, tokens_in(detail.usage), model)
     reported = detail.cost or None
     whole = _sum(own.values()).total
     lines = [
@@ -162,27 +162,27 @@ def _lines(detail: Detail, turns: Iterable[TurnRecord]) -> tuple[ModelUsage, ...
 
 
 def _reconciled(
-    told: dict[str, Tokens], extracted: Mapping[str, Tokens], total: Tokens | None, model: str
+    tokenses: dict[str, Tokens], extracted: Mapping[str, Tokens], total: Tokens | None, model: str
 ) -> dict[str, Tokens]:
     """Return the agent's tokens by model: its turns' plus the remainder of the total, or all of the total if
     the turns come to more."""
     if total is None:
-        return told
+        return tokenses
     rest = _minus(total, _sum(extracted.values()))
-    missing = _minus(rest, _sum(told.values()))
+    missing = _minus(rest, _sum(tokenses.values()))
     if min(missing) < 0:  # turns that count up to here, or count something else
         return {model: Tokens(*(max(0, number) for number in rest))} if max(rest) > 0 else {}
     if max(missing) > 0:
-        _add(told, model, missing)
-    return told
+        _add(tokenses, model, missing)
+    return tokenses
 
 
 def tokens_in(usage: Usage | None) -> Tokens | None:
     """Return a usage's tokens, None if unknown or all zero: no model answers for nothing."""
     if usage is None:
         return None
-    found = Tokens(usage.input, usage.output, min(usage.cached, usage.input))
-    return found if found.total else None
+    tokens = Tokens(usage.input, usage.output, min(usage.cached, usage.input))
+    return tokens if tokens.total else None
 
 
 def extracting_model(turn: TurnRecord) -> str | None:
@@ -193,9 +193,9 @@ def _add(to: dict[str, Tokens], model: str, tokens: Tokens) -> None:
     to[model] = to.get(model, Tokens()).plus(tokens)
 
 
-def _sum(each: Iterable[Tokens]) -> Tokens:
+def _sum(tokenses: Iterable[Tokens]) -> Tokens:
     total = Tokens()
-    for tokens in each:
+    for tokens in tokenses:
         total = total.plus(tokens)
     return total
 
@@ -207,12 +207,12 @@ def _minus(a: Tokens, b: Tokens) -> Tokens:
 # Sums
 
 
-def together(each: Iterable[Totals]) -> Totals:
+def together(totals: Iterable[Totals]) -> Totals:
     """Return the sum, with up to two lines a model: with and without a reported cost."""
     steps = attempts = unmetered = 0
     seconds = 0.0
     lines: dict[tuple[str, bool], ModelUsage] = {}
-    for one in each:
+    for one in totals:
         steps, attempts = steps + one.steps, attempts + one.attempts
         seconds, unmetered = seconds + one.seconds, unmetered + one.unmetered
         for line in one.lines:
@@ -262,7 +262,7 @@ def grouped(runs: Iterable[Run], by: str) -> list[Group]:
                 parts.setdefault((model,), []).append(share)
         else:
             parts.setdefault(_key(run, by), []).append(run.spent)
-    return [Group(key, together(each)) for key, each in sorted(parts.items())]
+    return [Group(key, together(totals)) for key, totals in sorted(parts.items())]
 
 
 def _key(run: Run, by: str) -> tuple[str | int, ...]:

@@ -43,23 +43,23 @@ def runs(instance: Instance, head: Head) -> list[Run]:
     """Return the spending of steps and failed attempts, by step number and time, without sub-workflows'
     steps."""
     tip = instance.attempts.tip(head.thread)
-    told = _CachedRuns(instance, [head], {head.thread: tip} if tip else {})
-    found = told.runs(head)
-    told.remember()
-    return found
+    cached_runs = _CachedRuns(instance, [head], {head.thread: tip} if tip else {})
+    runs = cached_runs.runs(head)
+    cached_runs.remember()
+    return runs
 
 
 def runs_of_all(instance: Instance, heads: Sequence[Head]) -> Iterator[tuple[Head, list[Run] | UwfError]]:
     """Yield many threads' runs, or the error of reading them. Cached up to the last head requested."""
     tips = {thread: Oid(raw=tip) for thread, tip in instance.store.index.attempt_tips().items()}
-    told = _CachedRuns(instance, heads, tips)
+    cached_runs = _CachedRuns(instance, heads, tips)
     for head in heads:
         try:
-            found: list[Run] | UwfError = told.runs(head)
+            runs: list[Run] | UwfError = cached_runs.runs(head)
         except UwfError as error:
-            found = error
-        yield head, found
-    told.remember()
+            runs = error
+        yield head, runs
+    cached_runs.remember()
 
 
 class _CachedRuns:
@@ -77,19 +77,19 @@ class _CachedRuns:
         if is_call(self._instance.store, head.row.start):
             return []  # counted by the step that asked
         tip = self._tips.get(head.thread)
-        found: list[Run] = []
+        runs: list[Run] = []
         numbers: dict[str | None, int] = {None: 1}
         of = head.thread, head.row.name or ""
         steps = self._at(head.node, lambda: self._steps(head.node))
         for number, (node, role, agent, time, *own) in enumerate(steps, 1):
             numbers[node] = number + 1
             if role != USER:
-                found.append(Run(node, *of, number, role, agent, time, _spent_again(1, 0, own)))
+                runs.append(Run(node, *of, number, role, agent, time, _spent_again(1, 0, own)))
         for name, prev, role, agent, time, *own in (
             self._at(str(tip), lambda: self._attempts(head.thread)) if tip else ()
         ):
-            found.append(Run(name, *of, numbers.get(prev, 0), role, agent, time, _spent_again(0, 1, own)))
-        return sorted(found, key=lambda run: (run.number, run.time)) if tip else found
+            runs.append(Run(name, *of, numbers.get(prev, 0), role, agent, time, _spent_again(0, 1, own)))
+        return sorted(runs, key=lambda run: (run.number, run.time)) if tip else runs
 
     def remember(self) -> None:
         index = self._instance.store.index
@@ -103,32 +103,34 @@ class _CachedRuns:
         at = _ALONE + place
         text = self._known.get(at) or self._fresh.get(at)
         if text is not None:
-            told: list[Any] = json.loads(text)
-            return told
-        told = read()
-        self._fresh[at] = json.dumps(told)
-        return told
+            numbers: list[Any] = json.loads(text)
+            return numbers
+        numbers = read()
+        self._fresh[at] = json.dumps(numbers)
+        return numbers
 
     def _steps(self, node: Hash) -> list[Any]:
-        instance, told = self._instance, list[Any]()
+        instance, numbers = self._instance, list[Any]()
         newer: list[PastStep] = []
         for past in instance.threads.past(node):
             if newer and (text := instance.store.index.spent(_ALONE + past.hash)) is not None:
-                told = json.loads(text)
+                numbers = json.loads(text)
                 self._outgrown.add(past.hash)
                 break
             newer.append(past)
         for hash_, step, time in reversed(newer):
             spent = Totals() if step.role == USER else _spent(instance, step.detail, step.agent)
-            told.append([hash_, step.role, step.agent, time // 1000, *_own(spent)])
-        return told
+            numbers.append([hash_, step.role, step.agent, time // 1000, *_own(spent)])
+        return numbers
 
     def _attempts(self, thread: ThreadId) -> list[Any]:
-        told = []
-        for each in self._instance.attempts.all(thread):
-            spent = _spent(self._instance, each.detail, each.agent, attempt=True)
-            told.append([_attempt_id(each), each.prev, each.role, each.agent, each.time, *_own(spent)])
-        return told
+        numbers = []
+        for attempt in self._instance.attempts.all(thread):
+            spent = _spent(self._instance, attempt.detail, attempt.agent, attempt=True)
+            numbers.append(
+                [_attempt_id(attempt), attempt.prev, attempt.role, attempt.agent, attempt.time, *_own(spent)]
+            )
+        return numbers
 
 
 _ALONE = "="
@@ -165,18 +167,18 @@ class _Place(NamedTuple):
 def spent_on(instance: Instance, steps: Iterable[StepContext]) -> dict[Hash, Totals]:
     """Return each step's spending. A sub-workflow's step includes its thread's steps, a join its branches; each counts
     once."""
-    found: dict[Hash, Totals] = {}
+    totals: dict[Hash, Totals] = {}
     for step in steps:
         if step.role == USER:
-            found[step.hash] = Totals()
+            totals[step.hash] = Totals()
         elif _is_child(instance, step.detail):
-            found[step.hash] = _account_at(instance, step.detail, 1).spent._replace(steps=1)
+            totals[step.hash] = _account_at(instance, step.detail, 1).spent._replace(steps=1)
         elif gathers_threads(step.role):
             spent, joins = _spent_at_join(instance, step.hash, 1)
-            found[step.hash] = together([spent, *_missing_at(instance, joins, DEEPEST)])._replace(steps=1)
+            totals[step.hash] = together([spent, *_missing_at(instance, joins, DEEPEST)])._replace(steps=1)
         else:
-            found[step.hash] = _spent(instance, step.detail, step.agent)
-    return found
+            totals[step.hash] = _spent(instance, step.detail, step.agent)
+    return totals
 
 
 def _nested(instance: Instance, head: Head | None, node: Hash, place: _Place, depth: int) -> Iterator[Run]:
@@ -197,10 +199,10 @@ def _nested(instance: Instance, head: Head | None, node: Hash, place: _Place, de
             yield Run(hash_, at.thread, at.workflow, at.number, role, step.agent, time // 1000, spent)
         if gathers_threads(step.role):
             joined = join_at(instance, hash_)
-            left = instance.threads.heads([each.thread for each in joined if each.is_left])
-            for each in joined:
-                last = left[each.thread].node if each.thread in left else each.step
-                yield from _of_branch(instance, left.get(each.thread), each.thread, last, at, depth)
+            heads = instance.threads.heads([entry.thread for entry in joined if entry.is_left])
+            for item in joined:
+                last = heads[item.thread].node if item.thread in heads else item.step
+                yield from _of_branch(instance, heads.get(item.thread), item.thread, last, at, depth)
     if head is not None and (branches := begun_at(instance, head.row)):
         at = place if place.number else place._replace(number=number + 1)
         for thread, branch in instance.threads.heads(branches).items():
@@ -213,12 +215,14 @@ def _of_branch(
     if last is not None:
         place = _named(instance, place, last)
         yield from _nested(instance, head, last, place, depth + 1)
-    for each in instance.attempts.all(thread):
-        name = _attempt_id(each)
+    for attempt in instance.attempts.all(thread):
+        name = _attempt_id(attempt)
         if name not in place.known:
-            spent = _spent(instance, each.detail, each.agent, attempt=True)
-            role = place.role or each.role
-            yield Run(name, place.thread, place.workflow, place.number, role, each.agent, each.time, spent)
+            spent = _spent(instance, attempt.detail, attempt.agent, attempt=True)
+            role = place.role or attempt.role
+            yield Run(
+                name, place.thread, place.workflow, place.number, role, attempt.agent, attempt.time, spent
+            )
 
 
 def _named(instance: Instance, place: _Place, node: Hash) -> _Place:
@@ -291,13 +295,13 @@ def _spent_beside(instance: Instance, head: Head, joins: Iterable[Hash], deepest
 
 def _missing_at(instance: Instance, joins: Iterable[Hash], deepest: int) -> list[Totals]:
     """Return what joins don't name: failed attempts of joined branches, and all of those that were left out."""
-    joined, left = list[ThreadId](), list[ThreadId]()
+    joined, threads = list[ThreadId](), list[ThreadId]()
     for join in joins:
-        for each in join_at(instance, join):
-            (left if each.is_left else joined).append(each.thread)
+        for branch in join_at(instance, join):
+            (threads if branch.is_left else joined).append(branch.thread)
     tips = instance.attempts.tips(joined) if joined else {}
-    found = [_spent_on_attempts(instance, thread, tip) for thread, tip in tips.items()]
-    return [*found, *(spent for _, spent in _spent_by_each(instance, left, deepest).values())]
+    totals = [_spent_on_attempts(instance, thread, tip) for thread, tip in tips.items()]
+    return [*totals, *(spent for _, spent in _spent_by_each(instance, threads, deepest).values())]
 
 
 def _spent_by_each(
@@ -308,15 +312,15 @@ def _spent_by_each(
     heads = instance.threads.heads(threads)
     tips = instance.attempts.tips([*heads])
     known = instance.store.index.spent_at([head.node for head in heads.values() if head.row.number])
-    found: dict[ThreadId, tuple[Head, Totals]] = {}
+    spent: dict[ThreadId, tuple[Head, Totals]] = {}
     for thread, head in heads.items():
         steps = Account(Totals(), {}) if not head.row.number else _read(known.get(head.node))
         steps = steps or _account_at(instance, head.node, 0)
         parts = [steps.spent, *_spent_beside(instance, head, steps.joins, deepest - 1)]
         if thread in tips:
             parts.append(_spent_on_attempts(instance, thread, tips[thread]))
-        found[thread] = head, together(parts)
-    return found
+        spent[thread] = head, together(parts)
+    return spent
 
 
 def spent_by_all(instance: Instance, heads: Iterable[Head]) -> dict[ThreadId, Totals]:
@@ -326,17 +330,17 @@ def spent_by_all(instance: Instance, heads: Iterable[Head]) -> dict[ThreadId, To
     tips = index.attempt_tips()
     places = [head.node for head in heads if head.row.number]
     known = index.spent_at([*places, *(tips[head.thread].hex() for head in heads if head.thread in tips)])
-    found: dict[ThreadId, Totals] = {}
+    totals: dict[ThreadId, Totals] = {}
     for head in heads:
         tip = tips.get(head.thread)
         told = _read(known.get(head.node)) if head.row.number else Account(Totals(), {})
         tried = _read(known.get(tip.hex())) if tip else Account(Totals(), {})
         with contextlib.suppress(UwfError):
             if told is None or tried is None or told.joins or begins_threads(head.row.role):
-                found[head.thread] = account(instance, head).spent
+                totals[head.thread] = account(instance, head).spent
             else:
-                found[head.thread] = together((told.spent, tried.spent)) if tip else told.spent
-    return found
+                totals[head.thread] = together((told.spent, tried.spent)) if tip else told.spent
+    return totals
 
 
 def _account_at(instance: Instance, node: Hash, depth: int) -> Account:
@@ -369,17 +373,20 @@ def _account_at(instance: Instance, node: Hash, depth: int) -> Account:
         detail = instance.store.detail(step.detail)
         if detail is not None and detail.budget:
             raised.update({key: (value, hash_) for key, value in detail.budget.items()})
-    found = Account(together(parts), raised, tuple(joins))
+    account = Account(together(parts), raised, tuple(joins))
     if newer:
-        index.set_spent(node, _written(found))
-    return found
+        index.set_spent(node, _written(account))
+    return account
 
 
 def _spent_at_join(instance: Instance, join: Hash, depth: int) -> tuple[Totals, list[Hash]]:
     """Return what the steps of joined branches have spent, and the joins: this one and those within them."""
-    lasts = [each.step for each in join_at(instance, join) if each.step is not None]
+    lasts = [branch.step for branch in join_at(instance, join) if branch.step is not None]
     accounts = [_account_at(instance, last, depth) for last in lasts]
-    return together(each.spent for each in accounts), [join, *(at for each in accounts for at in each.joins)]
+    return together(account.spent for account in accounts), [
+        join,
+        *(at for account in accounts for at in account.joins),
+    ]
 
 
 def _spent_on_attempts(instance: Instance, thread: ThreadId, tip: Oid | None = None) -> Totals:
@@ -391,15 +398,15 @@ def _spent_on_attempts(instance: Instance, thread: ThreadId, tip: Oid | None = N
         return known.spent
     every = instance.attempts.all(thread)
     turns: _Turns = {}
-    spent = together(_spent(instance, each.detail, each.agent, True, turns) for each in every)
+    spent = together(_spent(instance, attempt.detail, attempt.agent, True, turns) for attempt in every)
     index.set_spent(str(tip), _written(Account(spent, {})))
     return spent
 
 
 def _written(account: Account) -> str:
     *counts, lines = account.spent
-    told = [*counts, [[line.model, *line.tokens, line.reported] for line in lines], account.raised]
-    return json.dumps([*told, account.joins] if account.joins else told)
+    numbers = [*counts, [[line.model, *line.tokens, line.reported] for line in lines], account.raised]
+    return json.dumps([*numbers, account.joins] if account.joins else numbers)
 
 
 def _read(text: str | None) -> Account | None:

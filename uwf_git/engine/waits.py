@@ -75,7 +75,7 @@ class Waits(NamedTuple):
         if self.kind == ROLE:
             value["assignee"] = self.assignee or None
         if self.kind == ROLE or self.fields:
-            value["fields"] = [each.as_json() for each in self.fields]
+            value["fields"] = [field.as_json() for field in self.fields]
         return value
 
 
@@ -93,9 +93,9 @@ def waiting_for_people(instance: Instance) -> list[Waits]:
             continue
         if waits is not None:
             found.append(waits._replace(parent=min(parents_of(instance, head), default="")))
-    asking = {each.thread for each in found}
-    found = [each for each in found if instance.sessions.owner(SUBWORKFLOW, each.thread) not in asking]
-    return sorted(found, key=lambda each: (each.since, each.thread))
+    asking = {item.thread for item in found}
+    found = [item for item in found if instance.sessions.owner(SUBWORKFLOW, item.thread) not in asking]
+    return sorted(found, key=lambda entry: (entry.since, entry.thread))
 
 
 def waits_of(instance: Instance, head: Head) -> Waits | None:
@@ -115,12 +115,12 @@ def waits_in(
     waits = Waits(head.thread, state.request, *named, "", "", (), "", head.updated, "", head.node)
     match state.request:
         case Request.QUESTION:
-            asked, fields = outlook(instance, head), fields_wanted(instance, head)
+            next_turn, fields = outlook(instance, head), fields_wanted(instance, head)
             return waits._replace(
-                role=asked.asks or "",
-                question=asked.question or wordless(instance, head),
-                options=asked.options or options_of(fields),
-                reason=asked.reason or "",
+                role=next_turn.asks or "",
+                question=next_turn.question or wordless(instance, head),
+                options=next_turn.options or options_of(fields),
+                reason=next_turn.reason or "",
                 command=command_of(instance, head),
                 fields=fields,
             )

@@ -37,8 +37,8 @@ class TurnPosition(NamedTuple):
 
 def parse_place(text: str) -> TurnPosition | None:
     """Parse a place from its `str`, None for other text."""
-    found = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", text, re.ASCII)
-    return TurnPosition(int(found[1]), int(found[2])) if found else None
+    match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", text, re.ASCII)
+    return TurnPosition(int(match[1]), int(match[2])) if match else None
 
 
 class StepBegan(NamedTuple):
@@ -107,17 +107,17 @@ def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
     if is_kind(store.get(detail).type, "step"):
         steps = [past.hash for past in instance.threads.past(detail)]
         return tuple(turn for step in reversed(steps) for turn in turns_of(instance, step))
-    told = store.detail(detail)
-    return store.turns(told) if told else ()
+    record = store.detail(detail)
+    return store.turns(record) if record else ()
 
 
 def current_turns(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]:
     """Return the turns of the step in progress, or of its sub-workflow's step."""
     notes = instance.runs.notes(thread)
-    found = noted_turns(instance, notes)
-    if not found and notes and is_thread_id(child := notes[-1].get("session", "")):
+    turns = noted_turns(instance, notes)
+    if not turns and notes and is_thread_id(child := notes[-1].get("session", "")):
         return current_turns(instance, ThreadId(child))
-    return found
+    return turns
 
 
 def follow(instance: Instance, thread: ThreadId) -> Iterator[TurnRecord]:
@@ -125,9 +125,9 @@ def follow(instance: Instance, thread: ThreadId) -> Iterator[TurnRecord]:
     on the thread."""
     news = TurnFeed(instance, thread)
     while True:
-        found = news.news()
-        yield from (event.turn for event in found if isinstance(event, TurnAdded))
-        if any(isinstance(event, WorkStopped) for event in found):
+        events = news.news()
+        yield from (event.turn for event in events if isinstance(event, TurnAdded))
+        if any(isinstance(event, WorkStopped) for event in events):
             return
         time.sleep(POLL)
 
@@ -183,18 +183,18 @@ class TurnFeed:
         lines, output, is_cut = self._runs.printed(self._thread, self._lines)
         noted = self._runs.noted(self._thread)  # after the words, which go once their turn is noted
         notes = self._runs.notes(self._thread) if noted != self._noted and noted[0] else []
-        found: list[Event] = []
-        if made := self._newly_made():
+        events: list[Event] = []
+        if step_mades := self._newly_made():
             # To which step those notes belong isn't known now; if to the next, they will be there again.
-            for left, each in enumerate(made, -len(made)):
-                found += self._over_with(each, left >= -_TOLD)
+            for index, step_made in enumerate(step_mades, -len(step_mades)):
+                events += self._over_with(step_made, index >= -_TOLD)
             self._over, self._began = self._began or self._over, None
         elif held or self._worked:
-            found += self._order(began)
+            events += self._order(began)
             if began is not None and began == self._began:
-                found += self._output(lines, output, is_cut)
-                found += self._turns(words, text, noted, notes)
-        return [*found, WorkStopped()] if rests else found
+                events += self._output(lines, output, is_cut)
+                events += self._turns(words, text, noted, notes)
+        return [*events, WorkStopped()] if rests else events
 
     def _rests(self, held: bool) -> bool:
         now = time.monotonic()
@@ -218,15 +218,15 @@ class TurnFeed:
         return [StepBegan(self._made + 1, order, began)]
 
     def _newly_made(self) -> list[StepMade]:
-        found, self._pending = self._pending, []
+        step_mades, self._pending = self._pending, []
         if not self._refs.changed():
-            return found
+            return step_mades
         head = self._instance.threads.head(self._thread)
         attempts = self._instance.attempts
         tip = attempts.tip(self._thread)
         tried = attempts.all(self._thread) if attempts.count(tip) != self._tried else []
         if head.node == self._head and not tried:
-            return found
+            return step_mades
         steps: list[Hash] = []
         for past in self._instance.threads.past(head.node):
             if past.hash == self._head:
@@ -234,20 +234,20 @@ class TurnFeed:
             steps.insert(0, past.hash)
         if len(steps) == head.row.number - self._steps:
             before = self._head if self._steps else None
-            news = [(each.hash, each.prev) for each in tried[self._tried :]]
-            found += _merged(steps, before, self._steps, news)
+            news = [(attempt.hash, attempt.prev) for attempt in tried[self._tried :]]
+            step_mades += _merged(steps, before, self._steps, news)
         # Otherwise another process moved it back or elsewhere: continue from there.
         self._head, self._steps = head.node, head.row.number
         self._tried = len(tried) or self._tried
-        return found
+        return step_mades
 
-    def _over_with(self, made: StepMade, told: bool) -> Iterator[Event]:
+    def _over_with(self, step_made: StepMade, told: bool) -> Iterator[Event]:
         shown = max(self._shown, self._skip)
         self._made += 1
-        turns = turns_of(self._instance, made.node) if told else ()
+        turns = turns_of(self._instance, step_made.node) if told else ()
         for number, turn in enumerate(turns[shown:], shown + 1):
             yield TurnAdded(TurnPosition(self._made, number), turn, self._thread)
-        yield made._replace(made=self._made)
+        yield step_made._replace(made=self._made)
         self._skip = 0
         self._forget()
 
@@ -296,8 +296,8 @@ class TurnFeed:
             return
         with suppress(NotFound):
             news = TurnFeed(self._instance, child := ThreadId(session))
-            past = [each.hash for each in self._instance.threads.past(news._head)]
-            self._child = _Child(child, news, sum(len(turns_of(self._instance, each)) for each in past))
+            past = [step.hash for step in self._instance.threads.past(news._head)]
+            self._child = _Child(child, news, sum(len(turns_of(self._instance, node)) for node in past))
             self._shown = self._child.before
 
     def _of_child(self, child: _Child) -> Iterator[Event]:
@@ -335,8 +335,8 @@ def _newest(instance: Instance, thread: ThreadId, number: int, many: int) -> lis
             before = past.hash
             break
         steps.insert(0, past.hash)
-    tried = [(each.hash, each.prev) for each in instance.attempts.all(thread)]
-    tried = [each for each in tried if each[1] == before or each[1] in steps]
+    tried = [(attempt.hash, attempt.prev) for attempt in instance.attempts.all(thread)]
+    tried = [item for item in tried if item[1] == before or item[1] in steps]
     return _merged(steps, before, number - len(steps), tried)[-many:]
 
 
@@ -345,9 +345,9 @@ def _merged(
 ) -> list[StepMade]:
     """Merge steps with attempts, each given with the step before it, in the order they were made. `before` is
     the step before the first, the `number`th."""
-    found = [StepMade(0, node, number + 1, True) for node, prev in tried if prev == before]
+    step_mades = [StepMade(0, node, number + 1, True) for node, prev in tried if prev == before]
     for each in steps:
         number += 1
-        found.append(StepMade(0, each, number, False))
-        found += [StepMade(0, node, number + 1, True) for node, prev in tried if prev == each]
-    return found
+        step_mades.append(StepMade(0, each, number, False))
+        step_mades += [StepMade(0, node, number + 1, True) for node, prev in tried if prev == each]
+    return step_mades

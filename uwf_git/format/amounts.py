@@ -41,8 +41,8 @@ def parse_duration(value: Any) -> float | None:
 def parse_size(value: Any) -> int | None:
     """Return bytes from a number or text such as "500MB", "2GB" or "1.5GiB"; None for anything else or not
     above zero."""
-    if isinstance(value, str) and (found := re.fullmatch(_SIZE, value.replace(" ", ""))):
-        number, unit = float(found[1]), found[2] or "B"
+    if isinstance(value, str) and (match := re.fullmatch(_SIZE, value.replace(" ", ""))):
+        number, unit = float(match[1]), match[2] or "B"
         size = number * (1024 if "i" in unit else 1000) ** _BYTES.get(unit[0], 0)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         size = float(value)

@@ -377,7 +377,9 @@ def _property(name: str, alone: bool) -> Ranges:
     short = name if name in _CATEGORIES else _BY_NAME.get(name)
     if short is not None:
         kinds = (
-            {"Lu", "Ll", "Lt"} if short == "LC" else {each for each in _CATEGORIES if each.startswith(short)}
+            {"Lu", "Ll", "Lt"}
+            if short == "LC"
+            else {category for category in _CATEGORIES if category.startswith(short)}
         )
         return _where(lambda code: unicodedata.category(chr(code)) in kinds)
     fixed: dict[str, Ranges] = {

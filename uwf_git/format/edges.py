@@ -50,20 +50,20 @@ class FanOut(NamedTuple):
         return (
             ()
             if isinstance(self.items, str)
-            else tuple(each for each in self.items if isinstance(each, FixedBranch))
+            else tuple(item for item in self.items if isinstance(item, FixedBranch))
         )
 
     @property
     def roles(self) -> tuple[str, ...]:
         """The roles that branches begin at."""
-        found = (self.role, *(each.role for each in self.fixed))
-        return tuple(dict.fromkeys(filter(None, found)))
+        names = (self.role, *(branch.role for branch in self.fixed))
+        return tuple(dict.fromkeys(filter(None, names)))
 
     @property
     def workflows(self) -> tuple[str, ...]:
         """The names of the workflows that branches are of."""
-        found = (self.workflow, *(each.workflow for each in self.fixed))
-        return tuple(dict.fromkeys(filter(None, found)))
+        names = (self.workflow, *(branch.workflow for branch in self.fixed))
+        return tuple(dict.fromkeys(filter(None, names)))
 
     @property
     def label(self) -> str:
@@ -110,7 +110,7 @@ class Transition(NamedTuple):
     def templates(self) -> tuple[str, ...]:
         """Its prompt and location, and the prompts of its branches."""
         fixed = () if self.fan_out is None else self.fan_out.fixed
-        return tuple(filter(None, (self.prompt, self.location, *(each.prompt for each in fixed))))
+        return tuple(filter(None, (self.prompt, self.location, *(branch.prompt for branch in fixed))))
 
     @property
     def entries(self) -> tuple[str, ...]:

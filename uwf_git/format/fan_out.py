@@ -102,11 +102,11 @@ class JoinedBranch(NamedTuple):
 
 def join_payload(branches: Sequence[JoinedBranch], question: str = "") -> dict[str, Any]:
     """Return the payload of a Join. A `question` asks a person."""
-    completed = sum(each.status == COMPLETED for each in branches)
+    completed = sum(branch.status == COMPLETED for branch in branches)
     summary = f"{completed} of {_branches(len(branches))} completed"
-    if conflicts := sum(each.conflict is not None for each in branches):
+    if conflicts := sum(branch.conflict is not None for branch in branches):
         summary += f", the code of {conflicts} conflicts"
-    payload: dict[str, Any] = {"summary": summary, "branches": [each.payload() for each in branches]}
+    payload: dict[str, Any] = {"summary": summary, "branches": [branch.payload() for branch in branches]}
     return {**payload, "$status": SUSPEND, "question": question} if question else payload
 
 

@@ -45,8 +45,10 @@ class Fields:
             if key in known:
                 continue
             habit = self.meant(kind, key, read)
-            left = [name for name in known if name not in read]
-            meant = habit if habit in known else self._findings.closest(key, left) if habit is None else None
+            unread = [name for name in known if name not in read]
+            meant = (
+                habit if habit in known else self._findings.closest(key, unread) if habit is None else None
+            )
             if meant is not None and meant not in read:
                 read[meant] = item
                 self._findings.reads((*path, meant), (*path, key))

@@ -43,7 +43,7 @@ class _Parser:
     def __init__(self, text: str, name: str) -> None:
         self._text = text
         self._name = name
-        self._lines = [0, *(found.end() for found in re.finditer("\n", text))]
+        self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
         self._escapes = "\\u" in text
         self.marks: dict[ValuePath, Mark] = {}
         self.keys: dict[ValuePath, Mark] = {}
@@ -74,10 +74,10 @@ class _Parser:
         return self._scalar(at, path)
 
     def _object(self, at: int, path: ValuePath, depth: int) -> tuple[dict[str, Any], int]:
-        made: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         at = self._skip(at)
         if self._text[at : at + 1] == "}":
-            return made, at + 1
+            return members, at + 1
         while True:
             if self._text[at : at + 1] != '"':
                 self._refuse(at, "a key in double quotes is wanted here", self._comma_hint(at))
@@ -87,28 +87,28 @@ class _Parser:
             if self._text[at : at + 1] != ":":
                 self._refuse(at, "a colon is wanted here")
             below = (*path, key)
-            if key in made:
+            if key in members:
                 # Parsed for its own mistakes and kept separately, so that the first keeps its place.
                 self.repeated.append(Repeated(key, mark, self.keys[below].line))
                 _, at = self._value(self._skip(at + 1), (*path, f"{key}\0{len(self.repeated)}"), depth + 1)
             else:
                 self.keys[below] = mark
-                made[key], at = self._value(self._skip(at + 1), below, depth + 1)
+                members[key], at = self._value(self._skip(at + 1), below, depth + 1)
             at, ended = self._next(at, "}")
             if ended:
-                return made, at
+                return members, at
 
     def _array(self, at: int, path: ValuePath, depth: int) -> tuple[list[Any], int]:
-        made: list[Any] = []
+        items: list[Any] = []
         at = self._skip(at)
         if self._text[at : at + 1] == "]":
-            return made, at + 1
+            return items, at + 1
         while True:
-            item, at = self._value(at, (*path, len(made)), depth + 1)
-            made.append(item)
+            item, at = self._value(at, (*path, len(items)), depth + 1)
+            items.append(item)
             at, ended = self._next(at, "]")
             if ended:
-                return made, at
+                return items, at
 
     def _next(self, at: int, end: str) -> tuple[int, bool]:
         at = self._skip(at)
@@ -140,19 +140,19 @@ class _Parser:
             if self._text.startswith(word, at):
                 self.scalars[path] = word
                 return meant, at + len(word)
-        found = _NUMBER.match(self._text, at)
-        if found is None:
+        match = _NUMBER.match(self._text, at)
+        if match is None:
             self._refuse(
                 at,
                 "a value is wanted here" if at < len(self._text) else "it ends too early",
                 self._comma_hint(at),
             )
-        written = found.group()
+        written = match.group()
         self.scalars[path] = written
-        number: int | float = float(written) if found[1] or found[2] or len(written) > 20 else int(written)
+        number: int | float = float(written) if match[1] or match[2] or len(written) > 20 else int(written)
         if abs(number) == float("inf") or (isinstance(number, int) and abs(number) > MAX_INTEGER):
             self._refuse(at, "a number that JSON cannot hold everywhere", "quote it to make it text")
-        return number, found.end()
+        return number, match.end()
 
     def _comma_hint(self, at: int) -> str:
         before = self._text[:at].rstrip(" \t\r\n")
@@ -161,8 +161,8 @@ class _Parser:
         return "JSON has no comments" if self._text[at : at + 1] in ("/", "#") else ""
 
     def _skip(self, at: int) -> int:
-        found = _SPACE.match(self._text, at)
-        return found.end() if found else at
+        match = _SPACE.match(self._text, at)
+        return match.end() if match else at
 
     def _mark(self, at: int) -> Mark:
         line = bisect_right(self._lines, at)

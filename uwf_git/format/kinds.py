@@ -480,7 +480,7 @@ def parse_workflow(payload: Any) -> Workflow:
 def _parse_personas(payload: Any) -> dict[str, Persona]:
     from uwf_git.format.personas import parse_persona
 
-    return {name: parse_persona(name, each) for name, each in payload.items()}
+    return {name: parse_persona(name, item) for name, item in payload.items()}
 
 
 def _parse_code(payload: Any) -> Code:

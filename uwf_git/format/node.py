@@ -67,7 +67,7 @@ def to_blob(node: Node) -> bytes:
         f'{{\n  "payload": {payload},\n  "timestamp": {node.timestamp},\n  "type": {_quoted(node.type)}\n}}\n'
     )
     if not text.isascii() or "\x7f" in text:
-        text = re.sub(_ACTED_ON, lambda found: f"\\u{ord(found[0]):04x}", text)
+        text = re.sub(_ACTED_ON, lambda match: f"\\u{ord(match[0]):04x}", text)
     return text.encode("utf-8")
 
 

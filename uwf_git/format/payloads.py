@@ -46,7 +46,7 @@ def _plain(item: Any) -> Any:
     if isinstance(item, tuple):
         if hasattr(item, "payload"):
             return item.payload()
-        return to_payload(item) if hasattr(item, "_fields") else [_plain(each) for each in item]
+        return to_payload(item) if hasattr(item, "_fields") else [_plain(entry) for entry in item]
     return dict(item) if isinstance(item, Mapping) else item
 
 

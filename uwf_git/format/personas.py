@@ -48,10 +48,12 @@ def parse_persona(name: str, payload: Any) -> Persona:
 def find_persona(crew: str, personas: Iterable[Persona], said: str) -> Persona:
     """Return a persona by id or name, ignoring case. Raises NotFound with the nearest."""
     known = list(personas)
-    exact = [each for each in known if each.id == said]
+    exact = [persona for persona in known if persona.id == said]
     folded = said.casefold()
-    found = exact or [each for each in known if folded in (each.id.casefold(), each.name.casefold())]
-    if len(found) != 1:
-        hint = nearest(said, [each.id for each in known]) or f"see: uwf crew show {crew}"
+    matching = exact or [
+        persona for persona in known if folded in (persona.id.casefold(), persona.name.casefold())
+    ]
+    if len(matching) != 1:
+        hint = nearest(said, [persona.id for persona in known]) or f"see: uwf crew show {crew}"
         raise NotFound(f"crew {crew!r} has no persona {one_line(said, 80)!r}", hint)
-    return found[0]
+    return matching[0]

@@ -147,7 +147,7 @@ def _length(kind: type[Any], holds: Callable[[Any, Any], bool]) -> Callable[[Any
 
 
 def _object(schema: dict[str, Any], depth: int) -> Check:
-    known = {name: _check(each, depth + 1) for name, each in schema.get("properties", {}).items()}
+    known = {name: _check(item, depth + 1) for name, item in schema.get("properties", {}).items()}
     required = _distinct(schema.get("required", []))
     others = schema.get("additionalProperties", True)
     other = None if others is False else _check(others, depth + 1)
@@ -159,8 +159,8 @@ def _object(schema: dict[str, Any], depth: int) -> Check:
             if name not in value:
                 return False
         for name, item in value.items():
-            found = known.get(name, other)
-            if found is None or not found(item):
+            check_item = known.get(name, other)
+            if check_item is None or not check_item(item):
                 return False
         return True
 

@@ -97,7 +97,7 @@ class Schema:
                 )
             except (TimeExceeded, MemoryExceeded):
                 raise _takes_long() from None
-            return [Problem(*each) for each in problems]
+            return [Problem(*problem) for problem in problems]
         from referencing.exceptions import Unresolvable
 
         try:
@@ -116,8 +116,8 @@ class Schema:
         except RecursionError:
             raise Invalid("schema recurses without end", "look for a $ref to itself") from None
         found: list[Problem] = []
-        for each in errors:
-            for leaf in _leaves(each):
+        for item in errors:
+            for leaf in _leaves(item):
                 found.append(Problem(_pointer(leaf.absolute_path), _shorten(_message(leaf))))
         return list(dict.fromkeys(found))[:at_most]
 
@@ -318,9 +318,9 @@ def subschemas(schema: Any, path: ValuePath = ()) -> Iterator[tuple[ValuePath, d
 def property_schemas(schema: dict[str, Any], name: str) -> list[Any]:
     """Return a property's subschemas in `properties` and `patternProperties`, else `additionalProperties`, of
     a schema as `Schema.applied` has it. Raises re.error for an invalid pattern."""
-    found = [schema["properties"][name]] if name in schema.get("properties", ()) else []
+    schemas = [schema["properties"][name]] if name in schema.get("properties", ()) else []
     patterns = schema.get("patternProperties", {})
-    return found + [inner for pattern, inner in patterns.items() if re.search(pattern, name)]
+    return schemas + [inner for pattern, inner in patterns.items() if re.search(pattern, name)]
 
 
 def path_of(root: Any, pointer: str) -> ValuePath:
@@ -368,13 +368,13 @@ def _listed(error: Any, branches: Iterable[list[Any]]) -> Any:
 
     listed: list[Any] = []
     for errors in branches:
-        same = [each for each in errors if each.absolute_path == error.absolute_path]
-        lists = [each for each in same if each.validator in ("const", "enum")]
+        same = [item for item in errors if item.absolute_path == error.absolute_path]
+        lists = [item for item in same if item.validator in ("const", "enum")]
         if not lists:
             return None
         value = lists[0].validator_value
         listed += [value] if lists[0].validator == "const" else value
-    known = list({json.dumps(each, sort_keys=True): each for each in listed}.values())
+    known = list({json.dumps(item, sort_keys=True): item for item in listed}.values())
     if len(known) < 2:
         return None
     return ValidationError(

@@ -69,8 +69,8 @@ def variants(payload: Any) -> tuple[Variant, ...]:
 
 def variants_of(root: Any, schema: Any) -> tuple[Variant, ...]:
     """As `variants`, for a subschema of `root`."""
-    found = _flatten(root, schema, 0, iter(range(_MOST_STEPS)))
-    return tuple(Variant(each.title, _fields(each), each.closed) for each in found)
+    objects = _flatten(root, schema, 0, iter(range(_MOST_STEPS)))
+    return tuple(Variant(thing.title, _fields(thing), thing.closed) for thing in objects)
 
 
 def named(payload: Any) -> Named:
@@ -78,16 +78,16 @@ def named(payload: Any) -> Named:
     names: set[str] = set()
     patterns: list[str] = []
     others = False
-    for each in _in_place(payload, payload, 0, iter(range(_MOST_STEPS))):
+    for item in _in_place(payload, payload, 0, iter(range(_MOST_STEPS))):
         for keyword, kind in (("properties", Mapping), ("required", list), ("dependentRequired", Mapping)):
-            if isinstance(found := each.get(keyword), kind):
-                names |= {name for name in found if isinstance(name, str)}
-        if isinstance(found := each.get("patternProperties"), Mapping):
+            if isinstance(part := item.get(keyword), kind):
+                names |= {name for name in part if isinstance(name, str)}
+        if isinstance(part := item.get("patternProperties"), Mapping):
             from uwf_git.format.ecma_pattern import translate_recorded
 
-            patterns += [pattern for pattern in map(translate_recorded, found) if re.compile(pattern)]
-        said = [each[key] for key in ("additionalProperties", "unevaluatedProperties") if key in each]
-        others = others or any(value is not False for value in said)
+            patterns += [pattern for pattern in map(translate_recorded, part) if re.compile(pattern)]
+        rests = [item[key] for key in ("additionalProperties", "unevaluatedProperties") if key in item]
+        others = others or any(value is not False for value in rests)
     return Named(frozenset(names), tuple(patterns), others)
 
 
@@ -102,8 +102,8 @@ def _in_place(root: Any, schema: Any, depth: int, steps: Iterator[int]) -> Itera
         inner += branches if isinstance(branches, list) else []
     dependent = schema.get("dependentSchemas")
     inner += dependent.values() if isinstance(dependent, Mapping) else []
-    for each in inner:
-        yield from _in_place(root, each, depth + 1, steps)
+    for item in inner:
+        yield from _in_place(root, item, depth + 1, steps)
 
 
 def _fields(found: _Object) -> tuple[Field, ...]:
@@ -120,8 +120,8 @@ def resolve(root: Any, schema: Any) -> dict[str, Any]:
         if not isinstance(target, str):
             return dict(schema)
         rest = {key: value for key, value in schema.items() if key != "$ref"}
-        found = value_at(root, path_of(root, target[1:])) if target.startswith("#") else None
-        schema = {**found, **rest} if isinstance(found, Mapping) else rest
+        target_schema = value_at(root, path_of(root, target[1:])) if target.startswith("#") else None
+        schema = {**target_schema, **rest} if isinstance(target_schema, Mapping) else rest
     return {}
 
 
@@ -142,8 +142,8 @@ def _choices(root: Any, schema: Any, depth: int, steps: Iterator[int]) -> tuple[
         branches = schema.get(keyword)
         if isinstance(branches, list) and branches:
             listed = [_choices(root, branch, depth + 1, steps) for branch in branches]
-            if all(each is not None for each in listed):
-                return tuple(value for each in listed for value in each or ())
+            if all(item is not None for item in listed):
+                return tuple(value for item in listed for value in item or ())
     return None
 
 
@@ -166,7 +166,7 @@ def _flatten(root: Any, schema: Any, depth: int, steps: Iterator[int]) -> list[_
     properties = schema.get("properties")
     required = schema.get("required")
     title = schema.get("title")
-    found = [
+    objects = [
         _Object(
             title if isinstance(title, str) else "",
             {str(name): resolve(root, item) for name, item in properties.items()}
@@ -177,28 +177,28 @@ def _flatten(root: Any, schema: Any, depth: int, steps: Iterator[int]) -> list[_
         )
     ]
     if depth >= _DEEPEST or next(steps, None) is None:
-        return found
+        return objects
     branches = schema.get("allOf")
     for branch in branches if isinstance(branches, list) else ():
-        found = _combine(found, _flatten(root, branch, depth + 1, steps))
+        objects = _combine(objects, _flatten(root, branch, depth + 1, steps))
     for keyword in ("oneOf", "anyOf"):
         branches = schema.get(keyword)
         if isinstance(branches, list):
             each_other = (
-                each
+                item
                 for branch in branches
                 if _object_like(root, branch)
-                for each in _flatten(root, branch, depth + 1, steps)
+                for item in _flatten(root, branch, depth + 1, steps)
             )
             others = list(islice(each_other, MOST_VARIANTS))
-            found = _combine(found, others) if others else found
+            objects = _combine(objects, others) if others else objects
     if "if" in schema:
         taken = _combine(
             _flatten(root, schema["if"], depth + 1, steps),
             _flatten(root, schema.get("then"), depth + 1, steps),
         )
-        found = _combine(found, taken + _flatten(root, schema.get("else"), depth + 1, steps))
-    return found
+        objects = _combine(objects, taken + _flatten(root, schema.get("else"), depth + 1, steps))
+    return objects
 
 
 def _object_like(root: Any, branch: Any) -> bool:
@@ -206,9 +206,9 @@ def _object_like(root: Any, branch: Any) -> bool:
     return not kinds or "object" in kinds
 
 
-def _combine(left: Iterable[_Object], right: Iterable[_Object]) -> list[_Object]:
+def _combine(objects: Iterable[_Object], right: Iterable[_Object]) -> list[_Object]:
     right = list(right)
-    pairs = [(one, other) for one in left for other in right]
+    pairs = [(one, other) for one in objects for other in right]
     return [_merge(one, other) for one, other in pairs[:MOST_VARIANTS]]
 
 

@@ -272,12 +272,12 @@ def _build(events: Iterator[Any], name: str) -> _Ref | None:
         mark = _mark(event.start_mark)
         anchor: str = event.anchor or ""
         if isinstance(event, yaml.AliasEvent):
-            found = anchors.get(anchor)
-            if found is None:
+            target_node = anchors.get(anchor)
+            if target_node is None:
                 raise InvalidYaml(name, mark, f"no anchor &{one_line(anchor)} stands before its alias")
-            if found.is_open:
+            if target_node.is_open:
                 raise InvalidYaml(name, mark, f"anchor &{one_line(anchor)} holds itself")
-            node = found
+            node = target_node
         elif isinstance(event, yaml.ScalarEvent):
             node = _Node("scalar", event.tag, mark, event.value, plain=not event.style)
         else:
@@ -332,13 +332,13 @@ class _Builder:
             self._refuse_tag(node)
         if node.kind == "list":
             return [self.value(item, (*path, number), depth + 1) for number, item in enumerate(node.items)]
-        made: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for key, (mark, item) in self._entries(node).items():
             below = (*path, key)
             self.keys[below] = mark
             self._characters += len(key)
-            made[key] = self.value(item, below, depth + 1)
-        return made
+            mapping[key] = self.value(item, below, depth + 1)
+        return mapping
 
     def _entries(self, node: _Node) -> dict[str, tuple[Mark, _Ref]]:
         own: dict[str, tuple[Mark, _Ref]] = {}
@@ -498,7 +498,7 @@ def scalar(value: Any) -> str:
     ):
         return value
     quoted = json.dumps(value, ensure_ascii=False)
-    return _ODD.sub(lambda found: f"\\u{ord(found.group()):04x}", quoted)
+    return _ODD.sub(lambda match: f"\\u{ord(match.group()):04x}", quoted)
 
 
 def _block(value: Any, indent: int, lines: list[str]) -> None:

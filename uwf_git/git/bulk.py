@@ -143,10 +143,10 @@ class Bulk:
         """Return an object that waits or was stored recently, else None."""
         if (recent := self.recent.get(oid.raw)) is not None:
             return recent
-        found = self._places.get(oid.raw)
-        if found is None:
+        place = self._places.get(oid.raw)
+        if place is None:
             return None
-        kind, begin, length, _, base = found
+        kind, begin, length, _, base = place
         if self._file is None:
             packed = bytes(self._little[begin - HEADER : begin - HEADER + length])
         else:

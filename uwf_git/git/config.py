@@ -75,10 +75,10 @@ class GitConfig:
         """Return all values of keys with a prefix in git's order, "" for none. Raises Invalid for unreadable
         files."""
         try:
-            found = [each for config in reversed(self._files()) for each in config.entries()]
+            pairs = [entry for config in reversed(self._files()) for entry in config.entries()]
         except GitError as error:
             raise Invalid(f"git's configuration cannot be read: {error}", "see: git config --list") from None
-        return [(key, value) for key, value in found if key.startswith(beginning)]
+        return [(key, value) for key, value in pairs if key.startswith(beginning)]
 
     @cached_property
     def user(self) -> Person:
@@ -113,14 +113,14 @@ class GitConfig:
     def sharing(self) -> int:
         """`core.sharedRepository` as mode bits added to the umask's; negative for an exact mode; 0 if unset
         or unknown."""
-        said = self.value("core.sharedRepository").lower()
-        if said in ("", "umask"):
+        setting = self.value("core.sharedRepository").lower()
+        if setting in ("", "umask"):
             return 0
-        if said in ("group", "true", "yes", "on", "1"):
+        if setting in ("group", "true", "yes", "on", "1"):
             return 0o660
-        if said in ("all", "world", "everybody", "2"):
+        if setting in ("all", "world", "everybody", "2"):
             return 0o664
-        bits = int(said, 8) if re.fullmatch("[0-7]+", said) else 0
+        bits = int(setting, 8) if re.fullmatch("[0-7]+", setting) else 0
         return -(bits & 0o666) if bits & 0o600 == 0o600 else 0
 
     @property

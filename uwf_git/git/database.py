@@ -141,8 +141,8 @@ class ObjectDatabase:
         return _checked(name, zlib.decompress(file.read()))
 
     def _new(self, oid: Oid) -> tuple[int, bytes] | None:
-        if self._bulk is not None and (found := self._bulk.get(oid)) is not None:
-            return found
+        if self._bulk is not None and (object_here := self._bulk.get(oid)) is not None:
+            return object_here
         return self._stored.get(oid.raw)
 
     def _loose(self, name: str) -> int:
@@ -302,8 +302,8 @@ class ObjectDatabase:
             try:
                 oid = self._git.odb.write(kind, data)
                 name = str(oid)
-                for made in (name[:2], f"{name[:2]}/{name[2:]}"):
-                    share(f"{self._objects}/{made}")
+                for name_of_folder in (name[:2], f"{name[:2]}/{name[2:]}"):
+                    share(f"{self._objects}/{name_of_folder}")
                 return oid
             except (GitError, OSError) as error:
                 # git gc removes a folder of objects that it has emptied, at times just before libgit2

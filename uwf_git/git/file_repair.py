@@ -172,8 +172,8 @@ class FileRepair:
                     lock.touch(exist_ok=False)
                 except FileExistsError:
                     held = self._lockfiles.lock_on(name)
-                    told, hint = (held.told, held.hint) if held else (str(lock), "repeat")
-                    raise Busy(f"{path.name} is locked by {told}", hint) from None
+                    holder, hint = (held.told, held.hint) if held else (str(lock), "repeat")
+                    raise Busy(f"{path.name} is locked by {holder}", hint) from None
             try:
                 yield lock
             finally:

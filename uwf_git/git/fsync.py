@@ -55,7 +55,7 @@ def _has_journal(device: int) -> bool:
     no."""
     try:
         name = Path(f"/sys/dev/block/{_number(device)}").readlink().name
-        if any(each.startswith(f"{name}-") for each in os.listdir("/proc/fs/jbd2")):  # noqa: PTH208
+        if any(item.startswith(f"{name}-") for item in os.listdir("/proc/fs/jbd2")):  # noqa: PTH208
             return True
     except OSError:
         pass
@@ -153,12 +153,12 @@ def refusal(folder: Path, size: int = 1) -> OSError | None:
 
 def make_folders(path: Path) -> None:
     """Make a folder with parents, and sync their names. Raises OSError."""
-    missing = [each for each in (path, *path.parents) if not each.exists()]
+    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    for each in reversed(missing):
-        share(each)
-    for each in missing:
-        sync(each.parent)
+    for item in reversed(missing):
+        share(item)
+    for item in missing:
+        sync(item.parent)
 
 
 def make_folder(path: Path, fill: Callable[[Path], None]) -> None:

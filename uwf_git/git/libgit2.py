@@ -65,9 +65,9 @@ def init_bare(path: str, settings: Mapping[str, str]) -> None:
     """Make a bare repository with settings. Raises GitError."""
     import pygit2
 
-    made = pygit2.init_repository(path, bare=True)
+    repository = pygit2.init_repository(path, bare=True)
     for key, value in settings.items():
-        made.config[key] = value
+        repository.config[key] = value
 
 
 def all_objects(repository: Repository) -> Odb:
@@ -105,17 +105,17 @@ class Config:
 
     def entries(self) -> list[tuple[str, str]]:
         """Return all entries in git's order; the last wins."""
-        made, entry = ffi.new("git_config_iterator **"), ffi.new("git_config_entry **")
-        check_error(C.git_config_iterator_new(made, self._config))
-        found: list[tuple[int, str, str]] = []
+        iterator, entry = ffi.new("git_config_iterator **"), ffi.new("git_config_entry **")
+        check_error(C.git_config_iterator_new(iterator, self._config))
+        entries: list[tuple[int, str, str]] = []
         try:
-            while (code := C.git_config_next(entry, made[0])) != C.GIT_ITEROVER:
+            while (code := C.git_config_next(entry, iterator[0])) != C.GIT_ITEROVER:
                 check_error(code)
-                found.append((entry[0].level, _text(entry[0].name), _text(entry[0].value)))
+                entries.append((entry[0].level, _text(entry[0].name), _text(entry[0].value)))
         finally:
-            C.git_config_iterator_free(made[0])
-        found.sort(key=lambda each: each[0])
-        return [(key, value) for _, key, value in found]
+            C.git_config_iterator_free(iterator[0])
+        entries.sort(key=lambda item: item[0])
+        return [(key, value) for _, key, value in entries]
 
     def flag(self, key: str) -> bool | None:
         """Return a boolean. Raises GitError for other values."""
@@ -128,16 +128,16 @@ class Config:
 
     @contextmanager
     def _entry(self, key: str) -> Iterator[Any]:
-        found = ffi.new("git_config_entry **")
-        code = C.git_config_get_entry(found, self._config, key.encode())
+        pointer = ffi.new("git_config_entry **")
+        code = C.git_config_get_entry(pointer, self._config, key.encode())
         if code == C.GIT_ENOTFOUND:
             yield None
             return
         check_error(code)
         try:
-            yield found[0]
+            yield pointer[0]
         finally:
-            C.git_config_entry_free(found[0])
+            C.git_config_entry_free(pointer[0])
 
 
 def _text(told: object) -> str:

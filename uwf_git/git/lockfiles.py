@@ -161,9 +161,9 @@ class Lockfiles:
                 for record in records if alone else ():
                     with contextlib.suppress(OSError), _held(record) as free:
                         if free:
-                            left = self._left_by(record)
-                            removed += _removed(left.locks)
-                            if left.is_all:
+                            remains = self._left_by(record)
+                            removed += _removed(remains.locks)
+                            if remains.is_all:
                                 record.unlink()
                 if alone and thorough:
                     removed += _removed([lock.path for lock in self.locks() if lock.is_left])
@@ -184,22 +184,22 @@ class Lockfiles:
 
     def locks(self) -> list[Lock]:
         """Return all remaining locks and stale keeps, except a running gc's."""
-        left: set[Path] = set()
+        paths: set[Path] = set()
         for record in self._others():
             with contextlib.suppress(OSError), _held(record) as free:
-                left.update(self._left_by(record).locks if free else ())
+                paths.update(self._left_by(record).locks if free else ())
         keeps = stale_keep_files(self._git_dir / "objects" / "pack")
-        left.update(keeps)
+        paths.update(keeps)
         now, boot = time.time(), _booted()
         live = self._said()  # a clock set forward makes a live lock look older than the boot
-        found = []
+        locks = []
         for path in [*self._all(), *keeps, self._git_dir / "gc.pid"]:
             with contextlib.suppress(OSError):
-                made = path.lstat().st_mtime
+                modified = path.lstat().st_mtime
                 if path.name != "gc.pid" or _is_over(path):
-                    gone = path in left or path.name == "gc.pid" or (made < boot and path not in live)
-                    found.append(Lock(path, max(0.0, now - made), gone))
-        return found
+                    gone = path in paths or path.name == "gc.pid" or (modified < boot and path not in live)
+                    locks.append(Lock(path, max(0.0, now - modified), gone))
+        return locks
 
     def lock_on(self, *names: str) -> Lock | None:
         """Return the lock on one of these files, if any."""
@@ -207,13 +207,13 @@ class Lockfiles:
         return next((lock for lock in self.locks() if lock.path in wanted), None)
 
     def _all(self) -> list[Path]:
-        found: list[Path] = []
+        paths: list[Path] = []
         for folder in _WHERE:
             with contextlib.suppress(OSError):
-                found += _locks_among(self._git_dir / folder, os.listdir(self._git_dir / folder))  # noqa: PTH208
+                paths += _locks_among(self._git_dir / folder, os.listdir(self._git_dir / folder))  # noqa: PTH208
         for folder, folders, files in os.walk(self._git_dir / "refs"):
-            found += _locks_among(Path(folder), [*folders, *files])
-        return sorted(found)
+            paths += _locks_among(Path(folder), [*folders, *files])
+        return sorted(paths)
 
     def _others(self) -> list[Path]:
         try:
@@ -249,25 +249,25 @@ class Lockfiles:
             paths = [path for path in self._all() if self._is_ours(path)]
         else:
             paths = [self._git_dir / f"{name}{LOCK}" for name in names]
-        made: list[tuple[Path, int]] = []
+        written: list[tuple[Path, int]] = []
         for path in paths:
             with contextlib.suppress(OSError):
-                made.append((path, path.lstat().st_mtime_ns))
+                written.append((path, path.lstat().st_mtime_ns))
         # A live process records itself before it makes a lock: an unrecorded lock that stays the same is stale. A
         # recorded one may be stale too; its live owner is about to notice.
-        said = self._said(without=record)
-        left, is_all = [], True
-        for path, modified in made:
+        recorded = self._said(without=record)
+        remains, is_all = [], True
+        for path, modified in written:
             with contextlib.suppress(OSError):
                 if modified >= since and path.lstat().st_mtime_ns == modified:
-                    if path in said:
+                    if path in recorded:
                         is_all = False
                     else:
-                        left.append(path)
+                        remains.append(path)
         return (
             _Left([], False)
-            if left and names == [_ANY] and is_git_at_work(self._git_dir)
-            else _Left(left, is_all)
+            if remains and names == [_ANY] and is_git_at_work(self._git_dir)
+            else _Left(remains, is_all)
         )
 
     def _said(self, without: Path | None = None) -> set[Path]:
@@ -335,14 +335,14 @@ def _hold(descriptor: int) -> None:
 
 
 def stale_keep_files(packs: Path) -> list[Path]:
-    found = []
+    paths = []
     for path in packs.glob(f"*{KEEP}"):
         with contextlib.suppress(OSError):
             if (read_file(path, 4) or b"").startswith(_KEEPS):
                 with _held(path) as free:
                     if free:
-                        found.append(path)
-    return found
+                        paths.append(path)
+    return paths
 
 
 def is_packed_now(git_dir: Path) -> bool:

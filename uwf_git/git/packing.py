@@ -220,12 +220,12 @@ def _named(folder: Path) -> list[str]:
 
 
 def _measured(folder: Path, stems: Iterable[str]) -> list[tuple[int, str]]:
-    found = []
+    sizes = []
     for stem in stems:
         with contextlib.suppress(OSError):
             status = os.stat(f"{folder}/{stem}.pack")  # noqa: PTH116
-            found.append((status.st_mtime_ns, status.st_size, stem))
-    return [(size, stem) for _, size, stem in sorted(found)]
+            sizes.append((status.st_mtime_ns, status.st_size, stem))
+    return [(size, stem) for _, size, stem in sorted(sizes)]
 
 
 def join(folder: Path, prepared: PackJoin | None = None) -> None:
@@ -272,16 +272,16 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _join(folder: Path, packs: Sequence[str], making: PackJoin) -> None:
     for path in packs:
-        if path in making.packs or making.end > _AT_ONCE or (found := _read(path)) is None:
+        if path in making.packs or making.end > _AT_ONCE or (read := _read(path)) is None:
             continue
-        if making.add(found, anew=not path.startswith(_ONCE_JOINED, len(str(folder)) + 1)):
+        if making.add(read, anew=not path.startswith(_ONCE_JOINED, len(str(folder)) + 1)):
             making.packs.add(path)
     joined = [path for path in packs if path in making.packs]
     if len(joined) < 2:
         return
     pack = making.pack()
     checksum = hashlib.sha1(pack).digest()
-    places = (made.place for made in making.made.values())
+    places = (entry.place for entry in making.made.values())
     begin = _JOINED if len(pack) < _MIDDLE else _JOINED_MIDDLE if len(pack) < LARGE else _JOINED_LARGE
     new = install(folder, pack + checksum, checksum, places, begin=begin)
     sync(folder)
@@ -327,9 +327,9 @@ class PackJoin:
         here, entries, data = read
         ids = {place.offset: place.oid for place in here}
         depths: dict[bytes, int] = {}
-        for place, each in zip(here, entries, strict=True):
+        for place, entry in zip(here, entries, strict=True):
             known = self.made.get(place.oid)
-            depth = depths[ids[place.offset - each.back]] + 1 if each.back else 0
+            depth = depths[ids[place.offset - entry.back]] + 1 if entry.back else 0
             depths[place.oid] = depth if known is None else known.depth
         if max(depths.values()) > DEPTH:
             return False
@@ -341,18 +341,18 @@ class PackJoin:
             self.end += len(data) - HEADER - _CHECKSUM
             return True
         ends = [*(place.offset for place in here[1:]), len(data) - _CHECKSUM]
-        for (oid, crc, offset), each, until in zip(here, entries, ends, strict=True):
+        for (oid, crc, offset), entry, until in zip(here, entries, ends, strict=True):
             if oid in self.made:
                 continue
-            if each.back:
-                base = self.made[ids[offset - each.back]]
+            if entry.back:
+                base = self.made[ids[offset - entry.back]]
                 back = self.end - base.place.offset
-                if back != each.back:
-                    head = data[offset : each.end - len(distance(each.back))] + distance(back)
-                    self._put(oid, base.depth + 1, head, data[each.end : until])
+                if back != entry.back:
+                    head = data[offset : entry.end - len(distance(entry.back))] + distance(back)
+                    self._put(oid, base.depth + 1, head, data[entry.end : until])
                 else:
                     self._put(oid, base.depth + 1, data[offset:until], crc=crc)
-            elif not (anew and self._put_anew(oid, each, data[each.end : until])):
+            elif not (anew and self._put_anew(oid, entry, data[entry.end : until])):
                 self._put(oid, 0, data[offset:until], crc=crc)
         return True
 
@@ -437,18 +437,18 @@ def _read(path: str) -> _Read | None:
         return None
     if listed[:8] != _SIGNED or listed[-40:-20] != data[-20:]:
         return None
-    if any(hashlib.sha1(each[:-20]).digest() != each[-20:] for each in (data, listed)):
+    if any(hashlib.sha1(content[:-20]).digest() != content[-20:] for content in (data, listed)):
         return None
     oids = [listed[at : at + 20] for at in range(names, names + 20 * number, 20)]
     return _parsed(map(ObjectLocation, oids, crcs, offsets), data)
 
 
 def _parsed(places: Iterable[ObjectLocation], data: bytes) -> _Read | None:
-    found = sorted(places, key=lambda place: place.offset)
+    locations = sorted(places, key=lambda place: place.offset)
     begun: set[int] = set()
     entries = []
     try:
-        for place in found:
+        for place in locations:
             each = _entry(data, place.offset)
             if each.back and place.offset - each.back not in begun:
                 return None
@@ -456,4 +456,4 @@ def _parsed(places: Iterable[ObjectLocation], data: bytes) -> _Read | None:
             entries.append(each)
     except (IndexError, ValueError):
         return None
-    return _Read(found, entries, data) if found else None
+    return _Read(locations, entries, data) if locations else None

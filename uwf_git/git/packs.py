@@ -69,20 +69,20 @@ class Pack:
             self._end = os.fstat(self._file).st_size
             waiting = sorted({*self._indexed(), *self._in_order()})
             while waiting:
-                left = []
+                postponed = []
                 for offset in waiting:
-                    found = self._object(offset)
-                    if found is None:
-                        left.append(offset)
+                    object_here = self._object(offset)
+                    if object_here is None:
+                        postponed.append(offset)
                         continue
-                    kind, content = found
+                    kind, content = object_here
                     oid = hashlib.sha1(b"%s %d\0" % (_NAMES[kind], len(content)) + content).digest()
                     if oid not in self._places:
                         self._places[oid] = offset
                         yield Packed(oid, kind, content)
-                if len(left) == len(waiting):
+                if len(postponed) == len(waiting):
                     return
-                waiting = left  # deltas may name what was only read after them
+                waiting = postponed  # deltas may name what was only read after them
 
     def _indexed(self) -> Iterator[int]:
         try:
@@ -135,10 +135,10 @@ class Pack:
             at = base
         kind, content = self._made[at]
         for place, delta in reversed(deltas):
-            made = applied(content, delta, self._at_most)
-            if made is None:
+            content_here = applied(content, delta, self._at_most)
+            if content_here is None:
                 return None
-            content = made
+            content = content_here
             self._keep(place, kind, content)
         return kind, content
 
@@ -193,31 +193,31 @@ def delta_of(kind: int, base: bytes, content: bytes) -> bytes:
     most = min(len(base), len(content))
     begin = _same(base, 0, content, 0, most)
     end = _same_end(base, content, most - begin)
-    made = bytearray(_varint(len(base)) + _varint(len(content)))
-    _copy(made, 0, begin)
+    delta = bytearray(_varint(len(base)) + _varint(len(content)))
+    _copy(delta, 0, begin)
     at, until, after = begin, len(content) - end, begin
     looked, most = 0, _LOOKED if begin + end > most // 8 else _MISSES * len(base)
     seek, sought = (_ENTRIES if kind == TREE else _WORDS).search, begin
     while until - at > _UNSEARCHED_SIZE and (piece := seek(content, sought, until)):
         start, stop = piece.span()
         sought, wanted = stop, piece[0]
-        found = base.find(wanted, after)
-        if found < 0 and (found := base.find(wanted)) < 0:
+        position = base.find(wanted, after)
+        if position < 0 and (position := base.find(wanted)) < 0:
             looked += len(base)
             if looked >= most:
                 break
             continue
         most = _LOOKED
-        while start > at and found and base[found - 1] == content[start - 1]:
-            start, found = start - 1, found - 1
-        stop += _same(base, found + stop - start, content, stop, until - stop)
-        _write(made, content[at:start])
-        _copy(made, found, stop - start)
+        while start > at and position and base[position - 1] == content[start - 1]:
+            start, position = start - 1, position - 1
+        stop += _same(base, position + stop - start, content, stop, until - stop)
+        _write(delta, content[at:start])
+        _copy(delta, position, stop - start)
         at = sought = stop
-        after = found + stop - start
-    _write(made, content[at:until])
-    _copy(made, len(base) - end, end)
-    return bytes(made)
+        after = position + stop - start
+    _write(delta, content[at:until])
+    _copy(delta, len(base) - end, end)
+    return bytes(delta)
 
 
 def _same(one: bytes, at: int, other: bytes, there: int, most: int) -> int:
@@ -246,7 +246,7 @@ def _same_end(one: bytes, other: bytes, most: int) -> int:
     return same
 
 
-def _copy(made: bytearray, offset: int, size: int) -> None:
+def _copy(content: bytearray, offset: int, size: int) -> None:
     while size > 0:
         length = min(size, _COPIED)
         numbers = (length % _COPIED << 32 | offset).to_bytes(6, "little")
@@ -254,8 +254,8 @@ def _copy(made: bytearray, offset: int, size: int) -> None:
         for bit, number in enumerate(numbers):
             if number:
                 order |= 1 << bit
-        made.append(order)
-        made += numbers.replace(b"\0", b"")
+        content.append(order)
+        content += numbers.replace(b"\0", b"")
         offset, size = offset + length, size - length
 
 
@@ -273,7 +273,7 @@ def applied(base: bytes, delta: bytes, at_most: int) -> bytes | None:
         after, at = _number(delta, at)
         if before != len(base) or after > at_most:
             return None
-        made = bytearray()
+        content = bytearray()
         while at < len(delta):
             order, at = delta[at], at + 1
             if not order:
@@ -287,15 +287,15 @@ def applied(base: bytes, delta: bytes, at_most: int) -> bytes | None:
                         else:
                             size |= delta[at] << 8 * (bit - 4)
                         at += 1
-                made += base[offset : offset + (size or _COPIED)]
+                content += base[offset : offset + (size or _COPIED)]
             else:
-                made += delta[at : at + order]
+                content += delta[at : at + order]
                 at += order
-            if len(made) > after:
+            if len(content) > after:
                 return None
     except IndexError:
         return None
-    return bytes(made) if len(made) == after else None
+    return bytes(content) if len(content) == after else None
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
@@ -309,21 +309,21 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _varint(number: int) -> bytes:
-    made = bytearray()
+    content = bytearray()
     while number > 0x7F:
-        made.append(number & 0x7F | 0x80)
+        content.append(number & 0x7F | 0x80)
         number >>= 7
-    made.append(number)
-    return bytes(made)
+    content.append(number)
+    return bytes(content)
 
 
 def distance(back: int) -> bytes:
     """Encode the distance to a delta's base."""
-    made = [back & 0x7F]
+    digits = [back & 0x7F]
     while back := back >> 7:
         back -= 1
-        made.append(back & 0x7F | 0x80)
-    return bytes(reversed(made))
+        digits.append(back & 0x7F | 0x80)
+    return bytes(reversed(digits))
 
 
 def distance_at(data: bytes, at: int) -> tuple[int, int]:
@@ -343,13 +343,13 @@ def is_whole(path: Path) -> bool:
         return False
     digest = hashlib.sha1()
     with open(path, "rb") as file:
-        left = size - _TRAILER
-        while left > 0:
-            chunk = file.read(min(1 << 20, left))
+        remaining = size - _TRAILER
+        while remaining > 0:
+            chunk = file.read(min(1 << 20, remaining))
             if not chunk:
                 return False
             digest.update(chunk)
-            left -= len(chunk)
+            remaining -= len(chunk)
         return file.read() == digest.digest()
 
 

@@ -49,10 +49,10 @@ class RefFiles:
         if not reference_is_valid_name(name):
             raise Invalid(f"{name!r} is not a valid ref name", "use letters, digits, dots and dashes")
         with deferred(), self._lockfiles.locking(name), self._locked(name) as lock:
-            if (found := read_ref(self._git_dir, name)) != old:
+            if (oid := read_ref(self._git_dir, name)) != old:
                 if old is None:
                     raise HeadMoved(f"{name} was created by another process", "read it again and repeat")
-                moved = f"is at {found}" if found else "is gone"
+                moved = f"is at {oid}" if oid else "is gone"
                 raise HeadMoved(f"{name} {moved}, not at {old} any more", "read it again and repeat")
             if old is None:
                 self._refuse_collision(name)
@@ -67,8 +67,8 @@ class RefFiles:
                 sync(self._git_dir)
 
     def _refuse_collision(self, name: str) -> None:
-        above = [str(each) for each in PurePosixPath(name).parents][: -_NAMESPACED - 1]
-        beside = [each for each in above if read_ref(self._git_dir, each) is not None]
+        above = [str(parent) for parent in PurePosixPath(name).parents][: -_NAMESPACED - 1]
+        beside = [item for item in above if read_ref(self._git_dir, item) is not None]
         if beside or is_packed_under(self._git_dir, f"{name}/"):
             raise HeadMoved(
                 f"{name} conflicts with {beside[0] if beside else f'{name}/'}", "use another name"

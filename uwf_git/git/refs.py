@@ -88,8 +88,8 @@ def read_refs_named(git_dir: Path, names: Sequence[str]) -> dict[str, Oid]:
     rest = [name for name, oid in loose.items() if oid is None]
     near = os.path.commonprefix(rest)  # noqa: RUF071
     packed = _packed_under(git_dir, near, "")[1] if rest else {}
-    found = {name: oid or packed.get(name) for name, oid in loose.items()}
-    return {name: oid for name, oid in found.items() if oid is not None}
+    oids = {name: oid or packed.get(name) for name, oid in loose.items()}
+    return {name: oid for name, oid in oids.items() if oid is not None}
 
 
 def _unpacked_ref(git_dir: Path, name: str) -> Oid | None:
@@ -122,16 +122,16 @@ def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") 
     loose refs are None too. Raises StoreDamaged."""
     key, packed = _packed_under(git_dir, prefix, without)
     while True:
-        found = _with_loose(git_dir, packed, prefix, read, without)
+        oids = _with_loose(git_dir, packed, prefix, read, without)
         # A ref that is packed between two looks would be seen in neither place.
         now, packed = _packed_under(git_dir, prefix, without, key)
         if now == key:
-            return found
+            return oids
         key = now
 
 
 def _with_loose(
-    git_dir: Path, found: dict[str, Oid | None], prefix: str, read: bool, without: str
+    git_dir: Path, oids: dict[str, Oid | None], prefix: str, read: bool, without: str
 ) -> dict[str, Oid | None]:
     folders = [prefix.rstrip("/")]
     while folders:
@@ -145,16 +145,16 @@ def _with_loose(
         for entry in entries:
             name = f"{folder}/{entry.name}"
             if not name.isascii() and name != name.encode("utf-8", "replace").decode("utf-8"):
-                found[name.encode("utf-8", "backslashreplace").decode("ascii", "replace")] = None
+                oids[name.encode("utf-8", "backslashreplace").decode("ascii", "replace")] = None
                 continue  # no text, so none of ours
             if entry.is_dir(follow_symlinks=False):
                 if name + "/" != without:
                     folders.append(name)
             elif not name.endswith(".lock"):
-                found[name] = _loose_ref(entry.path) if read else None
-                if read and found[name] is None and not os.path.lexists(entry.path):
-                    del found[name]  # it was deleted meanwhile, or packed
-    return found
+                oids[name] = _loose_ref(entry.path) if read else None
+                if read and oids[name] is None and not os.path.lexists(entry.path):
+                    del oids[name]  # it was deleted meanwhile, or packed
+    return oids
 
 
 def may_have_refs(git_dir: Path, prefix: str) -> bool:
@@ -324,8 +324,8 @@ def _packed_ref(git_dir: Path, name: str) -> Oid | None:
         else:
             data = _read(descriptor, key.size, 0)
             _check(git_dir, key, data)
-    found = re.search(rb"^([0-9a-f]{40}) " + re.escape(wanted) + rb"$", data, re.MULTILINE)
-    return Oid(hex=found[1].decode()) if found else None
+    match = re.search(rb"^([0-9a-f]{40}) " + re.escape(wanted) + rb"$", data, re.MULTILINE)
+    return Oid(hex=match[1].decode()) if match else None
 
 
 def _around(descriptor: int, size: int, wanted: bytes) -> tuple[int, int]:

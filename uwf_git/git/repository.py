@@ -143,9 +143,9 @@ class Repository(ObjectDatabase):
             raise damaged(str(oid), "it is not a well-formed commit") from None
 
     def _of_kind(self, oid: Oid, kind: int) -> bytes:
-        found, data = self.read(oid)
-        if found != kind:
-            what = NAMES[found].decode() if found in NAMES else found
+        actual, data = self.read(oid)
+        if actual != kind:
+            what = NAMES[actual].decode() if actual in NAMES else actual
             raise damaged(str(oid), f"it is a {what}, not a {NAMES[kind].decode()}")
         return data
 
@@ -164,13 +164,13 @@ class Repository(ObjectDatabase):
 
     def file(self, root: Oid, path: str) -> Oid | None:
         """Return the id at a path in a tree, or None."""
-        found = root
+        oid = root
         for name in path.split("/"):
-            entry = next((entry for entry in self.tree(found) if entry.name == name), None)
+            entry = next((entry for entry in self.tree(oid) if entry.name == name), None)
             if entry is None:
                 return None
-            found = entry.oid
-        return found
+            oid = entry.oid
+        return oid
 
     def write_folder(self, files: Mapping[str, bytes | Oid]) -> Oid:
         """Write a tree of paths, from bytes or existing objects."""
@@ -199,8 +199,8 @@ class Repository(ObjectDatabase):
     def with_entries(self, tree: Oid | None, *new: Entry) -> Oid:
         """Return a tree with entries added or replaced. Efficient at the end, where steps are added."""
         entries, data = self._tree(tree) if tree else ((), b"")
-        for each in new:
-            entries, data = _with_entry(entries, data, each)
+        for entry in new:
+            entries, data = _with_entry(entries, data, entry)
         return self._write_ordered(entries, data)
 
     def grown(self, tree: Oid | None, files: Mapping[str, Entry]) -> Oid:
@@ -327,9 +327,9 @@ class Repository(ObjectDatabase):
 
     def refs_and_broken(self, prefix: str = NAMESPACE, without: str = "") -> tuple[dict[str, Oid], set[str]]:
         """As `refs`, with the names of unreadable ones."""
-        found = read_refs(self.path, prefix, without=without)
-        refs = {name: oid for name, oid in found.items() if oid is not None}
-        return refs, found.keys() - refs.keys()
+        oids = read_refs(self.path, prefix, without=without)
+        refs = {name: oid for name, oid in oids.items() if oid is not None}
+        return refs, oids.keys() - refs.keys()
 
     def ref_names(self, prefix: str = NAMESPACE) -> list[str]:
         """Return the names under a prefix, including unreadable ones."""

@@ -79,10 +79,10 @@ def _sign_ssh(configured: Configured, program: str, data: bytes, namespace: str)
             file.write_text(literal + "\n")
         use_agent = ["-U"] if literal else []
         done = _run([program, "-Y", "sign", "-n", namespace, "-f", str(file), *use_agent, str(text)], b"")
-        made = text.with_name("data.sig")
-        if done.returncode != 0 or not made.is_file():
+        path = text.with_name("data.sig")
+        if done.returncode != 0 or not path.is_file():
             raise _failed(program, done)
-        return _armour(made.read_bytes())
+        return _armour(path.read_bytes())
 
 
 def default_ssh_key(configured: Configured) -> str:

@@ -131,8 +131,8 @@ class SqliteCache:
 
     def _make(self, db: sqlite3.Connection) -> None:
         carried = self._carried(db)
-        made = "SELECT type, name FROM sqlite_master WHERE type != 'index' AND name NOT LIKE 'sqlite%'"
-        for kind, name in db.execute(made).fetchall():
+        query = "SELECT type, name FROM sqlite_master WHERE type != 'index' AND name NOT LIKE 'sqlite%'"
+        for kind, name in db.execute(query).fetchall():
             quoted = name.replace('"', '""')
             db.execute(f'DROP {kind} IF EXISTS "{quoted}"')
         for statement in _statements(self.tables):
@@ -144,16 +144,16 @@ class SqliteCache:
     def _is_current(self, db: sqlite3.Connection) -> bool:
         if db.execute("PRAGMA user_version").fetchone()[0] != self.version:
             return False
-        made = db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'")
-        return {sql for (sql,) in made} == _statements(self.tables).keys()
+        cursor = db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'")
+        return {sql for (sql,) in cursor} == _statements(self.tables).keys()
 
     def _gaps_in(self, db: sqlite3.Connection) -> bool:
         return any(db.execute(f"{gap} LIMIT 1").fetchone() for gap in self.gaps)
 
     def _look_through(self, db: sqlite3.Connection, boot: int) -> None:
-        found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        if found != "ok" or self._gaps_in(db):
-            raise sqlite3.DatabaseError(found)
+        answer = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if answer != "ok" or self._gaps_in(db):
+            raise sqlite3.DatabaseError(answer)
         with contextlib.suppress(
             sqlite3.OperationalError
         ):  # it cannot be written, or another process does it

@@ -20,7 +20,7 @@ def folders_beside(project: Path) -> Iterator[Path]:
         folder = (project / text.removeprefix("gitdir: ")).resolve(strict=True)
         common = folder / "commondir"
         shared = (folder / _line(common)).resolve(strict=True) if common.exists() else folder
-        if any(each.is_relative_to(project) or project.is_relative_to(each) for each in (folder, shared)):
+        if any(path.is_relative_to(project) or project.is_relative_to(path) for path in (folder, shared)):
             return
         owner = project_of(folder)
         if owner != folder:

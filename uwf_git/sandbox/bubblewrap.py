@@ -103,15 +103,15 @@ class Sandbox(NamedTuple):
 def find_sandbox(environ: Mapping[str, str], *, network: bool, project: Path | None = None) -> Sandbox:
     """Return this machine's sandbox, tested once per process. Never a program in the project, where a command
     may have put it."""
-    found = _tried(find_program("bwrap", project, environ=environ), network)
+    sandbox = _tried(find_program("bwrap", project, environ=environ), network)
     log.debug(
         "FN7ZZY5X",
         "the sandbox for commands is {program}",
-        program=found.program,
-        reason=found.reason,
+        program=sandbox.program,
+        reason=sandbox.reason,
         network=network,
     )
-    return found
+    return sandbox
 
 
 @lru_cache(maxsize=8)
@@ -126,8 +126,8 @@ def _tried(program: str | None, network: bool) -> Sandbox:
     if done.timed_out:
         return Sandbox(None, f"bwrap did not end within {_TRIAL:g} s")
     if done.returncode != 0:
-        said = done.stderr_tail.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
-        return Sandbox(None, f"bwrap does not work here: {said[0][:200]}")
+        complaints = done.stderr_tail.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
+        return Sandbox(None, f"bwrap does not work here: {complaints[0][:200]}")
     return Sandbox(program)
 
 
@@ -158,12 +158,12 @@ def _toolchains(project: Path, path: str) -> Iterator[Path]:
     seen: set[Path] = set()
     entries = [Path(entry) for entry in path.split(os.pathsep) if entry.startswith("/")]
     mine = [entry for entry in entries if reaches_into(entry, project)]
-    found = [
+    paths = [
         *(folder for entry in entries if entry not in mine for folder in _around(entry, home)),
         *(folder for entry in mine if entry.name == "bin" for folder in _python_of(entry.parent, home)),
         *(folder for name in _ENVIRONMENTS for folder in _python_of(project / name, home)),
     ]
-    for folder in found:
+    for folder in paths:
         real = folder.resolve()
         inside = reaches_into(folder, project) or any(real.is_relative_to(name) for name in _SYSTEM)
         around = home.is_relative_to(real) or project.is_relative_to(real) or str(real) in _NO_PROGRAMS
@@ -364,11 +364,11 @@ class Lifetime:
             os.close(self._process)
 
     def _watch(self) -> None:
-        said = b""
+        content = b""
         while data := os.read(self._describe, 4096):
-            said += data
+            content += data
             with contextlib.suppress(ValueError, KeyError, OSError):
-                self._process = os.pidfd_open(int(json.loads(said)["child-pid"]))
+                self._process = os.pidfd_open(int(json.loads(content)["child-pid"]))
                 os.write(self._go, b"x")
                 return
 

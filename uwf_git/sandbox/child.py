@@ -231,12 +231,12 @@ def spawn(
 
 def working_in(folder: Path | None, env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for a folder, with `PWD` as a shell sets it, or without if it is gone."""
-    found = dict(env)
+    variables = dict(env)
     try:
-        found["PWD"] = os.path.abspath(folder or os.getcwd())  # noqa: PTH100, PTH109
+        variables["PWD"] = os.path.abspath(folder or os.getcwd())  # noqa: PTH100, PTH109
     except FileNotFoundError:
-        found.pop("PWD", None)
-    return found
+        variables.pop("PWD", None)
+    return variables
 
 
 def _limited(limits: Mapping[str, int]) -> list[str]:
@@ -252,14 +252,14 @@ def stop(child: subprocess.Popen[bytes], grace: float, attached: bool = False) -
     """End the process alone: SIGTERM, after `grace` seconds SIGKILL. With `attached`, also its descendants
     that are not daemons."""
     if child.poll() is None:
-        left = started_by(child.pid) if attached else []
+        processes = started_by(child.pid) if attached else []
         child.terminate()
         try:
             child.wait(grace)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-        end_each(left, min(grace, GRACE))
+        end_each(processes, min(grace, GRACE))
 
 
 class Pipes:
@@ -439,11 +439,11 @@ def _watch(
             stack.callback(os.close, descriptor)
             selector.register(descriptor, selectors.EVENT_READ)
         while not descendants.has_exited(child):
-            left = None if deadline is None else deadline - time.monotonic()
+            remaining = None if deadline is None else deadline - time.monotonic()
             if silence is not None:
                 quiet = max(began, stdout.last, stderr.last) + silence - time.monotonic()
-                left = quiet if left is None else min(left, quiet)
-            if left is not None and left <= 0:
+                remaining = quiet if remaining is None else min(remaining, quiet)
+            if remaining is not None and remaining <= 0:
                 log.warning(
                     "V1R01HFS",
                     "process {process} has had its {timeout} s",
@@ -453,7 +453,7 @@ def _watch(
                 return True, None
             if (exceeded := descendants.exceeded(child)) is not None:
                 return False, exceeded
-            waits = (left if exits and not followed else _SLOW_POLL, descendants.pause)
+            waits = (remaining if exits and not followed else _SLOW_POLL, descendants.pause)
             _read_ready(selector, min((wait for wait in waits if wait is not None), default=None))
             if followed:
                 stderr.follow(followed)

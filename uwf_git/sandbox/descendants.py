@@ -81,7 +81,7 @@ class Descendants:
         self._token = token.encode()
         self._bounds: Bounds | None = None
         self._left: Exceeded | None = None
-        if quota is not None and any(each is not None for each in quota):
+        if quota is not None and any(item is not None for item in quota):
             from uwf_git.sandbox.limits import Bounds
 
             self._bounds = Bounds(quota)
@@ -163,28 +163,28 @@ class Descendants:
             listed = set(numbers()) - {os.getpid()}
             every = list(processes(listed))
             belong = self._belonging(group, every)
-            members = [each for each in every if each.pid in belong]
+            members = [process for process in every if process.pid in belong]
             # One that was listed and is gone may have started another after the list was made.
-            ended = listed - {each.pid for each in every}
+            ended = listed - {process.pid for process in every}
             if members or ended <= gone:
                 break
             gone |= ended
-        return members, [each for each in every if each.pid not in belong]
+        return members, [process for process in every if process.pid not in belong]
 
     def _belonging(self, group: int, every: Sequence[Process]) -> set[int]:
         belong = set(self._bounds.inside() if self._bounds else ())
-        for each in every:
-            start, belongs = self._known.get(each.pid, (-1, False))
-            if start != each.start:
-                belongs = each.group == group or self._is_marked(each)
+        for process in every:
+            start, belongs = self._known.get(process.pid, (-1, False))
+            if start != process.start:
+                belongs = process.group == group or self._is_marked(process)
             if belongs:
-                belong.add(each.pid)
+                belong.add(process.pid)
         grown = True
         while grown:  # children are usually found after their parents, but process numbers wrap around
-            found = {each.pid for each in every if each.parent in belong} - belong
-            grown = bool(found)
-            belong |= found
-        self._known.update((each.pid, (each.start, True)) for each in every if each.pid in belong)
+            children = {item.pid for item in every if item.parent in belong} - belong
+            grown = bool(children)
+            belong |= children
+        self._known.update((item.pid, (item.start, True)) for item in every if item.pid in belong)
         return belong
 
     def end(self, process: subprocess.Popen[bytes], grace: float) -> None:
@@ -256,15 +256,19 @@ class Descendants:
             except (ProcessLookupError, PermissionError):
                 return False
             return True
-        found, others = self._divided(group)
+        processes, others = self._divided(group)
         if signal.SIGKILL in numbers:
             # The kernel kills the whole group at once, so no process in it can start another.
-            for whole in {each.group for each in found} - {each.group for each in others} - {os.getpgrp(), 0}:
+            for whole in (
+                {process.group for process in processes}
+                - {other.group for other in others}
+                - {os.getpgrp(), 0}
+            ):
                 with contextlib.suppress(OSError):
                     os.killpg(whole, signal.SIGKILL)
-        for member in found:
+        for member in processes:
             notify(member, *numbers)
-        return bool(found)
+        return bool(processes)
 
     def _is_marked(self, process: Process) -> bool:
         try:
@@ -303,8 +307,8 @@ def _end_orphans(children: list[int], grace: float) -> bool:
     alive."""
     orphans = [pid for pid in children if _session(pid) != os.getsid(0)]
     left: list[Process] = []
-    for each in processes(orphans):
-        left += (each, *started_by(each.pid))
+    for process in processes(orphans):
+        left += (process, *started_by(process.pid))
     if left:
         log.debug("5QK2ZC7M", "ends {count} orphans of a command", count=len(left))
         end_each(left, grace)

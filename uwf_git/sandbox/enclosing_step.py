@@ -100,8 +100,8 @@ def _are_younger(*paths: Path) -> bool:
     """Return whether files were made since the step began, as far as that is known: the oldest process that belongs to
     it is the first that the engine started."""
     oldest = [os.getpid(), *(process for process, _ in _members())][-1]
-    began, made = started_at(oldest), [made_at(path) for path in paths]
-    return began is not None and all(each is not None and began <= each <= time.time() for each in made)
+    began, times = started_at(oldest), [made_at(path) for path in paths]
+    return began is not None and all(item is not None and began <= item <= time.time() for item in times)
 
 
 def _is_within_hook(environ: Mapping[str, str]) -> bool:
@@ -165,7 +165,7 @@ def _files(process: int) -> Iterator[tuple[int, str]]:
 
 def _is_closed_in_children(process: int, descriptor: int) -> bool:
     try:
-        told = content(f"/proc/{process}/fdinfo/{descriptor}").split(b"flags:")[1].split()[0]
+        flags = content(f"/proc/{process}/fdinfo/{descriptor}").split(b"flags:")[1].split()[0]
     except (OSError, IndexError):
         return True
-    return bool(int(told, 8) & os.O_CLOEXEC)
+    return bool(int(flags, 8) & os.O_CLOEXEC)

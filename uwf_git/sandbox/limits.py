@@ -80,13 +80,13 @@ class Bounds:
             script.append(f"ulimit -S -t {int(quota.cpu) + 1}; ulimit -H -t {int(quota.cpu) + 2}")
         if quota.memory is not None and self._group is None:
             script.append(f"ulimit -d {2 * int(quota.memory) // 1024}")
-        said = "".join(f"{{ {line}; }} 2>/dev/null; " for line in script)
-        return ["/bin/sh", "-c", f'{said}exec "$@"', "uwf-limits"]
+        prologue = "".join(f"{{ {line}; }} 2>/dev/null; " for line in script)
+        return ["/bin/sh", "-c", f'{prologue}exec "$@"', "uwf-limits"]
 
     @property
     def groups(self) -> tuple[str, ...]:
         """Files that list the groups' processes."""
-        return tuple(str(each / "cgroup.procs") for each in self._group.folders) if self._group else ()
+        return tuple(str(folder / "cgroup.procs") for folder in self._group.folders) if self._group else ()
 
     def inside(self) -> list[int]:
         return self._group.processes() if self._group else []
@@ -135,23 +135,23 @@ class Bounds:
         held = process in inside
         if held and self.quota.cpu is None and self.quota.disk is None:
             return None
-        found = list(processes(inside)) if held else members()
+        watched = list(processes(inside)) if held else members()
         quota, most = self.quota, self._most
         # A finished process's usage is added to its parent or lost: the largest sum is right.
         self._most = most = most._replace(
-            cpu=max(most.cpu or 0, sum(each.processor for each in found)),
+            cpu=max(most.cpu or 0, sum(item.processor for item in watched)),
             disk=max(
-                most.disk or 0, sum(_written(each.pid) for each in found) if quota.disk is not None else 0
+                most.disk or 0, sum(_written(item.pid) for item in watched) if quota.disk is not None else 0
             ),
         )
         used = most
         if not held:
             used = most._replace(
-                processes=sum(each.threads for each in found), memory=sum(each.resident for each in found)
+                processes=sum(item.threads for item in watched), memory=sum(item.resident for item in watched)
             )
             if quota.memory is not None and (used.memory or 0) > quota.memory:
                 # They share most of it; counting proportional shares is slower.
-                used = used._replace(memory=sum(map(_proportional, found)))
+                used = used._replace(memory=sum(map(_proportional, watched)))
         for name, limit, now in zip(Quota._fields, quota, used, strict=True):
             if limit is not None and now is not None and now > limit:
                 return Exceeded(name, limit, now)
@@ -169,13 +169,13 @@ class _Group:
         self.kind = kind
         self._memory = memory
         self._pids = pids
-        self.folders = tuple(dict.fromkeys(each for each in (memory, pids) if each is not None))
+        self.folders = tuple(dict.fromkeys(path for path in (memory, pids) if path is not None))
 
     def processes(self) -> list[int]:
-        found: set[int] = set()
+        pids: set[int] = set()
         for folder in self.folders:
-            found.update(map(int, _text(folder / "cgroup.procs").split()))
-        return list(found)
+            pids.update(map(int, _text(folder / "cgroup.procs").split()))
+        return list(pids)
 
     def killed(self) -> bool:
         if self._memory is None:
@@ -198,16 +198,16 @@ def _group(quota: Quota) -> _Group | None:
         return None
     name = f"{_NAME}{os.getpid()}-{secrets.token_hex(4)}"
     for kind in GROUPS:
-        made: list[Path] = []
+        paths: list[Path] = []
         try:
-            return _v2(quota, name, made) if kind == TWO else _v1(quota, name, made)
+            return _v2(quota, name, paths) if kind == TWO else _v1(quota, name, paths)
         except (OSError, LookupError):
-            for folder in made:
+            for folder in paths:
                 _removed(folder)
     return None
 
 
-def _v2(quota: Quota, name: str, made: list[Path]) -> _Group:
+def _v2(quota: Quota, name: str, paths: list[Path]) -> _Group:
     own = _own()[""]
     # Processes live only in leaves, so the group is usually a sibling of this process's own.
     for base in (own, own.parent):
@@ -215,7 +215,7 @@ def _v2(quota: Quota, name: str, made: list[Path]) -> _Group:
             continue
         if not os.access(base / "cgroup.procs", os.W_OK):
             continue
-        folder = _made(base, name, made)
+        folder = _made(base, name, paths)
         if quota.memory is not None:
             _write(folder / "memory.max", quota.memory)
             with contextlib.suppress(OSError):  # missing without swap
@@ -228,28 +228,28 @@ def _v2(quota: Quota, name: str, made: list[Path]) -> _Group:
     raise LookupError
 
 
-def _v1(quota: Quota, name: str, made: list[Path]) -> _Group:
+def _v1(quota: Quota, name: str, paths: list[Path]) -> _Group:
     own = _own()
     memory = pids = None
     if quota.memory is not None:
-        memory = _made(own["memory"], name, made)
+        memory = _made(own["memory"], name, paths)
         _write(memory / "memory.limit_in_bytes", quota.memory)
         with contextlib.suppress(OSError):  # exists if the kernel counts swap
             _write(memory / "memory.memsw.limit_in_bytes", quota.memory)
     if quota.processes is not None:
-        pids = _made(own["pids"], name, made)
+        pids = _made(own["pids"], name, paths)
         _write(pids / "pids.max", quota.processes)
     return _Group(ONE, memory, pids)
 
 
-def _made(base: Path, name: str, made: list[Path]) -> Path:
-    for left in base.glob(f"{_NAME}*"):
-        maker = left.name.removeprefix(_NAME).partition("-")[0]
+def _made(base: Path, name: str, paths: list[Path]) -> Path:
+    for path in base.glob(f"{_NAME}*"):
+        maker = path.name.removeprefix(_NAME).partition("-")[0]
         if not Path("/proc", maker).exists():
-            _removed(left)
+            _removed(path)
     folder = base / name
     folder.mkdir()
-    made.append(folder)
+    paths.append(folder)
     return folder
 
 
@@ -258,7 +258,7 @@ def _own() -> Mapping[str, Path]:
     for line in _text(Path("/proc/self/cgroup")).splitlines():
         _, controllers, path = line.split(":", 2)
         paths.update(dict.fromkeys(controllers.split(","), path))
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for line in _text(Path("/proc/self/mountinfo")).splitlines():
         fields, _, of_system = line.partition(" - ")
         kind, _, options = of_system.partition(" ")
@@ -269,8 +269,8 @@ def _own() -> Mapping[str, Path]:
             at = paths.get(name)
             if at is not None and (root == "/" or f"{at}/".startswith(f"{root}/")):
                 below = at if root == "/" else at.removeprefix(root)
-                found[name] = Path(point, below.lstrip("/"))
-    return found
+                folders[name] = Path(point, below.lstrip("/"))
+    return folders
 
 
 def _memory() -> Iterator[float]:
@@ -283,8 +283,8 @@ def _memory() -> Iterator[float]:
 
 
 def _written(process: int) -> int:
-    said = dict(line.split(": ", 1) for line in _text(Path(f"/proc/{process}/io")).splitlines())
-    return int(said.get("write_bytes", 0)) - int(said.get("cancelled_write_bytes", 0))
+    counters = dict(line.split(": ", 1) for line in _text(Path(f"/proc/{process}/io")).splitlines())
+    return int(counters.get("write_bytes", 0)) - int(counters.get("cancelled_write_bytes", 0))
 
 
 def _proportional(process: Process) -> int:

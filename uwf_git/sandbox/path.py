@@ -29,9 +29,9 @@ _UNSEEN = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(
 Identity = tuple[int, int]  # device and inode
 
 
-def identity(found: os.stat_result) -> Identity:
+def identity(status: os.stat_result) -> Identity:
     """Return a file's identity, independent of its name."""
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 @contextlib.contextmanager
@@ -184,15 +184,15 @@ class _Steps:
                 self._up()
                 continue
             self._check_name(name)
-            found = self._spot(name).status()
-            if found is not None and stat.S_ISLNK(found.st_mode) and (pending or self._rules.follow):
+            status = self._spot(name).status()
+            if status is not None and stat.S_ISLNK(status.st_mode) and (pending or self._rules.follow):
                 pending += self._target(name)
             elif not pending:
-                if found is not None:
-                    self._check_identity(found, name)
+                if status is not None:
+                    self._check_identity(status, name)
                 return self._spot(name)
             else:
-                self._enter(name, found)
+                self._enter(name, status)
         return self._spot("")
 
     def _spot(self, name: str) -> MountedPath:
@@ -220,17 +220,17 @@ class _Steps:
                 self._up()
         return [part for part in target.split("/") if part not in ("", ".")][::-1]
 
-    def _enter(self, name: str, found: os.stat_result | None) -> None:
+    def _enter(self, name: str, status: os.stat_result | None) -> None:
         if len(self._open) > DEEPEST:
             raise ToolFailure("invalid_arguments", f"the path is more than {DEEPEST} folders deep")
-        if found is None:
+        if status is None:
             if not self._rules.make_folders:
                 raise missing(self._shown(name))
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, dir_fd=self._open[-1])
                 if self._rules.made is not None:
                     self._rules.made.append(self._spot(name).shown)
-        elif not stat.S_ISDIR(found.st_mode):
+        elif not stat.S_ISDIR(status.st_mode):
             raise ToolFailure("not_directory", f"{self._shown(name)} is not a folder")
         self._open.append(os.open(name, FOLDER, dir_fd=self._open[-1]))
         self._names.append(name)
@@ -242,8 +242,8 @@ class _Steps:
         if self._rules.writing and is_git_folder(here):
             raise self._git("")
 
-    def _check_identity(self, found: os.stat_result, name: str) -> None:
-        if identity(found) in self._rules.hidden:
+    def _check_identity(self, status: os.stat_result, name: str) -> None:
+        if identity(status) in self._rules.hidden:
             raise self._closed(name)
 
     def _check_name(self, name: str) -> None:

@@ -51,17 +51,17 @@ def processes(wanted: Iterable[int]) -> Iterator[Process]:
     for pid in wanted:
         try:
             # The name, in parentheses, may have spaces: split after the last parenthesis.
-            said = content(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-            if said[0] not in (b"Z", b"X"):
-                processor = sum(map(int, said[11:15])) / tick
+            contents = content(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+            if contents[0] not in (b"Z", b"X"):
+                processor = sum(map(int, contents[11:15])) / tick
                 yield Process(
                     pid,
-                    int(said[1]),
-                    int(said[2]),
-                    int(said[19]),
-                    int(said[17]),
+                    int(contents[1]),
+                    int(contents[2]),
+                    int(contents[19]),
+                    int(contents[17]),
                     processor,
-                    int(said[21]) * page,
+                    int(contents[21]) * page,
                 )
         except (OSError, ValueError, IndexError):
             continue
@@ -69,22 +69,22 @@ def processes(wanted: Iterable[int]) -> Iterator[Process]:
 
 def parents_of(pid: int) -> list[int]:
     """Return a process's parent, that one's parent, and so on; of `ps` if there is no /proc."""
-    found: list[int] = []
+    chain: list[int] = []
     parents = _parents_by_ps() if not has_table() else None
     while True:
         if parents is not None:
             pid = parents.get(pid, 0)
         else:
-            pid = next((each.parent for each in processes((pid,))), 0)
-        if pid <= 0 or pid in found:
-            return found
-        found.append(pid)
+            pid = next((process.parent for process in processes((pid,))), 0)
+        if pid <= 0 or pid in chain:
+            return chain
+        chain.append(pid)
 
 
 def started_at(pid: int) -> float | None:
     """Return when a process was started, in seconds since 1970 and a little early; None if that is not known."""
     if has_table():
-        ticks = next((each.start for each in processes((pid,))), None)
+        ticks = next((process.start for process in processes((pid,))), None)
         if ticks is None:
             return None
         booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -106,8 +106,8 @@ def started_at(pid: int) -> float | None:
 def made_at(path: Path) -> float | None:
     """Return when a file was made, in seconds since 1970; None if the file system doesn't say that."""
     try:
-        if (made := getattr(path.stat(), "st_birthtime", None)) is not None:
-            return float(made)
+        if (birth := getattr(path.stat(), "st_birthtime", None)) is not None:
+            return float(birth)
         return _made_by_statx(path)
     except (OSError, AttributeError):
         return None
@@ -141,12 +141,12 @@ def _parents_by_ps() -> dict[int, int]:
 
 def started_by(pid: int) -> list[Process]:
     children: dict[int, list[Process]] = {}
-    for each in processes(numbers()):
-        children.setdefault(each.parent, []).append(each)
-    found = list(children.get(pid, ()))
-    for each in found:  # which grows meanwhile
-        found.extend(children.get(each.pid, ()))
-    return found
+    for process in processes(numbers()):
+        children.setdefault(process.parent, []).append(process)
+    descendants = list(children.get(pid, ()))
+    for process in descendants:  # which grows meanwhile
+        descendants.extend(children.get(process.pid, ()))
+    return descendants
 
 
 def notify(process: Process, *numbers: signal.Signals) -> None:
@@ -162,18 +162,18 @@ def notify(process: Process, *numbers: signal.Signals) -> None:
 
 
 def _is_there(process: Process) -> bool:
-    return any(each.start == process.start for each in processes((process.pid,)))
+    return any(item.start == process.start for item in processes((process.pid,)))
 
 
-def end_each(left: Sequence[Process], grace: float) -> None:
+def end_each(processes: Sequence[Process], grace: float) -> None:
     """End processes, not necessarily children: SIGTERM, after `grace` seconds SIGKILL."""
-    for each in left:
-        notify(each, signal.SIGTERM, signal.SIGCONT)
+    for process in processes:
+        notify(process, signal.SIGTERM, signal.SIGCONT)
     deadline = time.monotonic() + grace
-    while (left := list(filter(_is_there, left))) and time.monotonic() < deadline:
+    while (processes := list(filter(_is_there, processes))) and time.monotonic() < deadline:
         time.sleep(_POLL)
-    for each in left:
-        notify(each, signal.SIGKILL)
+    for process in processes:
+        notify(process, signal.SIGKILL)
 
 
 def content(path: str) -> bytes:

@@ -118,12 +118,12 @@ def _working_folder() -> Path:
 
 
 def _projects_of(folders: Iterable[Path], home: str) -> frozenset[str]:
-    homes, repositories, found = {home, *_above(home)}, _Repositories(), set[str]()
+    homes, repositories, projects = {home, *_above(home)}, _Repositories(), set[str]()
     for folder in folders:
         here = os.path.realpath(folder)
         around = repositories.around(here) - homes
-        found |= around or {here} - homes
-    return frozenset(found)
+        projects |= around or {here} - homes
+    return frozenset(projects)
 
 
 _projects_avoided = lru_cache(maxsize=8)(_projects_of)
@@ -133,7 +133,7 @@ class _Repositories(dict[str, frozenset[str]]):
     """The checkouts with a `.git` in a folder: the folder itself, and a worktree's main one."""
 
     def around(self, folder: str) -> frozenset[str]:
-        return frozenset().union(*(self[each] for each in (folder, *_above(folder))))
+        return frozenset().union(*(self[item] for item in (folder, *_above(folder))))
 
     def __missing__(self, folder: str) -> frozenset[str]:
         self[folder] = frozenset()  # cycles end here

@@ -80,9 +80,9 @@ class RepositoriesBefore:
                 raise ToolFailure(
                     "too_large", f"there are over {REPOSITORIES} repositories in {self._called}"
                 )
-            for each in self.found:
+            for repository in self.found:
                 with contextlib.suppress(OSError):
-                    self._stack.callback(os.close, os.open(self.project.joinpath(*each.parts), _PLAIN))
+                    self._stack.callback(os.close, os.open(self.project.joinpath(*repository.parts), _PLAIN))
             if self._notes is not None:
                 self._stack.enter_context(_noted(self._notes, self.project, self.found, look, self._seconds))
             self._stack = self._stack.pop_all()
@@ -93,7 +93,7 @@ class RepositoriesBefore:
 
     def take_new(self) -> list[str]:
         """Disable new repositories. Return a sentence on each, and one more if the search was incomplete."""
-        known = frozenset(each.identity for each in self.found)
+        known = frozenset(repository.identity for repository in self.found)
         return self._take(_Search(known, self._closed, opens=True), lambda found: True)
 
     def _finish(self, notes: Path) -> None:
@@ -101,49 +101,53 @@ class RepositoriesBefore:
             known = frozenset(map(_identity, note["found"]))
             look = _Search(known, frozenset(map(_identity, note["closed"])), opens=True)
 
-            def is_of(found: FoundRepository, note: Mapping[str, Any] = note) -> bool:
-                return _was_made(self.project, found, note["began"], note["until"])
+            def is_of(repository: FoundRepository, note: Mapping[str, Any] = note) -> bool:
+                return _was_made(self.project, repository, note["began"], note["until"])
 
             self.left += [
-                f"{said}, made by a command whose uwf was killed" for said in self._take(look, is_of)
+                f"{message}, made by a command whose uwf was killed" for message in self._take(look, is_of)
             ]
 
     def _take(self, look: _Search, wanted: Callable[[FoundRepository], bool]) -> list[str]:
-        said: list[str] = []
+        messages: list[str] = []
         known = look.known or frozenset()
         fresh: list[FoundRepository] = []
         try:
-            for each in _walk(self.project, look):
-                if each.identity not in known and wanted(each):
-                    fresh.append(each)
+            for repository in _walk(self.project, look):
+                if repository.identity not in known and wanted(repository):
+                    fresh.append(repository)
         except ToolFailure as failure:
-            said.append(failure.message)
+            messages.append(failure.message)
         # The innermost first, for their paths lead through the others.
-        for each in reversed(fresh):
-            said += _take(self.project, each, shown("/".join((self._called, *each.parts))))
-        return said
+        for repository in reversed(fresh):
+            messages += _take(self.project, repository, shown("/".join((self._called, *repository.parts))))
+        return messages
 
 
 def nested(project: Path) -> list[tuple[str, ...]]:
     """Return the path of each `.git` below a folder. Raises ToolFailure: `too_large`, or `denied` for an
     unreadable folder."""
     look = _Search(None, frozenset(), opens=False)
-    found = [each.parts for each in _walk(project, look) if not each.bare and len(each.parts) > 1]
+    nested_repositories = [
+        repository.parts
+        for repository in _walk(project, look)
+        if not repository.bare and len(repository.parts) > 1
+    ]
     if look.closed:
         raise ToolFailure("denied", "it has folders that cannot be read, which may hide git repositories")
-    return found
+    return nested_repositories
 
 
 @contextlib.contextmanager
 def _noted(
-    notes: Path, project: Path, found: Sequence[FoundRepository], look: _Search, seconds: float
+    notes: Path, project: Path, repositories: Sequence[FoundRepository], look: _Search, seconds: float
 ) -> Iterator[None]:
     now = time.time()
     note = {
         "project": os.fspath(project),
         "began": now - _CLOCK,
         "until": now + seconds + _ENDING,
-        "found": [each.identity for each in found],
+        "found": [repository.identity for repository in repositories],
         "closed": [*look.closed],
     }
     path = notes / secrets.token_hex(8)
@@ -185,10 +189,10 @@ def _left(notes: Path, project: Path) -> Iterator[Mapping[str, Any]]:
             os.close(descriptor)
 
 
-def _was_made(project: Path, found: FoundRepository, began: float, until: float) -> bool:
+def _was_made(project: Path, repository: FoundRepository, began: float, until: float) -> bool:
     """Return whether a repository was made or changed in a period (Unix seconds), by times that cannot be
     set. Later ones may be someone else's."""
-    place = project.joinpath(*found.parts)
+    place = project.joinpath(*repository.parts)
     for path in (place, place / "HEAD"):
         with contextlib.suppress(OSError):
             if began <= path.lstat().st_ctime <= until:
@@ -216,7 +220,7 @@ class _Search:
 
 
 def _walk(project: Path, look: _Search) -> Iterator[FoundRepository]:
-    left = ENTRIES
+    budget = ENTRIES
     level: list[tuple[str, ...]] = [()]
     for _ in range(DEEPEST + 1):
         below: list[tuple[str, ...]] = []
@@ -224,8 +228,8 @@ def _walk(project: Path, look: _Search) -> Iterator[FoundRepository]:
             folder = project.joinpath(*parts)
             marked = False
             for entry in _listed(folder, look):
-                left -= 1
-                if left < 0:
+                budget -= 1
+                if budget < 0:
                     raise _too_much()
                 if _may_be_git(entry.name) and is_git_name(entry.name):
                     git = _found((*parts, entry.name), entry.path)
@@ -266,11 +270,11 @@ def _opened(folder: Path, look: _Search) -> bool:
     try:
         descriptor = os.open(folder, _PLAIN)
         try:
-            found = os.fstat(descriptor)
-            look.closed.add(identity(found))
-            if not look.opens or identity(found) in look.before or not stat.S_ISDIR(found.st_mode):
+            status = os.fstat(descriptor)
+            look.closed.add(identity(status))
+            if not look.opens or identity(status) in look.before or not stat.S_ISDIR(status.st_mode):
                 return False
-            os.chmod(f"/proc/self/fd/{descriptor}", stat.S_IMODE(found.st_mode) | 0o700)  # noqa: PTH101
+            os.chmod(f"/proc/self/fd/{descriptor}", stat.S_IMODE(status.st_mode) | 0o700)  # noqa: PTH101
             return True
         finally:
             os.close(descriptor)
@@ -303,20 +307,20 @@ def _is_bare(folder: Path) -> bool:
         return False
 
 
-def _take(project: Path, found: FoundRepository, called: str) -> list[str]:
+def _take(project: Path, repository: FoundRepository, called: str) -> list[str]:
     mark = f".taken-{secrets.token_hex(4)}"
-    parts = found.parts if found.bare else found.parts[:-1]
+    parts = repository.parts if repository.bare else repository.parts[:-1]
     try:
         with opened_below(project, parts) as folder:
-            if found.bare:
+            if repository.bare:
                 _rename(folder, "HEAD", mark)
                 return [f"{called} had become a git repository: its HEAD is now HEAD{mark}"]
-            name = found.parts[-1]
+            name = repository.parts[-1]
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if identity(status) != found.identity:
+            if identity(status) != repository.identity:
                 return []  # it was replaced meanwhile
             if stat.S_ISDIR(status.st_mode):
-                with contextlib.suppress(FileNotFoundError), opened_below(project, found.parts) as inner:
+                with contextlib.suppress(FileNotFoundError), opened_below(project, repository.parts) as inner:
                     _rename(inner, "HEAD", mark)
             _rename(folder, name, mark)
             return [f"{called} is now {shown(name + mark)}"]

@@ -88,11 +88,11 @@ class Workspace:
         by_name: bool = False,
     ) -> None:
         self.project = Mount(PROJECT, project.resolve(strict=True), True)
-        real = (each._replace(path=each.path.resolve(strict=True)) for each in others)
-        self._mounts = {each.name: each for each in (self.project, *real)}
+        real = (other._replace(path=other.path.resolve(strict=True)) for other in others)
+        self._mounts = {mount.name: mount for mount in (self.project, *real)}
         self._told_paths = {str(project.absolute()): PROJECT} if by_name else {}
         if by_name:
-            self._told_paths |= {str(each.path): each.name for each in self.mounts}
+            self._told_paths |= {str(mount.path): mount.name for mount in self.mounts}
         self.limits = limits
         self.by_name = by_name
         self.hidden = tuple(path.resolve() for path in hidden if path.exists())
@@ -114,8 +114,8 @@ class Workspace:
         first, slash, rest = pattern.partition("/")
         return (first, rest) if slash and first in self._mounts else (PROJECT, pattern)
 
-    def is_hidden(self, found: os.stat_result) -> bool:
-        return identity(found) in self._identities
+    def is_hidden(self, status: os.stat_result) -> bool:
+        return identity(status) in self._identities
 
     @contextlib.contextmanager
     def locate(self, path: str, rules: Rules = Rules()) -> Iterator[MountedPath]:  # noqa: B008
@@ -139,10 +139,10 @@ class Workspace:
     @contextlib.contextmanager
     def open_folder(self, path: str) -> Iterator[tuple[int, MountedPath]]:
         with self.locate(path) as spot:
-            found = spot.status()
-            if found is None:
+            status = spot.status()
+            if status is None:
                 raise missing(spot.shown)
-            if not stat.S_ISDIR(found.st_mode):
+            if not stat.S_ISDIR(status.st_mode):
                 raise ToolFailure("not_directory", f"{shown(spot.shown)} is not a folder")
             with opened(spot.name or ".", spot.folder) as folder:
                 yield folder, spot
@@ -180,7 +180,7 @@ class Workspace:
     @property
     def variables(self) -> dict[str, str]:
         """Variables with the mounts' paths, for commands."""
-        return {variable(each.name): str(each.path) for each in self.mounts} if self.by_name else {}
+        return {variable(mount.name): str(mount.path) for mount in self.mounts} if self.by_name else {}
 
     def told(self, text: str) -> str:
         """Replace this machine's paths in a text by mounts' names."""
@@ -246,10 +246,10 @@ class Workspace:
 @contextlib.contextmanager
 def open_regular(spot: MountedPath) -> Iterator[BinaryIO]:
     """Open a regular file at a spot. Raises ToolFailure, OSError."""
-    found = spot.status()
-    if found is None:
+    status = spot.status()
+    if status is None:
         raise missing(spot.shown)
-    _refuse_irregular(found, spot)
+    _refuse_irregular(status, spot)
     # Checked again after opening: the file may have become a pipe.
     with open(os.open(spot.name, FILE, dir_fd=spot.folder), "rb") as file:
         _refuse_irregular(os.fstat(file.fileno()), spot)
@@ -263,10 +263,10 @@ def _whole(file: BinaryIO, most: int, spot: MountedPath) -> bytes:
     return data
 
 
-def _refuse_irregular(found: os.stat_result, spot: MountedPath) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def _refuse_irregular(status: os.stat_result, spot: MountedPath) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise ToolFailure("is_directory", f"{shown(spot.shown)} is a folder")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise ToolFailure("special_file", f"{shown(spot.shown)} is a device, a pipe or a socket")
 
 
@@ -278,11 +278,11 @@ def _refuse_twins(spots: Sequence[MountedPath]) -> None:
 
 
 def _refuse_repositories(changes: Sequence[Change], spots: Sequence[MountedPath]) -> None:
-    made: dict[Identity, list[MountedPath]] = {}
+    pathses: dict[Identity, list[MountedPath]] = {}
     for change, spot in zip(changes, spots, strict=True):
         if change.data is not None:
-            made.setdefault(identity(os.fstat(spot.folder)), []).append(spot)
-    for beside in made.values():
+            pathses.setdefault(identity(os.fstat(spot.folder)), []).append(spot)
+    for beside in pathses.values():
         if makes_git_folder(beside[0].folder, [spot.name for spot in beside]):
             raise ToolFailure(
                 "denied", f"{shown(beside[0].shown)} would make its folder a git repository's own"
@@ -321,23 +321,23 @@ def _carry_out(changes: Sequence[Change], spots: Sequence[MountedPath]) -> list[
 
 
 def _before(change: Change, spot: MountedPath, one_of_several: bool) -> _Before | None:
-    found = spot.status()
+    status = spot.status()
     if not spot.name:
         raise ToolFailure("is_directory", f"{spot.shown} is a folder")
-    if found is None:
+    if status is None:
         if change.data is None:
             raise missing(spot.shown)
         return None
-    if change.data is None and stat.S_ISLNK(found.st_mode):
+    if change.data is None and stat.S_ISLNK(status.st_mode):
         return _Before(0, os.fsencode(os.readlink(spot.name, dir_fd=spot.folder)))
-    _refuse_irregular(found, spot)
-    if not found.st_mode & 0o222:
+    _refuse_irregular(status, spot)
+    if not status.st_mode & 0o222:
         raise ToolFailure("read_only", f"{shown(spot.shown)} is write-protected")
     data = None
     if one_of_several:
         with open_regular(spot) as file:
             data = _whole(file, _RESTORED, spot)
-    return _Before(stat.S_IMODE(found.st_mode), data)
+    return _Before(stat.S_IMODE(status.st_mode), data)
 
 
 def _stage(spot: MountedPath, data: bytes, mode: int | None) -> str:

@@ -56,8 +56,8 @@ class FoldedThread(NamedTuple):
     @property
     def commits(self) -> list[Oid]:
         """Return the commits that the thread needs, its head first."""
-        found = [self.ended.target, *([self.attempts] if self.attempts else [])]
-        return [*found, parse_tag(self.fork).target] if self.fork else found
+        oids = [self.ended.target, *([self.attempts] if self.attempts else [])]
+        return [*oids, parse_tag(self.fork).target] if self.fork else oids
 
 
 class Fold(NamedTuple):
@@ -77,32 +77,32 @@ class Fold(NamedTuple):
 def read(repository: Repository, commit: Oid, month: str | None = None) -> Fold:
     """Return a fold after checking its format, but not its threads' commits. If given, it must be a fold of
     `month`. Raises StoreDamaged with the thread at fault."""
-    found = layout.folded_month(_commit(repository, commit).message)
-    if found is None:
+    folded = layout.folded_month(_commit(repository, commit).message)
+    if folded is None:
         raise _damaged(commit, "it is not a fold")
-    if month is not None and found != month:
-        raise _damaged(commit, f"it is a fold of {found}, not of {month}")
-    chain, held = _past(repository, commit, found)
+    if month is not None and folded != month:
+        raise _damaged(commit, f"it is a fold of {folded}, not of {month}")
+    chain, held = _past(repository, commit, folded)
     threads = {entry.thread: entry for entry in entries(repository, commit)}
     if not threads:
         raise _damaged(commit, "it holds no thread")
     for entry in threads.values():
-        if month_of(entry.ended.time) != found:
-            raise _damaged(commit, f"thread {entry.thread} did not end in {found}")
+        if month_of(entry.ended.time) != folded:
+            raise _damaged(commit, f"thread {entry.thread} did not end in {folded}")
         for needed in entry.commits:
             if needed not in held:
                 raise _damaged(commit, f"it names commit {needed} of {entry.thread}, but doesn't keep it")
-    return Fold(commit, found, threads, chain, held)
+    return Fold(commit, folded, threads, chain, held)
 
 
 def names(repository: Repository, commit: Oid) -> frozenset[ThreadId]:
     """Return the threads named by a fold, unchecked; none if it cannot be read."""
     try:
         folders = _tree(repository, _commit(repository, commit).tree, commit)
-        found = [_tree(repository, folder.oid, commit) for folder in folders if folder.name == _ARCHIVE]
+        trees = [_tree(repository, folder.oid, commit) for folder in folders if folder.name == _ARCHIVE]
     except StoreDamaged:
         return frozenset()
-    return frozenset(ThreadId(each.name) for tree in found for each in tree if is_thread_id(each.name))
+    return frozenset(ThreadId(entry.name) for tree in trees for entry in tree if is_thread_id(entry.name))
 
 
 def tag_again(repository: Repository, ref: str, thread: ThreadId) -> Oid | None:
@@ -225,8 +225,8 @@ def _tag(repository: Repository, oid: Oid) -> bytes:
 
 
 def _content(repository: Repository, oid: Oid, kind: int, called: str) -> bytes:
-    found, data = repository.read_within(oid, LARGEST)
-    if found != kind:
+    actual, data = repository.read_within(oid, LARGEST)
+    if actual != kind:
         raise ValueError(f"object {oid} is not a {called}")
     return data
 
@@ -264,8 +264,8 @@ def fold_before(repository: Repository, before: int) -> dict[str, int]:
         if entry is not None and entry.ended.time < before and thread not in deleted:
             months.setdefault(month_of(entry.ended.time), {})[thread] = entry
     taken = {}
-    for month, found in sorted(months.items()):
-        taken[month] = _add(repository, month, found)
+    for month, threads in sorted(months.items()):
+        taken[month] = _add(repository, month, threads)
         tidy(repository, month)
     return taken
 
@@ -284,14 +284,14 @@ def _foldable(
     return entry
 
 
-def _add(repository: Repository, month: str, found: Mapping[ThreadId, FoldedThread]) -> int:
+def _add(repository: Repository, month: str, threads: Mapping[ThreadId, FoldedThread]) -> int:
     ref = layout.FOLDED + month
     for _ in range(TRIES):
         tip = repository.ref(ref)
         there = read(repository, tip, month) if tip else None
         known = there.threads if there else {}
-        union = _union(repository, known, found)
-        needed = _needed(found.values(), there.held if there else frozenset())
+        union = _union(repository, known, threads)
+        needed = _needed(threads.values(), there.held if there else frozenset())
         if not needed and union == known:
             return 0
         commit = _write(repository, month, union, [tip] if tip else [], needed)
@@ -299,7 +299,7 @@ def _add(repository: Repository, month: str, found: Mapping[ThreadId, FoldedThre
             repository.put_ref(ref, tip, commit)
         except HeadMoved:
             continue  # another process folded the same month
-        return len(found.keys() - known.keys())
+        return len(threads.keys() - known.keys())
     raise HeadMoved(f"{ref} moves too often to fold into it", "repeat")
 
 
@@ -394,10 +394,10 @@ def _preferred(repository: Repository, one: FoldedThread, other: FoldedThread) -
     first, second = sorted((one, other), key=lambda entry: (entry.ended.time, str(entry.tag)))
     longer = _descends(repository, second.ended.target, first.ended.target)
     chosen = second if longer and second.ended.target != first.ended.target else first
-    attempts = sorted({each for each in (one.attempts, other.attempts) if each}, key=str)
+    attempts = sorted({oid for oid in (one.attempts, other.attempts) if oid}, key=str)
     if len(attempts) == 2:
         attempts = attempts[1:] if _descends(repository, attempts[1], attempts[0]) else attempts[:1]
-    forks = sorted(each for each in (one.fork, other.fork) if each)
+    forks = sorted(content for content in (one.fork, other.fork) if content)
     return chosen._replace(attempts=attempts[0] if attempts else None, fork=forks[0] if forks else None)
 
 

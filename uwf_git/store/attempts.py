@@ -83,9 +83,9 @@ class Attempts:
     def tips(self, threads: Sequence[ThreadId]) -> dict[ThreadId, Oid]:
         """Return the commits of the newest attempts at those of many threads that have one."""
         refs = self._repository.refs_named([layout.ATTEMPTS + thread for thread in threads])
-        found = {layout.thread_of(name): oid for name, oid in refs.items()}
-        folded = self._store.folded_among([thread for thread in threads if thread not in found])
-        return {**{each: Oid(raw=row.attempts) for each, row in folded.items() if row.attempts}, **found}
+        oids = {layout.thread_of(name): oid for name, oid in refs.items()}
+        folded = self._store.folded_among([thread for thread in threads if thread not in oids])
+        return {**{thread: Oid(raw=row.attempts) for thread, row in folded.items() if row.attempts}, **oids}
 
     def all(self, thread: ThreadId) -> list[FailedAttempt]:
         """Return a thread's attempts, oldest first."""
@@ -140,14 +140,14 @@ class Attempts:
             return None
         row = self._store.index_commit(tip)
         prev = head.node if head.row.kind == "step" else None
-        made = self._store.attempt(row.node) if row.kind == "attempt" else None
-        return made if made is not None and made.prev == prev else None
+        attempt = self._store.attempt(row.node) if row.kind == "attempt" else None
+        return attempt if attempt is not None and attempt.prev == prev else None
 
     def failed(self, head: Head) -> bool:
         """Return whether the newest event on this head is a failed attempt. One that the user interrupted or
         paused doesn't count."""
-        made = self.last(head)
-        return made is not None and made.error not in ENDED_BY_USER
+        attempt = self.last(head)
+        return attempt is not None and attempt.error not in ENDED_BY_USER
 
     def count(self, tip: Oid | None) -> int:
         """Return the number of attempts up to a commit; None is 0."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def class_of(kind: str) -> type[Versions[Any]]:
     """Return the class of a kind of definition: "workflow", "crew", "baseline"."""
-    found: type[Versions[Any]] = extensions.load(ref_kinds.registering(kind).versions)
-    return found
+    kind_of_versions: type[Versions[Any]] = extensions.load(ref_kinds.registering(kind).versions)
+    return kind_of_versions
 
 
 def versions_of(store: Store, kind: str) -> Versions[Any]:
@@ -44,9 +44,9 @@ def packages(store: Store) -> Iterator[Packages[Any]]:
     """Yield the registered kinds of definition that hold several workflows each."""
     for kind, row in ref_kinds.versioned().items():
         if row is not ref_kinds.WORKFLOWS and store.repository.ref_names(row.prefix):
-            found = versions_of(store, kind)
-            if isinstance(found, Packages):
-                yield found
+            kind_versions = versions_of(store, kind)
+            if isinstance(kind_versions, Packages):
+                yield kind_versions
 
 
 def package_at(store: Store, address: str) -> Packages[Any] | None:
@@ -62,11 +62,11 @@ def package_at(store: Store, address: str) -> Packages[Any] | None:
 
 def packages_with(store: Store, address: str) -> Packages[Any]:
     """Return the packages that resolve an address, or report that there is no such package."""
-    found = package_at(store, address)
-    if found is None:
+    package = package_at(store, address)
+    if package is None:
         classes = map(class_of, ref_kinds.versioned())
-        found = next(each for each in classes if issubclass(each, Packages))(store)
-    return found
+        package = next(item for item in classes if issubclass(item, Packages))(store)
+    return package
 
 
 def current_cast(store: Store, name: str) -> tuple[Hash, Cast]:
@@ -82,4 +82,4 @@ def current_cast(store: Store, name: str) -> tuple[Hash, Cast]:
 
 def addresses(store: Store) -> list[str]:
     """Return the addresses of all workflows in packages."""
-    return [offer.address for found in packages(store) for offer in found.offers()]
+    return [offer.address for package in packages(store) for offer in package.offers()]

@@ -150,7 +150,7 @@ class Histories:
         start_hash = past[-1].step.start if past else node
         start = self._store.start(start_hash)
         workflow = parse_workflow(self._store.get(start.workflow).payload)
-        steps = tuple(self._context(each, workflow, start) for each in reversed(past))
+        steps = tuple(self._context(step, workflow, start) for step in reversed(past))
         return History(thread, node, start_hash, start, start.workflow, workflow, steps)
 
     def context(self, node: Hash, workflow: Workflow) -> StepContext:
@@ -377,34 +377,34 @@ def may_have_parted(thread: ThreadId, origin: ThreadId) -> bool:
 
 def links(store: Store) -> dict[ThreadId, Link]:
     """Return all links. Damaged ones are omitted."""
-    found: dict[ThreadId, Link] = {}
+    links: dict[ThreadId, Link] = {}
     for thread, raw in store.folded_forks().items():
         if link := parse_link(thread, raw):
-            found[thread] = link
+            links[thread] = link
     for name, oid in sorted(store.repository.refs(layout.FORKS).items()):
         with contextlib.suppress(StoreDamaged):
             if link := _link(store, ThreadId(name.removeprefix(layout.FORKS)), oid):
-                found[link.thread] = link
-    return found
+                links[link.thread] = link
+    return links
 
 
 def parted(store: Store, thread: ThreadId) -> list[Link]:
     """Return the links of the threads that diverged from a thread, by id."""
-    found = (
+    links = (
         _link(store, ThreadId(name.removeprefix(layout.FORKS)), oid)
         for name, oid in sorted(store.repository.refs(layout.FORKS).items())
     )
-    return [link for link in found if link is not None and link.origin == thread and not link.forked]
+    return [link for link in links if link is not None and link.origin == thread and not link.forked]
 
 
 def own_forks(origins: Mapping[ThreadId, Set[ThreadId]]) -> set[ThreadId]:
     """Return the threads that are forks of their own forks. `origins` are the claimed origins of each; with
     several, threads between two cycles count too."""
-    made: dict[ThreadId, set[ThreadId]] = {}
+    threads: dict[ThreadId, set[ThreadId]] = {}
     for thread, among in origins.items():
         for origin in among:
-            made.setdefault(origin, set()).add(thread)
-    return _after_circles(origins) & _after_circles(made)
+            threads.setdefault(origin, set()).add(thread)
+    return _after_circles(origins) & _after_circles(threads)
 
 
 def _after_circles(graph: Mapping[ThreadId, Set[ThreadId]]) -> set[ThreadId]:
@@ -413,11 +413,11 @@ def _after_circles(graph: Mapping[ThreadId, Set[ThreadId]]) -> set[ThreadId]:
     sorter = TopologicalSorter(graph)
     with contextlib.suppress(CycleError):
         sorter.prepare()
-    left = {*graph, *(each for among in graph.values() for each in among)}
+    threads = {*graph, *(thread for among in graph.values() for thread in among)}
     while ready := sorter.get_ready():
-        left.difference_update(ready)
+        threads.difference_update(ready)
         sorter.done(*ready)
-    return left
+    return threads
 
 
 def tagged_commit(store: Store, tag: Oid) -> Oid | None:

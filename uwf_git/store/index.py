@@ -319,13 +319,13 @@ class Index(SqliteCache):
 
     def steps_among(self, oids: Sequence[bytes]) -> int:
         """Return how many of these commits record a step."""
-        found = 0
+        count = 0
         for start in range(0, len(oids), _VARIABLES):
             some = oids[start : start + _VARIABLES]
             places = ",".join("?" * len(some))
             sql = f"SELECT count(*) FROM commits WHERE kind = 'step' AND oid IN ({places})"
-            found += self._one(sql, some)[0]
-        return found
+            count += self._one(sql, some)[0]
+        return count
 
     def commits_of(self, node: str) -> list[CommitRow]:
         """Return the commits about a node, oldest first."""
@@ -412,11 +412,11 @@ class Index(SqliteCache):
     def attempt_tips(self) -> dict[ThreadId, bytes]:
         """Return each thread's newest failed attempt, folded threads included."""
         sql = "SELECT thread, attempts FROM folded WHERE attempts IS NOT NULL ORDER BY ref DESC"
-        found: dict[ThreadId, bytes] = dict(self._run(sql))
+        contents: dict[ThreadId, bytes] = dict(self._run(sql))
         for name, tip in self.tips(layout.ATTEMPTS).items():
             if tip.tip is not None:
-                found[ThreadId(name.removeprefix(layout.ATTEMPTS))] = tip.tip
-        return found
+                contents[ThreadId(name.removeprefix(layout.ATTEMPTS))] = tip.tip
+        return contents
 
     def nested_tips(self) -> dict[ThreadId, bytes]:
         """Return the `nested` of each head that has one; of a thread both active and archived, the archive's."""
@@ -428,11 +428,11 @@ class Index(SqliteCache):
             "SELECT folded.thread, commits.nested FROM folded JOIN archives ON archives.oid = folded.tag"
             " JOIN commits ON commits.oid = archives.target WHERE commits.nested IS NOT NULL"
         )
-        found: dict[ThreadId, bytes] = dict(folded)
+        contents: dict[ThreadId, bytes] = dict(folded)
         for name, nested in heads:
             if name.startswith((layout.THREADS, layout.ARCHIVE)):
-                found[ThreadId(name.rpartition("/")[2])] = nested
-        return found
+                contents[ThreadId(name.rpartition("/")[2])] = nested
+        return contents
 
     def archives(self) -> dict[bytes, ArchiveRow]:
         return {row[0]: ArchiveRow(*row) for row in self._run("SELECT * FROM archives")}
@@ -542,11 +542,11 @@ class Overlay(Index):
         self._forgotten.update(nodes)
 
     def blobs_of(self, nodes: Sequence[Hash]) -> dict[Hash, bytes]:
-        found = super().blobs_of(nodes)
+        contents = super().blobs_of(nodes)
         if self._base is not None:
-            more = [node for node in nodes if node not in found and node not in self._forgotten]
-            found.update(self._base.blobs_of(more))
-        return found
+            more = [node for node in nodes if node not in contents and node not in self._forgotten]
+            contents.update(self._base.blobs_of(more))
+        return contents
 
     def has_trait(self, node: str | None, trait: str) -> bool:
         return super().has_trait(node, trait) or (

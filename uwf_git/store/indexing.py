@@ -163,10 +163,10 @@ class Store(NodeStore):
             active, ended = layout.THREADS + thread, layout.ARCHIVE + thread
             if name in (active, ended):
                 return ended not in here
-            return any(each in here or each in missed for each in (active, ended))
+            return any(item in here or item in missed for item in (active, ended))
 
-        found = {name: Oid(raw=oid) for name, oid in sorted(missed.items()) if is_wanted(name)}
-        return {name: oid for name, oid in found.items() if self.repository.has(oid)}
+        oids = {name: Oid(raw=oid) for name, oid in sorted(missed.items()) if is_wanted(name)}
+        return {name: oid for name, oid in oids.items() if self.repository.has(oid)}
 
     def _found_again(self, node: Hash) -> Oid | None:
         """Return a node that other nodes reference but the index lost; rebuilds the index, once."""
@@ -276,9 +276,9 @@ class Store(NodeStore):
     def folded_among(self, threads: Sequence[ThreadId]) -> dict[ThreadId, FoldedRow]:
         """Return the entries of those of the threads that are folded and were not removed."""
         self._sync_folds()
-        found = self.index.folded_among(threads)
-        removed = self.repository.refs_named([layout.REMOVED + thread for thread in found])
-        return {thread: row for thread, row in found.items() if layout.REMOVED + thread not in removed}
+        rows = self.index.folded_among(threads)
+        removed = self.repository.refs_named([layout.REMOVED + thread for thread in rows])
+        return {thread: row for thread, row in rows.items() if layout.REMOVED + thread not in removed}
 
     def folded_threads(self) -> set[ThreadId]:
         """Return all folded threads that were not removed."""
@@ -427,7 +427,7 @@ class Store(NodeStore):
             return self._step_row(row, before, parents[1:])
         if kind == "part":
             rows = (self.index.commit(parent.raw) for parent in parents)
-            return row._replace(rehearsed=sum(each.rehearsed for each in rows if each is not None))
+            return row._replace(rehearsed=sum(item.rehearsed for item in rows if item is not None))
         if kind == "workflow":
             row = row._replace(workflow=node)
         refs = ref_kinds.kind_of_record(kind)
@@ -486,9 +486,9 @@ def unpin(store: Store, before: frozenset[str], root: Hash, stop: frozenset[Hash
     if not (new := pins(store) - before):
         return
     kept = {layout.PINS + node for node, _ in store.walk(root, stop)} & new
-    found = {name: oid for name in kept if (oid := store.repository.ref(name)) is not None}
+    oids = {name: oid for name in kept if (oid := store.repository.ref(name)) is not None}
     with suppress(StoreUnwritable):  # they keep what is kept anyway, and the step is made
-        store.repository.delete_refs(found)
+        store.repository.delete_refs(oids)
 
 
 def _followed(commit: Commit) -> tuple[Oid, ...]:

@@ -135,8 +135,8 @@ class Instance:
                 yield
             finally:
                 self.kept = None
-                for each in kept.values():
-                    stack.callback(each.close)
+                for resource in kept.values():
+                    stack.callback(resource.close)
 
     def _ask_guards(self, record: NewRecord) -> None:
         for guard in extensions.guards():
@@ -248,11 +248,11 @@ class Instance:
     def _refuse_secret_names(self, user: Person) -> None:
         if user == self._named:
             return
-        for setting, variable, said in (
+        for setting, variable, text in (
             ("user.name", "GIT_COMMITTER_NAME", user.name),
             ("user.email", "GIT_COMMITTER_EMAIL", user.email),
         ):
-            if spot := self.redactor.first(said):
+            if spot := self.redactor.first(text):
                 where = variable if os.environ.get(variable) else f"git config {setting}"
                 raise Invalid(
                     f"{where} holds {spot}, and every commit is written with it",

@@ -66,7 +66,7 @@ def ceilings(root: Path) -> str:
 def searched_folders(folder: Path) -> Iterator[Path]:
     """Yield a folder and its parents up to GIT_CEILING_DIRECTORIES, as git searches for a repository."""
     named = os.environ.get(CEILINGS, "").split(os.pathsep)
-    ceilings = {path for each in named if each for path in (Path(each), Path(each).resolve())}
+    ceilings = {path for item in named if item for path in (Path(item), Path(item).resolve())}
     yield folder
     for parent in folder.parents:
         if parent in ceilings:
@@ -150,10 +150,10 @@ def check_format(git_dir: Path) -> None:
         raise NotFound(f"no store at {git_dir}", "make one with: uwf init")
     if not marker.is_file():
         return
-    found = marker.read_text(encoding="utf-8", errors="replace").strip()
-    if found and found != FORMAT:  # an empty one was left by a power cut
+    version = marker.read_text(encoding="utf-8", errors="replace").strip()
+    if version and version != FORMAT:  # an empty one was left by a power cut
         raise Invalid(
-            f"store {git_dir} has format {found[:20]!r}, this uwf knows {FORMAT}", "upgrade uwf-git"
+            f"store {git_dir} has format {version[:20]!r}, this uwf knows {FORMAT}", "upgrade uwf-git"
         )
 
 

@@ -63,7 +63,7 @@ class Locks:
         """Hold the run of a thread for the block; yields the file descriptor. A process that inherited it has the
         run already. Raises Busy if another process runs the thread."""
         name = _RUN + thread
-        inherited = [each for each in self._open(name) if os.get_inheritable(each)]
+        inherited = [item for item in self._open(name) if os.get_inheritable(item)]
         if inherited:
             descriptor = inherited[0]
             os.set_inheritable(descriptor, False)
@@ -91,14 +91,14 @@ class Locks:
         return self._open(thread)
 
     def _open(self, name: str) -> tuple[int, ...]:
-        found: list[int] = []
+        descriptors: list[int] = []
         with contextlib.suppress(OSError):
             wanted = (self._folder / name).stat()
             for entry in os.listdir("/dev/fd"):  # noqa: PTH208
                 with contextlib.suppress(OSError, ValueError):
                     if os.path.samestat(os.fstat(int(entry)), wanted):
-                        found.append(int(entry))
-        return tuple(found)
+                        descriptors.append(int(entry))
+        return tuple(descriptors)
 
     @contextlib.contextmanager
     def exchange(self, remote: str, wait: float = EXCHANGE_SECONDS) -> Iterator[None]:
@@ -195,17 +195,17 @@ class Locks:
             (self._holders, signal.SIGTERM),
             (self._holders, signal.SIGKILL),
         ):
-            found = whom(thread)
-            if found:
+            processes = whom(thread)
+            if processes:
                 log.info(
                     "SPPJDSQS",
                     "sends signal {signal} to the processes {processes}",
                     signal=number,
-                    processes=found,
+                    processes=processes,
                 )
-            for pid in found:
+            for pid in processes:
                 _signal(pid, number)
-            deadline = time.monotonic() + (grace if found else 0)
+            deadline = time.monotonic() + (grace if processes else 0)
             while self.is_held(thread):
                 if time.monotonic() >= deadline:
                     break
@@ -261,16 +261,16 @@ class Locks:
             return {}
         if not Path("/proc/self/fd").exists():
             return dict.fromkeys(_openers_by_lsof(path), True)
-        found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
         status = path.stat()
-        return {pid: held for pid in found if pid != os.getpid() for held in _openings(pid, name, status)}
+        return {pid: held for pid in pids if pid != os.getpid() for held in _openings(pid, name, status)}
 
     def _agents(self, thread: ThreadId) -> list[int]:
         """Return the holders that an engine started: leaders of another process group than their parent's.
         The engine itself notices the agent's end, records the attempt and releases the lock."""
         holders = self._holders(thread)
-        leaders = (each for each in processes(holders) if each.group == each.pid)
-        return [each.pid for each in leaders if each.parent in (*holders, 1)]
+        leaders = (process for process in processes(holders) if process.group == process.pid)
+        return [leader.pid for leader in leaders if leader.parent in (*holders, 1)]
 
     def _tidy(self, name: str) -> None:
         path = self._folder / name
@@ -328,12 +328,12 @@ def _openings(pid: int, name: str, wanted: os.stat_result) -> list[bool]:
         links = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return []
-    found = []
+    locks_held = []
     for link in links:
         with contextlib.suppress(OSError):
             if os.path.samestat(link.stat(), wanted) and link.readlink().name == name:
-                found.append("FLOCK" in Path(f"/proc/{pid}/fdinfo/{link.name}").read_text())
-    return [any(found)] if found else []
+                locks_held.append("FLOCK" in Path(f"/proc/{pid}/fdinfo/{link.name}").read_text())
+    return [any(locks_held)] if locks_held else []
 
 
 def _openers_by_lsof(path: Path) -> list[int]:
@@ -341,8 +341,8 @@ def _openers_by_lsof(path: Path) -> list[int]:
 
     if (program := find_program("lsof")) is None:
         return []
-    found = subprocess.run([program, "-t", str(path)], capture_output=True, text=True, check=False)
-    return [int(line) for line in found.stdout.split() if int(line) != os.getpid()]
+    done = subprocess.run([program, "-t", str(path)], capture_output=True, text=True, check=False)
+    return [int(line) for line in done.stdout.split() if int(line) != os.getpid()]
 
 
 def _signal(pid: int, number: int) -> None:

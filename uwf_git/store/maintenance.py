@@ -49,14 +49,14 @@ def counts(repository: Repository) -> Counts:
     """Count a repository's objects and refs. Raises RemoteFailed if git is not installed."""
     from uwf_git.git.program import Git
 
-    said = Git(repository.path).run("count-objects", "-v").out.decode("ascii", "replace")
-    found = {
+    output = Git(repository.path).run("count-objects", "-v").out.decode("ascii", "replace")
+    numbers = {
         key: int(value)
-        for key, _, value in (line.partition(": ") for line in said.splitlines())
+        for key, _, value in (line.partition(": ") for line in output.splitlines())
         if value.isdigit()
     }
-    size = 1024 * (found["size"] + found["size-pack"])
-    return Counts(found["count"], found["packs"], size, len(repository.ref_names(NAMESPACE)))
+    size = 1024 * (numbers["size"] + numbers["size-pack"])
+    return Counts(numbers["count"], numbers["packs"], size, len(repository.ref_names(NAMESPACE)))
 
 
 def collect(store: Store, shared: bool, prune: bool = False) -> None:
@@ -104,10 +104,10 @@ def leftovers(repository: Repository) -> list[Path]:
     before = time.time() - STALE_SECONDS
     objects = repository.path / "objects"
     loose = (path for path in files_of_loose_objects(objects) if path.name.startswith("tmp_obj_"))
-    found = [*objects.glob("pack/tmp_*"), *objects.glob("pack/.tmp-*"), *loose]
+    paths = [*objects.glob("pack/tmp_*"), *objects.glob("pack/.tmp-*"), *loose]
     begun = repository.path.parent.glob(f"{repository.path.name}.*{ASIDE}")
-    left = [*filter(Path.is_file, found), *filter(Path.is_dir, begun)]
-    return sorted(path for path in left if _is_older(path, before))
+    old = [*filter(Path.is_file, paths), *filter(Path.is_dir, begun)]
+    return sorted(path for path in old if _is_older(path, before))
 
 
 def _is_older(path: Path, time: float) -> bool:

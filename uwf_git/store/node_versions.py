@@ -76,10 +76,10 @@ class NodeVersions(Versions[Payload]):
     @classmethod
     def read(cls, files: VersionFiles) -> Payload:
         folder = cls.refs.records[0]
-        found = [node for node in files.nodes(folder).values() if node.type == cls.type()]
-        if len(found) != 1:
-            raise Invalid(f"there are {len(found)} nodes of a {folder} in {folder}/nodes, where there is one")
-        return checked(cls, cbor.normalise(found[0].payload))
+        nodes = [node for node in files.nodes(folder).values() if node.type == cls.type()]
+        if len(nodes) != 1:
+            raise Invalid(f"there are {len(nodes)} nodes of a {folder} in {folder}/nodes, where there is one")
+        return checked(cls, cbor.normalise(nodes[0].payload))
 
     def _tree(self, definition: Payload) -> Oid:
         kind = self.type()
@@ -90,8 +90,8 @@ class NodeVersions(Versions[Payload]):
             ".gitattributes": layout.GITATTRIBUTES,
             "README.md": self.page(definition),
         }
-        for each in (META, kind, node):
-            files[f"{self.kind}/{layout.node_file(each)}"] = self._store.blob_of(each)
+        for item in (META, kind, node):
+            files[f"{self.kind}/{layout.node_file(item)}"] = self._store.blob_of(item)
         return self._repository.write_folder(files)
 
 

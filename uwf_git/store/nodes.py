@@ -66,7 +66,7 @@ class UnionSet:
         self._sets = sets
 
     def __contains__(self, node: object) -> bool:
-        return any(node in each for each in self._sets)
+        return any(node in item for item in self._sets)
 
 
 class NodeStore:
@@ -100,23 +100,23 @@ class NodeStore:
         """Return a node. Raises NotFound, StoreDamaged if its blob is gone or altered."""
         if (known := self._recent.get(node) or self.drafts.get(node)) is not None:
             return known
-        found = self._blob_id(node) or self._found_again(node)
-        if found is None:
+        oid = self._blob_id(node) or self._found_again(node)
+        if oid is None:
             if node in BUILTIN:
                 return Node(META, BUILTIN[node], 0)
             raise NotFound(f"no node {node} in the store", "check with: uwf doctor")
-        data = self.repository.blob(found)
+        data = self.repository.blob(oid)
         return self._keep_recent(node, _trusted(data, node), len(data))
 
     def has(self, node: Hash) -> bool:
         """Return whether a node and its blob exist."""
         if node in self._blobs:
             return True
-        found = self._blob_id(node)
-        if found is None:
+        oid = self._blob_id(node)
+        if oid is None:
             return node in BUILTIN
-        if self.repository.has(found):
-            self._blobs[node] = found
+        if self.repository.has(oid):
+            self._blobs[node] = oid
             return True
         return False
 
@@ -124,12 +124,12 @@ class NodeStore:
         """Return the id of a node's blob for a tree. A built-in schema is written if needed."""
         if (known := self._blobs.get(node)) is not None:
             return known
-        found = self._blob_id(node) or self._found_again(node)
-        if found is None:
+        oid = self._blob_id(node) or self._found_again(node)
+        if oid is None:
             if node not in BUILTIN:
                 raise NotFound(f"no node {node} in the store")
             return self._write(node, Node(META, BUILTIN[node], 0))
-        return found
+        return oid
 
     def _blob_id(self, node: Hash) -> Oid | None:
         if (known := self._blobs.get(node)) is not None:
@@ -209,7 +209,7 @@ class NodeStore:
 
     def files(self, root: Hash, stop: Container[Hash] = frozenset()) -> dict[str, bytes | Oid]:
         """Return the node files of a record's folder by path: the nodes of `walk`. Raises as `walk` does."""
-        return {layout.node_file(found): self.blob_of(found) for found, _ in self.walk(root, stop)}
+        return {layout.node_file(node): self.blob_of(node) for node, _ in self.walk(root, stop)}
 
     # Writing
 
@@ -292,8 +292,8 @@ class NodeStore:
             return
         if content.type != node:
             self.check(content.type, content.payload, references)
-        elif found := check_schema(content.payload):
-            raise Invalid(f"node {node} is its own type and no JSON Schema: {found[0]}")
+        elif problems := check_schema(content.payload):
+            raise Invalid(f"node {node} is its own type and no JSON Schema: {problems[0]}")
         self._pass(node, content)
         self._write(node, content)
 
@@ -401,7 +401,7 @@ def references_by_kind(node: Node) -> list[Hash] | None:
         return []
     if node.type == STEPNODE:
         step = parse_step(node.payload)
-        return [each for each in (step.start, step.prev, step.output, step.detail) if each]
+        return [item for item in (step.start, step.prev, step.output, step.detail) if item]
     if is_kind(node.type, "detail"):
         return parse_detail(node.payload).references
     if is_kind(node.type, "session"):

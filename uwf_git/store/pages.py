@@ -85,9 +85,9 @@ class PageState(NamedTuple):
 
 def verdict(value: Any) -> str:
     """Summarise an output: its question, status, first boolean or first short text; "" if none."""
-    said, _ = ruling(value)
-    if said:
-        return said
+    word, _ = ruling(value)
+    if word:
+        return word
     if isinstance(value, str):
         return one_line(value, _LONGEST_VERDICT)
     if isinstance(value, Mapping):
@@ -103,8 +103,8 @@ def ruling(value: Any) -> tuple[str, str]:
     if not isinstance(value, Mapping) or reply_in(value) is not None:
         return "", ""
     if asks_human(value):
-        asked = value.get("question")
-        return (f"asks: {one_line(asked, _LONGEST_VERDICT)}" if isinstance(asked, str) else "asks"), ""
+        question = value.get("question")
+        return (f"asks: {one_line(question, _LONGEST_VERDICT)}" if isinstance(question, str) else "asks"), ""
     status = status_of(value)
     if status:
         shown = one_line(
@@ -132,13 +132,13 @@ def report_of(value: Any, detail: Node) -> str:
     if answer is None:
         return ""
     text = _unified(answer.removeprefix("\ufeff")).strip("\n").rstrip()
-    said = value.values() if isinstance(value, Mapping) else (value,)
-    if any(isinstance(each, str) and each.strip() == text.strip() for each in said):
+    values = value.values() if isinstance(value, Mapping) else (value,)
+    if any(isinstance(item, str) and item.strip() == text.strip() for item in values):
         return ""
     rest = _without_output(text, value)
     if rest is None:
         return _shielded(text)
-    texts = {_unified(each).strip() for each in said if isinstance(each, str)}
+    texts = {_unified(item).strip() for item in values if isinstance(item, str)}
     return _without_copies(rest, texts - {""}).strip("\n").rstrip()
 
 
@@ -209,37 +209,37 @@ def _fence_of(line: str, languages: Container[str] = _LANGUAGES) -> str:
 
 def _says(text: str, value: Any) -> bool:
     try:
-        said = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    if isinstance(said, dict) and isinstance(value, Mapping):
-        return all(key in value or item is None for key, item in said.items())
-    return bool(said == value)
+    if isinstance(data, dict) and isinstance(value, Mapping):
+        return all(key in value or item is None for key, item in data.items())
+    return bool(data == value)
 
 
 def _is_block_of(lines: Sequence[str], value: Mapping[str, Any]) -> bool:
-    found = False
+    is_block = False
     for line in lines:
         if not line.strip() or line[0] in " \t#-":
             continue
         if line[0] in "\"'":
             key, _, after = line[1:].partition(line[0])
-            colon, said = after.lstrip()[:1], after.lstrip()[1:]
+            colon, text_after = after.lstrip()[:1], after.lstrip()[1:]
         else:
-            key, colon, said = line.partition(":")
-        if not colon or said[:1] not in ("", " ", "\t"):
+            key, colon, text_after = line.partition(":")
+        if not colon or text_after[:1] not in ("", " ", "\t"):
             return False
-        if key.strip() not in value and said.strip() not in _NOTHING:
+        if key.strip() not in value and text_after.strip() not in _NOTHING:
             return False
-        found = True
-    return found
+        is_block = True
+    return is_block
 
 
 def _shielded(text: str) -> str:
     if not text.startswith("---\n"):
         return text
-    inner, found, rest = text[4:].partition("\n---")
-    if not found or rest[:1] not in ("", "\n"):
+    inner, mark, rest = text[4:].partition("\n---")
+    if not mark or rest[:1] not in ("", "\n"):
         return text
     return fenced(f"---\n{inner}\n---", "yaml") + rest
 
@@ -247,16 +247,16 @@ def _shielded(text: str) -> str:
 # Pages
 
 
-def section(told: PageStep, level: int, reference: str = "", is_stored: bool = False) -> str:
+def section(page_step: PageStep, level: int, reference: str = "", is_stored: bool = False) -> str:
     """Return a step as Markdown under a heading of that level: verdict, agent, output, other text.
     `reference` follows the agent. One that `is_stored` doesn't say which approvals are of unseen code: the bytes of a
     commit's page are fixed."""
-    number, step, detail = told.number, told.step, told.detail
-    said, field = ruling(step.output)
+    number, step, detail = page_step.number, page_step.step, page_step.detail
+    word, field = ruling(step.output)
     heading = f"{'#' * level} {number} {_name_of(step)}"
-    if said:
-        heading += f": {inline('asks' if asks_human(step.output) else said)}"
-    parts = [heading, _by(told) + (f" · {reference}" if reference else "")]
+    if word:
+        heading += f": {inline('asks' if asks_human(step.output) else word)}"
+    parts = [heading, _by(page_step) + (f" · {reference}" if reference else "")]
     if reply_in(step.output) is not None:
         return "\n\n".join(
             [*parts, below(answer_of(step.output, detail.type, detail.payload).strip(), level)]
@@ -265,14 +265,16 @@ def section(told: PageStep, level: int, reference: str = "", is_stored: bool = F
         parts.append(shown)
     if report := report_of(step.output, detail):
         parts.append(below(report, level))
-    if (left := code_of(detail)) is not None:
-        on = f" on `{left.base}`" if left.is_changed else ", unchanged"
-        parts.append(f"Code: commit `{left.commit}`{on}")
-    for each in told.approvals:
-        why = f": {inline(each.reason)}" if each.reason.strip() else ""
-        if each.is_unseen and not is_stored:
+    if (revision := code_of(detail)) is not None:
+        on = f" on `{revision.base}`" if revision.is_changed else ", unchanged"
+        parts.append(f"Code: commit `{revision.commit}`{on}")
+    for approval in page_step.approvals:
+        why = f": {inline(approval.reason)}" if approval.reason.strip() else ""
+        if approval.is_unseen and not is_stored:
             why = f", {UNSEEN}{why}"
-        parts.append(f"Answered by {inline(str(each.by))}, {iso(each.at)}, shown {code(each.digest)}{why}")
+        parts.append(
+            f"Answered by {inline(str(approval.by))}, {iso(approval.at)}, shown {code(approval.digest)}{why}"
+        )
     return "\n\n".join(parts)
 
 
@@ -281,10 +283,10 @@ def code_of(detail: Node) -> Revision | None:
     return parse_detail(detail.payload).code if is_kind(detail.type, "detail") else None
 
 
-def step_page(told: PageStep) -> bytes:
-    page = section(told, 1, is_stored=True)
-    if told.child:
-        last = told.step.detail
+def step_page(step: PageStep) -> bytes:
+    page = section(step, 1, is_stored=True)
+    if step.child:
+        last = step.step.detail
         page += (
             f"\n\nThe last step of that run is [`{last}`]({node_file(last)}). "
             "The second parent of this commit leads to its commits."
@@ -306,11 +308,11 @@ def approvals_of(detail: Node, get: Callable[[Hash], Node]) -> tuple[Approval, .
 def attempt_page(attempt: Attempt, detail: Node | None, credit: Credit) -> bytes:
     """Return a failed attempt's page: who made it, error, the agent's text, its command's output."""
     parts = [f"# {_name(attempt.role)}: failed", f"by {_credited(credit)}: {inline(attempt.error)}"]
-    said = report_of(None, detail) if detail is not None else ""
-    if said:
-        parts.append(below(said, 1))
+    report = report_of(None, detail) if detail is not None else ""
+    if report:
+        parts.append(below(report, 1))
     for name, text in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
-        if text.strip() and text.strip() not in said:
+        if text.strip() and text.strip() not in report:
             parts.append(f"The end of {name}:\n\n{fenced(text, 'text')}")
     if attempt.code is not None:
         parts.append(f"What it left: commit `{attempt.code.commit}` on `{attempt.code.base}`")
@@ -356,8 +358,8 @@ def line_of(number: int, step: StepContext) -> str:
 
 def lines_in(page: bytes) -> list[str]:
     """Return the step lines of a thread's page."""
-    _, found, lines = page.decode("utf-8", "replace").rpartition(_STEPS)  # a question above may hold the same
-    return lines.splitlines() if found else []
+    _, mark, lines = page.decode("utf-8", "replace").rpartition(_STEPS)  # a question above may hold the same
+    return lines.splitlines() if mark else []
 
 
 def thread_page(standing: PageState, lines: Sequence[str]) -> bytes:
@@ -408,7 +410,7 @@ def top_of(standing: PageState) -> bytes:
 
 @functools.lru_cache(2)
 def _earlier(hundreds: int) -> str:
-    links = (f"[{_span(each)}]({past_page_path(each)})" for each in range(hundreds))
+    links = (f"[{_span(number)}]({past_page_path(number)})" for number in range(hundreds))
     return f"Earlier steps: {', '.join(links)}"
 
 
@@ -429,12 +431,12 @@ def numbers_in(hundred: int) -> range:
 
 def missing_hundreds(number: int, names: Container[str]) -> list[int]:
     """Return the full hundreds before a step that have no page in the steps folder."""
-    return [each for name, each in _past_names(number // HUNDRED).items() if name not in names]
+    return [past_name for name, past_name in _past_names(number // HUNDRED).items() if name not in names]
 
 
 @functools.lru_cache(2)
 def _past_names(hundreds: int) -> dict[str, int]:
-    return {past_page_path(each).removeprefix("steps/"): each for each in range(hundreds)}
+    return {past_page_path(number).removeprefix("steps/"): number for number in range(hundreds)}
 
 
 def _span(hundred: int) -> str:
@@ -454,12 +456,12 @@ def _credited(credit: Credit) -> str:
     return credit.text(inline, code)
 
 
-def _by(told: PageStep) -> str:
-    if told.child:
-        return f"by a run of the workflow {code(told.child)}"
-    model = parse_detail(told.detail.payload).model if is_kind(told.detail.type, "detail") else None
-    made_up = ", made up" if told.step.agent == REHEARSE else ""
-    by = _credited(told.step.credit)
+def _by(step: PageStep) -> str:
+    if step.child:
+        return f"by a run of the workflow {code(step.child)}"
+    model = parse_detail(step.detail.payload).model if is_kind(step.detail.type, "detail") else None
+    made_up = ", made up" if step.step.agent == REHEARSE else ""
+    by = _credited(step.step.credit)
     return f"by {by}" + (f", model {code(model)}" if model else "") + made_up
 
 

@@ -281,7 +281,9 @@ class Runs:
         if value is None or not isinstance(value["nodes"], dict):
             return None
         contents = value.get("contents", {})
-        if not isinstance(contents, dict) or not all(isinstance(each, str) for each in contents.values()):
+        if not isinstance(contents, dict) or not all(
+            isinstance(content, str) for content in contents.values()
+        ):
             return None
         if not all(is_hash(node) and _is_oid(blob) for node, blob in value["nodes"].items()):
             return None
@@ -321,20 +323,20 @@ class Runs:
 
     def answers(self, thread: ThreadId, order: EngineOrder) -> list[dict[str, Any]]:
         """Return the saved answers to this order; torn lines are skipped."""
-        found: dict[Any, dict[str, Any]] = {}
+        answers: dict[Any, dict[str, Any]] = {}
         for line in content_of(self._folder / f"{thread}.answer").split(b"\n"):
             with contextlib.suppress(ValueError, RecursionError, KeyError, TypeError):
                 value = json.loads(line)
                 if value["asked"] == order.asks() and isinstance(value["answer"], dict):
-                    found[value["number"]] = value["answer"]
-        count = next(number for number in range(len(found) + 1) if number not in found)
-        return [found[number] for number in range(count)]
+                    answers[value["number"]] = value["answer"]
+        count = next(number for number in range(len(answers) + 1) if number not in answers)
+        return [answers[number] for number in range(count)]
 
     def take_answers(self, thread: ThreadId, order: EngineOrder) -> list[dict[str, Any]]:
         """Return and delete the saved answers, so that an answer that crashes its judge is tried once."""
-        found = self.answers(thread, order)
+        answers = self.answers(thread, order)
         self._forget(thread, "answer")
-        return found
+        return answers
 
     def clear(self, thread: ThreadId) -> None:
         """Delete all files of a step, and the note that a person was called."""
@@ -555,7 +557,7 @@ class Sessions:
     def left_here(self, agent: str, session: str, context: str | None, kept: str | None = None) -> bool:
         """Return whether a session was left on this machine by a run on `context`, with that Session node if
         one is given."""
-        return any(each == context and kept in (None, node) for each, node in self._states(agent, session))
+        return any(item == context and kept in (None, node) for item, node in self._states(agent, session))
 
     def was_kept(self, agent: str, session: str) -> bool:
         """Return whether a session of this machine was ever kept or restored."""
@@ -570,8 +572,8 @@ class Sessions:
             known = {path.name for path in self._folder.iterdir()}
         except OSError:
             return {}
-        mine = [each for each in sessions if self._path(agent, each).name in known] if known else []
-        return {each: self.owner(agent, each) for each in mine}
+        mine = [session for session in sessions if self._path(agent, session).name in known] if known else []
+        return {item: self.owner(agent, item) for item in mine}
 
     def forget(self, wanted: Callable[[str], bool]) -> None:
         """Delete the sessions of threads for which `wanted` is False."""

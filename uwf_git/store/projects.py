@@ -253,13 +253,15 @@ class Projects:
         if self.here is None or (label := self._label(self.here)) in (known := self._labels(ref)):
             return
         with contextlib.suppress(UwfError):
-            write_private(self._of_definition(ref), "".join(f"{each}\n" for each in (*known, label)).encode())
+            write_private(self._of_definition(ref), "".join(f"{item}\n" for item in (*known, label)).encode())
 
     def has_definition(self, ref: str) -> bool:
         """Return whether a definition was registered in the project."""
         here = self.here
-        found = (parse_label(label) for label in self._labels(ref))
-        return here is None or any(each is not None and self._belongs(each, here) for each in found)
+        projects = (parse_label(label) for label in self._labels(ref))
+        return here is None or any(
+            project is not None and self._belongs(project, here) for project in projects
+        )
 
     def _labels(self, ref: str) -> list[str]:
         return content_of(self._of_definition(ref)).decode("utf-8", "replace").splitlines()

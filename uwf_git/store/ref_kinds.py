@@ -167,10 +167,10 @@ _SAID = frozenset({"Uwf-Role", "Uwf-Agent", "Uwf-Extraction", "Uwf-Fold", "Uwf-T
 
 def kind_of(name: str) -> RefKind | None:
     """Return the kind of a ref, None if unknown."""
-    found = _ours().get(_prefix(name))
-    if found is None and name.startswith("refs/uwf/"):
-        found = _all().get(_prefix(name))
-    return found
+    kind = _ours().get(_prefix(name))
+    if kind is None and name.startswith("refs/uwf/"):
+        kind = _all().get(_prefix(name))
+    return kind
 
 
 def every() -> tuple[RefKind, ...]:
@@ -215,10 +215,10 @@ def foreign_folders(record: str) -> tuple[str, ...]:
 
 def record_of(trailer: str) -> str | None:
     """Return the kind of record of a trailer, else None."""
-    found = _by_trailer(_ours).get(trailer)
-    if found is None and trailer.startswith("Uwf-") and trailer not in _SAID:
-        found = _by_trailer(_all).get(trailer)
-    return found
+    kind = _by_trailer(_ours).get(trailer)
+    if kind is None and trailer.startswith("Uwf-") and trailer not in _SAID:
+        kind = _by_trailer(_all).get(trailer)
+    return kind
 
 
 def _prefix(name: str) -> str:
@@ -229,13 +229,14 @@ def _prefix(name: str) -> str:
 @cache
 def _ours() -> Mapping[str, RefKind]:
     return {
-        kind.prefix: kind for kind in (*_CORE, *(kind for each in extensions.ours() for kind in each.refs))
+        kind.prefix: kind
+        for kind in (*_CORE, *(kind for extension in extensions.ours() for kind in extension.refs))
     }
 
 
 @cache
 def _all() -> Mapping[str, RefKind]:
-    return {**{kind.prefix: kind for each in extensions.others() for kind in each.refs}, **_ours()}
+    return {**{kind.prefix: kind for extension in extensions.others() for kind in extension.refs}, **_ours()}
 
 
 @cache

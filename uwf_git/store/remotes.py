@@ -167,18 +167,18 @@ class Remotes:
             sync(self._repository.path)
 
     def _remote(self, name: str, settings: dict[str, dict[str, list[str]]]) -> Remote:
-        found = settings[name]
-        url = found["url"][0]
-        code = self._here or any("refs/uwf/" not in spec for spec in found.get("fetch", ()))
-        return Remote(name, url, found.get("pushurl", [url])[0], code)
+        setting = settings[name]
+        url = setting["url"][0]
+        code = self._here or any("refs/uwf/" not in spec for spec in setting.get("fetch", ()))
+        return Remote(name, url, setting.get("pushurl", [url])[0], code)
 
     def _settings(self) -> dict[str, dict[str, list[str]]]:
-        found: dict[str, dict[str, list[str]]] = {}
+        settings: dict[str, dict[str, list[str]]] = {}
         for key, value in self._repository.config.entries("remote."):
             if key.count(".") >= 2:
                 name, _, last = key.removeprefix("remote.").rpartition(".")
-                found.setdefault(name, {}).setdefault(last, []).append(value)
-        return found
+                settings.setdefault(name, {}).setdefault(last, []).append(value)
+        return settings
 
 
 def named(name: str | None, remotes: Iterable[Remote]) -> Remote:

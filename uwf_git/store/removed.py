@@ -97,14 +97,14 @@ def _path(repository: Repository, thread: ThreadId) -> Path:
 
 
 def _heads(path: Path) -> dict[str, Oid]:
-    found: dict[str, Oid] = {}
+    oids: dict[str, Oid] = {}
     try:
         with path.open("rb") as file:
             if file.readline() != _SIGNATURE:
                 return {}
             while (line := file.readline()) not in (b"\n", b""):
                 oid, _, name = line.decode("utf-8", "replace").rstrip("\n").partition(" ")
-                found[name] = Oid(hex=oid)
+                oids[name] = Oid(hex=oid)
     except (OSError, ValueError):
         return {}
-    return found
+    return oids

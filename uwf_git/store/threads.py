@@ -165,8 +165,8 @@ class Threads(Histories):
         start = head.row.start
         if start is None or not is_branch(self._store, start):
             return None
-        if (found := self._forks.get((head.thread, start))) is not None:
-            return found
+        if (place := self._forks.get((head.thread, start))) is not None:
+            return place
         for row in self._store.index.commits_of(start):
             if row.kind == "start" and row.merged is not None:
                 fork = self._store.index_commit(Oid(raw=row.merged))
@@ -202,11 +202,11 @@ class Threads(Histories):
         return self._ids_of_refs() | self._store.folded_threads()
 
     def _ids_of_refs(self) -> set[ThreadId]:
-        found: set[ThreadId] = set()
+        threads: set[ThreadId] = set()
         for prefix in (layout.THREADS, layout.ARCHIVE):
             names = (name.removeprefix(prefix) for name in self._repository.ref_names(prefix))
-            found.update(ThreadId(name) for name in names if is_thread_id(name))
-        return found
+            threads.update(ThreadId(name) for name in names if is_thread_id(name))
+        return threads
 
     def head(self, thread: ThreadId) -> Head:
         """Return a thread's head. Raises NotFound, StoreDamaged."""
@@ -224,22 +224,22 @@ class Threads(Histories):
         named = self._repository.refs_named
         active = named([layout.THREADS + thread for thread in threads])
         tags = named([layout.ARCHIVE + thread for thread in threads])
-        folded = self._store.folded_among([each for each in threads if layout.ARCHIVE + each not in tags])
+        folded = self._store.folded_among([item for item in threads if layout.ARCHIVE + item not in tags])
         at = {thread: oid for thread in threads if (oid := active.get(layout.THREADS + thread))}
         ends = {thread: oid for thread in threads if (oid := tags.get(layout.ARCHIVE + thread))}
         ends.update({thread: Oid(raw=row.tag) for thread, row in folded.items()})
         archives = self._store.index.archives_among([tag.raw for tag in ends.values()])
         commits = [oid.raw for oid in at.values()] + [archive.target for archive in archives.values()]
         rows = self._store.index.commits_among(commits)
-        found: dict[ThreadId, Head] = {}
+        heads: dict[ThreadId, Head] = {}
         for thread in threads:
             tag = ends.get(thread)
             if tag is None and thread not in at:
                 continue
             archive = (archives.get(tag.raw) or self._store.index_tag(tag)) if tag else None
             commit = Oid(raw=archive.target) if archive else at[thread]
-            found[thread] = self._head(thread, commit, archive, rows.get(commit.raw))
-        return found
+            heads[thread] = self._head(thread, commit, archive, rows.get(commit.raw))
+        return heads
 
     def _head(
         self, thread: ThreadId, commit: Oid, archive: ArchiveRow | None, row: CommitRow | None = None
@@ -275,7 +275,7 @@ class Threads(Histories):
         tips = index.tips()
         rows = {**index.tip_commits(layout.THREADS), **index.tip_commits(layout.ARCHIVE)}
         tags = index.archives()
-        found: dict[ThreadId, Head | DamagedThread] = {}
+        heads: dict[ThreadId, Head | DamagedThread] = {}
         for prefix in (layout.THREADS, layout.ARCHIVE):  # the archive, being second, wins
             for name, tip in tips.items():
                 thread = ThreadId(name.removeprefix(prefix))
@@ -284,21 +284,21 @@ class Threads(Histories):
                 row, tag = rows.get(name), tags.get(tip.oid)
                 if row is None or tip.tip is None or (prefix == layout.ARCHIVE and tag is None):
                     if now := self._now(thread, tip.problem):  # it may have moved since the refs were read
-                        found[thread] = now
+                        heads[thread] = now
                 elif row.kind not in ("start", "step"):
-                    found[thread] = DamagedThread(thread, "its ref points at something that is not a step")
+                    heads[thread] = DamagedThread(thread, "its ref points at something that is not a step")
                 else:
-                    found[thread] = Head(thread, Oid(raw=tip.tip), row, tag, self._forked(thread, row, tag))
+                    heads[thread] = Head(thread, Oid(raw=tip.tip), row, tag, self._forked(thread, row, tag))
         folded = index.folded_threads()
-        for thread in self._ids_of_refs() - found.keys() - folded:
+        for thread in self._ids_of_refs() - heads.keys() - folded:
             if now := self._now(thread):  # it began since then
-                found[thread] = now
-        for thread in found.keys() & folded:
+                heads[thread] = now
+        for thread in heads.keys() & folded:
             if layout.ARCHIVE + thread not in tips:
-                del found[thread]
+                del heads[thread]
         for thread, head in self._folded(damaged=not archived).items():
-            found.setdefault(thread, head)
-        wanted = [h for h in found.values() if archived or isinstance(h, DamagedThread) or h.archive is None]
+            heads.setdefault(thread, head)
+        wanted = [h for h in heads.values() if archived or isinstance(h, DamagedThread) or h.archive is None]
         return sorted(wanted, key=lambda head: head.thread, reverse=True)
 
     def meant(self, archived: bool = False) -> list[Head | DamagedThread]:
@@ -325,17 +325,17 @@ class Threads(Histories):
             return DamagedThread(thread, "its ref cannot be read")
 
     def _folded(self, damaged: bool) -> dict[ThreadId, Head | DamagedThread]:
-        found: dict[ThreadId, Head | DamagedThread] = {}
+        heads: dict[ThreadId, Head | DamagedThread] = {}
         here = self._store.folded_threads()
         for folded, tag, row in self._store.index.folded_heads(damaged):
             if folded.thread not in here:
                 continue  # it was removed here
             if folded.problem or tag is None or row is None or row.kind not in ("start", "step"):
                 problem = folded.problem or "its fold points at something that is not a step"
-                found[folded.thread] = DamagedThread(folded.thread, problem)
+                heads[folded.thread] = DamagedThread(folded.thread, problem)
             else:
-                found[folded.thread] = Head(folded.thread, Oid(raw=tag.target), row, tag)
-        return found
+                heads[folded.thread] = Head(folded.thread, Oid(raw=tag.target), row, tag)
+        return heads
 
     def _tips(self, thread: ThreadId) -> tuple[Oid | None, Oid | None]:
         return self._repository.ref(layout.THREADS + thread), self._repository.ref(layout.ARCHIVE + thread)
@@ -368,7 +368,7 @@ class Threads(Histories):
         wanted = self._store.index_commit(commit)
         start = wanted.start or wanted.node
         heads = (head for head in self.all(archived=True) if isinstance(head, Head))
-        for head in sorted(heads, key=lambda each: by_age(each.thread)):
+        for head in sorted(heads, key=lambda item: by_age(item.thread)):
             if (head.row.start or head.row.node) == start:
                 own = takewhile(lambda row: row.number >= wanted.number, ancestry(self._store, head.commit))
                 if any(row.oid == commit.raw for row in own):
@@ -408,12 +408,12 @@ class Threads(Histories):
         self._store.before_record(NewRecord(THREADS, self._name_of(workflow), (STARTS,), version))
         threads = sorted(new_thread_id() for _ in tasks)
         with self._store.together():
-            nodes = [self._store.put(*Start(workflow, *each).typed_payload()) for each in tasks]
-            made = {
+            nodes = [self._store.put(*Start(workflow, *task).typed_payload()) for task in tasks]
+            beginnings = {
                 thread: self._begin(version, node, thread, project=project)
                 for thread, node, project in zip(threads, nodes, projects or [""] * len(threads), strict=True)
             }
-            self._create(made)
+            self._create(beginnings)
         log.info("V8M3TQ5H", "begins {count} threads", count=len(threads), first=threads[:1])
         return threads
 
@@ -435,14 +435,14 @@ class Threads(Histories):
         self._store.index_commit(commit)
         return commit
 
-    def _create(self, made: Mapping[ThreadId, _Beginning]) -> set[ThreadId]:
+    def _create(self, beginnings: Mapping[ThreadId, _Beginning]) -> set[ThreadId]:
         """Index commits that begin threads and create the refs, in one write; return the threads that were not
         there."""
         self._store.list_new()
         with self._store.index.transaction():
-            for each in made.values():
-                self._store.record_start(*each)
-        refs = {layout.THREADS + thread: each.commit for thread, each in made.items()}
+            for beginning in beginnings.values():
+                self._store.record_start(*beginning)
+        refs = {layout.THREADS + thread: item.commit for thread, item in beginnings.items()}
         created = self._repository.create_refs(refs, packed=True)
         with self._store.index.transaction():
             for name in created:
@@ -492,14 +492,14 @@ class Threads(Histories):
         when = self._repository.commit(fork).time
         with self._store.together():
             self._store.store_drafts()
-            made = {}
+            beginnings = {}
             for position, (type_hash, payload) in nodes.items():
                 node = self._store.put(type_hash, payload, when * 1000)
                 thread = branch_id(str(fork), when, position)
-                made[thread] = self._begin(versions[position], node, thread, origin=fork)
-            created = self._create(made)
+                beginnings[thread] = self._begin(versions[position], node, thread, origin=fork)
+            created = self._create(beginnings)
         log.info("9B4T2XKE", "begins {count} branches of {fork}", count=len(created), fork=fork)
-        return [thread for thread in made if thread in created]
+        return [thread for thread in beginnings if thread in created]
 
     def begin_at(self, thread: ThreadId, version: Oid, origin: Oid, node: tuple[Hash, Any]) -> None:
         """Begin a thread with a given id on a commit of another, by the type and payload of its StartNode, with one
@@ -599,29 +599,29 @@ class Threads(Histories):
             tree = self._repository.root(head.commit)
             start = self._store.step(node).start
             files = self._store.files(node, UnionSet(self.workflow_nodes(tree), known, {start}))
-            made = self._made(head, node, files, merged, extraction, then)
+            step = self._made(head, node, files, merged, extraction, then)
             try:
                 if begins:
-                    self._repository.create_ref(layout.THREADS + head.thread, made.commit)
+                    self._repository.create_ref(layout.THREADS + head.thread, step.commit)
                 else:
-                    self._repository.move_ref(layout.THREADS + head.thread, head.commit, made.commit)
+                    self._repository.move_ref(layout.THREADS + head.thread, head.commit, step.commit)
             except HeadMoved:
-                raise ConcurrentCommit(head.thread, made.commit) from None
+                raise ConcurrentCommit(head.thread, step.commit) from None
             with self._store.index.transaction():
                 self._store.list_new()
-                row = self._store.record(*made, head.row)
-                self._store.moved(layout.THREADS + head.thread, made.commit, made.commit)
+                row = self._store.record(*step, head.row)
+                self._store.moved(layout.THREADS + head.thread, step.commit, step.commit)
         log.info(
             "3T0A0A5H",
             "step {number} is commit {commit}",
             thread=head.thread,
             number=head.row.number + 1,
-            commit=made.commit,
+            commit=step.commit,
             node=node,
-            parents=made.parents,
+            parents=step.parents,
             then=then,
         )
-        return Head(head.thread, made.commit, row, None)
+        return Head(head.thread, step.commit, row, None)
 
     def extend(
         self,
@@ -635,8 +635,8 @@ class Threads(Histories):
     ) -> Head:
         """Return the head after a StepNode whose folder has these files; otherwise as `append`. Touches no
         ref."""
-        made = self._made(head, node, files, (merge,) if merge else (), extraction, then, stamp)
-        return head._replace(commit=made.commit, row=self._store.record(*made, head.row))
+        step = self._made(head, node, files, (merge,) if merge else (), extraction, then, stamp)
+        return head._replace(commit=step.commit, row=self._store.record(*step, head.row))
 
     def _made(
         self,
@@ -656,12 +656,12 @@ class Threads(Histories):
         tree = self._repository.root(head.commit)
         detail = self._store.get(step.detail)
         credit = self.credit(step)
-        made = step.context(node, output, credit)
-        page = pages.step_page(pages.PageStep.of(number, made, detail, self._store.get))
+        context = step.context(node, output, credit)
+        page = pages.step_page(pages.PageStep.of(number, context, detail, self._store.get))
         folder = self._repository.write_folder({**files, "README.md": page})
-        tree = self._with_step(tree, head, made, folder, then, merged)
+        tree = self._with_step(tree, head, context, folder, then, merged)
         verdict = pages.verdict(output)
-        code = left.commit if (left := pages.code_of(detail)) else ""
+        code = revision.commit if (revision := pages.code_of(detail)) else ""
         text = layout.step_message(number, node, step.role, step.agent, verdict, extraction, code)
         if is_made_alike(step.role):
             stamp = stamp or self._stamp_after((head.commit, *merged))
@@ -672,7 +672,13 @@ class Threads(Histories):
         return UnreferencedStep(commit, node, parents, when)
 
     def _with_step(
-        self, tree: Oid, head: Head, made: StepContext, folder: Oid, then: str | None, merged: Sequence[Oid]
+        self,
+        tree: Oid,
+        head: Head,
+        context: StepContext,
+        folder: Oid,
+        then: str | None,
+        merged: Sequence[Oid],
     ) -> Oid:
         from uwf_git.store import pages
 
@@ -680,18 +686,18 @@ class Threads(Histories):
         number = row.number + 1
         top = {entry.name: entry.oid for entry in repository.tree(tree)}
         lines = pages.lines_in(repository.blob(top["README.md"]))
-        steps = repository.graft(top.get("steps"), layout.step_folder(number, made.role)[1:], folder)
+        steps = repository.graft(top.get("steps"), layout.step_folder(number, context.role)[1:], folder)
         if number % pages.HUNDRED == 0:
             hundred = number // pages.HUNDRED - 1
             name = pages.past_page_path(hundred).removeprefix("steps/")
             past = repository.write_blob(pages.past_page(hundred, lines))
             steps = repository.with_entries(steps, Entry(BLOB_MODE, name, past))
             lines = []
-        lines.append(pages.line_of(number, made))
+        lines.append(pages.line_of(number, context))
         others = [self._store.index.commit(other.raw) for other in merged]
-        rehearsed = row.rehearsed + is_generated(made.agent, others)
-        title = title_after(row, made.role, made.output) or ""
-        standing = pages.PageState(title, row.name or "", number, rehearsed, made, then)
+        rehearsed = row.rehearsed + is_generated(context.agent, others)
+        title = title_after(row, context.role, context.output) or ""
+        standing = pages.PageState(title, row.name or "", number, rehearsed, context, then)
         page = repository.write_blob(pages.thread_page(standing, lines))
         return repository.with_entries(
             tree, Entry(BLOB_MODE, "README.md", page), Entry(TREE_MODE, "steps", steps)
@@ -732,11 +738,11 @@ class Threads(Histories):
 
     def _let_go(self, thread: ThreadId) -> None:
         names = (prefix + thread for prefix in (layout.THREADS, layout.PAUSED, layout.RESUMED))
-        found = {name: oid for name in names if (oid := self._repository.ref(name)) is not None}
+        oids = {name: oid for name in names if (oid := self._repository.ref(name)) is not None}
         try:
-            self._repository.delete_refs(found)
+            self._repository.delete_refs(oids)
         except Busy as busy:  # the archive wins anyway, and `doctor` reports the leftovers
-            log.warning("4ZK7QX2M", "{refs} stay: {why}", refs=[*found], why=busy.message)
+            log.warning("4ZK7QX2M", "{refs} stay: {why}", refs=[*oids], why=busy.message)
 
     def drop(self, ref: str) -> None:
         """Delete a ref unless it is gone or just moved."""

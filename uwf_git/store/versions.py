@@ -68,7 +68,9 @@ def compare(old: Workflow, new: Workflow) -> list[Change]:
     """Return the differences in meaning: settings, then personas, roles, conditions and edges."""
     settings = ("name", "description", "budget")
     changes = [
-        Change("setting", each, "changed") for each in settings if getattr(old, each) != getattr(new, each)
+        Change("setting", setting, "changed")
+        for setting in settings
+        if getattr(old, setting) != getattr(new, setting)
     ]
     if old.code != new.code:
         code = [(workflow.code or Code("", "", "", 0))._asdict() for workflow in (old, new)]
@@ -258,9 +260,9 @@ class Versions(ABC, Generic[Defined]):
         older = entries if to else entries[entries.index(origin(entries[0])) + 1 :]
         target = next(
             (
-                each
-                for each in older
-                if (each.version.hash == to if to else not self.are_same(each.version, now))
+                version
+                for version in older
+                if (version.version.hash == to if to else not self.are_same(version.version, now))
             ),
             None,
         )
@@ -293,10 +295,10 @@ class Versions(ABC, Generic[Defined]):
     def commits_for(self, node: Hash) -> list[Oid]:
         """Return the version commits of a node, oldest first. Raises NotFound."""
         self._store.sync()
-        found = [Oid(raw=row.oid) for row in self._store.index.commits_of(node) if row.kind == self.kind]
-        if not found:
+        oids = [Oid(raw=row.oid) for row in self._store.index.commits_of(node) if row.kind == self.kind]
+        if not oids:
             raise NotFound(f"no {self.kind} {node}", f"see: {self.refs.commands} list")
-        return found
+        return oids
 
     def write(
         self, definition: Defined, parents: Sequence[Oid], stamp: Stamp | None = None, words: str = ""
@@ -527,8 +529,8 @@ def version_files(
         ".gitattributes": layout.GITATTRIBUTES,
         "workflow/README.md": harmless(readme(workflow, schemas)).encode("utf-8"),
     }
-    for each in (*OF_THREADS, *schemas, node):
-        files[f"workflow/{layout.node_file(each)}"] = store.blob_of(each)
+    for schema in (*OF_THREADS, *schemas, node):
+        files[f"workflow/{layout.node_file(schema)}"] = store.blob_of(schema)
     return files
 
 

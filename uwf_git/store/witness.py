@@ -125,12 +125,12 @@ class Witness:
     def complaints(self, doubts: Sequence[Doubt]) -> list[str]:
         """Return what a command should say of doubts: all that is lost, and what is unexplained the first time."""
         lines = []
-        if lost := [each for each in doubts if each.kind == LOST]:
+        if lost := [doubt for doubt in doubts if doubt.kind == LOST]:
             more = f", and {counted(len(lost) - 1, 'more head')}" if len(lost) > 1 else ""
             lines.append(
                 f"the store is older than it was, or was changed: {lost[0].message}{more}; see: uwf verify"
             )
-        if unsure := [each for each in doubts if each.kind != LOST and each.is_new]:
+        if unsure := [doubt for doubt in doubts if doubt.kind != LOST and doubt.is_new]:
             more = f", and {counted(len(unsure) - 1, 'more head')}" if len(unsure) > 1 else ""
             lines.append(f"{unsure[0].message}{more}")
         return lines
@@ -351,7 +351,7 @@ class _Reachable:
             return True
         target = self._target(oid)
         own = self._target(str(tip))
-        return own != target and any(each == target for each in self._walk([tip]))
+        return own != target and any(item == target for item in self._walk([tip]))
 
     def _target(self, oid: str) -> str:
         with contextlib.suppress(UwfError, ValueError):

@@ -172,7 +172,7 @@ class WitnessLog:
 
     def _moved(self) -> list[Path]:
         """Return the log of a store that was moved: one that the store has announcements of, and whose path is gone."""
-        names = {each.name for each in _files(self._announced)}
+        names = {path.name for path in _files(self._announced)}
         for other in sorted(_files(self._folder)) if names else ():
             if other.suffix == ".log" and self._read_key(other) and self._name in names:
                 with suppress(OSError, ValueError):
@@ -385,16 +385,16 @@ def _fold(
 ) -> None:
     match line.kind:
         case "b":
-            for each in (heads, unexplained, lost):
-                each.clear()
+            for item in (heads, unexplained, lost):
+                item.clear()
             return
         case "a":
-            for each in (unexplained, lost, gone):
-                each.clear()
+            for item in (unexplained, lost, gone):
+                item.clear()
             return
         case "k":
-            for each in (unexplained, lost, gone):
-                each.pop(line.ref, None)
+            for item in (unexplained, lost, gone):
+                item.pop(line.ref, None)
             return
         case "g":
             gone[line.ref] = line.old
@@ -449,7 +449,7 @@ def _places(path: Path) -> list[str]:
     places = [os.path.abspath(path)]  # noqa: PTH100
     for _ in range(_MOST_LINKS):
         at = Path(places[-1])
-        link = next((each for each in (*reversed(at.parents), at) if each.is_symlink()), None)
+        link = next((parent for parent in (*reversed(at.parents), at) if parent.is_symlink()), None)
         if link is None:
             break
         target = os.path.normpath(link.parent / os.readlink(link))  # noqa: PTH115

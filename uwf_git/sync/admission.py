@@ -73,7 +73,7 @@ class Admission:
         if self._requirements is None:
             return ()
         ours = self._here(name)
-        return tuple(findings_of(self._requirements.judge({name: oid}, lambda each: each.raw in ours)))
+        return tuple(findings_of(self._requirements.judge({name: oid}, lambda item: item.raw in ours)))
 
     def _here(self, name: str) -> frozenset[bytes]:
         """Return the commits and tags that this store's refs of the same thread or name lead to."""
@@ -100,13 +100,13 @@ class Admission:
 
     def _reached(self, tips: list[Oid]) -> set[bytes]:
         index = self._store.index
-        found: set[bytes] = set()
+        contents: set[bytes] = set()
         pending = [tip.raw for tip in tips]
         while pending:
             oid = pending.pop()
-            if oid in found:
+            if oid in contents:
                 continue
-            found.add(oid)
+            contents.add(oid)
             if (tag := index.archive(oid)) is not None:
                 pending.append(tag.target)
             elif (row := index.commit(oid)) is None:
@@ -117,7 +117,7 @@ class Admission:
                 pending += [parent.raw for parent in self._repository.commit(Oid(raw=oid)).parents]
             elif row.parent is not None:
                 pending.append(row.parent)
-        return found
+        return contents
 
 
 def admission_of(instance: Instance, refs: Mapping[str, Oid]) -> Admission | None:
@@ -133,15 +133,15 @@ def findings_of(judged: Iterable[Judgement]) -> list[Finding]:
 
     return [
         Finding(
-            each.outcome,
-            each.record.thread,
-            each.record.node if {STEPS, ANSWERS} & {*each.record.of} else None,
-            str(each.record.object),
-            each.reason,
-            each.record.ref,
+            item.outcome,
+            item.record.thread,
+            item.record.node if {STEPS, ANSWERS} & {*item.record.of} else None,
+            str(item.record.object),
+            item.reason,
+            item.record.ref,
         )
-        for each in judged
-        if each.outcome != MET
+        for item in judged
+        if item.outcome != MET
     ]
 
 

@@ -77,14 +77,14 @@ class RefusedRef(NamedTuple):
     def is_unchecked(self) -> bool:
         from uwf_git.verify.findings import UNCHECKED
 
-        return bool(self.findings) and all(each.code == UNCHECKED for each in self.findings)
+        return bool(self.findings) and all(finding.code == UNCHECKED for finding in self.findings)
 
     @property
     def is_untrusted(self) -> bool:
         """Whether it is sound, and not signed as it has to be."""
         from uwf_git.verify.findings import UNTRUSTED
 
-        return bool(self.findings) and all(each.code in UNTRUSTED for each in self.findings)
+        return bool(self.findings) and all(finding.code in UNTRUSTED for finding in self.findings)
 
     @property
     def reason(self) -> str:
@@ -172,21 +172,21 @@ class Adoption:
         else:
             self._know(here)
         self._waiting, self._of = set(differing), len(differing)
-        found = list(self._settle(differing, self._threads_of(differing, here)))
+        results = list(self._settle(differing, self._threads_of(differing, here)))
         if self._waiting:  # refs that needed no verification
             self._waiting.clear()
             self._notify()
-        adopted = tuple(each for each in found if isinstance(each, Adopted))
-        for each in adopted:
+        adopted = tuple(result for result in results if isinstance(result, Adopted))
+        for item in adopted:
             log.info(
                 "R89TT4TR",
                 "takes {ref} over: {case}",
-                ref=each.ref,
-                case=each.case.label,
-                thread=each.thread,
-                fork=each.fork,
+                ref=item.ref,
+                case=item.case.label,
+                thread=item.thread,
+                fork=item.fork,
             )
-        refused = tuple(each for each in found if isinstance(each, RefusedRef))
+        refused = tuple(result for result in results if isinstance(result, RefusedRef))
         for no in refused:
             log.warning(
                 "3HJ78K8E", "leaves {ref} where it is: {reason}", ref=no.ref, reason=no.reason, later=no.later
@@ -230,7 +230,7 @@ class Adoption:
 
     @property
     def _rewritten(self) -> set[ThreadId]:
-        return {each.thread for each in self.rewrites if each.thread and not each.is_rollback}
+        return {rewrite.thread for rewrite in self.rewrites if rewrite.thread and not rewrite.is_rollback}
 
     def _here(self, threads: Sequence[ThreadId]) -> set[ThreadId]:
         if len(threads) <= tracking.FEW:
@@ -247,7 +247,7 @@ class Adoption:
     def _threads_of(self, differing: Mapping[str, Oid], here: Mapping[str, Oid]) -> list[ThreadId]:
         """Return the threads to look at. One that ended equally on both sides is omitted, even if a server
         that refuses deletions still has its active ref."""
-        found = set()
+        threads = set()
         for name in differing:
             prefix, thread = layout.namespace_of(name), layout.thread_of(name)
             tag = self._refs.get(layout.ARCHIVE + thread)
@@ -259,8 +259,8 @@ class Adoption:
                     and self._instance.store.index_tag(tag).target == differing[name].raw
                 )
             ):
-                found.add(thread)
-        return sorted(found)
+                threads.add(thread)
+        return sorted(threads)
 
     def _sound(
         self, name: str, oid: Oid, settle: Callable[[str, Oid], Iterator[Adopted | RefusedRef]]
@@ -328,7 +328,7 @@ class Adoption:
             ref=name,
             object=oid,
             findings=len(findings),
-            what=[str(each) for each in findings[:3]],
+            what=[str(finding) for finding in findings[:3]],
         )
         if name in self._waiting:
             self._waiting.remove(name)
@@ -416,9 +416,9 @@ class Adoption:
                 yield refused
             else:
                 sound[name] = thread
-        made = self._repository.create_refs({name: self._refs[name] for name in sound})
+        created = self._repository.create_refs({name: self._refs[name] for name in sound})
         for name, thread in sound.items():
-            if name in made:
+            if name in created:
                 yield Adopted(name, Case.UNKNOWN, thread)
             else:
                 yield from self._thread(thread)
@@ -568,7 +568,7 @@ class Adoption:
                 if settled.case != Case.EQUAL:
                     yield _adopted(layout.ARCHIVE + thread, thread, settled)
         mine = self._repository.ref(name)
-        if not self._yields and (known := [each for each in theirs.threads if self._has_other(each, theirs)]):
+        if not self._yields and (known := [item for item in theirs.threads if self._has_other(item, theirs)]):
             rest = archives.without(self._repository, theirs, known)
             if rest is None:
                 yield Adopted(name, Case.AHEAD)

@@ -21,19 +21,19 @@ from uwf_git.workflow.turn import begins_threads, gathers_threads
 
 def with_branches(instance: Instance, threads: Iterable[ThreadId]) -> set[ThreadId]:
     """Return threads and the branches of their forks, and the branches of these."""
-    found: set[ThreadId] = set()
+    collected: set[ThreadId] = set()
     pending = list(threads)
     while pending:
         thread = pending.pop()
-        if thread in found:
+        if thread in collected:
             continue
-        found.add(thread)
+        collected.add(thread)
         with contextlib.suppress(NotFound, StoreDamaged):
             head = instance.threads.head(thread)
             if _fans_out(instance, head):
                 rows = ancestry(instance.store, head.commit)
-                pending += (each for row in rows for each in begun_at(instance, row))
-    return found
+                pending += (item for row in rows for item in begun_at(instance, row))
+    return collected
 
 
 def along(instance: Instance, thread: ThreadId) -> set[ThreadId]:
@@ -41,10 +41,10 @@ def along(instance: Instance, thread: ThreadId) -> set[ThreadId]:
     and threads that join it as a branch."""
     with contextlib.suppress(NotFound, StoreDamaged):
         head = instance.threads.head(thread)
-        found = {each for each in _at_fork(instance, head) if instance.threads.exists(each)}
+        threads = {item for item in _at_fork(instance, head) if instance.threads.exists(item)}
         for parent in _above(instance, head):
-            found |= {parent, *_at_fork(instance, instance.threads.head(parent))}
-        return {each for each in found - {thread} if instance.threads.exists(each)}
+            threads |= {parent, *_at_fork(instance, instance.threads.head(parent))}
+        return {item for item in threads - {thread} if instance.threads.exists(item)}
     return set()
 
 
@@ -65,12 +65,12 @@ def _above(instance: Instance, head: Head) -> set[ThreadId]:
     start = head.row.start or head.row.node
     if branch_of(instance.store, start) is None:
         return set()
-    found = set(parents_of(instance, head))
+    threads = set(parents_of(instance, head))
     row = start_of(instance.store, head.commit)
     if row.merged is not None:
-        for each in instance.store.index.joins_of(row.merged):
-            found |= {layout.thread_of(name) for name in instance.store.index.heads_at(each.oid)}
-    return found
+        for commit_row in instance.store.index.joins_of(row.merged):
+            threads |= {layout.thread_of(name) for name in instance.store.index.heads_at(commit_row.oid)}
+    return threads
 
 
 def move_branches(instance: Instance, old: Oid, new: Oid) -> None:
@@ -107,13 +107,13 @@ def lost_forks(instance: Instance, thread: ThreadId | None = None) -> list[LostF
     for head in instance.threads.all() if thread is None else _at_forks_of(instance, thread):
         if isinstance(head, Head) and (fork := instance.threads.fork_of(head)) is not None:
             waiting.setdefault(fork[0], []).append(head.thread)
-    found = []
+    forks = []
     for oid, branches in waiting.items():
         if not waiting_at(instance, oid) and not instance.store.index.joins_of(oid.raw):
             now = _killed_at(instance, oid) or _replacing(instance, oid)
             if now is not None:
-                found.append(LostFork(oid, branches, now))
-    return found
+                forks.append(LostFork(oid, branches, now))
+    return forks
 
 
 def _at_forks_of(instance: Instance, thread: ThreadId) -> Iterator[Head]:
@@ -128,9 +128,9 @@ def _at_forks_of(instance: Instance, thread: ThreadId) -> Iterator[Head]:
         row.node for row in ancestry(instance.store, head.commit) if begins_threads(row.role)
     )
     for row in (row for node in nodes for row in instance.store.index.commits_of(node)):
-        for each in begun_at(instance, row):
+        for item in begun_at(instance, row):
             with contextlib.suppress(NotFound, StoreDamaged):
-                if (branch := instance.threads.head(each)).archive is None:
+                if (branch := instance.threads.head(item)).archive is None:
                     yield branch
 
 
@@ -146,7 +146,7 @@ def settle_lost_forks(instance: Instance, thread: ThreadId | None = None) -> lis
                 settle(instance, now)
             else:
                 move_branches(instance, fork, now)
-    return [each for fork in lost for each in fork.branches if instance.threads.has_ended(each)]
+    return [branch for fork in lost for branch in fork.branches if instance.threads.has_ended(branch)]
 
 
 def _killed_at(instance: Instance, fork: Oid) -> Head | None:
@@ -184,23 +184,23 @@ def own_branches(instance: Instance, thread: ThreadId) -> list[ThreadId]:
         ):
             for row in ancestry(instance.store, other.commit):
                 forks.pop(row.oid, None)
-    found: list[ThreadId] = []
+    threads: list[ThreadId] = []
     for row in forks.values():
         for branch in begun_at(instance, row):
             if instance.threads.exists(branch):
-                found += [branch, *own_branches(instance, branch)]
-    return found
+                threads += [branch, *own_branches(instance, branch)]
+    return threads
 
 
 def _begin(instance: Instance, old: Head, thread: ThreadId, fork: Oid) -> None:
     repository = instance.store.repository
     row = start_of(instance.store, old.commit)
     start = repository.commit(Oid(raw=row.oid))
-    made = repository.rewrite_commit(
+    oid = repository.rewrite_commit(
         Oid(raw=row.oid), repository.root(Oid(raw=row.oid)), (start.parents[0], fork), resigns=True
     )
-    instance.store.index_commit(made)
-    repository.create_ref(layout.THREADS + thread, made)
+    instance.store.index_commit(oid)
+    repository.create_ref(layout.THREADS + thread, oid)
 
 
 def _carry(instance: Instance, old: Head, new: Head) -> None:

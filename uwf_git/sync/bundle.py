@@ -55,14 +55,14 @@ def bundle(instance: Instance, git: Git, threads: Iterable[ThreadId], path: Path
 
 def _unfold(instance: Instance, threads: Iterable[ThreadId]) -> dict[str, Oid]:
     """Make refs for folded threads, since a bundle consists of refs. Leftovers are harmless."""
-    repository, made = instance.store.repository, {}
+    repository, oids = instance.store.repository, {}
     for thread in threads:
         name = layout.ARCHIVE + thread
         row = instance.store.folded(thread) if repository.ref(name) is None else None
         if row is not None and (tag := archives.tag_again(repository, row.ref, thread)):
-            made[name] = tag
+            oids[name] = tag
             repository.create_ref(name, tag)
-    return made
+    return oids
 
 
 def unbundle(instance: Instance, git: Git, path: Path) -> Pulled:

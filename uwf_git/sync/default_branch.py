@@ -78,15 +78,15 @@ def make(exchange: Exchange) -> DefaultBranch | None:
     if list_refs(git, repository, remote, branches=True).branches:
         return None
     commit = page(repository)
-    told = _branch(git, remote)
-    for branch in [told] if told else USUAL:
+    default = _branch(git, remote)
+    for branch in [default] if default else USUAL:
         result = _push(git, remote, HEADS + branch, [f"{commit}:{HEADS}{branch}"])
         if not isinstance(result, Pushed):
             raise RemoteFailed(
                 f"{remote.name} refuses {branch}: {result.reason if result else 'no answer'}",
                 "make a default branch there by hand",
             )
-        if told or _leads_somewhere(git, remote):
+        if default or _leads_somewhere(git, remote):
             return DefaultBranch(branch, str(commit))
         _push(git, remote, HEADS + branch, deletions({HEADS + branch: commit}))
     raise RemoteFailed(f"the HEAD of {remote.name} names another branch", "make it there by hand")
@@ -116,7 +116,7 @@ def _branch(git: Git, remote: Remote) -> str | None:
 
     url = git.run("remote", "get-url", "--push", remote.name).out.decode("utf-8", "surrogateescape").strip()
     with tempfile.TemporaryDirectory(prefix="uwf-landing-") as folder:
-        made = Path(folder) / "clone.git"
+        path = Path(folder) / "clone.git"
         git.run(
             *(
                 "-c",
@@ -127,10 +127,10 @@ def _branch(git: Git, remote: Remote) -> str | None:
                 "--no-tags",
                 "--template=",
             ),
-            *("--origin", "landing", "--", url, str(made)),
+            *("--origin", "landing", "--", url, str(path)),
             bounded=True,
         )
-        head = (made / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
+        head = (path / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
     name = head.removeprefix(f"ref: {HEADS}")
     if name in (head, _NOT_TOLD) or not reference_is_valid_name(HEADS + name):
         return None

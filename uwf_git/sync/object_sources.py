@@ -269,15 +269,15 @@ class RegeneratedObjects(ObjectSource):
 
     def _threads(self) -> Mapping[bytes, Sequence[ThreadId]]:
         """Return the threads by their last commits."""
-        found: dict[bytes, list[ThreadId]] = {}
+        threads: dict[bytes, list[ThreadId]] = {}
         for name, ref in self._store.index.tips(layout.THREADS).items():
             if ref.tip is not None:
-                found.setdefault(ref.tip, []).append(layout.thread_of(name))
+                threads.setdefault(ref.tip, []).append(layout.thread_of(name))
         names = self._archived()
         for tag in self._store.index.archives().values():
             if thread := names.get(tag.oid):
-                found.setdefault(tag.target, []).append(thread)
-        return found
+                threads.setdefault(tag.target, []).append(thread)
+        return threads
 
     def _archived(self) -> Mapping[bytes, ThreadId]:
         """Return the ended threads by their archive tags."""
@@ -304,25 +304,25 @@ class RegeneratedObjects(ObjectSource):
         names = self._archived()
         for tag in self._store.index.archives().values():
             if thread := names.get(tag.oid):
-                said = f"{tag.status}: {tag.reason}" if tag.reason else tag.status
+                text = f"{tag.status}: {tag.reason}" if tag.reason else tag.status
                 target = Oid(raw=tag.target)
                 repository.keep(
-                    TAG, tag_text(layout.tag_name(thread), target, repository.user, tag.time, said + "\n")
+                    TAG, tag_text(layout.tag_name(thread), target, repository.user, tag.time, text + "\n")
                 )
 
 
 def _step(store: Store, head: Head, node: Hash, ends: Mapping[ThreadId, bytes]) -> None:
     threads = Threads(store)
-    made = store.step(node)
-    detail = store.get(made.detail)
+    recorded = store.step(node)
+    detail = store.get(recorded.detail)
     history = threads.history(head)
     known = {step.hash for step in history.steps}
-    merge = threads.commit_of(made.detail) if is_kind(detail.type, "step") else None
+    merge = threads.commit_of(recorded.detail) if is_kind(detail.type, "step") else None
     extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
     then = decide_at(history.after(threads.context(node, history.workflow))).shown
     merged: Sequence[Oid] = (merge,) if merge else ()
-    if gathers_threads(made.role):
-        merged = threads.gathered(head.node, tips_gathered(store, made.output, ends))
+    if gathers_threads(recorded.role):
+        merged = threads.gathered(head.node, tips_gathered(store, recorded.output, ends))
     threads.append(head, node, known, merged, extraction, then)
 
 

@@ -37,13 +37,13 @@ def persons_part(instance: Instance, name: str, oid: Oid) -> str:
         from uwf_git.store import archives
 
         folded = archives.read(instance.store.repository, oid).threads.values()
-        found = (
+        parts = (
             _part_of_thread(
-                instance, each.thread, each.ended.target, each.ended.message.strip().partition(":")[0]
+                instance, item.thread, item.ended.target, item.ended.message.strip().partition(":")[0]
             )
-            for each in folded
+            for item in folded
         )
-        return next(filter(None, found), "")
+        return next(filter(None, parts), "")
     if not layout.is_thread_ref(name):
         return ""
     thread, kind = layout.thread_of(name), ref_kinds.kind_of(name)

@@ -196,11 +196,11 @@ def accept(instance: Instance, branch: str, exchange: Exchange | None, kind: str
             f"no proposal {branch!r} here",
             nearest(branch, known) or "take a remote's with: --remote origin",
         )
-    if (found := kind_in(repository, source, f"proposal {branch}")) != kind:
-        again = f"{ref_kinds.registering(found).commands} accept {shlex.quote(branch)}" + (
+    if (actual := kind_in(repository, source, f"proposal {branch}")) != kind:
+        again = f"{ref_kinds.registering(actual).commands} accept {shlex.quote(branch)}" + (
             f" --remote {remote.name}" if remote else ""
         )
-        raise Usage(f"proposal {branch} is about a {found}, not a {kind}", again)
+        raise Usage(f"proposal {branch} is about a {actual}, not a {kind}", again)
     published = branch.removeprefix(short(ref_kinds.registering(kind).branches))
     if remote is not None and published != branch:
         wording = _of_published(repository, remote.name, kind, published, source)
@@ -217,7 +217,7 @@ def take_merged(instance: Instance, remote: str) -> list[AdoptionResult]:
     refs of definitions registered here. Problems are returned and stop nothing else."""
     repository = instance.store.repository
     git = Git(repository.path)
-    found: list[AdoptionResult] = []
+    results: list[AdoptionResult] = []
     for kind, row in ref_kinds.versioned().items():
         tracked = layout.tracking(remote, row.branches)
         for ref, source in sorted(repository.refs(tracked).items()):
@@ -228,10 +228,10 @@ def take_merged(instance: Instance, remote: str) -> list[AdoptionResult]:
                     continue
                 wording = _of_published(repository, remote, kind, name, source)
                 accepted = _take(instance, git, source, kind, wording, name)
-                found.append(AdoptionResult(kind, name, str(source), accepted, None))
+                results.append(AdoptionResult(kind, name, str(source), accepted, None))
             except UwfError as error:
-                found.append(AdoptionResult(kind, name, str(source), None, error))
-    return found
+                results.append(AdoptionResult(kind, name, str(source), None, error))
+    return results
 
 
 class _Messages(NamedTuple):
@@ -279,9 +279,9 @@ def _take(
     repository, registry = instance.store.repository, versions_of(instance.store, kind)
     # Until it is known to be sound, nothing of it reaches the index.
     trial = versions_of(Store(repository, Overlay(instance.store.index)), kind)
-    found = kind_in(repository, source, wording.what)
-    if found != kind:
-        raise Invalid(f"{wording.what} holds a {found}, not a {kind}", wording.correct)
+    actual = kind_in(repository, source, wording.what)
+    if actual != kind:
+        raise Invalid(f"{wording.what} holds a {actual}, not a {kind}", wording.correct)
     definition = defined_in(repository, source, wording.what, wording.correct)
     name = registry.name_of(definition)
     if pulled is not None and name != pulled:

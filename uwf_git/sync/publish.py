@@ -96,10 +96,10 @@ def unpublish(exchange: Exchange, what: str, force: bool = False) -> dict[str, s
     instance, remote, git = exchange
     candidates = _published_as(instance, what)
     there = remote_branches(git, remote, [ref for pair in candidates for ref in pair])
-    found = next(
+    oids = next(
         ({ref: there[ref] for ref in pair if ref in there} for pair in candidates if pair[0] in there), None
     )
-    if found is None:
+    if oids is None:
         known = [short(ref) for ref in remote_branches(git, remote, [layout.BRANCHES + "*"])]
         known = [branch for branch in known if not branch.startswith(short(BASES))]
         raise NotFound(
@@ -107,14 +107,14 @@ def unpublish(exchange: Exchange, what: str, force: bool = False) -> dict[str, s
             nearest(what, known) or f"see: git ls-remote {remote.name} 'refs/heads/uwf/*'",
         )
     again = f"uwf unpublish {shlex.quote(what)} --remote {remote.name}"
-    for ref, oid in found.items():
+    for ref, oid in oids.items():
         if not force and not _is_ours(instance, git, oid):
             raise _not_taken_over(exchange, ref, oid, again)
-    _push(git, remote, deletions(found), f"then: {again}")
-    left = remote_branches(git, remote, found)
-    if left:
-        raise RemoteFailed(f"{remote.name} still lists {short(next(iter(left)))}", "repeat")
-    return {short(ref): str(oid) for ref, oid in found.items()}
+    _push(git, remote, deletions(oids), f"then: {again}")
+    remaining = remote_branches(git, remote, oids)
+    if remaining:
+        raise RemoteFailed(f"{remote.name} still lists {short(next(iter(remaining)))}", "repeat")
+    return {short(ref): str(oid) for ref, oid in oids.items()}
 
 
 def base_of(instance: Instance, thread: ThreadId) -> Oid | None:
@@ -175,7 +175,7 @@ def publish_branch(
     elif base is not None:
         wanted[base_branch] = base
     shown = short(base_branch) if base else None
-    found = _forge_pages(exchange, short(branch), shown)
+    pages = _forge_pages(exchange, short(branch), shown)
     moving = {ref: oid for ref, oid in wanted.items() if there.get(ref) != oid}
     for ref, oid in moving.items():
         if ref in there and not is_ancestor(git, there[ref], oid):
@@ -186,28 +186,28 @@ def publish_branch(
     for ref, oid in moving.items():
         if now.get(ref) != oid:
             raise RemoteFailed(f"{remote.name} took {short(ref)} but does not list it so", "repeat")
-    return Published(short(branch), str(commit), str(base) if base else None, shown, found, large)
+    return Published(short(branch), str(commit), str(base) if base else None, shown, pages, large)
 
 
 def remote_branches(git: Git, remote: Remote, refs: Iterable[str]) -> dict[str, Oid]:
     """Return the commits of a remote's branches by full name. A trailing `*` is a wildcard, limited to a
     thousand. Raises RemoteFailed."""
     wanted = list(refs)
-    found: dict[str, Oid] = {}
+    oids: dict[str, Oid] = {}
     for oid, name in listed_lines(git, "ls-remote", "--quiet", "--refs", "--", remote.name, *wanted):
         # A pattern also fits the end of longer names.
         if len(oid) == 40 and (
             name in wanted or any(w.endswith("*") and name.startswith(w[:-1]) for w in wanted)
         ):
-            found[name] = Oid(hex=oid)
-        if len(found) >= MOST_LISTED:
+            oids[name] = Oid(hex=oid)
+        if len(oids) >= MOST_LISTED:
             break
-    return found
+    return oids
 
 
-def is_listed_whole(found: Mapping[str, Oid]) -> bool:
+def is_listed_whole(oids: Mapping[str, Oid]) -> bool:
     """Return whether the list of a remote's branches has all of them."""
-    return len(found) < MOST_LISTED
+    return len(oids) < MOST_LISTED
 
 
 def listed_of_threads(git: Git, remote: Remote, threads: Iterable[ThreadId]) -> dict[str, Oid]:
@@ -252,24 +252,24 @@ def _names(instance: Instance, branch: str, base: str, name: str) -> tuple[str, 
 
 
 def _published_as(instance: Instance, what: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    refs: list[tuple[str, str]] = []
     try:
         thread = instance.threads.find(what)
-        found.append((layout.THREAD_BRANCHES + thread, BASES + thread))
+        refs.append((layout.THREAD_BRANCHES + thread, BASES + thread))
     except (NotFound, Usage):
         pass
     repository = instance.store.repository
     for kind in ref_kinds.versioned().values():
         if kind.prefix + what in repository.ref_names(kind.prefix):
-            found.append(_refs_of(kind, what))
+            refs.append(_refs_of(kind, what))
     name = branch_name(what)
-    found.append((PROPOSED + name, ""))
+    refs.append((PROPOSED + name, ""))
     if name.startswith(short(layout.THREAD_BRANCHES)):
-        found.append((HEADS + name, BASES + name.removeprefix(short(layout.THREAD_BRANCHES))))
+        refs.append((HEADS + name, BASES + name.removeprefix(short(layout.THREAD_BRANCHES))))
     for kind in ref_kinds.versioned().values():
         if name.startswith(short(kind.branches)):
-            found.append(_refs_of(kind, name.removeprefix(short(kind.branches))))
-    return [*found, (HEADS + name, f"{BASES}branches/{name}")]
+            refs.append(_refs_of(kind, name.removeprefix(short(kind.branches))))
+    return [*refs, (HEADS + name, f"{BASES}branches/{name}")]
 
 
 def _refs_of(kind: RefKind, name: str) -> tuple[str, str]:
@@ -279,8 +279,8 @@ def _refs_of(kind: RefKind, name: str) -> tuple[str, str]:
 
 def kind_on(ref: str) -> str:
     """Return the kind of definition on a branch by its name; a proposal may be any."""
-    found = (name for name, kind in ref_kinds.versioned().items() if ref.startswith(kind.branches))
-    return next(found, "workflow")
+    kinds = (name for name, kind in ref_kinds.versioned().items() if ref.startswith(kind.branches))
+    return next(kinds, "workflow")
 
 
 def _is_ours(instance: Instance, git: Git, oid: Oid) -> bool:

@@ -59,18 +59,20 @@ class Pulled(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {
             "remote": self.remote,
-            "adopted": [each.to_json() for each in self.adopted],
-            "refused": [each.to_json() for each in self.refused],
+            "adopted": [item.to_json() for item in self.adopted],
+            "refused": [refused.to_json() for refused in self.refused],
         }
         if self.steps:
             value["steps"] = self.steps
         if self.strange:
             value["strange"] = list(self.strange)
         for key, is_rollback in (("rewritten", False), ("rolledBack", True)):
-            if found := [each.to_json() for each in self.rewrites if each.is_rollback is is_rollback]:
-                value[key] = found
+            if rewrites := [
+                rewrite.to_json() for rewrite in self.rewrites if rewrite.is_rollback is is_rollback
+            ]:
+                value[key] = rewrites
         if self.merged:
-            value["merged"] = [each.to_json() for each in self.merged]
+            value["merged"] = [result.to_json() for result in self.merged]
         return value
 
 
@@ -95,7 +97,9 @@ def gather(
         fetched = tracking.fetch(exchange, threads, meanwhile=_get_ready)
         there = {layout.thread_of(name) for name in fetched.listed.refs if name.startswith(_WHOLE)}
         gone = {layout.thread_of(name) for name in fetched.gone}
-        missing = any(each in gone or not instance.threads.exists(each) for each in set(threads) - there)
+        missing = any(
+            thread in gone or not instance.threads.exists(thread) for thread in set(threads) - there
+        )
         if missing or _has_late_end(instance, fetched):
             again = tracking.fetch(exchange, threads, folds=True, meanwhile=_get_ready)
             fetched = again._replace(before={**again.before, **fetched.before})
@@ -185,7 +189,7 @@ def _merged(instance: Instance, remote: Remote, listed: RemoteListing) -> tuple[
 
 def adopt_fetched(instance: Instance) -> list[Pulled]:
     """Adopt the results of a plain `git fetch`, except from remotes with an exchange in progress."""
-    found = []
+    results = []
     for name in _remotes_with_news(instance):
         remote = next((remote for remote in instance.remotes.all() if remote.name == name), None)
         if remote is None:
@@ -194,10 +198,10 @@ def adopt_fetched(instance: Instance) -> list[Pulled]:
             tracked = tracking.tracked_refs(instance.store.repository, name)
             report = _adopt(instance, name, tracked)
             _remember(instance, remote, tracked, report)
-            found.append(
+            results.append(
                 Pulled(name, report.adopted, report.refused, steps=report.steps, rewrites=report.rewrites)
             )
-    return found
+    return results
 
 
 def _adopt(
@@ -236,8 +240,10 @@ def _note_seen(instance: Instance, remote: str, tracked: Mapping[str, Oid], repo
     """Record the positions of verified refs. Those that are rewritten or rolled back stay where they were seen."""
     from uwf_git.sync.seen import Seen
 
-    wrong = {each.ref for each in report.refused if not each.later} | {each.ref for each in report.rewrites}
-    threads = {each.thread for each in report.rewrites if each.thread}
+    wrong = {refused.ref for refused in report.refused if not refused.later} | {
+        rewrite.ref for rewrite in report.rewrites
+    }
+    threads = {rewrite.thread for rewrite in report.rewrites if rewrite.thread}
     seen = Seen(instance.store.repository.private, remote)
     new = {
         name: oid
@@ -326,18 +332,18 @@ def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
     what wasn't signed as the trust policy requires, or a step may not take over; with `thread`, only in its refs and
     those of no thread."""
     invalid = sorted(
-        (each for each in pulled.refused if not each.later),
-        key=lambda each: (each.is_untrusted, each.is_unchecked),
+        (refused for refused in pulled.refused if not refused.later),
+        key=lambda item: (item.is_untrusted, item.is_unchecked),
     )
     if thread is not None:
-        others = {each.ref for each in invalid if layout.is_thread_ref(each.ref)}
+        others = {refused.ref for refused in invalid if layout.is_thread_ref(refused.ref)}
         others -= layout.refs_of_threads([thread]).keys()
-        invalid = [each for each in invalid if each.ref not in others]
-    if of_people := [each for each in invalid if each.is_persons]:
+        invalid = [refused for refused in invalid if refused.ref not in others]
+    if of_people := [refused for refused in invalid if refused.is_persons]:
         raise RequirementUnmet(
             of_people[0].reason, "take it over yourself, in a terminal outside of the step"
         )
-    untrusted = [each for each in invalid if each.is_untrusted]
+    untrusted = [refused for refused in invalid if refused.is_untrusted]
     if len(untrusted) < len(invalid):
         first = invalid[0]
         more = f" (and {len(invalid) - 1} more)" if len(invalid) > 1 else ""
@@ -347,10 +353,10 @@ def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
             (_push_back(first, pulled.remote) if first.replaces else "")
             + f"see: uwf verify --remote {pulled.remote}",
         )
-    rewritten = [each for each in pulled.rewrites if not each.is_rollback]
-    for each in rewritten:
-        if thread is None or each.thread in (None, thread):
-            raise each.error()
+    rewritten = [item for item in pulled.rewrites if not item.is_rollback]
+    for rewrite in rewritten:
+        if thread is None or rewrite.thread in (None, thread):
+            raise rewrite.error()
     if untrusted:
         first = untrusted[0]
         more = f" (and {len(untrusted) - 1} more)" if len(untrusted) > 1 else ""
@@ -382,5 +388,5 @@ def raise_if_incomplete(pulled: Pulled) -> None:
                 f"{merged.kind} {merged.name} as merged on {pulled.remote}: {merged.problem.message}",
                 merged.problem.hint,
             )
-    if later := [each for each in pulled.refused if each.later]:
+    if later := [refused for refused in pulled.refused if refused.later]:
         raise Busy(later[0].problem, f"pull again when it is done: uwf pull {pulled.remote}")

@@ -68,13 +68,13 @@ class PushReport(NamedTuple):
         value: dict[str, Any] = {
             "remote": remote,
             "pushed": [
-                {"ref": each.ref, "object": str(each.object)}
-                for each in self.pushed
-                if each.object is not None
+                {"ref": item.ref, "object": str(item.object)}
+                for item in self.pushed
+                if item.object is not None
             ],
-            "deleted": [each.ref for each in self.pushed if each.object is None],
-            "refused": [each._asdict() for each in self.rejected],
-            "large": [each._asdict() for each in self.large],
+            "deleted": [item.ref for item in self.pushed if item.object is None],
+            "refused": [item._asdict() for item in self.rejected],
+            "large": [blob._asdict() for blob in self.large],
         }
         if self.steps:
             value["steps"] = self.steps
@@ -227,7 +227,7 @@ def refs_of_kind(instance: Instance, record: str, name: str) -> set[str]:
     assert kind is not None, record
     repository = instance.store.repository
     if name_problem(name) or repository.ref(kind.prefix + name) is None:
-        known = (each.removeprefix(kind.prefix) for each in repository.ref_names(kind.prefix))
+        known = (ref_name.removeprefix(kind.prefix) for ref_name in repository.ref_names(kind.prefix))
         raise NotFound(f"no {kind.word} {name!r}", nearest(name, known) or f"see: {kind.commands} list")
     refs = {prefix + name for prefix in (kind.prefix, *kind.along)}
     return refs | _refs_of_threads(instance, lambda of: of.startswith(f"{name}/")) if kind.versions else refs
@@ -290,15 +290,17 @@ def push(exchange: Exchange, what: Plan) -> PushReport:
     ended = _ended_there(instance, listed, results)
     remove(git, remote, {name: what.updates[name] for name in ended if _is_made(results[name])})
     results.update(ended)
-    taken = tuple(_listed(remote, listed, each) for each in results.values() if isinstance(each, Pushed))
+    taken = tuple(
+        _listed(remote, listed, result) for result in results.values() if isinstance(result, Pushed)
+    )
     _remember(instance, remote, listed, taken)
-    rejected = refused + tuple(each for each in results.values() if isinstance(each, Rejected))
+    rejected = refused + tuple(result for result in results.values() if isinstance(result, Rejected))
     # One that moved here meanwhile is the next push's.
     missing = {
         name for name in what.updates.keys() - results.keys() if repository.ref(name) == what.updates[name]
     }
     rejected += tuple(Rejected(name, "the connection was lost before it") for name in sorted(missing))
-    arrived = (_target(instance, each.ref, each.object) for each in taken if each.object is not None)
+    arrived = (_target(instance, item.ref, item.object) for item in taken if item.object is not None)
     steps = _steps(instance, outgoing.commits, arrived, whole=not rejected)
     return PushReport(taken, rejected, outgoing.large, steps, what.held, what.ended)
 
@@ -313,15 +315,15 @@ def _steps(instance: Instance, commits: Sequence[bytes], tips: Iterable[Oid | No
         instance.store.sync()  # the index was thrown away, or git made the ref
     if whole:
         return index.steps_among(commits)
-    left, found = set(commits), 0
+    contents, count = set(commits), 0
     for tip in tips:
         at = tip.raw if tip is not None else None
-        while at in left:
-            left.remove(at)
+        while at in contents:
+            contents.remove(at)
             row = index.commit(at)
-            found += row is not None and row.kind == "step"
+            count += row is not None and row.kind == "step"
             at = row.parent if row is not None else None
-    return found
+    return count
 
 
 class Outgoing(NamedTuple):
@@ -361,11 +363,11 @@ def look_through(exchange: Exchange, tips: Iterable[Oid]) -> Outgoing:
         for blob in blobs
     )
     at_most = repository.config.max_blob
-    for each in large:
-        if each.size > at_most:
-            what = f"node {each.node}" if each.node else f"blob {each.blob}"
+    for large_blob in large:
+        if large_blob.size > at_most:
+            what = f"node {large_blob.node}" if large_blob.node else f"blob {large_blob.blob}"
             raise Invalid(
-                f"{what} has {each.size / 1_000_000:.0f} MB, more than forges take",
+                f"{what} has {large_blob.size / 1_000_000:.0f} MB, more than forges take",
                 f"fork the thread before that step, or allow it: {repository.config.to_raise('uwf.maxBlob', '200m')}",
             )
     # In the list, only commits have no name and no space before it.
@@ -450,28 +452,28 @@ def _listed(remote: Remote, listed: RemoteListing, pushed: Pushed) -> Pushed:
 def _is_hidden(name: str, listed: RemoteListing) -> bool:
     likes = layout.NAMESPACE if name.startswith(layout.PAUSED) else layout.namespace_of(name)
     of_thread = {prefix + layout.thread_of(name) for prefix in layout.of_threads()}
-    return not any(each.startswith(likes) or each in of_thread for each in listed.refs)
+    return not any(ref.startswith(likes) or ref in of_thread for ref in listed.refs)
 
 
 def _remember(instance: Instance, remote: Remote, listed: RemoteListing, taken: Iterable[Pushed]) -> None:
     repository = instance.store.repository
-    for each in taken:
-        there = listed.refs.get(each.ref)
-        if there == each.object:
-            repository.set_ref(layout.tracking(remote.name, each.ref), there)
-        if each.ref.startswith(layout.FOLDED) and there == each.object:
-            tracking.agree(instance, remote.name, each.ref, there)
-        if each.ref == layout.POLICY and each.object is not None:
-            note_policy_of(repository, remote.name, each.object)
-        if each.object is not None:
-            tracking.unmark(instance, remote, each.ref)
+    for item in taken:
+        there = listed.refs.get(item.ref)
+        if there == item.object:
+            repository.set_ref(layout.tracking(remote.name, item.ref), there)
+        if item.ref.startswith(layout.FOLDED) and there == item.object:
+            tracking.agree(instance, remote.name, item.ref, there)
+        if item.ref == layout.POLICY and item.object is not None:
+            note_policy_of(repository, remote.name, item.object)
+        if item.object is not None:
+            tracking.unmark(instance, remote, item.ref)
     Seen(repository.private, remote.name).note(
         {
-            each.ref: each.object
-            for each in taken
-            if each.object is not None
-            and listed.refs.get(each.ref) == each.object
-            and not each.ref.startswith(layout.PAUSED)
+            entry.ref: entry.object
+            for entry in taken
+            if entry.object is not None
+            and listed.refs.get(entry.ref) == entry.object
+            and not entry.ref.startswith(layout.PAUSED)
         }
     )
 

@@ -239,14 +239,14 @@ class Reconciler:
         """Return whether another store may have seen our end."""
         name = layout.ARCHIVE + mine.thread
         names = (layout.tracking(remote.name, name) for remote in self._instance.remotes.all())
-        return self._repository.ref(name) is None or any(self._repository.ref(each) for each in names)
+        return self._repository.ref(name) is None or any(self._repository.ref(item) for item in names)
 
     def _end_anew(self, mine: Head, relation: Relation) -> ReconcileResult:
         assert mine.archive is not None
         name = layout.ARCHIVE + mine.thread
         moved = put_on(self._store, relation.base, relation.ours)
-        said = layout.end_message(mine.archive.status, mine.archive.reason)
-        tag = self._repository.write_tag(layout.tag_name(mine.thread), moved, said)
+        message = layout.end_message(mine.archive.status, mine.archive.reason)
+        tag = self._repository.write_tag(layout.tag_name(mine.thread), moved, message)
         self._store.index_tag(tag)
         self._repository.move_ref(name, Oid(raw=mine.archive.oid), tag)
         return ReconcileResult(Case.TWO_COMMITS)
@@ -305,17 +305,17 @@ class Reconciler:
         if there is None:
             side = fork_id(thread, relation.theirs[0].node)
             return not wanted and self._repository.ref(layout.REMOVED + side) is not None
-        found = relate(self._store, there.commit, Oid(raw=relation.theirs[-1].oid))
-        if found is None or not found.theirs:
-            return found is not None
-        return bool(found.ours or there.archive) and self._is_kept(there.thread, found, wanted)
+        anew = relate(self._store, there.commit, Oid(raw=relation.theirs[-1].oid))
+        if anew is None or not anew.theirs:
+            return anew is not None
+        return bool(anew.ours or there.archive) and self._is_kept(there.thread, anew, wanted)
 
     def _keeper(self, thread: ThreadId, rows: tuple[CommitRow, ...]) -> Head | None:
         """Return the fork that keeps steps of a thread, by the id that follows from the first; if that was
         removed, a fork of it."""
         fork = fork_id(thread, rows[0].node)
         ids = [fork, *(fork_id(fork, row.node) for row in rows[1:])]
-        return next((there for each in ids if (there := self._known(each))), None)
+        return next((there for name in ids if (there := self._known(name))), None)
 
     # Moving refs
 
@@ -418,9 +418,9 @@ def unite(store: Store, ours: Oid, theirs: Oid) -> Oid:
     row = store.index_commit(first)
     text = layout.united_message(row.kind, row.node, row.name or "")
     nobody, when = Person("uwf", "uwf@localhost"), max(one.time, other.time)
-    made = repository.write_commit(tree, [first, second], nobody, text, when, committer=nobody)
-    store.index_commit(made)
-    return made
+    oid = repository.write_commit(tree, [first, second], nobody, text, when, committer=nobody)
+    store.index_commit(oid)
+    return oid
 
 
 def goes_on(store: Store, commit: Oid, earlier: Oid) -> bool:

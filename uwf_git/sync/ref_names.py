@@ -58,7 +58,7 @@ def _branch_problem(ref: str) -> str:
             return f"a branch of that name is in the way of those below {prefix}"
     for prefix in (layout.THREAD_BRANCHES, _BASES):
         rest = ref.removeprefix(prefix)
-        is_other = any(ref.startswith(each) for each in (*bases, f"{_BASES}branches/"))
+        is_other = any(ref.startswith(base) for base in (*bases, f"{_BASES}branches/"))
         if ref.startswith(prefix) and not is_other and not is_thread_id(rest):
             return f"what is below {prefix} is called after threads"
     thread, slash, _ = ref.removeprefix(_WORK).partition("/")

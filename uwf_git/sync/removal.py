@@ -61,7 +61,7 @@ def remove(instance: Instance, thread: ThreadId) -> list[ThreadId]:
     branches: list[ThreadId] = []
     with contextlib.suppress(NotFound, StoreDamaged):  # a damaged thread can be removed too
         branches = own_branches(instance, thread)
-    if busy := [each for each in branches if instance.locks.is_at_work(each)]:
+    if busy := [item for item in branches if instance.locks.is_at_work(item)]:
         raise Busy(f"branch {busy[0]} of thread {thread} is at work", f"uwf thread kill {thread}, then again")
     if branches:
         with instance.locks.hold(thread):  # else they are gone and it is not
@@ -116,13 +116,13 @@ def _bury(
 ) -> None:
     repository = instance.store.repository
     kept.keep(repository, thread, refs, instance.warn)
-    said = {
+    record = {
         "by": repository.user.ident,
         "at": int(time.time()),
         **({"squatter": True} if is_squatter else {}),
         **({"with": along} if along else {}),
     }
-    blob = repository.write_blob(json.dumps(said).encode("ascii") + b"\n")
+    blob = repository.write_blob(json.dumps(record).encode("ascii") + b"\n")
     repository.set_ref(layout.REMOVED + thread, blob)
 
 
@@ -206,9 +206,9 @@ def prune(
 def _threads_on(instance: Instance, remote: str) -> set[ThreadId]:
     repository = instance.store.repository
     known = tracked_refs(repository, remote)
-    found = {layout.thread_of(name) for name in known if name.startswith((layout.THREADS, layout.ARCHIVE))}
+    threads = {layout.thread_of(name) for name in known if name.startswith((layout.THREADS, layout.ARCHIVE))}
     folds = (oid for name, oid in known.items() if name.startswith(layout.FOLDED))
-    return found.union(*(archives.names(repository, oid) for oid in folds))
+    return threads.union(*(archives.names(repository, oid) for oid in folds))
 
 
 # Removed threads
@@ -216,8 +216,8 @@ def _threads_on(instance: Instance, remote: str) -> set[ThreadId]:
 
 def removed(instance: Instance) -> list[Removal]:
     """Return the removed threads, newest first."""
-    found = [_removal(instance, thread) for thread in removed_threads(instance)]
-    return sorted(found, key=lambda each: (each.time, each.thread), reverse=True)
+    removals = [_removal(instance, thread) for thread in removed_threads(instance)]
+    return sorted(removals, key=lambda removal: (removal.time, removal.thread), reverse=True)
 
 
 def removed_threads(instance: Instance) -> set[ThreadId]:
@@ -238,8 +238,8 @@ def find_removed(instance: Instance, text: str) -> ThreadId:
 
 def _removal(instance: Instance, thread: ThreadId) -> Removal:
     try:
-        said = _said(instance, thread)
-        by, at = str(said["by"]), int(said["at"])
+        record = _said(instance, thread)
+        by, at = str(record["by"]), int(record["at"])
     except (ValueError, LookupError, TypeError):
         by, at = "", 0
     is_kept = (
@@ -270,8 +270,8 @@ def _said(instance: Instance, thread: ThreadId) -> dict[str, Any]:
     repository = instance.store.repository
     mark = repository.ref(layout.REMOVED + thread)
     with contextlib.suppress(UwfError, ValueError):
-        said = json.loads(repository.blob(mark)) if mark is not None else {}
-        return said if isinstance(said, dict) else {}
+        record = json.loads(repository.blob(mark)) if mark is not None else {}
+        return record if isinstance(record, dict) else {}
     return {}
 
 
@@ -334,11 +334,11 @@ def expiring(instance: Instance, before: float) -> Iterator[None]:
     """Delete bundles of threads removed before a Unix time, unless the block raises. The removal itself stays
     known."""
     repository = instance.store.repository
-    found = kept.kept_threads(repository)
+    threads = kept.kept_threads(repository)
     yield
     held = instance.locks.held()  # one of them may be being removed
-    lasting = {each.thread for each in removed(instance) if each.time >= before}
-    for thread in found - held - lasting:
+    lasting = {removal.thread for removal in removed(instance) if removal.time >= before}
+    for thread in threads - held - lasting:
         kept.forget(repository, thread)
 
 
@@ -364,11 +364,11 @@ def delete(exchange: Exchange, threads: Iterable[ThreadId]) -> PushReport:
     for _ in range(TRIES):
         folded = _refold(exchange, wanted)
         results.update(folded)
-        if not any(isinstance(each, Rejected) and each.lost for each in folded.values()):
+        if not any(isinstance(item, Rejected) and item.lost for item in folded.values()):
             break
     return PushReport(
-        tuple(each for each in results.values() if isinstance(each, Pushed)),
-        tuple(each for each in results.values() if isinstance(each, Rejected)),
+        tuple(item for item in results.values() if isinstance(item, Pushed)),
+        tuple(item for item in results.values() if isinstance(item, Rejected)),
     )
 
 

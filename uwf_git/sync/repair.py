@@ -63,10 +63,10 @@ class Repair:
         places = ObjectSources(self._repository, self._git, self._instance.remotes.all())
         with self._instance.locks.repair(), places.opened(self._named) as opened:
             mending = FileRepair(self._repository)
-            said = [*self._packed_refs(mending), *self._derived(mending)]
-            yield from said
+            checks = [*self._packed_refs(mending), *self._derived(mending)]
+            yield from checks
             damage = find_damage(self._store, self._shared)
-            if damage.is_none and not said and not self._store.missed():
+            if damage.is_none and not checks and not self._store.missed():
                 return
             yield from self._packs(damage, mending)
             yield from self._objects(damage, mending, opened)
@@ -77,9 +77,9 @@ class Repair:
                 kept = counted(len(mending.kept), "damaged file")
                 yield _said(OK, f"{kept} kept in {mending.folder}", folder=str(mending.folder))
             self._store.sync()
-            left = find_damage(self._store, self._shared)
-            yield from self._verified(damage, left)
-            yield from self._lost(left, opened)
+            remaining = find_damage(self._store, self._shared)
+            yield from self._verified(damage, remaining)
+            yield from self._lost(remaining, opened)
 
     def _reopen(self) -> None:
         self._store = Store.open(self._repository.path)
@@ -137,18 +137,18 @@ class Repair:
         wanted, before = lost_objects(self._store), -1
         while wanted and len(self._brought) > before:
             before = len(self._brought)
-            left = set(wanted)
+            oids = set(wanted)
             for place in every:
-                if left:
-                    taken = self._taken(place, left, mending)
+                if oids:
+                    taken = self._taken(place, oids, mending)
                     log.info(
                         "AB6D0CKR",
                         "{place} has {taken} of {wanted} lost objects",
                         place=place.name,
                         taken=len(taken),
-                        wanted=len(left),
+                        wanted=len(oids),
                     )
-                    left -= taken.keys()
+                    oids -= taken.keys()
                     self._brought |= taken.keys()
                     yield from _describe(place, taken, {**damage.objects, **wanted})
             wanted = lost_objects(self._store)
@@ -161,20 +161,20 @@ class Repair:
         self, place: ObjectSource, wanted: Collection[Oid], mending: FileRepair
     ) -> dict[Oid, CheckedObject]:
         taken: dict[Oid, CheckedObject] = {}
-        asked: set[Oid] = set()
+        oids: set[Oid] = set()
         level = set(wanted)
         while level:
             place.prepare(level)
-            asked |= level
+            oids |= level
             following: set[Oid] = set()
             for oid in level:
-                found = place.read(oid)
-                if found is None:
+                checked_object = place.read(oid)
+                if checked_object is None:
                     continue
-                mending.put(oid, found.kind, found.content)
-                taken[oid] = found
-                following.update(links(found.kind, found.content))
-            level = {oid for oid in following - asked if problem_with(self._repository, oid)}
+                mending.put(oid, checked_object.kind, checked_object.content)
+                taken[oid] = checked_object
+                following.update(links(checked_object.kind, checked_object.content))
+            level = {oid for oid in following - oids if problem_with(self._repository, oid)}
         return taken
 
     def _stray(self, damage: Damage, mending: FileRepair) -> Iterator[Check]:
@@ -237,25 +237,25 @@ class Repair:
     def _known(
         self, name: str, mending: FileRepair, opened: Collection[ObjectSource]
     ) -> _KnownPosition | None:
-        found: list[_KnownPosition] = []
+        positions: list[_KnownPosition] = []
         tip = self._store.index.tips(name).get(name)
         seen = tip.oid if tip is not None else self._store.index.missed().get(name)
         if seen is not None:
-            found.append(_KnownPosition(Oid(raw=seen), "where it was last seen here"))
+            positions.append(_KnownPosition(Oid(raw=seen), "where it was last seen here"))
         for remote in self._instance.remotes.all():
             oid = self._repository.ref(layout.tracking(remote.name, name))
             if oid is not None:
-                found.append(_KnownPosition(oid, f"where it was last seen on {remote.name}"))
+                positions.append(_KnownPosition(oid, f"where it was last seen on {remote.name}"))
         for place in opened:
-            place.prepare([each.oid for each in found])
+            place.prepare([item.oid for item in positions])
             if (there := place.refs.get(name)) is not None:
-                found.append(_KnownPosition(there, f"where it is on {place.name}"))
+                positions.append(_KnownPosition(there, f"where it is on {place.name}"))
         chosen: _KnownPosition | None = None
-        for each in found:
-            if self._is_whole(each.oid, mending, opened) and (
-                chosen is None or self._goes_beyond(each.oid, chosen.oid)
+        for position in positions:
+            if self._is_whole(position.oid, mending, opened) and (
+                chosen is None or self._goes_beyond(position.oid, chosen.oid)
             ):
-                chosen = each
+                chosen = position
         return chosen
 
     def _is_whole(self, oid: Oid, mending: FileRepair, opened: Collection[ObjectSource]) -> bool:
@@ -302,26 +302,28 @@ class Repair:
             return
         done = verify_refs(self._repository, refs, self._repository.config.max_blob)
         for finding in done.findings[:TOLD]:
-            said = f"{finding.ref}: {finding.message}"
+            message = f"{finding.ref}: {finding.message}"
             if finding.code == UNCHECKED:
-                yield _said(WARNING, said, "see: uwf verify", ref=finding.ref)
+                yield _said(WARNING, message, "see: uwf verify", ref=finding.ref)
             else:
-                yield _said(ERROR, said, "see: uwf verify", damaged=True, ref=finding.ref)
+                yield _said(ERROR, message, "see: uwf verify", damaged=True, ref=finding.ref)
         if not done.findings:
             whole = counted(done.threads, "thread") if done.threads else counted(len(refs), "ref")
             yield _said(OK, f"verified {whole} that had been hurt: whole again", refs=sorted(refs))
 
-    def _lost(self, left: Damage, opened: Collection[ObjectSource]) -> Iterator[Check]:
+    def _lost(self, damage: Damage, opened: Collection[ObjectSource]) -> Iterator[Check]:
         silent = [place.name for place in opened if place.failed is not None]
-        asked = [place.name for place in opened if place.failed is None]
-        parts = [f"{', '.join(asked)} {'has' if len(asked) == 1 else 'have'} none of it"] if asked else []
+        sources = [place.name for place in opened if place.failed is None]
+        parts = (
+            [f"{', '.join(sources)} {'has' if len(sources) == 1 else 'have'} none of it"] if sources else []
+        )
         parts += [f"{', '.join(silent)} could not be asked"] if silent else []
         where = " and ".join(parts) or "no remote is configured"
         hint = f"{where}; give a place that has it: uwf doctor --fix --from FILE|DIR|URL"
-        for hurt in left.hurt:
+        for hurt in damage.hurt:
             before = f"; what is before it goes on with: uwf thread fork {hurt.last}" if hurt.last else ""
-            yield hurt_check(NAME, hurt, left.objects, hint + before)
-        others = left.objects if not left.hurt else {}
+            yield hurt_check(NAME, hurt, damage.objects, hint + before)
+        others = damage.objects if not damage.hurt else {}
         for oid, reason in others.items():
             yield _said(ERROR, f"object {oid} is damaged: {reason}", hint, damaged=True, objects=[str(oid)])
 

@@ -113,7 +113,7 @@ def reject(exchange: Exchange, name: str) -> list[str]:
             **replace(git, remote, moves),
             **remove(git, remote, doomed),
         }
-        if refused := [each for each in results.values() if isinstance(each, Rejected)]:
+        if refused := [result for result in results.values() if isinstance(result, Rejected)]:
             raise refusal(remote, refused)
         _remember(instance, remote, ours, doomed)
         rewritten.drop(repository, remote.name, rewritten.find(instance, remote.name, name))
@@ -126,16 +126,16 @@ def _ours(instance: Instance, theirs: Mapping[str, Oid]) -> dict[str, Oid]:
     for ref in theirs:
         if layout.is_thread_ref(ref):
             names |= {prefix + layout.thread_of(ref) for prefix in (layout.THREADS, layout.ARCHIVE)}
-    found = {ref: oid for ref in names if (oid := repository.ref(ref)) is not None}
-    for ref in names - found.keys():
+    oids = {ref: oid for ref in names if (oid := repository.ref(ref)) is not None}
+    for ref in names - oids.keys():
         if (
             ref.startswith(layout.ARCHIVE)
             and (row := instance.store.folded(layout.thread_of(ref))) is not None
         ):
             tag = archives.tag_again(repository, row.ref, layout.thread_of(ref))
             if tag is not None:
-                found[ref] = tag
-    return found
+                oids[ref] = tag
+    return oids
 
 
 def _remember(instance: Instance, remote: Remote, ours: Mapping[str, Oid], doomed: Mapping[str, Oid]) -> None:

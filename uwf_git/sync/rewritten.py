@@ -154,8 +154,8 @@ class RemoteHistory:
         return {ref: oid for ref, oid in self._positions.items() if oid is not None}
 
     def _position(self, ref: str) -> Oid | None:
-        if (found := self._seen.get(ref)) is not None:
-            return found
+        if (oid := self._seen.get(ref)) is not None:
+            return oid
         if ref.startswith(layout.ARCHIVE):
             row = self._store.folded(layout.thread_of(ref))
             if row is not None and self._seen.get(row.ref) is not None:
@@ -184,12 +184,12 @@ class RemoteHistory:
 
     @cached_property
     def _folded_there(self) -> Mapping[ThreadId, archives.FoldedThread]:
-        found: dict[ThreadId, archives.FoldedThread] = {}
+        threads: dict[ThreadId, archives.FoldedThread] = {}
         for ref, oid in self._refs.items():
             if ref.startswith(layout.FOLDED):
                 with suppress(StoreDamaged):  # verification tells of it
-                    found |= archives.read(self._repository, oid).threads
-        return found
+                    threads |= archives.read(self._repository, oid).threads
+        return threads
 
     def _of_end(
         self, thread: ThreadId, active: Oid | None, tag: Oid | None, ended: Oid | None
@@ -277,10 +277,10 @@ class RemoteHistory:
             if there is not None and there == self.position(layout.ARCHIVE + thread):
                 continue  # the end seen is there still
             active = self._refs.get(layout.THREADS + thread)
-            found = self._of_end(thread, active, entry.tag, entry.ended.target)
-            if found is not None and not found.is_rollback:
-                before = self._author(found.seen) or found.before
-                return self._rewrite(ref, None, found.seen, now, before, _author(entry.raw))
+            rewrite = self._of_end(thread, active, entry.tag, entry.ended.target)
+            if rewrite is not None and not rewrite.is_rollback:
+                before = self._author(rewrite.seen) or rewrite.before
+                return self._rewrite(ref, None, rewrite.seen, now, before, _author(entry.raw))
         return None
 
     def _copy_without_signature(self, thread: ThreadId, head: Oid, tag: Oid | None) -> Rewrite | None:
@@ -449,9 +449,9 @@ def keep_accepted(repository: Repository, remote: str, before: Mapping[str, Oid]
     for ref, oid in before.items():
         name = f"{_prefix(remote)}accepted/{ref.removeprefix(layout.NAMESPACE)}"
         names = [name, *(f"{name}.{number}" for number in range(2, 100))]
-        kept_there = {each: repository.ref(each) for each in names}
+        kept_there = {item: repository.ref(item) for item in names}
         if oid not in kept_there.values():
-            free = next(each for each in names if kept_there[each] is None)
+            free = next(item for item in names if kept_there[item] is None)
             repository.create_ref(free, oid)
 
 
@@ -464,10 +464,10 @@ def find(instance: Instance, remote: str, name: str) -> dict[str, Oid]:
         return {ref: there[ref]}
     threads = {layout.thread_of(ref) for ref in there if layout.is_thread_ref(ref)}
     wanted = name.upper()
-    found = [each for each in threads if each.startswith(wanted) or each.endswith(wanted)]
-    if len(found) == 1 and len(wanted) >= 4:
+    matching = [thread for thread in threads if thread.startswith(wanted) or thread.endswith(wanted)]
+    if len(matching) == 1 and len(wanted) >= 4:
         return {
-            ref: oid for ref, oid in there.items() if layout.is_thread_ref(ref) and ref.endswith(found[0])
+            ref: oid for ref, oid in there.items() if layout.is_thread_ref(ref) and ref.endswith(matching[0])
         }
     if not there:
         raise NotFound(f"nothing was rewritten on {remote}", f"uwf pull {remote} looks")
@@ -486,12 +486,12 @@ def rewrites(instance: Instance, remote: str, refs: Mapping[str, Oid]) -> Iterat
     for ref, oid in sorted(refs.items()):
         if ref.startswith((layout.THREADS, layout.ARCHIVE)):
             threads[layout.thread_of(ref)] = None
-        elif (found := _or_none(history.of_ref, ref, oid)) is not None:
-            yield found
+        elif (rewrite := _or_none(history.of_ref, ref, oid)) is not None:
+            yield rewrite
     for thread in threads:
         active, tag = refs.get(layout.THREADS + thread), refs.get(layout.ARCHIVE + thread)
-        if (found := _or_none(history.of_thread, thread, active, tag)) is not None:
-            yield found
+        if (rewrite := _or_none(history.of_thread, thread, active, tag)) is not None:
+            yield rewrite
 
 
 def _or_none(compare: Callable[..., Rewrite | None], *args: Any) -> Rewrite | None:

@@ -116,37 +116,37 @@ def share_all(
     StoreDamaged; None for success. Moves what `push` moves, and for lost races what `gather` does.
     """
     instance, remote, _ = exchange
-    found: dict[ThreadId, UwfError | None] = {}
+    errors: dict[ThreadId, UwfError | None] = {}
     mine: dict[ThreadId, Oid] = {}
     for thread in threads:
         try:
             mine[thread] = instance.threads.head(thread).commit
         except UwfError as error:
-            found[thread] = error
+            errors[thread] = error
     lost: list[ThreadId] = []
     pushed = _push(exchange, mine)
     deleted = tracking.marked(instance, remote, [layout.THREADS + thread for thread in mine])
     for thread, came in pushed.items():
         if isinstance(came, UwfError):
-            found[thread] = came
+            errors[thread] = came
         elif layout.THREADS + thread in deleted:
-            found[thread] = DeletedThere(
+            errors[thread] = DeletedThere(
                 f"thread {thread} was deleted on {remote.name} meanwhile"
                 + ("; the step made here is kept" if stepped else ""),
                 f"uwf push {remote.name} {thread} brings the thread back there",
             )
-        elif any(each.lost for each in came):
+        elif any(item.lost for item in came):
             lost.append(thread)
             _tell_of_loss(remote, thread, came)
-        elif refused := [each for each in came if not each.deletion]:
-            said = refusal(remote, refused)
+        elif refused := [item for item in came if not item.deletion]:
+            remote_failed = refusal(remote, refused)
             kept = "the step is made and kept here, but " if stepped else ""
-            found[thread] = Declined(kept + said.message, said.hint)
+            errors[thread] = Declined(kept + remote_failed.message, remote_failed.hint)
         else:
-            found[thread] = None
+            errors[thread] = None
     if lost:
-        found |= _settle(exchange, {thread: mine[thread] for thread in lost})
-    return {thread: found[thread] for thread in threads}
+        errors |= _settle(exchange, {thread: mine[thread] for thread in lost})
+    return {thread: errors[thread] for thread in threads}
 
 
 def _settle(exchange: Exchange, lost: Mapping[ThreadId, Oid]) -> dict[ThreadId, UwfError | None]:
@@ -156,19 +156,19 @@ def _settle(exchange: Exchange, lost: Mapping[ThreadId, Oid]) -> dict[ThreadId, 
     except UwfError as error:
         return dict.fromkeys(lost, error)
     refusals = {thread: _refusal(pulled, thread) for thread in lost}
-    found: dict[ThreadId, UwfError | None] = {thread: why for thread, why in refusals.items() if why}
-    _push(exchange, lost.keys() - found.keys())
-    for thread in lost.keys() - found.keys():
+    errors: dict[ThreadId, UwfError | None] = {thread: why for thread, why in refusals.items() if why}
+    _push(exchange, lost.keys() - errors.keys())
+    for thread in lost.keys() - errors.keys():
         if _is_there(instance, remote, thread, lost[thread]):  # by another push from here
-            found[thread] = None
+            errors[thread] = None
         elif not instance.threads.exists(thread):
-            found[thread] = HeadMoved(
+            errors[thread] = HeadMoved(
                 f"thread {thread} was removed here meanwhile; the step made here is kept with it",
                 f"uwf thread restore {thread} brings it back",
             )
         else:
-            found[thread] = _lost(instance, remote, thread, pulled, lost[thread])
-    return found
+            errors[thread] = _lost(instance, remote, thread, pulled, lost[thread])
+    return errors
 
 
 def _tell_of_loss(remote: Remote, thread: ThreadId, rejected: Iterable[Rejected]) -> None:
@@ -177,7 +177,7 @@ def _tell_of_loss(remote: Remote, thread: ThreadId, rejected: Iterable[Rejected]
         "the race for {thread} on {remote} is lost",
         thread=thread,
         remote=remote.name,
-        rejected=[f"{each.ref}: {each.reason}" for each in rejected],
+        rejected=[f"{item.ref}: {item.reason}" for item in rejected],
     )
 
 
@@ -192,17 +192,17 @@ def moved_by(instance: Instance, remote: Remote, ref: str) -> str:
         kind, data = repository.read(oid)
         if kind == COMMIT:
             commit = repository.commit(oid)
-            person, seconds, said = commit.committer, commit.time, commit.message
+            person, seconds, message = commit.committer, commit.time, commit.message
         else:
             tag = parse_tag(data)
-            person, seconds, said = tag.tagger, tag.time, tag.message
+            person, seconds, message = tag.tagger, tag.time, tag.message
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
     except (UwfError, ValueError, OverflowError):
         return ""
     who = person.partition(" <")[0]
     if person == repository.user.ident:
         who += " (you, from another store)"
-    subject = said.partition("\n")[0]
+    subject = message.partition("\n")[0]
     return one_line(f"{who}: {subject}, {when}", 200)
 
 
@@ -252,12 +252,12 @@ def _push(exchange: Exchange, threads: Collection[ThreadId]) -> dict[ThreadId, l
     except UwfError as error:
         return dict.fromkeys(threads, error)
     # An earlier pause from elsewhere is not a lost step: both prevent steps.
-    rejected = tuple(each for each in rejected if not each.ref.startswith(layout.PAUSED))
-    found: dict[ThreadId, list[Rejected] | UwfError] = {}
+    rejected = tuple(item for item in rejected if not item.ref.startswith(layout.PAUSED))
+    results: dict[ThreadId, list[Rejected] | UwfError] = {}
     for thread in threads:
         own = refs_of(instance, [thread], branches=False) if rejected else ()
-        found[thread] = [each for each in rejected if each.ref in own]
-    return found
+        results[thread] = [item for item in rejected if item.ref in own]
+    return results
 
 
 def _is_there(instance: Instance, remote: Remote, thread: ThreadId, commit: Oid) -> bool:
@@ -275,7 +275,7 @@ def _lost(
     """Return the error for a lost race, None if ours was a join, of which nothing is lost."""
     ended = instance.threads.has_ended(thread)
     who = moved_by(instance, remote, (layout.ARCHIVE if ended else layout.THREADS) + thread)
-    fork = next((each.fork for each in pulled.adopted if each.thread == thread and each.fork), None)
+    fork = next((item.fork for item in pulled.adopted if item.thread == thread and item.fork), None)
     message = f"thread {thread} was moved on {remote.name} meanwhile" + (f" by {who}" if who else "")
     if fork is None:
         is_lost = not is_made_alike(instance.store.index_commit(mine).role)

@@ -115,8 +115,8 @@ def list_refs(
                 rows = [row for row in text.split("\n") if row and row[-1] != "}"]
                 refs.update(zip([row[41:] for row in rows], [Oid(hex=row[:40]) for row in rows], strict=True))
             else:
-                left = at_most - len(refs) - len(strange)
-                more = sort_out(_of_uwf(remote, _rows(text), found), _is_taken, left, too_many)
+                room = at_most - len(refs) - len(strange)
+                more = sort_out(_of_uwf(remote, _rows(text), found), _is_taken, room, too_many)
                 refs.update(more.refs)
                 strange.extend(more.strange)
             if len(refs) + len(strange) > at_most:
@@ -201,18 +201,18 @@ def _is_of_versions(name: str) -> bool:
 def tracked_refs(repository: Repository, remote: str) -> dict[str, Oid]:
     """Return a remote's refs as last seen, by its names."""
     prefix = f"{layout.REMOTES}{remote}/"
-    found = repository.refs(prefix, without=_deleted(remote))
+    oids = repository.refs(prefix, without=_deleted(remote))
     branches, size = prefix + "branches/", len(prefix)
     return {
         layout.tracked(remote, name) if name.startswith(branches) else layout.NAMESPACE + name[size:]: oid
-        for name, oid in found.items()
+        for name, oid in oids.items()
     }
 
 
 def tracked_among(repository: Repository, remote: str, names: Iterable[str]) -> dict[str, Oid]:
     """As `tracked_refs`, for these refs only."""
-    found = {name: repository.ref(layout.tracking(remote, name)) for name in names}
-    return {name: oid for name, oid in found.items() if oid is not None}
+    oids = {name: repository.ref(layout.tracking(remote, name)) for name in names}
+    return {name: oid for name, oid in oids.items() if oid is not None}
 
 
 def fetch(
@@ -227,12 +227,12 @@ def fetch(
     for last_try in [False] * (TRIES - 1) + [True]:
         try:
             if threads is not None and len(threads) <= FEW and not folds:
-                found = _fetch_few(exchange, threads, meanwhile)
-                if found is not None:
-                    return found
+                few = _fetch_few(exchange, threads, meanwhile)
+                if few is not None:
+                    return few
             return _fetch_listed(exchange, threads, folds, meanwhile)
         except RemoteFailed as error:
-            if last_try or not any(each in error.message for each in _PASSING):
+            if last_try or not any(item in error.message for item in _PASSING):
                 raise
             log.warning(
                 "QCTJ481C",
@@ -299,8 +299,8 @@ def _fetch_few(
     meant = (layout.POLICY, *layout.refs_of_threads(threads))
     known = tracked_among(repository, remote.name, meant)
     specs = [f"+{name}*:{layout.tracking(remote.name, name)}*" for name in meant]
-    told = bring(git, repository, remote.name, specs, meanwhile, dry=True)
-    rows = rows_of(told)
+    output = bring(git, repository, remote.name, specs, meanwhile, dry=True)
+    rows = rows_of(output)
     if rows is None:
         return None
     refs: dict[str, Oid] = {}
@@ -376,14 +376,14 @@ def bring(
     """Fetch from a remote or file by refspecs; without a destination, or with `dry`, no ref moves.
     `meanwhile` is called while git runs. Returns git's output. Raises RemoteFailed, also beyond
     `uwf.maxFetch`."""
-    said = ["--dry-run", "--verbose"] if dry else [] if git.shows_progress else ["--quiet"]
+    options = ["--dry-run", "--verbose"] if dry else [] if git.shows_progress else ["--quiet"]
     progress = ["--progress"] if git.shows_progress else []
     with receiving(git, repository):
         done = git.run(
             *STREAMED,
             *(_TABLE if dry else ()),
             "fetch",
-            *said,
+            *options,
             *progress,
             "--no-tags",
             "--no-write-fetch-head",
@@ -444,21 +444,21 @@ def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Ma
     `refs/uwf/remotes/<remote>/…` and removes threads deleted there from folds here."""
     repository = instance.store.repository
     there = _There(repository, listed)
-    found: list[str] = []
+    names: list[str] = []
     threads: dict[ThreadId, str] = {}
     noted = [name for name in gone if not _was_resumed(name, listed)]  # pulls adopt those
     for name in noted:
         if name.startswith((layout.THREADS, layout.ARCHIVE)):
             threads[layout.thread_of(name)] = name
         elif name.startswith(layout.FOLDED):
-            threads |= {each: layout.ARCHIVE + each for each in _folded_in(repository, gone[name])}
+            threads |= {thread: layout.ARCHIVE + thread for thread in _folded_in(repository, gone[name])}
             agree(instance, remote.name, name, None)
         elif name.startswith(layout.NAMESPACE) and not there.accounts_for(name) and repository.ref(name):
-            found.append(name)
-    _mark(repository, remote.name, found)
+            names.append(name)
+    _mark(repository, remote.name, names)
     if deleted := {thread: name for thread, name in threads.items() if not there.has(thread)}:
         here = deleted.keys() & instance.threads.ids()
-        removed = [each for each in deleted.keys() - here if repository.ref(layout.REMOVED + each)]
+        removed = [thread for thread in deleted.keys() - here if repository.ref(layout.REMOVED + thread)]
         _mark(
             repository,
             remote.name,
@@ -472,7 +472,7 @@ def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Ma
         folded = here & instance.store.folded_threads()
         for ref in sorted({row.ref for thread in folded if (row := instance.store.index.folded(thread))}):
             part_with(instance, remote.name, ref, folded)
-        found += sorted(deleted[thread] for thread in here)
+        names += sorted(deleted[thread] for thread in here)
     for name in _marks(repository, remote.name):
         of_steps = name.startswith((layout.THREADS, layout.ARCHIVE))
         if name in listed or (of_steps and there.has(layout.thread_of(name))):
@@ -480,7 +480,7 @@ def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Ma
     # Last, so that a killed process finds them gone again. A push that deletes has dropped them itself.
     for name in noted:
         repository.set_ref(layout.tracking(remote.name, name), None)
-    return found
+    return names
 
 
 class _There:
@@ -534,14 +534,14 @@ def resumed_there(
     """Resume the threads that were resumed on a remote, unless paused anew here. Deletes
     `refs/uwf/paused/<ULID>`; returns the deleted refs."""
     repository = instance.store.repository
-    found = []
+    names = []
     for name, oid in gone.items():
         if _was_resumed(name, listed):
             if repository.ref(name) == oid:
                 repository.delete_ref(name, oid)
-                found.append(name)
+                names.append(name)
             repository.set_ref(layout.tracking(remote.name, name), None)
-    return found
+    return names
 
 
 def _was_resumed(name: str, listed: Collection[str]) -> bool:
@@ -593,8 +593,8 @@ def unmark(instance: Instance, remote: Remote, name: str) -> None:
     repository, names = instance.store.repository, {name}
     if name.startswith((layout.THREADS, layout.ARCHIVE)):
         names = {prefix + layout.thread_of(name) for prefix in (layout.THREADS, layout.ARCHIVE)}
-    for each in names:
-        repository.set_ref(_marker(remote.name, each), None)
+    for item in names:
+        repository.set_ref(_marker(remote.name, item), None)
 
 
 def deleted_there(instance: Instance, remote: str, name: str, theirs: Fold) -> set[ThreadId]:

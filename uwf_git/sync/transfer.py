@@ -77,7 +77,7 @@ def send(
         if len(group) > 1 and sum(map(len, specs)) > _ROOM:
             size = len(group) // 2
             continue
-        smaller = next((each for each in _SMALLER if each < len(group)), None)
+        smaller = next((item for item in _SMALLER if item < len(group)), None)
         log.info(
             "HJC6EA6Z",
             "pushes {group} of {waiting} refs to {remote}",
@@ -115,7 +115,7 @@ def send(
                 )
                 waiting, size = [*group, *waiting], smaller
                 continue
-            if not any(isinstance(each, Pushed) for each in results.values()):
+            if not any(isinstance(result, Pushed) for result in results.values()):
                 came.update({name: Rejected(name, reason) for name in waiting})
                 waiting = []
         results.update(came)
@@ -146,7 +146,7 @@ def replace(git: Git, remote: Remote, moves: Mapping[str, tuple[Oid, Oid]]) -> R
 
 def _refused_as_a_whole(came: Results) -> str:
     """Return why a remote took nothing, "" if it took some or a race was lost."""
-    refused = [each for each in came.values() if isinstance(each, Rejected) and not each.lost]
+    refused = [item for item in came.values() if isinstance(item, Rejected) and not item.lost]
     return refused[0].reason if refused and len(refused) == len(came) else ""
 
 
@@ -195,8 +195,8 @@ def transfer(
 ) -> dict[str, Pushed | Rejected]:
     """Run one `git push` and return its result per ref; of a pattern only those in `objects`. Raises
     RemoteFailed without any."""
-    options = [each for each in arguments if each.startswith("--")]
-    specs = [each for each in arguments if not each.startswith("--")]
+    options = [argument for argument in arguments if argument.startswith("--")]
+    specs = [argument for argument in arguments if not argument.startswith("--")]
     if not specs:  # without any, git would push what its configuration says
         return {}
     done = git.run(
@@ -212,7 +212,7 @@ def transfer(
         check=False,
     )
     results = dict(results_of(done, objects or {}))
-    if done.code != 0 and not any(isinstance(each, Rejected) for each in results.values()):
+    if done.code != 0 and not any(isinstance(result, Rejected) for result in results.values()):
         raise failure(("push",), done)
     return results
 
@@ -243,7 +243,9 @@ def _lost_at_once(ref: str, err: str) -> bool:
 
 def _reason(name: str, summary: str, err: str) -> str:
     reason = one_line(summary.partition("(")[2].rstrip(")") or summary, 200)
-    said = [line.removeprefix("remote:").strip() for line in err.splitlines() if line.startswith("remote:")]
-    said = [one_line(line, 200) for line in said if line]
-    said = [line for line in said if name in line] or said  # of a hook that names the ref
-    return f"{reason}: {said[0]}" if said and "hook" in reason else reason
+    remarks = [
+        line.removeprefix("remote:").strip() for line in err.splitlines() if line.startswith("remote:")
+    ]
+    remarks = [one_line(line, 200) for line in remarks if line]
+    remarks = [line for line in remarks if name in line] or remarks  # of a hook that names the ref
+    return f"{reason}: {remarks[0]}" if remarks and "hook" in reason else reason

@@ -68,7 +68,7 @@ def _comes_after(trial: Versions[Any], instance: Instance, commit: Oid, name: st
 
 
 def _is_as_registered(trial: Versions[Any], repository: Repository, oid: Oid, name: str) -> bool:
-    found = repository.commit(oid)
+    commit = repository.commit(oid)
     try:
         if kind_in(repository, oid) != trial.kind:
             return False
@@ -77,8 +77,8 @@ def _is_as_registered(trial: Versions[Any], repository: Repository, oid: Oid, na
         return False
     return (
         trial.name_of(definition) == name
-        and same_version(repository, found.tree, trial.tree(definition))
-        and found.message == trial.message(name, trial.node_of(definition))
+        and same_version(repository, commit.tree, trial.tree(definition))
+        and commit.message == trial.message(name, trial.node_of(definition))
     )
 
 
@@ -111,7 +111,7 @@ def same_version(repository: Repository, one: Oid, other: Oid) -> bool:
 
 
 def _own_content(repository: Repository, tree: Oid) -> dict[str, Oid]:
-    found: dict[str, Oid] = {}
+    oids: dict[str, Oid] = {}
     of_nodes = {path for kind in ref_kinds.versioned() for path in (kind, f"{kind}/nodes")}
     folders = [("", tree)]
     for prefix, folder in folders:  # grows while it is walked
@@ -120,8 +120,8 @@ def _own_content(repository: Repository, tree: Oid) -> dict[str, Oid]:
             if path in of_nodes and entry.is_tree:
                 folders.append((f"{path}/", entry.oid))
             elif layout.node_in_path(path) not in BUILTIN:
-                found[path] = entry.oid
-    return found
+                oids[path] = entry.oid
+    return oids
 
 
 def findings_in(instance: Instance, ref: str, commit: Oid) -> tuple[Finding, ...]:

@@ -145,14 +145,14 @@ class Update:
 
     def _version_in(self, commit: Oid) -> Oid:
         """Return the new commit whose tree a merge took, else the commit."""
-        found = self._repository.commit(commit)
+        version = self._repository.commit(commit)
         for _ in range(_MOST_MERGES):
-            if layout.parse_message(found.message) is not None or len(found.parents) < 2:
+            if layout.parse_message(version.message) is not None or len(version.parents) < 2:
                 break
-            for parent in found.parents:
+            for parent in version.parents:
                 is_new = self._old is None or not self._stands_on(self._old, parent)
-                if is_new and self._repository.commit(parent).tree == found.tree:
-                    commit, found = parent, self._repository.commit(parent)
+                if is_new and self._repository.commit(parent).tree == version.tree:
+                    commit, version = parent, self._repository.commit(parent)
                     break
             else:
                 break
@@ -254,11 +254,11 @@ class Update:
     @cached_property
     def _folded(self) -> Mapping[ThreadId, Sequence[FoldedThread]]:
         """The threads in folds here, each in one as a rule."""
-        found: dict[ThreadId, list[FoldedThread]] = {}
+        threads: dict[ThreadId, list[FoldedThread]] = {}
         for fold in self._refs(layout.FOLDED).values():
             for thread, entry in archives.read(self._repository, fold).threads.items():
-                found.setdefault(thread, []).append(entry)
-        return found
+                threads.setdefault(thread, []).append(entry)
+        return threads
 
     def _valid(self, ref: str, new: Oid, may_rename: bool = False) -> None:
         from uwf_git.verify.findings import UNTRUSTED
@@ -267,20 +267,20 @@ class Update:
         if ref == layout.POLICY and self._old is not None and self._stands_on(self._old, new):
             raise RequirementUnmet("the policy may not be rolled back")
         received = ReceivedRefsVerifier(self._store)
-        found = (
+        findings = (
             received.findings(ref, new, lambda thread: may_rename or self._is_fork(thread))
             or squatting(self._store, ref, new)
             or Admission(self._store).findings(ref, new)
         )
         received.close()
-        if found:
-            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            untrusted = found[0].code in UNTRUSTED
-            raise (RequirementUnmet if untrusted else StoreDamaged)(f"{found[0].message}{more}")
+        if findings:
+            more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+            untrusted = findings[0].code in UNTRUSTED
+            raise (RequirementUnmet if untrusted else StoreDamaged)(f"{findings[0].message}{more}")
 
     def _is_fork(self, thread: ThreadId) -> bool:
         folded = self._folded.get(thread, ())
-        return self._at(layout.FORKS + thread) is not None or any(each.fork is not None for each in folded)
+        return self._at(layout.FORKS + thread) is not None or any(item.fork is not None for item in folded)
 
     def _deletion(self) -> None:
         kind = ref_kinds.kind_of(self._ref)
@@ -345,16 +345,18 @@ def _admitted(verdicts: Path) -> dict[str, Oid | None] | None:
 
 def judge_push(git_dir: Path, updates: Iterable[tuple[str, str, str]], verdicts: Path) -> None:
     """Write the updates (ref, old, new) that are admitted, a line each. An admitted policy judges the others."""
-    found = list(updates)
+    all_updates = list(updates)
     store = Store(Repository(git_dir))
     if quarantine := os.environ.get("GIT_QUARANTINE_PATH"):
         store.repository.borrow(Path(quarantine))
-    policy = [each for each in found if each[0] == layout.POLICY and _is_admitted(store, each, {})]
-    others = [each for each in found if each[0] != layout.POLICY]
+    policy = [
+        update for update in all_updates if update[0] == layout.POLICY and _is_admitted(store, update, {})
+    ]
+    others = [update for update in all_updates if update[0] != layout.POLICY]
     with judging_by(_oid(policy[0][2]) if policy else None):
         while True:  # what is refused leaves another state for the others
             push = {ref: _oid(new) for ref, _, new in policy + others}
-            kept = [each for each in others if _is_admitted(store, each, push)]
+            kept = [other for other in others if _is_admitted(store, other, push)]
             if len(kept) == len(others):
                 break
             others = kept
@@ -394,8 +396,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         check(git_dir, ref, old, new, Path(verdicts[0]).absolute() if verdicts else None)
     except Exception as error:  # whatever it is, the ref was not judged
-        said = error.message if isinstance(error, UwfError) else f"{type(error).__name__}: {error}"
-        sys.stderr.write(f"uwf refuses {one_line(ref, 120, '?')}: {one_line(said, 300)}\n")
+        message = error.message if isinstance(error, UwfError) else f"{type(error).__name__}: {error}"
+        sys.stderr.write(f"uwf refuses {one_line(ref, 120, '?')}: {one_line(message, 300)}\n")
         return 1
     return 0
 

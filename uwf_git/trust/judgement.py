@@ -80,14 +80,14 @@ class SeenSignatures(SqliteCache):
         super().__init__(private / "signatures.db")
 
     def get(self, objects: Sequence[Oid]) -> dict[Oid, SeenSignature]:
-        found = {}
+        signatures = {}
         for oid in objects:
             if row := self._run("SELECT fingerprint, main, since FROM seen WHERE oid = ?", (oid.raw,)):
-                found[oid] = SeenSignature(*row[0])
-        return found
+                signatures[oid] = SeenSignature(*row[0])
+        return signatures
 
     def add(self, signatures: Mapping[Oid, SeenSignature]) -> None:
-        rows = [(oid.raw, *each) for oid, each in signatures.items()]
+        rows = [(oid.raw, *signature) for oid, signature in signatures.items()]
         if rows:
             with self.transaction():
                 for row in rows:
@@ -139,14 +139,16 @@ class Requirements:
         """Return the judgements of all records under rules that refs lead to, oldest first, without known ones and
         those below. Signatures are verified by git with the policy's keys."""
         accepted = self._accepted
-        found = records(self._store, refs, lambda oid: oid in accepted or is_known(oid))
-        rules = {each.object: self.policy.rules_for(each.subject, each.name, each.of) for each in found}
+        records_here = records(self._store, refs, lambda oid: oid in accepted or is_known(oid))
+        rules = {
+            item.object: self.policy.rules_for(item.subject, item.name, item.of) for item in records_here
+        }
         # Records without a rule may prove the age of those that they stand on.
-        wanted = [each.object for each in found if each.signed] if any(rules.values()) else []
+        wanted = [item.object for item in records_here if item.signed] if any(rules.values()) else []
         verified, seen = self._verified(wanted)
         proofs: dict[Oid, Proofs] = {}
         judged = []
-        for record in _above_first(found):
+        for record in _above_first(records_here):
             standing = proofs.pop(record.object, {})
             signature = verified.get(record.object, UNSIGNED)
             outcome, reason, person = self._of(record, signature, standing, seen)
@@ -182,12 +184,12 @@ class Requirements:
         """The times of the first stored policies that name the keys, by person and fingerprint."""
         commit = self.policy.commit
         tip = Oid(hex=commit) if commit else policies.in_force(self._repository)
-        found: dict[tuple[str, str], int] = {}
+        times: dict[tuple[str, str], int] = {}
         for version in reversed(policies.history(self._repository, tip) if tip is not None else []):
             for person in version.policy.people.values():
                 for key in person.keys:
-                    found.setdefault((person.name, key.fingerprint), version.time)
-        return found
+                    times.setdefault((person.name, key.fingerprint), version.time)
+        return times
 
     def _vouches(self, record: Record, signature: Signature) -> bool:
         """Return whether the date of a record that counts proves the age of those below, if others signed them."""
@@ -242,20 +244,20 @@ class Requirements:
         try:
             seen = cache.get(objects)
             found = {
-                oid: Signature(GOOD, "", each.fingerprint, each.fingerprint, each.primary)
-                for oid, each in ({} if self._fresh else seen).items()
-                if each.fingerprint
+                oid: Signature(GOOD, "", signature.fingerprint, signature.fingerprint, signature.primary)
+                for oid, signature in ({} if self._fresh else seen).items()
+                if signature.fingerprint
             }
             missing = [oid for oid in objects if oid not in found]
             new = self._read(missing)
             found |= new
             cache.add(
                 {
-                    oid: SeenSignature(each.fingerprint, each.primary, int(self._now))
-                    for oid, each in new.items()
+                    oid: SeenSignature(signature.fingerprint, signature.primary, int(self._now))
+                    for oid, signature in new.items()
                     if (oid not in seen or not seen[oid].fingerprint)
-                    and each.fingerprint
-                    and each.state in (GOOD, UNKNOWN)
+                    and signature.fingerprint
+                    and signature.state in (GOOD, UNKNOWN)
                 }
             )
         finally:
@@ -306,9 +308,9 @@ def judge_by_git(
 ) -> list[Judgement]:
     """Return the judgements of all records by the user's own keys and trust, without a policy: a signature must be
     good, and its signer or address one of these, if there are any."""
-    found = records(store, refs)[::-1]
-    verified = read([each.object for each in found if each.signed])
-    return [_by_git(each, verified.get(each.object, UNSIGNED), signers) for each in found]
+    records_here = records(store, refs)[::-1]
+    verified = read([record.object for record in records_here if record.signed])
+    return [_by_git(record, verified.get(record.object, UNSIGNED), signers) for record in records_here]
 
 
 def _by_git(record: Record, signature: Signature, signers: Sequence[str]) -> Judgement:
@@ -330,15 +332,15 @@ def _add(proofs: Proofs, more: Proofs) -> None:
         proofs[by] = min(proofs.get(by, at), at)
 
 
-def _above_first(found: Sequence[Record]) -> list[Record]:
+def _above_first(records: Sequence[Record]) -> list[Record]:
     """Return records so that each comes before those that it stands on."""
-    known = {each.object: each for each in found}
+    known = {entry.object: entry for entry in records}
     missing = dict.fromkeys(known, 0)
-    for each in found:
-        for below in each.below:
+    for item in records:
+        for below in item.below:
             if below in missing:
                 missing[below] += 1
-    ready = [each for each in found if not missing[each.object]]
+    ready = [entry for entry in records if not missing[entry.object]]
     ordered = []
     while ready:
         record = ready.pop()

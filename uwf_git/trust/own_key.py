@@ -48,10 +48,10 @@ def own_key(repository: Repository) -> OwnKey:
         raise SigningFailed(f"gpg.format is {style!r}", "git knows openpgp, ssh and x509")
     named = config.value("user.signingKey") or f"<{config.user.email}>"
     named_program = config.value(f"gpg.{style}.program") or (style == OPENPGP and config.value("gpg.program"))
-    found = _fingerprints(named_program or _LISTERS[style], named)
-    if not found:
+    fingerprints = _fingerprints(named_program or _LISTERS[style], named)
+    if not fingerprints:
         raise SigningFailed(f"no {style} key to sign with: {one_line(named, 80)}", _CONFIGURE)
-    return OwnKey(style, found)
+    return OwnKey(style, fingerprints)
 
 
 def _public_half(key: str) -> str:

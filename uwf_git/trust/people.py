@@ -55,11 +55,11 @@ class People:
             return _folded(identity)
         for policy in policies:
             if signature.state == NONE:
-                found = policy.person_of(signature, identity.email)
+                name = policy.person_of(signature, identity.email)
             else:
-                found = _signer(policy, signature, identity)
-            if found is not None:
-                return found
+                name = _signer(policy, signature, identity)
+            if name is not None:
+                return name
         return _folded(identity) if signature.state == NONE else ""
 
     def policies_at(self, when: int | None) -> tuple[Policy, ...]:
@@ -69,7 +69,7 @@ class People:
         if when is None or len(self._history) < 2:
             return (self.policy,)
         versions = self._history
-        then = next((each for each in versions if each.time <= when), versions[-1]).policy
+        then = next((version for version in versions if version.time <= when), versions[-1]).policy
         return (self.policy,) if then.commit == self.policy.commit else (then, self.policy)
 
     @cached_property
@@ -85,7 +85,7 @@ class People:
         if self.policy is None or signature.state not in _VALID:
             return set()
         owned = (version.policy.key_of(signature) for version in self._history)
-        return {each[0] for each in owned if each is not None}
+        return {item[0] for item in owned if item is not None}
 
     def is_accepted(self, commit: Oid) -> bool:
         """Return whether the policy accepts a commit as it is, or one that stands on it."""
@@ -103,11 +103,11 @@ class People:
 
         user = self._repository.user
         identity = Identity(user.name, user.email)
-        found = None
+        name = None
         if self.policy is not None:
             with suppress(SigningFailed):  # there is none
-                found = own_key(self._repository).owner(self.policy)
-        return found or self.person(identity), identity
+                name = own_key(self._repository).owner(self.policy)
+        return name or self.person(identity), identity
 
     def named(self, name: str) -> tuple[str, Identity]:
         """Return a person by the name in the policy, an address, `NAME <ADDRESS>`, or the name in git."""
@@ -133,7 +133,7 @@ class People:
                 return person
             known = policy.people.get(person)
             if known is not None:  # whose name and address are as the policy says, whatever git has
-                emails = {each.casefold() for each in known.emails}
+                emails = {email.casefold() for email in known.emails}
                 return person if any(name.casefold() in emails for name in names) else ""
             known_names = {*policy.groups, *policy.people}
         return next((name for name in names if name not in known_names and _means(name, identity)), "")
@@ -159,7 +159,7 @@ class People:
         """Return whether the policy in force, now or at a Unix time, has a key of the person with an address."""
         policy = self.policy
         if policy is not None and when is not None:
-            policy = next((each.policy for each in self._history if each.time <= when), None)
+            policy = next((version.policy for version in self._history if version.time <= when), None)
         person = policy.person_of(UNSIGNED, by.email) if policy is not None else None
         return policy is not None and person is not None and bool(policy.people[person].keys)
 
@@ -170,7 +170,7 @@ def _signer(policy: Policy, signature: Signature, identity: Identity) -> str | N
     owned = policy.key_of(signature) if signature.state in _VALID else None
     if owned is None:
         return None
-    emails = {each.casefold() for each in policy.people[owned[0]].emails}
+    emails = {email.casefold() for email in policy.people[owned[0]].emails}
     return owned[0] if not emails or identity.email.casefold() in emails else None
 
 

@@ -59,7 +59,7 @@ def _raise_if_unable(instance: Instance, record: NewRecord) -> None:
     if who is None:
         raise RequirementUnmet(f"{what}, and your key {key.fingerprints[0]} is not in it", ask)
     now = time.time()
-    owned = next(each for each in policy.people[who].keys if each.fingerprint in key.fingerprints)
+    owned = next(item for item in policy.people[who].keys if item.fingerprint in key.fingerprints)
     if now < owned.since or (owned.end is not None and now >= owned.end):
         raise RequirementUnmet(f"{what}, and your key {owned.fingerprint} is not valid now", ask)
     user = repository.user
@@ -89,8 +89,8 @@ def unmet(instance: Instance, kind: str, name: str, commit: Oid) -> str:
     ref = row.prefix + name
     registered = set(_chain(instance, ref))
     judged = required.judge({ref: commit}, lambda oid: oid in registered)
-    found = [each for each in judged if each.outcome != MET and each.record.subject == row.rule]
-    return found[-1].reason if found else ""
+    unmet_here = [item for item in judged if item.outcome != MET and item.record.subject == row.rule]
+    return unmet_here[-1].reason if unmet_here else ""
 
 
 def _chain(instance: Instance, ref: str) -> Iterator[Oid]:

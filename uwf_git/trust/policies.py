@@ -195,7 +195,7 @@ def problems(repository: Repository, tip: Oid, now: float | None = None) -> list
     if tip in ours and tip != repository.ref(layout.POLICY):
         return []
     shared = set(known.shared.values())
-    base = next((each for each in ours if each in shared), known.newest) if shared else known.newest
+    base = next((oid for oid in ours if oid in shared), known.newest) if shared else known.newest
     if tip in ours or base not in theirs:
         what = (
             "was rolled back to an older one"
@@ -232,11 +232,11 @@ def _found(
         owned = judge.key_of(signature) if signature.state not in ("none", "bad") else None
         if owned is None or owned[0] not in judge.members(judge.maintainers):
             named = "it names" if last is None else "the one before names"
-            said = f"is signed by {owned[0]}, who is not a maintainer that {named}" if owned else ""
-            said = said or _UNSIGNED.get(
+            phrase = f"is signed by {owned[0]}, who is not a maintainer that {named}" if owned else ""
+            phrase = phrase or _UNSIGNED.get(
                 signature.state, f"is signed with a key of no maintainer that {named}"
             )
-            yield Problem(NOT_SIGNED, f"policy {str(oid)[:10]} {said}", oid)
+            yield Problem(NOT_SIGNED, f"policy {str(oid)[:10]} {phrase}", oid)
             return
         person, key = owned
         wrong = ""
@@ -281,16 +281,16 @@ def leads_to(repository: Repository, tip: Oid, commit: Oid) -> bool:
 
 def lineage(repository: Repository, tip: Oid) -> list[Oid]:
     """Return a chain's commits, newest first. Raises Invalid, StoreDamaged."""
-    found = [tip]
+    oids = [tip]
     while True:
-        parents = repository.commit(found[-1]).parents
+        parents = repository.commit(oids[-1]).parents
         if not parents:
-            return found
+            return oids
         if len(parents) > 1:
-            raise Invalid(f"policy {found[-1]} has {len(parents)} parents, which a policy has not")
-        if len(found) >= _LONGEST:
+            raise Invalid(f"policy {oids[-1]} has {len(parents)} parents, which a policy has not")
+        if len(oids) >= _LONGEST:
             raise Invalid(f"policy {tip} stands on more than {_LONGEST} versions")
-        found.append(parents[0])
+        oids.append(parents[0])
 
 
 def write(instance: Instance, text: bytes, file: str = FILE) -> Oid:
@@ -314,9 +314,9 @@ def write(instance: Instance, text: bytes, file: str = FILE) -> Oid:
         return before
     parents = [before] if before is not None else []
     commit = repository.write_signed_commit(tree, parents, f"{_SUBJECT}\n")
-    if found := problems(repository, commit):
+    if problems_here := problems(repository, commit):
         hint = "sign with a key that the policy lists for a maintainer: git config user.signingKey"
-        raise RequirementUnmet(found[0].message, hint)
+        raise RequirementUnmet(problems_here[0].message, hint)
     repository.put_ref(layout.POLICY, ref, commit)
     instance.store.sync()
     remember(repository, commit)

@@ -86,7 +86,7 @@ class Key(NamedTuple):
     @property
     def end(self) -> int | None:
         """The time from which its signatures don't count, None for never."""
-        ends = [each for each in (self.until, self.revoked) if each is not None]
+        ends = [item for item in (self.until, self.revoked) if item is not None]
         return min(ends) if ends else None
 
 
@@ -120,7 +120,7 @@ class Rule(NamedTuple):
     def __str__(self) -> str:
         what = self.subject
         if self.subject == "threads" and self.of != frozenset(OF_THREADS):
-            what = f"{', '.join(each for each in OF_THREADS if each in self.of)} of threads"
+            what = f"{', '.join(item for item in OF_THREADS if item in self.of)} of threads"
         by = f"signed by {', '.join(self.signers)}" if self.signers else SIGNED
         return f"{what} {', '.join(self.patterns)}: {by}"
 
@@ -144,8 +144,10 @@ class Policy(NamedTuple):
         person of something unsigned. Says nothing of the key's times: `judgement` does."""
         if signature.state == "none":
             folded = email.casefold()
-            found = (each.name for each in self.people.values() if folded in map(str.casefold, each.emails))
-            return next(found, None) if email else None
+            names = (
+                person.name for person in self.people.values() if folded in map(str.casefold, person.emails)
+            )
+            return next(names, None) if email else None
         if signature.state not in ("good", "unknown"):
             return None
         owned = self.key_of(signature)
@@ -170,18 +172,18 @@ class Policy(NamedTuple):
         person."""
         addresses = set(_EMAIL.findall(maker.casefold()))
         owners = {
-            each.name
-            for each in self.people.values()
-            if not addresses.isdisjoint(map(str.casefold, each.emails))
+            item.name
+            for item in self.people.values()
+            if not addresses.isdisjoint(map(str.casefold, item.emails))
         }
         return bool(owners) and person not in owners
 
     def members(self, names: Iterable[str]) -> frozenset[str]:
         """Return the people among names of people and groups, and in these groups."""
-        found: set[str] = set()
+        members: set[str] = set()
         for name in names:
-            found |= self.groups.get(name, frozenset([name]) if name in self.people else frozenset())
-        return frozenset(found)
+            members |= self.groups.get(name, frozenset([name]) if name in self.people else frozenset())
+        return frozenset(members)
 
     def rules_for(self, subject: str, name: str, of: Iterable[str] = ()) -> tuple[Rule, ...]:
         """Return the rules about a record, as for `Rule.applies`; all of them must be met."""
@@ -213,7 +215,7 @@ class InvalidPolicy(Invalid):
     """A trust file has errors, in `findings`."""
 
     def __init__(self, file: str, findings: Sequence[Finding]) -> None:
-        first = next(each for each in findings if each.severity == "error")
+        first = next(finding for finding in findings if finding.severity == "error")
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
         where = f"{one_line(file)}:{first.line}:{first.column}"
         super().__init__(f"{where}: {first.message}{more}", first.hint)
@@ -229,8 +231,8 @@ def parse(text: bytes, file: str = FILE, commit: str = "") -> Policy:
     document = load(text, file)
     findings = Findings(document)
     policy = _Reader(document, findings).policy(commit)
-    if found := findings.sorted():
-        raise InvalidPolicy(file, found)
+    if errors := findings.sorted():
+        raise InvalidPolicy(file, errors)
     return policy
 
 
@@ -264,7 +266,7 @@ def page(policy: Policy) -> bytes:
     ]
     parts += ["## Keys", table(("person", "kind", "fingerprint", "valid"), rows)]
     if policy.groups:
-        lines = [f"- {inline(name)}: {', '.join(sorted(each))}" for name, each in policy.groups.items()]
+        lines = [f"- {inline(name)}: {', '.join(sorted(group))}" for name, group in policy.groups.items()]
         parts += ["## Groups", "\n".join(lines)]
     if policy.accepted:
         parts.append(f"Accepted as they are: {counted(len(policy.accepted), 'record')}, and all before.")
@@ -274,14 +276,14 @@ def page(policy: Policy) -> bytes:
 
 
 def _times(key: Key) -> str:
-    said = []
+    parts = []
     if key.since:
-        said.append(f"from {iso(key.since)}")
+        parts.append(f"from {iso(key.since)}")
     if key.until is not None:
-        said.append(f"until {iso(key.until)}")
+        parts.append(f"until {iso(key.until)}")
     if key.revoked is not None:
-        said.append("revoked" if key.revoked == ALWAYS else f"revoked {iso(key.revoked)}")
-    return ", ".join(said) or "always"
+        parts.append("revoked" if key.revoked == ALWAYS else f"revoked {iso(key.revoked)}")
+    return ", ".join(parts) or "always"
 
 
 def _person_json(person: Person) -> dict[str, Any]:
@@ -302,7 +304,7 @@ def _key_json(key: Key) -> dict[str, Any]:
 def _rule_json(rule: Rule) -> dict[str, Any]:
     value: dict[str, Any] = {rule.subject: list(rule.patterns)}
     if rule.subject == "threads":
-        value["of"] = [each for each in OF_THREADS if each in rule.of]
+        value["of"] = [item for item in OF_THREADS if item in rule.of]
     if rule.signers:
         return value | {"signed-by": list(rule.signers)}
     return value | {"require": SIGNED}
@@ -318,10 +320,10 @@ def _matches(pattern: str, name: str) -> bool:
         return False
     at, end = len(first), len(name) - len(last)
     for piece in rest:
-        found = name.find(piece, at, end)
-        if found < 0:
+        position = name.find(piece, at, end)
+        if position < 0:
             return False
-        at = found + len(piece)
+        at = position + len(piece)
     return True
 
 
@@ -367,10 +369,10 @@ class _Reader:
         return policy
 
     def _people(self, value: Any) -> dict[str, Person]:
-        found: dict[str, Person] = {}
+        people: dict[str, Person] = {}
         if not isinstance(value, dict):
             self._fields.wrong_type(("people",), "people", "a mapping of names", value)
-            return found
+            return people
         self._limit(("people",), value, _MOST_PEOPLE, "people")
         for name, item in list(value.items())[:_MOST_PEOPLE]:
             path = ("people", name)
@@ -388,11 +390,11 @@ class _Reader:
             self._limit((*path, "keys"), keys, _MOST_KEYS, "keys")
             read = [
                 key
-                for number, each in enumerate(keys[:_MOST_KEYS])
-                if (key := self._key(each, (*path, "keys", number), name)) is not None
+                for number, entry in enumerate(keys[:_MOST_KEYS])
+                if (key := self._key(entry, (*path, "keys", number), name)) is not None
             ]
-            found[name] = Person(name, tuple(emails), tuple(read))
-        return found
+            people[name] = Person(name, tuple(emails), tuple(read))
+        return people
 
     def _key(self, value: Any, path: tuple[str | int, ...], owner: str) -> Key | None:
         data: dict[str, Any] = {SSH: value} if isinstance(value, str) else {}
@@ -455,20 +457,20 @@ class _Reader:
         return None
 
     def _groups(self, value: Any, people: Mapping[str, Person]) -> dict[str, frozenset[str]]:
-        found: dict[str, frozenset[str]] = {}
+        groups: dict[str, frozenset[str]] = {}
         if not isinstance(value, dict):
             self._fields.wrong_type(("groups",), "groups", "a mapping of names", value)
-            return found
+            return groups
         self._limit(("groups",), value, _MOST_PEOPLE, "groups")
         for name, members in list(value.items())[:_MOST_PEOPLE]:
             path = ("groups", name)
             self._name(path, name)
             if name in people:
                 self._findings.key_error(path, "same-name", f"{one_line(name, 60)} is a person's name too")
-            found[name] = frozenset(
+            groups[name] = frozenset(
                 self._names(members, path, f"group {one_line(name, 60)}", frozenset(people))
             )
-        return found
+        return groups
 
     def _rules(self, value: Any, names: frozenset[str]) -> Iterable[Rule]:
         if not isinstance(value, list):
@@ -481,7 +483,7 @@ class _Reader:
             data = self._fields.mapping(item, path, "a rule", known)
             if data is None:
                 continue
-            subjects = [each for each in SUBJECTS if each in data]
+            subjects = [entry for entry in SUBJECTS if entry in data]
             if len(subjects) != 1:
                 about = "one of " + ", ".join(SUBJECTS)
                 self._findings.error(path, "bad-rule", f"a rule is about {about}", 'such as threads: "*"')
@@ -525,19 +527,19 @@ class _Reader:
             return frozenset()
         value = data["of"]
         chosen = [value] if isinstance(value, str) else self._texts(value, (*path, "of"), "of")
-        for each in chosen:
-            if each not in OF_THREADS:
-                hint = self._findings.nearest(each, OF_THREADS)
+        for item in chosen:
+            if item not in OF_THREADS:
+                hint = self._findings.nearest(item, OF_THREADS)
                 self._findings.error(
-                    (*path, "of"), "bad-rule", f"threads have no {one_line(each, 60)!r}", hint
+                    (*path, "of"), "bad-rule", f"threads have no {one_line(item, 60)!r}", hint
                 )
         return frozenset(chosen)
 
     def _allow(self, value: Any) -> list[str]:
         chosen = self._texts(value, ("allow",), "allow")
-        for number, each in enumerate(chosen):
-            if each not in (DELETIONS, REWRITES):
-                message = f"{one_line(each, 60)!r} cannot be allowed"
+        for number, item in enumerate(chosen):
+            if item not in (DELETIONS, REWRITES):
+                message = f"{one_line(item, 60)!r} cannot be allowed"
                 self._findings.error(
                     ("allow", number), "bad-rule", message, f"known: {DELETIONS}, {REWRITES}"
                 )
@@ -545,11 +547,11 @@ class _Reader:
 
     def _accepted(self, value: Any) -> list[str]:
         ids = self._texts(value, ("accepted",), "accepted", _MOST_ACCEPTED)
-        for number, each in enumerate(ids):
-            if not _OID.fullmatch(each):
+        for number, name in enumerate(ids):
+            if not _OID.fullmatch(name):
                 hint = "of a commit or a tag, in quotes: 40 hexadecimal digits"
                 self._findings.error(
-                    ("accepted", number), "bad-id", f"{one_line(each, 60)!r} is not an id", hint
+                    ("accepted", number), "bad-id", f"{one_line(name, 60)!r} is not an id", hint
                 )
         return ids
 
@@ -557,13 +559,13 @@ class _Reader:
         self, value: Any, path: tuple[str | int, ...], what: str, known: frozenset[str]
     ) -> tuple[str, ...]:
         chosen = self._texts([value] if isinstance(value, str) else value, path, what)
-        for number, each in enumerate(chosen):
-            if each not in known:
-                hint = self._findings.nearest(each, known)
+        for number, item in enumerate(chosen):
+            if item not in known:
+                hint = self._findings.nearest(item, known)
                 self._findings.error(
-                    (*path, number), "unknown-name", f"nobody is called {one_line(each, 60)}", hint
+                    (*path, number), "unknown-name", f"nobody is called {one_line(item, 60)}", hint
                 )
-        return tuple(dict.fromkeys(each for each in chosen if each in known))
+        return tuple(dict.fromkeys(entry for entry in chosen if entry in known))
 
     def _texts(
         self, value: Any, path: tuple[str | int, ...], what: str, most: int = _MOST_NAMES
@@ -572,13 +574,13 @@ class _Reader:
             self._fields.wrong_type(path, what, "a list", value)
             return []
         self._limit(path, value, most, "entries")
-        found = []
-        for number, each in enumerate(value[:most]):
-            if isinstance(each, str):
-                found.append(each)
+        texts = []
+        for number, item in enumerate(value[:most]):
+            if isinstance(item, str):
+                texts.append(item)
             else:
-                self._fields.wrong_type((*path, number), what, "text", each)
-        return found
+                self._fields.wrong_type((*path, number), what, "text", item)
+        return texts
 
     def _name(self, path: tuple[str | int, ...], name: str) -> None:
         if problem := name_problem(name):

@@ -66,20 +66,20 @@ def records(
 def accepted_by(policy: Policy, repository: Repository) -> set[Oid]:
     """Return the tags and commits that a policy accepts, and those that they stand on. A tag may be in a fold only, and
     no object."""
-    found: set[Oid] = set()
-    pending = [Oid(hex=each) for each in policy.accepted]
+    oids: set[Oid] = set()
+    pending = [Oid(hex=item) for item in policy.accepted]
     while pending:
         oid = pending.pop()
-        if oid in found:
+        if oid in oids:
             continue
-        found.add(oid)
+        oids.add(oid)
         with suppress(*UNREADABLE):  # it may not be here
             kind, data = repository.read(oid)
             if kind == TAG:
                 pending.append(parse_tag(data).target)
             elif kind == COMMIT:
                 pending += parse_commit(data).parents
-    return found
+    return oids
 
 
 class _Walk:
@@ -106,10 +106,10 @@ class _Walk:
                 continue
             self._seen.add(oid.raw)
             try:
-                found = self._at(oid, ref, thread)
+                records = self._at(oid, ref, thread)
             except UNREADABLE:
                 continue
-            for record in found:
+            for record in records:
                 if record.subject:
                     yield record
                 of = record.thread if record.subject == "threads" else None

@@ -106,16 +106,23 @@ def signed_records(refs: Mapping[str, Oid], read: SignatureReader) -> list[Signe
     """Return every reachable record once, oldest first, with its signature. Unreadable ones are left to
     `verify`. Folded threads' tags are written again."""
     repository = read.repository
-    found: dict[Oid, Signed] = {}
+    signed_by_object: dict[Oid, Signed] = {}
     others: list[tuple[str, Oid]] = []
     for ref, oid in sorted(refs.items()):
         name = ref[ref.rindex("/") + 1 :]
         thread = ThreadId(name) if layout.is_thread_ref(ref) else None
-        found.update({each.object: each for each in _records(repository, ref, thread, oid, found, others)})
+        signed_by_object.update(
+            {
+                record.object: record
+                for record in _records(repository, ref, thread, oid, signed_by_object, others)
+            }
+        )
     for ref, oid in others:
-        found.update({each.object: each for each in _records(repository, ref, None, oid, found, [])})
-    states = read(found)
-    return [each._replace(signature=states[oid]) for oid, each in found.items()]
+        signed_by_object.update(
+            {record.object: record for record in _records(repository, ref, None, oid, signed_by_object, [])}
+        )
+    states = read(signed_by_object)
+    return [item._replace(signature=states[oid]) for oid, item in signed_by_object.items()]
 
 
 def _records(
@@ -126,11 +133,11 @@ def _records(
     known: Mapping[Oid, Signed],
     others: list[tuple[str, Oid]],
 ) -> list[Signed]:
-    found: dict[Oid, Signed] = {}
+    signed_by_object: dict[Oid, Signed] = {}
     pending = [(oid, thread)]
     while pending:
         at, belongs = pending.pop()
-        if at in found or at in known:
+        if at in signed_by_object or at in known:
             continue
         try:
             kind, data = repository.read(at)
@@ -138,7 +145,7 @@ def _records(
                 pointing = ref_kinds.kind_of(ref)
                 target = pointing.target if pointing is not None else ""
                 tag_kind = target if target in ("fork", "pause") else "archive"
-                found[at] = Signed(ref, belongs, tag_kind, None, at, UNSIGNED)
+                signed_by_object[at] = Signed(ref, belongs, tag_kind, None, at, UNSIGNED)
                 pending.append((parse_tag(data).target, belongs))
             elif kind == COMMIT:
                 commit = parse_commit(data)
@@ -148,14 +155,14 @@ def _records(
                 # A version belongs to no thread, though threads depend on it.
                 refs = ref_kinds.kind_of_record(what)
                 of = None if refs is not None and refs.branches else belongs
-                found[at] = Signed(ref, of, what, record.node if record else None, at, UNSIGNED)
+                signed_by_object[at] = Signed(ref, of, what, record.node if record else None, at, UNSIGNED)
                 tags = _folded_tags(repository, at) if folded and at == oid else []
                 same = commit.parents[:1] if what == "step" else commit.parents
                 others += [(ref, parent) for parent in commit.parents[len(same) :]]
                 pending += [(parent, of) for parent in same] + tags
         except (UwfError, ValueError, LookupError, OverflowError):
             continue
-    return list(found.values())[::-1]
+    return list(signed_by_object.values())[::-1]
 
 
 def _folded_tags(repository: Repository, commit: Oid) -> list[tuple[Oid, ThreadId | None]]:
@@ -201,23 +208,23 @@ def _unchecked(reason: str) -> Undecided:
 def _signatures(
     repository: Repository, git: Git, objects: Iterable[Oid], settings: Sequence[str]
 ) -> dict[Oid, Signature]:
-    found: dict[Oid, Signature] = {}
+    signatures: dict[Oid, Signature] = {}
     commits: list[Oid] = []
     for oid in dict.fromkeys(objects):
         kind, data = repository.read(oid)
         if not is_signed(data):
-            found[oid] = UNSIGNED
+            signatures[oid] = UNSIGNED
             continue
         armoured = _armoured(kind, data)
         is_ssh = armoured.startswith(_SSH_BEGIN)
         if is_ssh and _ssh_hash(armoured) not in _SSH_HASHES:
-            found[oid] = Signature(BAD)
+            signatures[oid] = Signature(BAD)
         elif kind == COMMIT:
             commits.append(oid)
         else:
-            found[oid] = _tag_signature(git, oid, settings, is_ssh)
-    found.update(_commit_signatures(git, commits, settings))
-    return found
+            signatures[oid] = _tag_signature(git, oid, settings, is_ssh)
+    signatures.update(_commit_signatures(git, commits, settings))
+    return signatures
 
 
 def _commit_signatures(
@@ -236,10 +243,10 @@ def _commit_signatures(
     for row in filter(None, done.out.decode("utf-8", "replace").split("\n")):
         oid, state, signer, key, fingerprint, primary = (row.split("\0") + [""] * 5)[:6]
         # git says N, none, also of a signature that no key is known for.
-        found = UNKNOWN if state == "N" else _STATES.get(state, UNKNOWN)
+        state_here = UNKNOWN if state == "N" else _STATES.get(state, UNKNOWN)
         if state in "BEN":  # not valid
             fingerprint = primary = ""
-        yield Oid(hex=oid), Signature(found, signer, key, fingerprint, primary)
+        yield Oid(hex=oid), Signature(state_here, signer, key, fingerprint, primary)
 
 
 def _armoured(kind: int, data: bytes) -> bytes:

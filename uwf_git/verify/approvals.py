@@ -134,8 +134,8 @@ class ApprovalChecks:
         record = ApprovalRecord(
             node, commit.oid, commit.committer, commit.time, said, commit.parents[-1], head.row.time
         )
-        given = self._given(said, commit.parents[0]) if before is not None else None
-        role = self._check_said(record, given, head, here, report)
+        approval_record = self._given(said, commit.parents[0]) if before is not None else None
+        role = self._check_said(record, approval_record, head, here, report)
         page, message = page_and_message(node, said, lambda output: known.content(here, output).payload)
         check_page(known.objects, files, path, report, lambda: page)
         known.message(commit, report, message)
@@ -144,48 +144,54 @@ class ApprovalChecks:
     def _check_said(
         self,
         record: ApprovalRecord,
-        given: ApprovalRecord | None,
+        approval_record: ApprovalRecord | None,
         head: Record,
         here: Mapping[Hash, Node],
         report: Report,
     ) -> str:
-        said = record.content
-        if isinstance(said, Revocation):
-            if given is None or not isinstance(given.content, Approval):
+        content = record.content
+        if isinstance(content, Revocation):
+            if approval_record is None or not isinstance(approval_record.content, Approval):
                 raise Bad("wrong-chain", f"revocation {record.hash} is of no approval before it")
             if problem := person_problem(record, self.people):
                 report(FORGED, f"revocation {record.hash}: {problem}")
-            elif not same_person(record, given, self.people):
-                report(FORGED, f"{said.by} takes back what {given.content.by} approved")
-            return given.content.role
-        if (said.start, said.prev) != (head.row.start or head.row.node, _prev(head)):
+            elif not same_person(record, approval_record, self.people):
+                report(FORGED, f"{content.by} takes back what {approval_record.content.by} approved")
+            return approval_record.content.role
+        if (content.start, content.prev) != (head.row.start or head.row.node, _prev(head)):
             report("wrong-chain", f"approval {record.hash} is not of the head {head.row.node}")
         decision = self._known.decision(head) if head.decided else None
         workflow = self._known.definition(head).workflow
-        role = workflow.roles.get(said.role)
-        if role is None or not role.is_gate or (decision is not None and not _calls_for(decision, said.role)):
-            report("wrong-role", f"approval {record.hash} is of {said.role}, which has no approvers next")
-            return said.role
-        output = self._known.content(here, said.output)
+        role = workflow.roles.get(content.role)
+        if (
+            role is None
+            or not role.is_gate
+            or (decision is not None and not _calls_for(decision, content.role))
+        ):
+            report("wrong-role", f"approval {record.hash} is of {content.role}, which has no approvers next")
+            return content.role
+        output = self._known.content(here, content.output)
         if output.type != role.schema:
-            report("wrong-output", f"output {said.output} is of type {output.type}, not of {said.role}'s")
+            report(
+                "wrong-output", f"output {content.output} is of type {output.type}, not of {content.role}'s"
+            )
         if isinstance(decision, Next):
             gate = self._gate(role, decision, head)
-            code, why = judge(gate, record, said, self.people)
+            code, why = judge(gate, record, content, self.people)
             if code not in (COUNTS, UNJUDGED):
                 report(FORGED if code == STALE else code, f"approval {record.hash}: {why}")
-        return said.role
+        return content.role
 
     def _united(
         self, commit: CommitObject, node: Hash, first: Record, last: Record, report: Report
     ) -> Record:
         objects = self._known.objects
-        sides = [self._folders(each.tree) for each in (first, last)]
-        found = self._folders(commit.tree)
+        sides = [self._folders(record.tree) for record in (first, last)]
+        contents = self._folders(commit.tree)
         check_attributes(objects, files_of(objects, commit.tree), report)
-        if found.keys() != sides[0].keys() | sides[1].keys():
+        if contents.keys() != sides[0].keys() | sides[1].keys():
             report("changed-file", "the commit does not have the approvals of both its sides, and no others")
-        elif any(oid not in (side.get(name) for side in sides) for name, oid in found.items()):
+        elif any(oid not in (side.get(name) for side in sides) for name, oid in contents.items()):
             report("changed-file", "the commit changes an approval of its sides")
         extra = [
             name for _, name, _ in objects.tree(commit.tree) if name not in (b".gitattributes", b"approvals")
@@ -209,7 +215,7 @@ class ApprovalChecks:
         """Return the approval that a revocation takes back, which `tip` leads to."""
         if isinstance(said, Approval):
             return None
-        return next((each for each in self._records_up_to(tip) if each.hash == said.approval), None)
+        return next((record for record in self._records_up_to(tip) if record.hash == said.approval), None)
 
     def _records_up_to(self, tip: Oid) -> list[ApprovalRecord]:
         count = 0
@@ -380,10 +386,10 @@ class ApprovalChecks:
         known.past.go_to(head, known.records)
         start = known.start_of(head.row.start or head.row.node)
         if isinstance(decision, Next):
-            asked = request(workflow.roles.get(role), decision.instruction)
+            request_shown = request(workflow.roles.get(role), decision.instruction)
         else:
-            asked = request(None, None, decision.question or "")
-        return shown(start.prompt, asked, output_before(known.past.steps), self._code(head))
+            request_shown = request(None, None, decision.question or "")
+        return shown(start.prompt, request_shown, output_before(known.past.steps), self._code(head))
 
     def _code(self, head: Record) -> Revision | None:
         """Return the newest code up to a head, with the base of the first."""

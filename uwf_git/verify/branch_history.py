@@ -93,7 +93,7 @@ class BranchHistory:
         except ValueError:
             raise StoreDamaged(f"commit {oid} is not well formed", "look at it: git fsck") from None
         line = next(
-            (each[7:] for each in data.split(b"\n\n", 1)[0].split(b"\n") if each.startswith(b"author ")), b""
+            (part[7:] for part in data.split(b"\n\n", 1)[0].split(b"\n") if part.startswith(b"author ")), b""
         )
         author = one_line(line.decode("utf-8", "replace").rsplit(" ", 2)[0], 120)
         subject = one_line(commit.message.split("\n", 1)[0], 80)
@@ -138,17 +138,17 @@ class BranchHistory:
             return [tip]
         if not self.shallow:
             return []
-        found: list[CommitObject] = []
+        objects: list[CommitObject] = []
         pending, seen = [tip], {tip.oid.raw}
         for commit in pending:  # grows while it is walked
             if commit.oid in self.shallow:
-                found.append(commit)
+                objects.append(commit)
                 continue
             for parent in commit.parents:
                 if parent.raw not in seen and (record := self.record(parent)) is not None:
                     seen.add(parent.raw)
                     pending.append(record)
-        return found
+        return objects
 
     def distance(self, head: Oid, commit: Oid) -> int | None:
         """Return how many steps a head is further than a commit, None if it doesn't come from it."""
@@ -183,7 +183,7 @@ class BranchHistory:
         return f"it changes {shown}{more}"
 
     def _changed_paths(self, tree: bytes, before: bytes | None) -> list[str]:
-        found: list[str] = []
+        paths: list[str] = []
         pending = [("", tree, before)]
         budget = _MOST_CHANGED
         while pending and budget > 0:
@@ -192,7 +192,7 @@ class BranchHistory:
                 rows = {row[1]: row for row in self._objects.tree(now)} if now else {}
                 old = {row[1]: row for row in self._objects.tree(then)} if then else {}
             except Bad:
-                found.append(prefix or "/")
+                paths.append(prefix or "/")
                 continue
             budget -= len(rows) + len(old) + 1
             for name in sorted(rows.keys() | old.keys()):
@@ -201,10 +201,10 @@ class BranchHistory:
                     continue
                 path = prefix + shown_name(name)
                 folders = [
-                    each[2] if each is not None and each[0] == FOLDER else None for each in (one, other)
+                    item[2] if item is not None and item[0] == FOLDER else None for item in (one, other)
                 ]
-                if any(folders) and all(each is None or each[0] == FOLDER for each in (one, other)):
+                if any(folders) and all(item is None or item[0] == FOLDER for item in (one, other)):
                     pending.append((f"{path}/", folders[0] or b"", folders[1]))
                 else:
-                    found.append(path)
-        return sorted(found)
+                    paths.append(path)
+        return sorted(paths)

@@ -61,20 +61,20 @@ class CallChecks:
         return begin
 
     def check_joined(
-        self, commit: CommitObject, made: Step, detail: Node, before: Record, report: Report
+        self, commit: CommitObject, step: Step, detail: Node, before: Record, report: Report
     ) -> None:
         """Check that the further parents of a code workflow's step are calls of its thread at their ends, each named
         once, with answers such as were asked for, and as many as were answered by its counts."""
         if len(set(commit.parents)) != len(commit.parents):
-            report("wrong-parent", f"a step of {made.role} has a call as its parent twice")
+            report("wrong-parent", f"a step of {step.role} has a call as its parent twice")
         counts = calls_in(detail)
         if counts is not None and of_calls(counts).answered != len(list(self._joined(commit))):
-            report("wrong-detail", f"the counts of a step of {made.role} are not those of its calls")
+            report("wrong-detail", f"the counts of a step of {step.role} are not those of its calls")
         requests: set[tuple[str, str, int]] = set()
         for call in self._joined(commit):
             start = self._known.start_of(call.row.start) if call.row.start is not None else None
             if start is None or start.call is None or not start.call.is_call or call.row.role != END:
-                report("wrong-parent", f"a further parent of a step of {made.role} is no answered call")
+                report("wrong-parent", f"a further parent of a step of {step.role} is no answered call")
                 continue
             item = _item(start.call)
             request = json.dumps(item, sort_keys=True), start.prompt, start.call.position

@@ -81,11 +81,11 @@ class OpenCheckout(NamedTuple):
         if thread is None:
             return {}
         refs = (layout.ARCHIVE + thread, layout.THREADS + thread)
-        found = [
+        results = [
             self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
             for ref in refs
         ]
-        oids = [done.out.decode("ascii", "replace").strip() for done in found if done.code == 0]
+        oids = [done.out.decode("ascii", "replace").strip() for done in results if done.code == 0]
         return {thread: [Oid(hex=oid) for oid in oids if len(oid) == 40][:1]}
 
 
@@ -107,17 +107,22 @@ def open_checkout(path: Path) -> OpenCheckout:
     """Return the checkout around a folder, or the bare repository that it is. Raises NotFound, Invalid for a
     folder whose repository knows nothing of it, StoreDamaged."""
     folder = path.absolute()
-    found = checkout_around(folder) if folder.is_dir() else None
-    if found is None:
+    checkout = checkout_around(folder) if folder.is_dir() else None
+    if checkout is None:
         raise NotFound(
             f"no git repository around {path}", "give the folder of a checkout, or a branch's name"
         )
-    if found.top is not None and (found.top / ".git").is_file() and not any(folders_beside(found.top)):
+    if (
+        checkout.top is not None
+        and (checkout.top / ".git").is_file()
+        and not any(folders_beside(checkout.top))
+    ):
         raise Invalid(
-            f"{found.top / '.git'} names the repository {found.common}, which does not name this folder as its own",
-            f"verify the repository by itself: uwf verify {found.common}",
+            f"{checkout.top / '.git'} names the repository {checkout.common},"
+            " which does not name this folder as its own",
+            f"verify the repository by itself: uwf verify {checkout.common}",
         )
-    for path in (folder / name for folder in {found.git_dir, found.common} for name in _READ):
+    for path in (folder / name for folder in {checkout.git_dir, checkout.common} for name in _READ):
         if path.exists() and not path.is_file():
             raise StoreDamaged(f"{path} is not a regular file", "move it away")
-    return OpenCheckout(found.top, found.git_dir, ForeignRepository(found.common))
+    return OpenCheckout(checkout.top, checkout.git_dir, ForeignRepository(checkout.common))

@@ -25,8 +25,8 @@ class Check(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object; `damaged` affects the exit status."""
-        said = {"check": self.check, "status": self.status, "message": self.message, "hint": self.hint}
-        return {**said, **self.more}
+        value = {"check": self.check, "status": self.status, "message": self.message, "hint": self.hint}
+        return {**value, **self.more}
 
 
 def hurt_check(check: str, hurt: DamagedRef, objects: Mapping[Oid, str], hint: str) -> Check:

@@ -58,13 +58,13 @@ def merge_of(
         joined = parse_join(join.step.output)
     except (LookupError, TypeError):  # another check says so
         return None
-    conflicts = {at: each.conflict.paths for at, each in enumerate(joined) if each.conflict is not None}
+    conflicts = {at: branch.conflict.paths for at, branch in enumerate(joined) if branch.conflict is not None}
     try:
         codes = {
             position: code
-            for position, each in enumerate(joined)
-            if each.status == COMPLETED and each.step is not None
-            if (code := newest(each.step)) is not None
+            for position, branch in enumerate(joined)
+            if branch.status == COMPLETED and branch.step is not None
+            if (code := newest(branch.step)) is not None
         }
     except LookupError:
         return CodeMerge(fork.row.node, begun.commit, None, conflicts, join.code is not None)
@@ -119,32 +119,32 @@ def check_code(
     findings: list[Finding] = []
     waiting: list[RecordedCode] = []
     unknown: list[RecordedCode] = []
-    for each in records:
-        if problem := _malformed(each.code) or _unlike_merge(each):
-            findings.append(each.finding(problem))
-        elif each.merge is None or each.merge.has_code:
-            waiting.append(each)
-        if each.merge is not None and each.merge.branches is None:
-            unknown.append(each)
+    for code in records:
+        if problem := _malformed(code.code) or _unlike_merge(code):
+            findings.append(code.finding(problem))
+        elif code.merge is None or code.merge.has_code:
+            waiting.append(code)
+        if code.merge is not None and code.merge.branches is None:
+            unknown.append(code)
     for project in projects if waiting else ():
-        objects = _objects(project, (each.code for each in waiting))
+        objects = _objects(project, (item.code for item in waiting))
         elsewhere = []
-        for each in waiting:
-            if not _is_here(each.code, objects):
-                elsewhere.append(each)
-            elif problem := _problem(each.code, objects):
-                findings.append(each.finding(problem))
-            elif each.merge is not None and each.merge.branches is not None:
-                unknown += _remerge(project, each, each.merge.branches, findings)
+        for code in waiting:
+            if not _is_here(code.code, objects):
+                elsewhere.append(code)
+            elif problem := _problem(code.code, objects):
+                findings.append(code.finding(problem))
+            elif code.merge is not None and code.merge.branches is not None:
+                unknown += _remerge(project, code, code.merge.branches, findings)
         waiting = elsewhere
         if not waiting:
             break
     known = made_here() if waiting else ()
-    for each in [each for each in waiting if each.code.commit in known]:
-        waiting.remove(each)
-        message = f"{each.kind} {each.node} left commit {each.code.commit}, which is gone from its project"
-        step = each.node if each.kind == "step" else None
-        findings.append(Finding("lost-code", each.thread, step, each.object, message, each.ref))
+    for code in [item for item in waiting if item.code.commit in known]:
+        waiting.remove(code)
+        message = f"{code.kind} {code.node} left commit {code.code.commit}, which is gone from its project"
+        step = code.node if code.kind == "step" else None
+        findings.append(Finding("lost-code", code.thread, step, code.object, message, code.ref))
     return CodeResult(findings, [*_notes(waiting), *map(_not_merged, unknown)])
 
 
@@ -182,10 +182,10 @@ def _diff_digest(place: Path, base: str, commit: str) -> str:
         kinds = project.run("cat-file", "--batch-check=%(objecttype)", stdin=lines, check=False, git=git).out
         if kinds.split() != [b"commit"] * 2:
             return ""
-        found = git.run(*RAW_DIFF, base, commit, "--", at_most=RAW_BYTES + 1).out
+        content = git.run(*RAW_DIFF, base, commit, "--", at_most=RAW_BYTES + 1).out
     except (UwfError, OSError):
         return ""
-    return sha256(found).hexdigest() if len(found) <= RAW_BYTES else ""
+    return sha256(content).hexdigest() if len(content) <= RAW_BYTES else ""
 
 
 def _malformed(code: Revision) -> str:
@@ -238,17 +238,17 @@ def _remerge(
             if merges.missing([merge.base, *branches.values()]):
                 yield record
                 return
-            found = merges.merge(merge.fork, merge.base, branches)
+            merged = merges.merge(merge.fork, merge.base, branches)
     except (UwfError, OSError):
         yield record
         return
-    if found.commit != code.commit:
+    if merged.commit != code.commit:
         findings.append(
             record.finding(
-                f"names commit {code.commit} as the merge of its branches, which is {found.commit}"
+                f"names commit {code.commit} as the merge of its branches, which is {merged.commit}"
             )
         )
-    elif {position: conflict.paths for position, conflict in found.conflicts.items()} != merge.conflicts:
+    elif {position: conflict.paths for position, conflict in merged.conflicts.items()} != merge.conflicts:
         findings.append(record.finding("names other conflicts than its branches have"))
 
 
@@ -258,8 +258,8 @@ def _not_merged(record: RecordedCode) -> Finding:
 
 
 def _is_here(code: Revision, objects: _Objects) -> bool:
-    found = objects.get(code.commit)
-    return found is not None and (found.type != "commit" or _tree_of(code.commit) in objects)
+    object_here = objects.get(code.commit)
+    return object_here is not None and (object_here.type != "commit" or _tree_of(code.commit) in objects)
 
 
 def _problem(code: Revision, objects: _Objects) -> str:
@@ -302,8 +302,8 @@ def _objects(place: Path, codes: Iterable[Revision]) -> _Objects:
 
 def _notes(elsewhere: Iterable[RecordedCode]) -> list[Finding]:
     threads: dict[ThreadId, list[RecordedCode]] = {}
-    for each in elsewhere:
-        threads.setdefault(each.thread, []).append(each)
+    for code in elsewhere:
+        threads.setdefault(code.thread, []).append(code)
     return [
         Finding("code-elsewhere", thread, None, records[0].object, _elsewhere(records), records[0].ref)
         for thread, records in threads.items()
@@ -311,10 +311,10 @@ def _notes(elsewhere: Iterable[RecordedCode]) -> list[Finding]:
 
 
 def _elsewhere(records: Sequence[RecordedCode]) -> str:
-    numbers = Counter(each.kind for each in records)
+    numbers = Counter(record.kind for record in records)
     what = " and ".join(counted(numbers[kind], kind) for kind in ("step", "attempt") if numbers[kind])
     # The code of attempts is not pushed.
-    step = next((each for each in records if each.kind == "step" and each.code.remote), None)
+    step = next((record for record in records if record.kind == "step" and record.code.remote), None)
     if step is None:
         return f"the code of {what} is not here: not checked"
     from uwf_git.workspaces.project import way_here

@@ -49,8 +49,8 @@ class DamagedRef(NamedTuple):
         name = self.ref.rsplit("/", 1)[1]
         kind = ref_kinds.kind_of(self.ref)
         if self.thread is None:
-            told = kind.told if kind is not None else ""
-            return told.format(name) if told else f"{layout.word_for(self.ref) or 'ref'} {name}"
+            phrase = kind.told if kind is not None else ""
+            return phrase.format(name) if phrase else f"{layout.word_for(self.ref) or 'ref'} {name}"
         thread = f"thread {self.thread}" + (f" ({one_line(self.title, 60)})" if self.title else "")
         if kind is not None and kind.told:
             return kind.told.format(thread)
@@ -192,11 +192,11 @@ class Walk:
                 pending.extend(before)
                 continue
             pending.pop()
-            found = own
+            contents = own
             for parent in self._parents[at]:
                 of_parent = self._all[parent]
-                found = of_parent if found <= of_parent else found | of_parent
-            self._all[at] = found
+                contents = of_parent if contents <= of_parent else contents | of_parent
+            self._all[at] = contents
         return self._all[tip]
 
     def own(self, commit: bytes) -> frozenset[bytes]:
@@ -222,18 +222,18 @@ class Walk:
         known = self._trees.get(raw)
         if known is not None:
             return known
-        found: set[bytes] = set()
+        contents: set[bytes] = set()
         read = self._read(raw)
         if read is None:
-            found.add(raw)
+            contents.add(raw)
         elif read[0] == TREE and depth < _DEEPEST:
             with contextlib.suppress(ValueError):
                 for entry in parse_tree(read[1]):
                     if entry.is_tree:
-                        found |= self._tree(entry.oid.raw, depth + 1)
+                        contents |= self._tree(entry.oid.raw, depth + 1)
                     elif entry.mode != _SUBMODULE and not self._is_sound(entry.oid.raw):
-                        found.add(entry.oid.raw)
-        self._trees[raw] = frozenset(found) if found else _NONE
+                        contents.add(entry.oid.raw)
+        self._trees[raw] = frozenset(contents) if contents else _NONE
         return self._trees[raw]
 
     def _is_sound(self, raw: bytes) -> bool:
@@ -277,15 +277,15 @@ class _Hurts:
     def _folded(self, name: str, oid: Oid, objects: frozenset[bytes]) -> Iterator[DamagedRef]:
         if not objects:
             return
-        told = False
+        is_hurt = False
         with contextlib.suppress(StoreDamaged):
             for entry in archives.entries(self._store.repository, oid):
-                lost = frozenset[bytes]().union(*(self._walk.history(each.raw) for each in entry.commits))
+                lost = frozenset[bytes]().union(*(self._walk.history(item.raw) for item in entry.commits))
                 if lost:
-                    told = True
+                    is_hurt = True
                     commit = entry.ended.target.raw
                     yield self._hurt(name, entry.thread, commit, self._first(commit), lost)
-        if not told:
+        if not is_hurt:
             yield DamagedRef(name, None, "", None, None, oid.raw, objects)
 
     def _hurt(

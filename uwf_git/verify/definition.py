@@ -171,15 +171,15 @@ def _check_source(
         if compiled.hash != name:
             message = f"{definition} compiles to {compiled.hash}, not to {name}"
             report("other-source", message, source, definition)
-        for each in included.keys() - compiled.source.includes.keys():
-            path = f"{layout.INCLUDED}{each}"
+        for include in included.keys() - compiled.source.includes.keys():
+            path = f"{layout.INCLUDED}{include}"
             report("extra-file", f"{path} is not included by {definition}", path=path)
 
 
 def line_in(message: str, path: str) -> int:
     """Return the line that an error names of a file, 0 for none."""
-    found = re.search(rf"{re.escape(path)}:([0-9]{{1,9}}):", message)
-    return int(found[1]) if found else 0
+    match = re.search(rf"{re.escape(path)}:([0-9]{{1,9}}):", message)
+    return int(match[1]) if match else 0
 
 
 def _compiled(

@@ -53,7 +53,7 @@ class FanOutChecks:
 
     def check_step(
         self,
-        made: Step,
+        step: Step,
         before: Record,
         decision: FansOut | AwaitingBranches,
         output: Node,
@@ -64,14 +64,14 @@ class FanOutChecks:
         role, kind, code = FORK, FORK_OUTPUT, _FORK
         if isinstance(decision, AwaitingBranches):
             role, kind, code = JOIN, JOIN_OUTPUT, _JOIN
-        if made.role != role:
-            report("wrong-role", f"{made.role} made the step that the workflow called {role} for")
+        if step.role != role:
+            report("wrong-role", f"{step.role} made the step that the workflow called {role} for")
             return
         if output.type != kind:
-            report("wrong-output", f"output {made.output} is of type {output.type}, not of {made.role}'s")
+            report("wrong-output", f"output {step.output} is of type {output.type}, not of {step.role}'s")
             return
-        if made.agent != UWF:
-            report(code, f"{made.agent} made the step of {role}, which is {UWF}'s own")
+        if step.agent != UWF:
+            report(code, f"{step.agent} made the step of {role}, which is {UWF}'s own")
         self._check_detail(role, detail, before, report)
         if isinstance(decision, FansOut):
             self._check_fork(before, decision, output.payload, report)
@@ -79,8 +79,8 @@ class FanOutChecks:
             self._check_joined(before, output.payload, report)
 
     def _check_detail(self, role: str, detail: Node, before: Record, report: Report) -> None:
-        made = parse_detail(detail.payload) if is_kind(detail.type, "detail") else None
-        if made is None or made._replace(code=None) != Detail("", context=before.row.node):
+        recorded = parse_detail(detail.payload) if is_kind(detail.type, "detail") else None
+        if recorded is None or recorded._replace(code=None) != Detail("", context=before.row.node):
             message = f"the detail of a step of {role} has something else than its context and code"
             report("wrong-detail", message)
 
@@ -132,21 +132,21 @@ class FanOutChecks:
         fork, joined = self.fork_of(before), parse_join(payload)
         if len(joined) != fork.size:
             return ()
-        ended = [(position, each) for position, each in enumerate(joined) if not each.is_left]
+        ended = [(position, item) for position, item in enumerate(joined) if not item.is_left]
         tips = self._tips(commit, before.row.node, len(ended), report)
         if tips is None:
             return ()
         ids = {_id_at(before.row)}
-        for (position, each), tip in zip(ended, tips, strict=True):
+        for (position, branch), tip in zip(ended, tips, strict=True):
             record = self._known.records.get(tip.raw)
             if record is not None:
-                ids |= self._check_tip(fork, before, position, each, record, report)
-        for position, each in enumerate(joined):
-            if not each.is_left:
+                ids |= self._check_tip(fork, before, position, branch, record, report)
+        for position, branch in enumerate(joined):
+            if not branch.is_left:
                 continue
-            if each.thread not in {branch_id(str(oid), when, position) for oid, when in ids}:
+            if branch.thread not in {branch_id(str(oid), when, position) for oid, when in ids}:
                 report(_JOIN, f"branch {position} of the join has another id than follows from its fork")
-            if (each.step, each.output, each.reason, each.conflict) != (None, None, "", None):
+            if (branch.step, branch.output, branch.reason, branch.conflict) != (None, None, "", None):
                 report(_JOIN, f"branch {position} was left, and has a step, an output or a reason")
         return tips
 
@@ -155,17 +155,17 @@ class FanOutChecks:
         sizes: list[list[int]] = []
         number = count
         while number > MOST_PARENTS:
-            left = range(0, number, MOST_PARENTS)
-            sizes.append([min(MOST_PARENTS, number - at) for at in left])
-            number = len(left)
+            places = range(0, number, MOST_PARENTS)
+            sizes.append([min(MOST_PARENTS, number - at) for at in places])
+            number = len(places)
         level = commit.parents[1:]
         if len(level) != number:
             message = f"the join has {counted(len(level), 'parent')} besides its fork, and its branches are {number}"
             report("wrong-parent", message)
             return None
-        for each in reversed(sizes):
+        for siz in reversed(sizes):
             parts: list[Oid] = []
-            for oid, size in zip(level, each, strict=True):
+            for oid, size in zip(level, siz, strict=True):
                 record = self._known.records.get(oid.raw)
                 if record is None:
                     return None  # already reported
@@ -178,7 +178,13 @@ class FanOutChecks:
         return level
 
     def _check_tip(
-        self, fork: Fork, before: Record, position: int, said: JoinedBranch, tip: Record, report: Report
+        self,
+        fork: Fork,
+        before: Record,
+        position: int,
+        joined_branch: JoinedBranch,
+        tip: Record,
+        report: Report,
     ) -> set[tuple[Oid, int]]:
         """Check the last commit of a branch. Return the fork that it stands on, which may be another commit of the same
         step."""
@@ -192,26 +198,29 @@ class FanOutChecks:
             report("wrong-parent", f"commit {at} is not of branch {position} of the fork")
             return set()
         origin = self.origin(tip)
-        if origin is not None and origin.id is not None and said.thread != origin.id:
+        if origin is not None and origin.id is not None and joined_branch.thread != origin.id:
             report(_JOIN, f"branch {position} of the join has another id than follows from its fork")
-        if said.step != (tip.row.node if tip.row.kind == "step" else None):
+        if joined_branch.step != (tip.row.node if tip.row.kind == "step" else None):
             report(
-                _JOIN, f"branch {position} of the join ends with {said.step}, its commit with {tip.row.node}"
+                _JOIN,
+                f"branch {position} of the join ends with {joined_branch.step}, its commit with {tip.row.node}",
             )
-        if not _same(said.output, self._known.last_output(tip)):
+        if not _same(joined_branch.output, self._known.last_output(tip)):
             report(_JOIN, f"branch {position} of the join has another output than its thread")
         if tip.decided:
-            self._check_end(fork, position, said, tip, report)
+            self._check_end(fork, position, joined_branch, tip, report)
         if begin.merged is None:
             return set()
         return {_id_at(self._known.row_at(begin.merged))}
 
-    def _check_end(self, fork: Fork, position: int, said: JoinedBranch, tip: Record, report: Report) -> None:
-        if said.status == KILLED:
+    def _check_end(
+        self, fork: Fork, position: int, branch: JoinedBranch, tip: Record, report: Report
+    ) -> None:
+        if branch.status == KILLED:
             return
-        problem = self.end_problem(tip, said.status, said.reason, fork)
+        problem = self.end_problem(tip, branch.status, branch.reason, fork)
         if problem:
-            report(_JOIN, f"branch {position} of the join is {said.status}: {problem}")
+            report(_JOIN, f"branch {position} of the join is {branch.status}: {problem}")
 
     def end_problem(self, tip: Record, status: str, reason: str, fork: Fork | None = None) -> str:
         """Return what is wrong with an end as completed or failed, "" if nothing. A branch of `fork` may have failed
@@ -299,11 +308,11 @@ class FanOutChecks:
         assert fan_out is not None
         history = self._history(before)
         try:
-            made = start_of_branch(history, fork, chosen, position, record.row.node)
+            start = start_of_branch(history, fork, chosen, position, record.row.node)
         except UwfError:
             return None
         fixed = fan_out.fixed
-        return *made, fixed[position].workflow if fixed else fan_out.workflow
+        return *start, fixed[position].workflow if fixed else fan_out.workflow
 
     def _history(self, record: Record) -> History:
         start = record.row.start or record.row.node
@@ -326,7 +335,7 @@ class FanOutChecks:
             report("wrong-author", "a commit that gathers branches has an author besides who made it")
         rows = [record.row for record in self._gathered(commit, node, report)]
         row = commit_row(commit.oid, "part", node, commit.parents, commit.time)
-        return Record(row._replace(rehearsed=sum(each.rehearsed for each in rows)), commit.tree)
+        return Record(row._replace(rehearsed=sum(item.rehearsed for item in rows)), commit.tree)
 
     def _gathered(self, commit: CommitObject, node: Hash, report: Report) -> Iterator[Record]:
         for oid in commit.parents:
@@ -352,10 +361,10 @@ class FanOutChecks:
 
 def _are_branches(fan_out: FanOut, workflow: Hash, branches: Sequence[ForkedBranch]) -> bool:
     """Return whether a fork's branches are those of an edge. A workflow's name is checked when a branch starts."""
-    wanted = [each.role for each in fan_out.fixed] or [fan_out.role]
+    wanted = [branch.role for branch in fan_out.fixed] or [fan_out.role]
     return len(wanted) == len(branches) and all(
-        each.role == role and (not role or each.workflow == workflow)
-        for role, each in zip(wanted, branches, strict=True)
+        branch.role == role and (not role or branch.workflow == workflow)
+        for role, branch in zip(wanted, branches, strict=True)
     )
 
 

@@ -214,14 +214,14 @@ class _FolderCheck:
         """Count the files of a folder that a sparse checkout leaves out; report it otherwise."""
         left_out = 0
         pending = [(path, folder)]
-        for prefix, each in pending:  # grows while it is walked
-            for name in each.files:
+        for prefix, item in pending:  # grows while it is walked
+            for name in item.files:
                 entry = self._index.get(b"%s/%s" % (prefix, name))
                 if entry is None or not entry.is_skipped:
                     self._find("edited-file", f"{_shown(path)} is not in the folder any more", path)
                     return
                 left_out += 1
-            pending += [(b"%s/%s" % (prefix, name), inner) for name, inner in each.folders.items()]
+            pending += [(b"%s/%s" % (prefix, name), inner) for name, inner in item.folders.items()]
         self._absent += left_out
 
     def _check_file(self, name: bytes, oid: bytes, descriptor: int, path: bytes) -> None:

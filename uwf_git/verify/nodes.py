@@ -136,20 +136,20 @@ class Nodes:
             if node.type == META and node.payload == BUILTIN.get(name):
                 return None  # ours are schemas; to check them anew takes most of the time of a small history
             if node.type in (META, name) or self._is_its_own(node.type, among):
-                found = check_schema(node.payload, recorded=True)
+                problems = check_schema(node.payload, recorded=True)
             else:
                 schema = self._schema(node.type, among)
                 if node.type not in self._plain:
                     self._plain[node.type] = plain_check(schema.payload)
                 plain = self._plain[node.type]
-                found = (
+                problems = (
                     [] if plain and plain(node.payload) else schema.problems(node.payload, 3, recorded=True)
                 )
         except UwfError as error:
             return error.message
         except _STUMBLES as error:
             raise Bad("bad-type", f"its type {node.type} cannot be applied: {error}", name) from None
-        return str(found[0]) if found else None
+        return str(problems[0]) if problems else None
 
     def _is_its_own(self, type_hash: Hash, among: Mapping[Hash, Node]) -> bool:
         known = self._own.get(type_hash)
@@ -212,18 +212,18 @@ class Nodes:
         """Return the nodes that a record reaches in its folder, reporting missing ones that are not
         `elsewhere` in the tree."""
         reached = {root}
-        asked: set[Hash] = set()
+        nodes: set[Hash] = set()
         queue = [root]
         while queue:
             node = here[queue.pop()]
             for target in (node.type, *self.references(node, here)):
-                if target in reached or target in asked:
+                if target in reached or target in nodes:
                     continue
                 if target in here:
                     reached.add(target)
                     queue.append(target)
                     continue
-                asked.add(target)
+                nodes.add(target)
                 if not elsewhere(target):
                     report("missing-node", f"node {target}, which {root} reaches, is not in the tree")
         return reached
@@ -232,7 +232,7 @@ class Nodes:
 def files_below(objects: Objects, tree: bytes, folder: str, report: Report) -> dict[str, bytes]:
     """Return the files below a tree. Reports invalid names and modes, without entering them. `folder` is for
     messages. Raises Bad."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     entries = 0  # with each name of a folder, since a few trees can be millions of folders
     pending = [("", tree, 1)]
     while pending:
@@ -258,8 +258,8 @@ def files_below(objects: Objects, tree: bytes, folder: str, report: Report) -> d
             if mode == FOLDER:
                 pending.append((f"{path}/", oid, depth + 1))
             else:
-                found[path] = oid
-    return found
+                contents[path] = oid
+    return contents
 
 
 def check_order(rows: Sequence[Row], raw: bytes, where: str, report: Report) -> None:
@@ -296,15 +296,15 @@ def grown(
     each level. Reports other differences; raises Bad if the folder is missing."""
     where = ""
     for depth, folder in enumerate(folders, 1):
-        allowed = {each.encode("utf-8") for each in also[depth - 1]} if depth <= len(also) else set()
+        allowed = {item.encode("utf-8") for item in also[depth - 1]} if depth <= len(also) else set()
         name = folder.encode("utf-8")
         rows, before = objects.tree(new), objects.tree(old) if old is not None else []
         row = _row(rows, name)
         was = _row(before, name)
         if not _only_the_last_grew(rows, before, name):
             same_but = {name, *allowed}
-            kept = [each for each in rows if each[1] not in same_but]
-            if kept != [each for each in before if each[1] not in same_but]:
+            kept = [item for item in rows if item[1] not in same_but]
+            if kept != [item for item in before if item[1] not in same_but]:
                 _report_changes(rows, before, same_but, new, where, report)
             check_order(rows, new, where, report)
         if row is None:
@@ -362,12 +362,12 @@ def _report_changes(
 
 def node_files(files: Mapping[str, bytes], folder: str) -> dict[Hash, bytes]:
     """Return the files `nodes/<hash>.json`."""
-    found: dict[Hash, bytes] = {}
+    contents: dict[Hash, bytes] = {}
     for path, blob in files.items():
         node = layout.node_in_path(path)
         if node is not None and path == f"{folder}{layout.node_file(node)}":
-            found[node] = blob
-    return found
+            contents[node] = blob
+    return contents
 
 
 def check_page(

@@ -107,11 +107,11 @@ class Objects:
         same, shared = self._grown.get(begins, (b"", []))
         if not same or not data.startswith(same):
             same, shared = b"", []
-        found: list[Row] = _ROW.findall(data, len(same))
+        rows_here: list[Row] = _ROW.findall(data, len(same))
         rest = data[len(same) :]
-        if len(b"".join(chain.from_iterable(found))) + 2 * len(found) != len(rest):
+        if len(b"".join(chain.from_iterable(rows_here))) + 2 * len(rows_here) != len(rest):
             return None
-        rows = shared + found
+        rows = shared + rows_here
         if len(rows) >= _MANY:
             if len(self._grown) >= 16:
                 self._grown.clear()
@@ -166,13 +166,13 @@ class Objects:
 
     def _read(self, oid: Oid, kind: int, at_most: int) -> bytes:
         try:
-            found, data = self._repository.read_within(oid, at_most)
+            actual, data = self._repository.read_within(oid, at_most)
         except TooLarge as error:
             raise Bad("oversized", error.message, oid) from None
         except StoreDamaged as error:
             raise Bad("damaged", error.message, oid) from None
-        if found != kind:
-            raise Bad("malformed", f"object {oid} is a {_KINDS[found]}, not a {_KINDS[kind]}", oid)
+        if actual != kind:
+            raise Bad("malformed", f"object {oid} is a {_KINDS[actual]}, not a {_KINDS[kind]}", oid)
         return data
 
 
@@ -193,8 +193,8 @@ def parse_tag(oid: Oid, data: bytes) -> TagObject:
     if values[1] != "commit":
         raise Bad("wrong-tag", f"tag {oid} is on a {_shown(values[1])}, not on a commit", oid)
     signature = _SIGNATURE.search(message)
-    said = message[: signature.start()] if signature else message
-    return TagObject(oid, Oid(hex=values[0]), values[2], said)
+    message_text = message[: signature.start()] if signature else message
+    return TagObject(oid, Oid(hex=values[0]), values[2], message_text)
 
 
 def _shown(text: str) -> str:

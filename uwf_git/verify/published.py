@@ -145,22 +145,22 @@ class _BranchCheck:
 
     def check(self, commit: Oid, heads: Mapping[ThreadId, Iterable[Oid]]) -> Published:
         tip = self._history.read(commit)
-        found = self._history.survey(commit, self._seconds)
+        survey = self._history.survey(commit, self._seconds)
         try:
-            for each in found.records.values():
-                self._check_record(each)
-            if commit.raw not in found.records:
-                self._check_foreign(tip, found)
+            for item in survey.records.values():
+                self._check_record(item)
+            if commit.raw not in survey.records:
+                self._check_foreign(tip, survey)
         except Bad as bad:
             oid = bad.at if isinstance(bad.at, Oid) else commit
             self._find(bad.code, oid, bad.message, bad.path)
         if not self._subjects and not self._findings:
             hint = "see: git branch --all --list '*uwf/*', and git ls-remote origin 'refs/heads/uwf/*'"
-            left = ", and not all of its history was looked at" if found.left or found.absent else ""
-            raise NothingToVerify(f"nothing that uwf published is in {self._branch.name}{left}", hint)
+            limits = ", and not all of its history was looked at" if survey.left or survey.absent else ""
+            raise NothingToVerify(f"nothing that uwf published is in {self._branch.name}{limits}", hint)
         self._check_name()
         self._check_thread(heads)
-        if found.left:
+        if survey.left:
             more = self._repository.config.to_raise("uwf.maxVerify", "600")
             self._note_unchecked(
                 commit, f"looking through its history took over {self._seconds} s: allow more: {more}"
@@ -184,10 +184,10 @@ class _BranchCheck:
             verified, subjects, commits, self._objects.pages, self._merges, tip.tree, self._uwf_names
         )
 
-    def _unique(self, found: Iterable[Finding]) -> tuple[Finding, ...]:
+    def _unique(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         thread = self._branch.thread
         ref = self._branch.ref or self._branch.name
-        named = (each._replace(thread=each.thread or thread, ref=ref) for each in found)
+        named = (finding._replace(thread=finding.thread or thread, ref=ref) for finding in findings)
         unique = list(dict.fromkeys(self._without_absent(named)))
         if len(unique) > MOST:
             last = unique[MOST]
@@ -195,18 +195,18 @@ class _BranchCheck:
             unique = [*unique[:MOST], more]
         return tuple(unique)
 
-    def _without_absent(self, found: Iterable[Finding]) -> Iterator[Finding]:
+    def _without_absent(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """In a partial clone, an object that was left out is not damage."""
-        for each in found:
+        for finding in findings:
             if (
-                each.code == "damaged"
+                finding.code == "damaged"
                 and self._history.is_partial
-                and not self._repository.has(Oid(hex=each.object))
+                and not self._repository.has(Oid(hex=finding.object))
             ):
-                message = f"object {each.object} was left out of this partial clone; {_FETCH_LEFT_OUT}"
-                yield each._replace(code=UNCHECKED, message=message)
+                message = f"object {finding.object} was left out of this partial clone; {_FETCH_LEFT_OUT}"
+                yield finding._replace(code=UNCHECKED, message=message)
             else:
-                yield each
+                yield finding
 
     # The commits
 
@@ -214,8 +214,8 @@ class _BranchCheck:
         """Check a record with its past, as far as it is here."""
         if not all(self._check_boundary(boundary) for boundary in self._history.boundaries(tip)):
             return
-        found = self._verifier.commit(tip.oid)
-        self._findings += (self._as_foreign(each) for each in found)
+        problems = self._verifier.commit(tip.oid)
+        self._findings += (self._as_foreign(problem) for problem in problems)
         record = self._verifier.record(tip.oid)
         if record is not None:
             by = "nodes" if tip.oid.raw in self._ends else "commits"
@@ -265,8 +265,8 @@ class _BranchCheck:
 
     # Foreign commits
 
-    def _check_foreign(self, tip: ForeignCommit, found: Survey) -> None:
-        is_projects = self._is_projects(tip, found)
+    def _check_foreign(self, tip: ForeignCommit, survey: Survey) -> None:
+        is_projects = self._is_projects(tip, survey)
         if is_projects:
             self._uwf_names = self._own_names(tip.tree)
         whole = self._tree_of(tip, is_projects)
@@ -278,22 +278,24 @@ class _BranchCheck:
         if whole is not None and is_projects and whole.kind == THREAD:
             self._note_page(tip, whole)
         if not is_projects:
-            self._classify(tip, whole, found)
+            self._classify(tip, whole, survey)
         else:
-            self._note("project", tip.oid, _of_project(self._uwf_names or frozenset(), found))
+            self._note("project", tip.oid, _of_project(self._uwf_names or frozenset(), survey))
 
-    def _is_projects(self, tip: ForeignCommit, found: Survey) -> bool:
+    def _is_projects(self, tip: ForeignCommit, survey: Survey) -> bool:
         """Return whether the branch is a project's, with something of uwf's in it."""
         if self._branch.purpose or self._branch.is_into_ours:
             return False
         first = tip
         while (
-            first.parents and first.oid not in self._history.shallow and first.parents[0].raw in found.foreign
+            first.parents
+            and first.oid not in self._history.shallow
+            and first.parents[0].raw in survey.foreign
         ):
-            first = found.foreign[first.parents[0].raw]
+            first = survey.foreign[first.parents[0].raw]
         if not first.parents:
             return not kind_of_tree(self._objects, first.tree)
-        if first.parents[0].raw in found.records or not found.absent:
+        if first.parents[0].raw in survey.records or not survey.absent:
             return False
         row = row_of(self._objects, tip.tree, ATTRIBUTES)
         return row is None or row != self._objects.attributes
@@ -338,24 +340,24 @@ class _BranchCheck:
         record = whole.record if whole is not None else None
         if record is None and whole is not None and whole.findings:
             return
-        for each in threads:
+        for thread in threads:
             if record is None or _kind_of(record) != THREAD:
                 self._find(
                     "changed-file", tip.oid, f"{tip.description} took the thread out of the branch", START
                 )
-            elif record.row.start != each.row.start:
+            elif record.row.start != thread.row.start:
                 self._find(
                     "other-thread", tip.oid, f"{tip.description} put another thread into its place", START
                 )
-            elif record.row.number < each.row.number:
-                lost = counted(each.row.number - record.row.number, "step")
+            elif record.row.number < thread.row.number:
+                lost = counted(thread.row.number - record.row.number, "step")
                 self._find(
                     "changed-file",
                     tip.oid,
                     f"{tip.description} took the last {lost} out of the thread",
                     STEPS,
                 )
-            elif self._node_at(record, each.row.number) != each.row.node:
+            elif self._node_at(record, thread.row.number) != thread.row.node:
                 self._find(
                     "changed-file", tip.oid, f"{tip.description} put other steps into the thread", STEPS
                 )
@@ -366,49 +368,56 @@ class _BranchCheck:
             at = self._known.records.get(at.row.parent) if at.row.parent else None
         return at.row.node if at is not None else None
 
-    def _classify(self, tip: ForeignCommit, whole: TreeCheck | None, found: Survey) -> None:
-        for each in found.foreign.values():
+    def _classify(self, tip: ForeignCommit, whole: TreeCheck | None, survey: Survey) -> None:
+        for commit in survey.foreign.values():
             if len(self._findings) > MOST:
                 return
-            is_tip = each.oid == tip.oid
+            is_tip = commit.oid == tip.oid
             is_threads = self._branch.purpose == "threads" and not (is_tip and self._branch.merged)
-            result = whole if is_tip else self._tree_of(each, False)
-            if not is_threads and self._is_merge(each):
+            result = whole if is_tip else self._tree_of(commit, False)
+            if not is_threads and self._is_merge(commit):
                 self._merges += 1
-                if all(parent.raw in found.absent for parent in each.parents):
-                    joined = f"the commits that {each.description} joins"
+                if all(parent.raw in survey.absent for parent in commit.parents):
+                    joined = f"the commits that {commit.description} joins"
                     message = f"{joined} are not in this clone: not checked; {_FETCH_ALL}"
-                    self._warn("shallow", each.oid, message)
+                    self._warn("shallow", commit.oid, message)
             elif is_threads:
                 self._find(
                     "foreign-commit",
-                    each.oid,
-                    f"{each.description} is not the thread's; {self._history.changes(each)}",
+                    commit.oid,
+                    f"{commit.description} is not the thread's; {self._history.changes(commit)}",
                 )
             elif result is None:
-                self._note_unchecked(each.oid, f"{each.description}: more foreign commits than are checked")
-            elif not result.kind or result.findings or result.record is None or self._history.is_empty(each):
+                self._note_unchecked(
+                    commit.oid, f"{commit.description}: more foreign commits than are checked"
+                )
+            elif (
+                not result.kind or result.findings or result.record is None or self._history.is_empty(commit)
+            ):
                 self._find(
                     "foreign-commit",
-                    each.oid,
-                    f"{each.description} is not uwf's; {self._history.changes(each)}",
+                    commit.oid,
+                    f"{commit.description} is not uwf's; {self._history.changes(commit)}",
                 )
             elif result.kind == THREAD:
                 steps = counted(result.record.row.number, "step")
                 message = (
-                    f"{each.description} holds {steps}, which were verified by their nodes: they have no commits of"
+                    f"{commit.description} holds {steps}, which were verified by their nodes: they have no commits of"
                     f" their own here, so who made them, when, and signatures were not checked{_children(result)}"
                 )
-                self._warn("squashed", each.oid, message)
-            elif not self._is_edited(each):
+                self._warn("squashed", commit.oid, message)
+            elif not self._is_edited(commit):
                 of = f"{result.kind} {result.record.row.name}"
                 message = (
-                    f"{each.description} holds a version of {of} that is not registered yet: uwf pull does"
+                    f"{commit.description} holds a version of {of} that is not registered yet: uwf pull does"
                 )
-                self._warn("unregistered", each.oid, message)
+                self._warn("unregistered", commit.oid, message)
 
     def _is_edited(self, commit: ForeignCommit) -> bool:
-        return any(each.code == "edited-source" and each.object == str(commit.oid) for each in self._warnings)
+        return any(
+            warning.code == "edited-source" and warning.object == str(commit.oid)
+            for warning in self._warnings
+        )
 
     def _is_merge(self, commit: ForeignCommit) -> bool:
         if len(commit.parents) < 2:
@@ -537,8 +546,8 @@ def _children(result: TreeCheck) -> str:
     return f", nor whether the sub-workflows and branches of {counted(result.children, 'step')} had ended"
 
 
-def _of_project(own_names: Iterable[str], found: Survey) -> str:
+def _of_project(own_names: Iterable[str], survey: Survey) -> str:
     names = ", ".join(sorted(own_names))
-    commits = counted(len(found.foreign), "commit")
+    commits = counted(len(survey.foreign), "commit")
     where = f"of its files, {names} are uwf's" if names else "none of its files is uwf's"
     return f"the branch is a project's: {where}; its other files and {commits} of its own were not verified"

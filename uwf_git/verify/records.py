@@ -97,9 +97,9 @@ class Records:
                 self._definitions[commit.tree] = definition
         self._known.workflows[node, self._known.workflow_folder(commit.tree)] = definition
         name = definition.workflow.name
-        said = layout.workflow_message(name, node)
-        if not layout.is_in_words(commit.message, said):
-            self._known.message(commit, report, said)
+        message = layout.workflow_message(name, node)
+        if not layout.is_in_words(commit.message, message):
+            self._known.message(commit, report, message)
         if commit.parents:
             before = self._known.parent(commit, 0, ("workflow",))
             if before is None:
@@ -274,32 +274,32 @@ class Records:
         number = before.attempts + 1 if before is not None else 1
         name = self._known.new_folder(commit.tree, ("attempts",), number)
         files, here = self._known.folder(name.tree, name.path, node, report)
-        made = parse_attempt(self._known.node(here, node, "attempt").payload)
+        recorded = parse_attempt(self._known.node(here, node, "attempt").payload)
         # Its tree is the head's plus all attempts so far.
-        folders = layout.attempt_folder(number, made.role)
+        folders = layout.attempt_folder(number, recorded.role)
         attempts = grown(self._known.objects, commit.tree, head.tree, folders[:1], report)
         earlier = row_of(self._known.objects, before.tree, folders[0]) if before is not None else None
         grown(self._known.objects, attempts, earlier[2] if earlier else None, folders[1:], report)
-        if (made.start, made.prev) != (head.row.start, _prev(head.row)):
+        if (recorded.start, recorded.prev) != (head.row.start, _prev(head.row)):
             report("wrong-chain", f"attempt {node} was not made on the head {head.row.node}")
 
-        here = self._check_reached(name.path, files, here, node, made.start, head, frozenset(), report)
-        detail = self._known.content(here, made.detail) if made.detail else None
+        here = self._check_reached(name.path, files, here, node, recorded.start, head, frozenset(), report)
+        detail = self._known.content(here, recorded.detail) if recorded.detail else None
         if head.decided:
             decision = self._known.decision(head)
             role = next_role(decision) if isinstance(decision, Next | DecidedByCode) else None
-            if role != made.role:
-                report("wrong-role", f"{made.role} tried, the workflow called {role} for it")
+            if role != recorded.role:
+                report("wrong-role", f"{recorded.role} tried, the workflow called {role} for it")
             elif detail is not None:
                 expected = decision.instruction if isinstance(decision, Next) else None
                 self._known.check_detail(detail, here, expected, head, report)
-        credit = self._known.credit(head, made)
-        self._known.page(files, name.path, report, lambda: pages.attempt_page(made, detail, credit))
-        self._known.message(commit, report, layout.attempt_message(number, node, made))
+        credit = self._known.credit(head, recorded)
+        self._known.page(files, name.path, report, lambda: pages.attempt_page(recorded, detail, credit))
+        self._known.message(commit, report, layout.attempt_message(number, node, recorded))
         self._known.author(commit, credit, report)
         earlier_rows = (before.row,) if before is not None else ()
-        row = bound_row(_row(commit, "attempt", node), head.row.start, made.role, earlier_rows)
-        return Record(row, commit.tree, head=head.row.oid, attempts=number, code=made.code)
+        row = bound_row(_row(commit, "attempt", node), head.row.start, recorded.role, earlier_rows)
+        return Record(row, commit.tree, head=head.row.oid, attempts=number, code=recorded.code)
 
     # Nodes put by hand
 
@@ -314,8 +314,8 @@ class Records:
             raise Bad("missing-file", f"there is no sound {path}", path=path)
         reached = self._known.nodes.closure(node, here, lambda _: False, report)
         expected = {".gitattributes", *map(layout.node_file, reached)}
-        for each in files.keys() - expected:
-            report("extra-file", f"{each} is not reached by node {node}", path=each)
+        for file in files.keys() - expected:
+            report("extra-file", f"{file} is not reached by node {node}", path=file)
         check_attributes(self._known.objects, files, report)
         self._known.message(commit, report, layout.pin_message(node))
         return Record(_row(commit, "pin", node), commit.tree)
@@ -344,8 +344,8 @@ def _check_start_parts(known: Known, version: Record, start: Start, report: Repo
 
 def _included(objects: Objects, tree: bytes, path: str) -> bytes | None:
     *folders, name = f"{layout.INCLUDED}{path}".split("/")
-    for each in folders:
-        row = row_of(objects, tree, each)
+    for folder in folders:
+        row = row_of(objects, tree, folder)
         if row is None or row[0] != FOLDER:
             return None
         tree = row[2]

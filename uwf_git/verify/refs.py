@@ -107,24 +107,24 @@ class Verifier:
 
     def ref(self, name: str, oid: Oid) -> list[Finding]:
         """Return the findings of a shared ref. Without any, it may be indexed."""
-        found: list[Finding] = []
+        findings: list[Finding] = []
         self._name = name
         kind = ref_kinds.kind_of(name)
         prefix = kind.prefix if kind is not None else ""
         thread = ThreadId(name.removeprefix(prefix)) if is_thread_id(name.removeprefix(prefix)) else None
 
         def report(code: str, message: str, at: object = None, path: str = "", line: int = 0) -> None:
-            found.append(Finding(code, thread, None, str(at or oid), message, "", path, line))
+            findings.append(Finding(code, thread, None, str(at or oid), message, "", path, line))
 
         try:
             if kind is None or not layout.is_shared_ref(name):
                 raise Bad("wrong-ref", "no ref of that name is shared", oid)
-            self._target(kind, name.removeprefix(prefix), oid, found, report)
+            self._target(kind, name.removeprefix(prefix), oid, findings, report)
         except Bad as bad:
             report(bad.code, bad.message, bad.at, bad.path)
         except UNFORESEEN as error:
             report("malformed", f"{type(error).__name__}: {error}", oid)
-        if not self._fresh and not found:
+        if not self._fresh and not findings:
             if kind is not None and kind.target == "end":
                 self._store.index_tag(oid)
             self._take_in(self._tips)
@@ -144,7 +144,9 @@ class Verifier:
             diff._replace(finding=diff.finding._replace(thread=thread, ref=name)) for diff in diffs
         ]
         diffs.clear()
-        unique = list(dict.fromkeys(each._replace(thread=each.thread or thread, ref=name) for each in found))
+        unique = list(
+            dict.fromkeys(finding._replace(thread=finding.thread or thread, ref=name) for finding in findings)
+        )
         if len(unique) > MOST:
             more = Finding("too-many", thread, None, str(oid), f"{len(unique) - MOST} more findings", name)
             unique = [*unique[:MOST], more]
@@ -152,12 +154,12 @@ class Verifier:
 
     def commit(self, oid: Oid) -> tuple[Finding, ...]:
         """Return the findings of a commit and its past, whatever record it is."""
-        found: list[Finding] = []
+        findings: list[Finding] = []
         try:
-            self._reach(self._commit(oid), found)
+            self._reach(self._commit(oid), findings)
         except Bad as bad:
-            found.append(Finding(bad.code, None, None, str(bad.at or oid), bad.message, path=bad.path))
-        return tuple(dict.fromkeys(found))
+            findings.append(Finding(bad.code, None, None, str(bad.at or oid), bad.message, path=bad.path))
+        return tuple(dict.fromkeys(findings))
 
     def check_made(self, commit: CommitObject) -> Record | None:
         """Check a commit that need not be in the repository, after its parents, and return its record."""
@@ -231,7 +233,7 @@ class Verifier:
 
     # Targets of ref kinds
 
-    def _target(self, kind: RefKind, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
+    def _target(self, kind: RefKind, name: str, oid: Oid, findings: list[Finding], report: Report) -> None:
         tags = {
             "end": self._archive,
             "fork": self._fork,
@@ -240,14 +242,16 @@ class Verifier:
             "policy": self._policy,
         }
         if (check := tags.get(kind.target)) is not None:
-            check(name, oid, found, report)
+            check(name, oid, findings, report)
         else:
-            self._pointed_at(kind, name, oid, found, report)
+            self._pointed_at(kind, name, oid, findings, report)
 
-    def _pointed_at(self, kind: RefKind, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
+    def _pointed_at(
+        self, kind: RefKind, name: str, oid: Oid, findings: list[Finding], report: Report
+    ) -> None:
         if kind is ref_kinds.THREADS:
             self.threads.add(name)
-        record = self._reached(self._commit(oid), kind.records, found, report)
+        record = self._reached(self._commit(oid), kind.records, findings, report)
         if record is None:
             return
         if kind.of_thread and record.row.start is not None:
@@ -257,21 +261,21 @@ class Verifier:
         elif kind.name_field and record.row.name != name:
             report("wrong-name", f"{kind.owner} {record.row.name!r}, its ref {name!r}", oid)
 
-    def _archive(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
-        self._ended(name, self._tag(oid), found, report)
+    def _archive(self, name: str, oid: Oid, findings: list[Finding], report: Report) -> None:
+        self._ended(name, self._tag(oid), findings, report)
 
-    def _ended(self, name: str, tag: TagObject, found: list[Finding], report: Report) -> None:
+    def _ended(self, name: str, tag: TagObject, findings: list[Finding], report: Report) -> None:
         self.threads.add(name)
         self._check_name(name, tag, report)
-        said = _ENDED.fullmatch(tag.message)
-        if said is None or not (said[2] or said[3] or "").isprintable():
+        match = _ENDED.fullmatch(tag.message)
+        if match is None or not (match[2] or match[3] or "").isprintable():
             report(
                 "wrong-tag",
                 "the tag's message is neither completed, failed nor killed, with a reason",
                 tag.oid,
             )
-        status = said[1] if said is not None else ""
-        record = self._reached(self._commit(tag.target), ("start", "step"), found, report)
+        status = match[1] if match is not None else ""
+        record = self._reached(self._commit(tag.target), ("start", "step"), findings, report)
         if record is None:
             return
         self._claim(layout.ARCHIVE, name, tag.target, status=status)
@@ -317,10 +321,10 @@ class Verifier:
             return False  # reported
         return fork is not None and fork.failure_policy.ends_branch
 
-    def _fork(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
-        self._forked(name, self._tag(oid), found, report)
+    def _fork(self, name: str, oid: Oid, findings: list[Finding], report: Report) -> None:
+        self._forked(name, self._tag(oid), findings, report)
 
-    def _forked(self, name: str, tag: TagObject, found: list[Finding], report: Report) -> None:
+    def _forked(self, name: str, tag: TagObject, findings: list[Finding], report: Report) -> None:
         self._check_name(name, tag, report)
         origin = layout.fork_origin(tag.message)
         if origin is None:
@@ -333,20 +337,20 @@ class Verifier:
             )
         else:
             self._claim(layout.FORKS, name, tag.target, origin)
-        self._reached(self._commit(tag.target), ("start", "step"), found, report)
+        self._reached(self._commit(tag.target), ("start", "step"), findings, report)
 
-    def _paused(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
+    def _paused(self, name: str, oid: Oid, findings: list[Finding], report: Report) -> None:
         tag = self._tag(oid)
         self._check_name(name, tag, report)
-        said = _PAUSED.fullmatch(tag.message)
-        if said is None or not (said[1] or "").isprintable():
+        match = _PAUSED.fullmatch(tag.message)
+        if match is None or not (match[1] or "").isprintable():
             report("wrong-tag", "the tag's message is not `paused`, with a reason", tag.oid)
-        elif len(said[1] or "") > layout.LONGEST_REASON:
+        elif len(match[1] or "") > layout.LONGEST_REASON:
             report("wrong-tag", f"the reason has more than {layout.LONGEST_REASON} characters", tag.oid)
-        if self._reached(self._commit(tag.target), ("start", "step"), found, report):
+        if self._reached(self._commit(tag.target), ("start", "step"), findings, report):
             self._claim(layout.PAUSED, name, tag.target)
 
-    def _fold(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
+    def _fold(self, name: str, oid: Oid, findings: list[Finding], report: Report) -> None:
         from uwf_git.store.archives import entries as entries_of
         from uwf_git.store.archives import message, read
 
@@ -363,12 +367,14 @@ class Verifier:
         except UwfError as error:
             raise Bad("wrong-ref", error.message, oid) from None
         now = set(fold.threads.values())
-        every = dict.fromkeys([*fold.threads.values(), *(each for some in known.values() for each in some)])
+        every = dict.fromkeys(
+            [*fold.threads.values(), *(thread for some in known.values() for thread in some)]
+        )
         for entry in every:
-            self._folded(entry, oid, found, entry in now)
-        self._held(fold.held, found, report)
+            self._folded(entry, oid, findings, entry in now)
+        self._held(fold.held, findings, report)
 
-    def _folded(self, entry: FoldedThread, fold: Oid, found: list[Finding], counts: bool) -> None:
+    def _folded(self, entry: FoldedThread, fold: Oid, findings: list[Finding], counts: bool) -> None:
         inside: list[Finding] = []
 
         def note(code: str, message: str, at: object = None, path: str = "", line: int = 0) -> None:
@@ -385,12 +391,12 @@ class Verifier:
             note(bad.code, bad.message, bad.at, bad.path)
         if not counts:
             del self.claims[claims:]
-        found.extend(each._replace(thread=entry.thread) for each in inside)
+        findings.extend(finding._replace(thread=entry.thread) for finding in inside)
 
-    def _held(self, held: Iterable[Oid], found: list[Finding], report: Report) -> None:
+    def _held(self, held: Iterable[Oid], findings: list[Finding], report: Report) -> None:
         for oid in sorted(held, key=str):
             try:
-                self._reached(self._commit(oid), ("start", "step", "attempt"), found, report)
+                self._reached(self._commit(oid), ("start", "step", "attempt"), findings, report)
             except Bad as bad:
                 report(bad.code, bad.message, bad.at, bad.path)
 
@@ -412,9 +418,9 @@ class Verifier:
             report("wrong-tag", f"the tag is called {one_line(tag.name, 80)!r}, not {expected}", tag.oid)
 
     def _reached(
-        self, oid: Oid, kinds: tuple[str, ...], found: list[Finding], report: Report
+        self, oid: Oid, kinds: tuple[str, ...], findings: list[Finding], report: Report
     ) -> Record | None:
-        record = self._reach(oid, found)
+        record = self._reach(oid, findings)
         if record is None or (kind := record.row.kind) in kinds:
             return record
         report("wrong-ref", f"commit {oid} records a {kind}, not a {' or '.join(kinds)}", oid)
@@ -432,7 +438,7 @@ class Verifier:
 
     # The commits
 
-    def _reach(self, tip: Oid, found: list[Finding]) -> Record | None:
+    def _reach(self, tip: Oid, findings: list[Finding]) -> Record | None:
         waiting: dict[bytes, CommitObject] = {}
         pending = [tip]
         while pending:
@@ -466,7 +472,7 @@ class Verifier:
             self._known.nodes.rows.clear()
             self._on_commit()
         self._tips.append(tip)
-        found.extend(self._found[tip.raw])
+        findings.extend(self._found[tip.raw])
         return self._known.records.get(tip.raw)
 
     def _take_in(self, tips: Iterable[Oid]) -> None:
@@ -516,8 +522,8 @@ class Verifier:
             report("malformed", f"commit {commit.oid}: {type(error).__name__}: {error}", commit.oid)
         before = [self._found[parent.raw] for parent in entered]
         earlier = before[0] if before else ()
-        for each in before[1:]:
-            earlier = earlier + each if each else earlier
+        for item in before[1:]:
+            earlier = earlier + item if item else earlier
         if record is None and not own and not earlier:
             report("malformed", f"commit {commit.oid} cannot be read", commit.oid)
         if own and len(earlier) <= MOST:

@@ -86,9 +86,9 @@ class ThreadPages:
 
     def _lines_of(self, hundred: int) -> list[str]:
         steps, numbers = self._known.past.steps, pages.numbers_in(hundred)
-        found = zip(numbers, steps[numbers.start - 1 : numbers.stop - 1], strict=False)
+        numbered = zip(numbers, steps[numbers.start - 1 : numbers.stop - 1], strict=False)
         known = self._lines  # almost all were reported after the previous step
-        return [known.get(step.hash) or self._line(number, step) for number, step in found]
+        return [known.get(step.hash) or self._line(number, step) for number, step in numbered]
 
     def _line(self, number: int, step: StepContext) -> str:
         line = self._lines[step.hash] = pages.line_of(number, step)

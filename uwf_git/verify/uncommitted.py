@@ -73,8 +73,8 @@ class MadeObjects(Objects):
         return FILE, ATTRIBUTES.encode(), self._attributes
 
     def tree(self, raw: bytes) -> list[Row]:
-        made = self._made_trees.get(raw)
-        return super().tree(raw) if made is None else made
+        tree = self._made_trees.get(raw)
+        return super().tree(raw) if tree is None else tree
 
     def blob(self, raw: bytes) -> bytes:
         if raw == self._attributes:
@@ -170,7 +170,7 @@ def kind_of_tree(objects: Objects, tree: bytes) -> str:
         row = row_of(objects, tree, folder)
         if row is None or row[0] != FOLDER:
             return False
-        return any(each[:2] == (FOLDER, b"nodes") for each in objects.tree(row[2]))
+        return any(item[:2] == (FOLDER, b"nodes") for item in objects.tree(row[2]))
 
     if has_nodes(START):
         return THREAD
@@ -184,10 +184,10 @@ def last_step(objects: Objects, tree: bytes) -> int:
     if row is None or row[0] != FOLDER:
         return 0
     rows = objects.tree(row[2])
-    hundreds = [(int(match[1]), each[2]) for each in rows if (match := _HUNDRED.fullmatch(each[1]))]
+    hundreds = [(int(match[1]), item[2]) for item in rows if (match := _HUNDRED.fullmatch(item[1]))]
     if hundreds:
         rows = [*rows, *objects.tree(max(hundreds)[1])]
-    return max((int(match[1]) for each in rows if (match := _STEP.fullmatch(each[1]))), default=0)
+    return max((int(match[1]) for item in rows if (match := _STEP.fullmatch(item[1]))), default=0)
 
 
 class TreeHistory:
@@ -205,11 +205,11 @@ class TreeHistory:
         not looked at."""
         oid = at if isinstance(at, Oid) else at.oid
         own = at if is_record and isinstance(at, CommitObject) else None
-        found: list[Finding] = []
+        findings: list[Finding] = []
 
         def report(code: str, message: str, at: object = None, path: str = "", line: int = 0) -> None:
             where = at if isinstance(at, Oid) else oid
-            found.append(Finding(code, None, None, str(where), message, "", path, line))
+            findings.append(Finding(code, None, None, str(where), message, "", path, line))
 
         kind, record, children, own_page = "", None, 0, True
         self._known.making = True
@@ -219,11 +219,11 @@ class TreeHistory:
                 thread = _ThreadTree(self._verifier, self._known, tree, own, apart, report)
                 record = thread.check()
                 children, own_page = thread.children, thread.own_page
-                found = [*thread.findings, *found]
+                findings = [*thread.findings, *findings]
             elif kind:
                 commit = self._version(tree, kind, own, apart)
                 record = self._verifier.check_made(commit)
-                found += self._verifier.found(commit.oid)
+                findings += self._verifier.found(commit.oid)
         except Bad as bad:
             report(bad.code, bad.message, bad.at, bad.path)
         except UNFORESEEN as error:
@@ -233,7 +233,9 @@ class TreeHistory:
         if record is not None and own is not None:
             record = self._known.records[own.oid.raw] = record._replace(tree=tree)
         is_made = self._known.objects.is_made
-        placed = (each._replace(object=str(oid)) if is_made(each.object) else each for each in found)
+        placed = (
+            finding._replace(object=str(oid)) if is_made(finding.object) else finding for finding in findings
+        )
         return TreeCheck(kind, record, tuple(dict.fromkeys(placed)), children, own_page)
 
     def _version(self, tree: bytes, kind: str, own: CommitObject | None, apart: bool) -> CommitObject:
@@ -272,13 +274,13 @@ def _nodes_below(known: Known, tree: bytes, folder: str) -> dict[Hash, Node]:
             raise Bad("missing-file", f"there is no {path}", path=path)
         tree = row[2]
     files = {f"nodes/{name}": oid for name, oid in files_of(known.objects, tree).items()}
-    found: dict[Hash, Node] = {}
+    nodes: dict[Hash, Node] = {}
     for name, blob in node_files(files, "").items():
         try:
-            found[name] = known.nodes.read(name, blob)
+            nodes[name] = known.nodes.read(name, blob)
         except Bad:
             continue
-    return found
+    return nodes
 
 
 class _Place(NamedTuple):
@@ -405,48 +407,48 @@ class _ThreadTree:
         if not rows:
             self._report("extra-file", "steps is an empty folder", Oid(raw=row[2]), STEPS)
         check_order(rows, row[2], "steps/", self._report)
-        found: list[_Place] = []
-        for each in rows:
-            mode, name, _ = each
+        places: list[_Place] = []
+        for item in rows:
+            mode, name, _ = item
             path = f"steps/{shown_name(name)}"
             if (match := _STEP.fullmatch(name)) and 0 < int(match[1]) < pages.HUNDRED:
-                place: _Place | None = _Place(int(match[1]), each)
+                place: _Place | None = _Place(int(match[1]), item)
             elif match := _HUNDRED.fullmatch(name):
-                inside = self._hundred(int(match[1]), each, path) if mode == FOLDER else ()
-                place = _Place(inside[0].first, each, inside) if inside else None
+                inside = self._hundred(int(match[1]), item, path) if mode == FOLDER else ()
+                place = _Place(inside[0].first, item, inside) if inside else None
             elif (match := _LIST.fullmatch(name)) and mode == FILE:
-                place = _Place((int(match[1]) + 1) * pages.HUNDRED, each)
+                place = _Place((int(match[1]) + 1) * pages.HUNDRED, item)
             else:
                 place = None
             if place is None:
                 self._report("extra-file", f"{path} belongs to no step", Oid(raw=row[2]), path)
             else:
-                found.append(place)
-        found.sort(key=lambda place: place.first)
-        last = _last(found)
-        for place in found:
+                places.append(place)
+        places.sort(key=lambda place: place.first)
+        last = _last(places)
+        for place in places:
             path = f"steps/{shown_name(place.row[1])}"
             paths = {
                 path: place.first,
                 **{f"{path}/{shown_name(in_it.row[1])}": in_it.first for in_it in place.inside},
             }
-            for extra in (each for each, first in paths.items() if first > last):
+            for extra in (entry for entry, first in paths.items() if first > last):
                 message = f"{extra} follows no step {last + 1:04d}: the thread in this tree has {last}"
                 self._report("extra-file", message, Oid(raw=row[2]), extra)
-        return found
+        return places
 
     def _hundred(self, hundred: int, row: Row, path: str) -> tuple[_Place, ...]:
         rows = self._objects.tree(row[2])
         check_order(rows, row[2], f"{path}/", self._report)
-        found = []
-        for each in rows:
-            match = _STEP.fullmatch(each[1])
+        places = []
+        for item in rows:
+            match = _STEP.fullmatch(item[1])
             if match and hundred > 0 and int(match[1]) in pages.numbers_in(hundred):
-                found.append(_Place(int(match[1]), each))
+                places.append(_Place(int(match[1]), item))
             else:
-                inner = f"{path}/{shown_name(each[1])}"
+                inner = f"{path}/{shown_name(item[1])}"
                 self._report("extra-file", f"{inner} belongs to no step", Oid(raw=row[2]), inner)
-        return tuple(sorted(found, key=lambda place: place.first))
+        return tuple(sorted(places, key=lambda place: place.first))
 
     def _folder(self, places: Sequence[_Place], number: int) -> bytes:
         """Return the id of the folder of steps after a step."""
@@ -457,11 +459,11 @@ class _ThreadTree:
             elif (whole := self._hundreds.get(place.first)) is not None:
                 rows.append(whole)
             else:
-                inside = [each.row for each in place.inside if each.first <= number]
-                made = FOLDER, place.row[1], self._objects.made_tree(inside)
+                inside = [item.row for item in place.inside if item.first <= number]
+                row = FOLDER, place.row[1], self._objects.made_tree(inside)
                 if len(inside) == len(place.inside):
-                    self._hundreds[place.first] = made
-                rows.append(made)
+                    self._hundreds[place.first] = row
+                rows.append(row)
         return self._objects.made_tree(rows)
 
     def _step(

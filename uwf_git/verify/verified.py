@@ -123,17 +123,17 @@ class KnownHistory:
         row = row_of(objects, head.tree, "steps")
         steps = row[2] if row is not None else None
         if self._earlier is None or self._earlier[0] != steps:
-            found = self._earlier[1] if self._earlier is not None else set()
+            nodes = self._earlier[1] if self._earlier is not None else set()
             before = self._earlier[0] if self._earlier is not None else None
-            if steps is None or not _take_in_new(objects, steps, before, found):
-                found = set()
+            if steps is None or not _take_in_new(objects, steps, before, nodes):
+                nodes = set()
                 if steps is not None:
-                    _take_in_new(objects, steps, None, found)
-            self._earlier = steps, found
+                    _take_in_new(objects, steps, None, nodes)
+            self._earlier = steps, nodes
         return self._earlier[1]
 
 
-def _take_in_new(objects: Objects, tree: bytes, before: bytes | None, found: set[Hash]) -> bool:
+def _take_in_new(objects: Objects, tree: bytes, before: bytes | None, nodes: set[Hash]) -> bool:
     pending = [(tree, before)]
     while pending:
         now, then = pending.pop()
@@ -147,7 +147,7 @@ def _take_in_new(objects: Objects, tree: bytes, before: bytes | None, found: set
             if mode == FOLDER:
                 pending.append((oid, was[1] if was is not None else None))
             elif node := layout.node_in_path(f"nodes/{name.decode('utf-8', 'replace')}"):
-                found.add(node)
+                nodes.add(node)
         if old:
             return False
     return True

@@ -102,7 +102,7 @@ def _read(
     for extra in here.keys() - {node, *types} - BUILTIN.keys():
         path = f"{record}/{layout.node_file(extra)}"
         report("extra-file", f"{path} is not of the {record}", Oid(raw=blobs[extra]), path)
-    plain = {".gitattributes", "README.md", *(f"{record}/{layout.node_file(each)}" for each in blobs)}
+    plain = {".gitattributes", "README.md", *(f"{record}/{layout.node_file(blob)}" for blob in blobs)}
     for path in files.keys() - plain:
         report("extra-file", f"{path} does not belong to a version of a {record}", path=path)
     check_attributes(known.objects, files, report)

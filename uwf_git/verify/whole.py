@@ -43,9 +43,9 @@ class VerifyResult(NamedTuple):
 
 def local_refs(repository: Repository) -> dict[str, Oid | None]:
     """Return every ref of the store that is or looks shared; None if it has no object id."""
-    found: dict[str, Oid | None] = dict.fromkeys(repository.broken_refs())
-    found.update(repository.refs(without=layout.REMOTES))
-    return {name: oid for name, oid in found.items() if oid is None or not layout.is_local_ref(name)}
+    oids: dict[str, Oid | None] = dict.fromkeys(repository.broken_refs())
+    oids.update(repository.refs(without=layout.REMOTES))
+    return {name: oid for name, oid in oids.items() if oid is None or not layout.is_local_ref(name)}
 
 
 def thread_refs(repository: Repository, threads: Iterable[ThreadId]) -> dict[str, Oid | None]:
@@ -95,7 +95,7 @@ def verify_refs(
             findings.extend(verifier.ref(name, oid))
     heads = _heads(verifier)
     findings.extend(_together(verifier, heads))
-    wrong = {each.thread for each in findings}
+    wrong = {finding.thread for finding in findings}
     forks = {layout.thread_of(name) for name in refs if name.startswith(layout.FORKS)}
     forks |= {claim.thread for claim in verifier.claims if claim.prefix == layout.FORKS}
     for claim in heads.values():
@@ -196,7 +196,7 @@ def _code(verifier: Verifier, claims: Iterable[Claim]) -> Iterator[RecordedCode]
 
 
 def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[Finding]:
-    circular = own_forks({each.thread: {each.origin} for each in verifier.claims if each.origin is not None})
+    circular = own_forks({item.thread: {item.origin} for item in verifier.claims if item.origin is not None})
     for claim in verifier.claims:
 
         def finding(code: str, message: str, claim: Claim = claim) -> Finding:
@@ -267,16 +267,16 @@ class ReceivedRefsVerifier:
         """Return a ref's findings. Without any, its objects are indexed. A thread that `is_fork` says is none must have
         the id that its start names, and a call of code the one that follows from what was asked."""
         before = len(self._verifier.claims)
-        found = self._verifier.ref(name, oid)
+        findings = self._verifier.ref(name, oid)
         claims = self._verifier.claims[before:]
-        forked = {each.thread for each in claims if each.prefix == layout.FORKS}
-        for claim in claims if not found else ():
+        forked = {item.thread for item in claims if item.prefix == layout.FORKS}
+        for claim in claims if not findings else ():
             is_head = claim.prefix in (layout.THREADS, layout.ARCHIVE)
             if is_head and claim.thread not in forked and not is_fork(claim.thread):
-                found += misnamed(self._verifier, claim)
-        if not found:
+                findings += misnamed(self._verifier, claim)
+        if not findings:
             self.steps += self._overlay.settle()
-        return tuple(found)
+        return tuple(findings)
 
     def close(self) -> None:
         """Discard what was not handed over."""
@@ -324,11 +324,11 @@ def _told_otherwise(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iter
     for record in verifier.records():
         if not record.joined or record.step is None:
             continue
-        said = [each for each in record.step.output["branches"] if each["status"] != LEFT]
-        for each, tip in zip(said, record.joined, strict=True):
-            claim = heads.get(each["thread"])
-            if claim is None or claim.commit != tip or claim.status in ("", each["status"]):
+        said = [branch for branch in record.step.output["branches"] if branch["status"] != LEFT]
+        for item, tip in zip(said, record.joined, strict=True):
+            claim = heads.get(item["thread"])
+            if claim is None or claim.commit != tip or claim.status in ("", item["status"]):
                 continue
-            message = f"branch {claim.thread} is {claim.status}, and {each['status']} in its join"
+            message = f"branch {claim.thread} is {claim.status}, and {item['status']} in its join"
             commit = str(Oid(raw=record.row.oid))
             yield Finding("wrong-join", claim.thread, record.row.node, commit, message, claim.ref)

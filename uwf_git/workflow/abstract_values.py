@@ -96,28 +96,28 @@ def _branch(output: Any) -> dict[str, Any]:
 
 
 def either(values: Iterable[Value]) -> Value:
-    found: list[Alternative] = []
+    alternatives: list[Alternative] = []
     for value in values:
         if value is None:
             return None
-        found += value
-    return tuple(found)
+        alternatives += value
+    return tuple(alternatives)
 
 
 def items(value: Value, depth: int = 0) -> Value:
     """Return the items of lists, other values unchanged, as JSONata paths do."""
     if value is None or depth > _DEEPEST:
         return None
-    found: list[Alternative] = []
+    alternatives: list[Alternative] = []
     for alternative in map(_settled, value):
         schema = alternative.schema
         if schema is None:
             return None
         if (steps := schema.get(_STEPS)) is not None:
-            found += [Alternative(each, each, BRANCH if _BRANCH in each else STEP) for each in steps]
+            alternatives += [Alternative(step, step, BRANCH if _BRANCH in step else STEP) for step in steps]
             continue
         if "array" not in types(schema):
-            found.append(alternative)
+            alternatives.append(alternative)
             continue
         parts = [*schema.get("prefixItems", ()), *([schema["items"]] if "items" in schema else ())]
         if not parts or any(not isinstance(part, Mapping) for part in parts):
@@ -125,15 +125,15 @@ def items(value: Value, depth: int = 0) -> Value:
         inner = items(tuple(alternative._replace(schema=part) for part in parts), depth + 1)
         if inner is None:
             return None
-        found += inner
-    return tuple(found)
+        alternatives += inner
+    return tuple(alternatives)
 
 
 def last_of(value: Value) -> Value:
     """Return a list's last item; of the steps, those that may be last."""
-    found = items(value)
-    if found and value and isinstance(value[0].schema, Mapping) and _STEPS in value[0].schema:
-        return tuple(each for each in found if each.schema.get(_LAST)) or None
+    items_here = items(value)
+    if items_here and value and isinstance(value[0].schema, Mapping) and _STEPS in value[0].schema:
+        return tuple(item for item in items_here if item.schema.get(_LAST)) or None
     return value
 
 
@@ -141,16 +141,19 @@ def may_be_list(value: Value) -> bool:
     """Return whether a value may be a list."""
     if value is None:
         return True
-    known = [() if each.schema is None else types(each.schema) for each in map(_settled, value)]
+    known = [
+        () if alternative.schema is None else types(alternative.schema)
+        for alternative in map(_settled, value)
+    ]
     return any(not kinds or "array" in kinds for kinds in known)
 
 
 def of_role(value: Value, role: str) -> Value:
     """Return the items that may be steps of a role."""
     kept = tuple(
-        each
-        for each in items(value) or ()
-        if each.schema.get("properties", {}).get("role", {}).get("const", role) == role
+        item
+        for item in items(value) or ()
+        if item.schema.get("properties", {}).get("role", {}).get("const", role) == role
     )
     return kept or None
 
@@ -184,7 +187,7 @@ def field_of(value: Value, name: str) -> Field:
             if (found := way.field(name)) is not None:
                 below = (START_OF if name == "start" else STEP) if whose == HISTORY else whose
                 reached.append(Alternative(root, found.schema, below))
-    owners = tuple(dict.fromkeys(each.whose for each in within if each.whose))
+    owners = tuple(dict.fromkeys(alternative.whose for alternative in within if alternative.whose))
     return Field(tuple(reached) if len(reached) <= _MAX_ALTERNATIVES else None, known, owners)
 
 
@@ -200,27 +203,27 @@ def atoms(value: Value) -> list[Atom] | None:
     """Return everything a value may be, including list items; None if unknown."""
     if value is None:
         return None
-    found: list[Atom] = []
+    atoms_here: list[Atom] = []
     waiting = [(alternative, 0) for alternative in value]
     while waiting:
         alternative, depth = waiting.pop()
         alternative = _settled(alternative)
         root, schema, _ = alternative
-        if schema is None or depth > _DEEPEST or len(found) > _MAX_ALTERNATIVES:
+        if schema is None or depth > _DEEPEST or len(atoms_here) > _MAX_ALTERNATIVES:
             return None
         if (listed := choices(root, schema)) is not None:
-            found += [Constant(each) for each in listed]
+            atoms_here += [Constant(item) for item in listed]
             continue
         kinds = types(schema)
         if not kinds or any(word in schema for word in ("allOf", "anyOf", "oneOf", "if")):
             return None
-        found.append(frozenset("number" if kind == "integer" else kind for kind in kinds))
+        atoms_here.append(frozenset("number" if kind == "integer" else kind for kind in kinds))
         if "array" in kinds:
             inner = items((alternative,))
             if inner is None:
                 return None
-            waiting += [(each, depth + 1) for each in inner]
-    return found
+            waiting += [(item, depth + 1) for item in inner]
+    return atoms_here
 
 
 def kinds_of(atom: Atom) -> frozenset[str]:

@@ -49,13 +49,13 @@ def bodies_of(graph: Mapping[str, Sequence[_Edge]]) -> list[Body]:
 def _roles(graph: Mapping[str, Sequence[_Edge]], fan_out: _FanOut) -> frozenset[str]:
     without = {*ENDS, *fan_out.ends}
     pending = [role for role in fan_out.roles if role not in without]
-    found = set(pending)
+    roles = set(pending)
     for role in pending:  # grows while it is walked
         for target in (target for edge in graph.get(role, ()) for target in edge.targets):
-            if target not in without and target not in found:
-                found.add(target)
+            if target not in without and target not in roles:
+                roles.add(target)
                 pending.append(target)
-    return frozenset(found)
+    return frozenset(roles)
 
 
 def innermost(bodies: Sequence[Body]) -> dict[str, tuple[Body, ...]]:
@@ -75,5 +75,5 @@ def nesting(body: Body, bodies: Sequence[Body]) -> int:
     level, depth = [body], 0
     while level and depth <= len(bodies):  # those that are within each other are another mistake
         depth += 1
-        level = [outer for outer in bodies if any(each.is_within(outer) for each in level)]
+        level = [outer for outer in bodies if any(item.is_within(outer) for item in level)]
     return depth

@@ -62,7 +62,7 @@ def examine(source: Source, recorded: bool = False) -> tuple[Draft, list[Finding
     findings = Findings(source.marks)
     draft = read_draft(source.data, findings)
     _Checker(draft, findings).run()
-    return draft, [each for each in findings.sorted() if not (recorded and each.code == _PYTHONS)]
+    return draft, [finding for finding in findings.sorted() if not (recorded and finding.code == _PYTHONS)]
 
 
 def check_role_schema(role: str, schema: Any, path: ValuePath, findings: Findings) -> bool:
@@ -161,9 +161,9 @@ class _Checker:
             message = f'onConflict "{conflict}" is not {", ".join(ON_CONFLICT)} or a role'
             self._findings.error((*fan_out.path, "onConflict"), "unknown-role", message, hint)
         joined = DraftEdges((*fan_out.path, "join"), False, [*fan_out.join], True)
-        for each in joined.edges:
-            self._target(each)
-            self._templates(name, each, joined)
+        for item in joined.edges:
+            self._target(item)
+            self._templates(name, item, joined)
         self._by_condition(name, joined)
 
     def _doubts_in_items(self, expression: str, path: ValuePath, source: str) -> None:
@@ -182,7 +182,7 @@ class _Checker:
         edge = graph[body.source].edges[body.position]
         ending = (
             {""}
-            if edge.fan_out is not None and any(each.workflow for each in edge.fan_out.branches)
+            if edge.fan_out is not None and any(branch.workflow for branch in edge.fan_out.branches)
             else set()
         )
         for role in body.roles:
@@ -228,13 +228,13 @@ class _Checker:
             for edge in edges.edges:
                 leading = [(edge.role, edge.role_path)]
                 if edge.fan_out is not None:
-                    leading = [(each.role, each.role_path) for each in edge.fan_out.join]
+                    leading = [(draft_edge.role, draft_edge.role_path) for draft_edge in edge.fan_out.join]
                 for role, path in leading:
                     if role in body.roles:
                         self._entered(body, source, role, path)
 
     def _entered(self, body: Body, source: str, role: str, path: ValuePath) -> None:
-        inside = next((each for each in body.roles if role in self._draft.targets(each)), None)
+        inside = next((item for item in body.roles if role in self._draft.targets(item)), None)
         way = "" if inside is None else f', as "{inside}" leads there'
         own = "a branch begins at its fork alone: give one of them a role of its own"
         hint = own if inside is None else f'let "{inside}" lead to a role of join, or {own.split(": ")[1]}'
@@ -322,11 +322,11 @@ class _Checker:
 
     def _templates(self, source: str, edge: DraftEdge, edges: DraftEdges) -> None:
         prompt = "reason" if edge.role_path[-1] == "end" else "prompt"
-        given = [((*edge.path, prompt), edge.prompt), ((*edge.path, "location"), edge.location)]
+        templates = [((*edge.path, prompt), edge.prompt), ((*edge.path, "location"), edge.location)]
         if edge.fan_out is not None:
             own = {branch.prompt_path: branch.prompt for branch in edge.fan_out.branches}
-            given += [(path, text) for path, text in own.items() if path != (*edge.path, prompt)]
-        for path, template in given:
+            templates += [(path, text) for path, text in own.items() if path != (*edge.path, prompt)]
+        for path, template in templates:
             if template is None:
                 continue
             from uwf_git.workflow.template import check_template, needs, variables_of
@@ -351,7 +351,7 @@ class _Checker:
         self, source: str, path: ValuePath, used: str, variable: tuple[str, ...], edge: DraftEdge
     ) -> None:
         status, items = edge.status, sorted(self._item_names(source, edge))
-        known = [f"start.{each}" for each in _START_VARIABLES]
+        known = [f"start.{item}" for item in _START_VARIABLES]
         if source == START:
             hint = self._findings.nearest(".".join(variable), [*known, "prompt"])
             message = f"{used} the start doesn't have: it prints nothing"
@@ -397,8 +397,8 @@ class _Checker:
         forks = [
             self._draft.graph[body.source].edges[body.position] for body in self._within.get(leaving, ())
         ]
-        fan_outs = [each.fan_out for each in (edge, *forks) if each.fan_out is not None]
-        return {name for each in fan_outs for name in (each.payload.get("name", "item"), "index")}
+        fan_outs = [fork.fan_out for fork in (edge, *forks) if fork.fan_out is not None]
+        return {name for out in fan_outs for name in (out.payload.get("name", "item"), "index")}
 
     def _may_lack(
         self, source: str, edge: DraftEdge, edges: DraftEdges, variable: tuple[str, ...]
@@ -408,7 +408,7 @@ class _Checker:
             return ()
         if variable[0] in self._item_names(source, edge):
             return ()
-        named = [each.status for each in edges.edges if each.status is not None]
+        named = [item.status for item in edges.edges if item.status is not None]
         return answers.may_lack(variable, edge.status, named if edges.by_status else None)
 
     def _by_condition(self, source: str, edges: DraftEdges) -> list[DraftEdge]:
@@ -453,7 +453,10 @@ class _Checker:
             return
         path = (*edge.path, "condition")
         if is_expression(name):
-            same = next((each for each in known.values() if each.expression.split() == name.split()), None)
+            same = next(
+                (condition for condition in known.values() if condition.expression.split() == name.split()),
+                None,
+            )
             meant = same.name if same is not None else None
             wrong = expression_hint(name) if check_expression(name) is not None else ""
             hint = (
@@ -463,7 +466,7 @@ class _Checker:
             )
             message = f"condition is an expression ({one_line(name, 60)}), not the name of one"
             self._findings.error(
-                path, "unknown-condition", message, "; ".join(each for each in (hint, wrong) if each)
+                path, "unknown-condition", message, "; ".join(item for item in (hint, wrong) if item)
             )
         else:
             meant = self._findings.closest(name, known)
@@ -550,7 +553,7 @@ class _Checker:
             return False
         if status in answers.statuses or answers.free:
             return True
-        meant = self._findings.closest(str(status), [each for each in answers.statuses if each not in named])
+        meant = self._findings.closest(str(status), [item for item in answers.statuses if item not in named])
         hint = self._findings.nearest(str(status), answers.statuses)
         message = f'"{source}" never answers "{status}"'
         self._findings.key_error(edge.path, "edge-without-status", message, hint)

@@ -27,7 +27,7 @@ def language_of(path: Path) -> str | None:
 
 def name_of(path: Path) -> str:
     """Return a file's name without the code workflow suffix."""
-    suffix = next((each for each in SUFFIXES if path.name.lower().endswith(each)), path.suffix)
+    suffix = next((item for item in SUFFIXES if path.name.lower().endswith(item)), path.suffix)
     return path.name[: len(path.name) - len(suffix)]
 
 

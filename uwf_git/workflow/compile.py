@@ -103,15 +103,19 @@ def foresee(compiled: Compiled, seconds: float = SECONDS) -> tuple[Finding, ...]
             findings.warning(
                 _place_of(problem, draft), problem.code, *finding_for(problem, compiled.workflow)
             )
-    told = {(finding.line, finding.column) for finding in compiled.warnings}
-    found = [each for each in findings.sorted() if (each.line, each.column) not in told]
-    return tuple(sorted((*compiled.warnings, *found)))
+    known = {(finding.line, finding.column) for finding in compiled.warnings}
+    new = [finding for finding in findings.sorted() if (finding.line, finding.column) not in known]
+    return tuple(sorted((*compiled.warnings, *new)))
 
 
 def likely(report: Report) -> list[Problem]:
     """Return a rehearsal's problems that are neither consequences nor due to its limits."""
     gave_up = any(problem.code == "gave-up" for problem in report.problems)
-    return [each for each in report.problems if not each.follows and (each.code in _SEEN or not gave_up)]
+    return [
+        problem
+        for problem in report.problems
+        if not problem.follows and (problem.code in _SEEN or not gave_up)
+    ]
 
 
 def finding_for(problem: Problem, workflow: Workflow) -> tuple[str, str]:
@@ -123,22 +127,22 @@ def finding_for(problem: Problem, workflow: Workflow) -> tuple[str, str]:
 def _found_anyway(compiled: Compiled, draft: Draft, report: Report, seconds: float) -> set[tuple[str, str]]:
     from uwf_git.workflow.rehearsal import rehearse
 
-    told = {(finding.line, finding.column) for finding in compiled.warnings}
+    known = {(finding.line, finding.column) for finding in compiled.warnings}
     marks, conditions = compiled.source.marks, dict(compiled.workflow.conditions)
     doubtful = set()
     for name in conditions:
         if name in draft.conditions:
             mark = marks.key_mark((*draft.conditions[name].path, "expression"))
-            if (mark.line, mark.column) in told:
+            if (mark.line, mark.column) in known:
                 doubtful.add(name)
-    if doubtful and any(not each.follows and each.code not in _SEEN for each in report.problems):
+    if doubtful and any(not problem.follows and problem.code not in _SEEN for problem in report.problems):
         mended = {
-            name: each._replace(expression="true") if name in doubtful else each
-            for name, each in conditions.items()
+            name: condition._replace(expression="true") if name in doubtful else condition
+            for name, condition in conditions.items()
         }
         workflow = compiled.workflow._replace(conditions=mended)
         report = rehearse(workflow, compiled.schemas, MAX_STEPS, seconds)
-    return {(each.code, each.where) for each in report.problems}
+    return {(problem.code, problem.where) for problem in report.problems}
 
 
 def validate(path: Path) -> list[Finding]:

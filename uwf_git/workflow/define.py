@@ -75,10 +75,10 @@ class Definition(NamedTuple):
     ) -> str | None:
         if len(steps) > 1 and steps[-1]["role"] == _USER:
             return str(steps[-2]["role"])  # it has asked, and is answered
-        told = tuple(step for step in steps if step["role"] != _USER and not _asks(step["meta"]))
-        ctx = Context(options.thread_id, input["prompt"], told, options.max_rounds, "", options)
-        found = self.moderator(ctx)
-        return await found if inspect.isawaitable(found) else found
+        visible = tuple(step for step in steps if step["role"] != _USER and not _asks(step["meta"]))
+        ctx = Context(options.thread_id, input["prompt"], visible, options.max_rounds, "", options)
+        result = self.moderator(ctx)
+        return await result if inspect.isawaitable(result) else result
 
     async def _ask(self, ctx: Context) -> Any:
         agent = self.agents.get(ctx.role)
@@ -109,10 +109,10 @@ def define(
     """
     if not callable(moderator):
         raise TypeError("moderator is a function of the context that returns the next role")
-    for role, given in roles.items():
-        if missing := [key for key in ("description", "schema") if key not in given]:
+    for role, fields in roles.items():
+        if missing := [key for key in ("description", "schema") if key not in fields]:
             raise ValueError(f"role {role!r} has no {missing[0]}")
-        if unknown := [key for key in given if key not in _ROLE_KEYS]:
+        if unknown := [key for key in fields if key not in _ROLE_KEYS]:
             raise ValueError(f"role {role!r} has {unknown[0]!r}; known are {', '.join(_ROLE_KEYS)}")
     for role in agents or {}:
         if role not in roles:

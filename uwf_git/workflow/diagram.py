@@ -102,19 +102,19 @@ def readme(workflow: Workflow, schemas: Mapping[Hash, Any]) -> str:
 
 
 def _of_code(workflow: Workflow, code: Code) -> str:
-    said = f"The code in [{workflow.file}](../{workflow.file}) decides who is next."
+    sentence = f"The code in [{workflow.file}](../{workflow.file}) decides who is next."
     if workflow.graph:
-        said = said[:-1] + ", and the drawing is what it says of itself."
+        sentence = sentence[:-1] + ", and the drawing is what it says of itself."
     if code.max_rounds is not None:
-        said += f" A thread has at most {counted(code.max_rounds, 'step')}."
-    return said
+        sentence += f" A thread has at most {counted(code.max_rounds, 'step')}."
+    return sentence
 
 
 def _of_crew(workflow: Workflow, crew: Origin) -> str:
-    said = f"It is the workflow {code(crew.workflow)} of the crew {code(crew.name)}."
+    sentence = f"It is the workflow {code(crew.workflow)} of the crew {code(crew.name)}."
     if any(workflow.stops(edge) for edges in workflow.graph.values() for edge in edges):
-        said += f" Not drawn: it ends wherever {code(COMPLETE)}."
-    return said
+        sentence += f" Not drawn: it ends wherever {code(COMPLETE)}."
+    return sentence
 
 
 class Arrow(NamedTuple):
@@ -141,19 +141,19 @@ class Drawing:
     @cached_property
     def names(self) -> list[str]:
         """All nodes: breadth first from $START, then unreachable ones by name."""
-        found = [START]
+        names = [START]
         rest = sorted({*self.workflow.roles, *self.workflow.graph})
         while True:
-            seen = set(found)
-            for name in found:  # grows while it is walked
+            seen = set(names)
+            for name in names:  # grows while it is walked
                 for arrow in self._leaving(name):
                     if arrow.target not in seen:
                         seen.add(arrow.target)
-                        found.append(arrow.target)
-            left = next((name for name in rest if name not in seen), None)
-            if left is None:
-                return found
-            found.append(left)
+                        names.append(arrow.target)
+            start = next((name for name in rest if name not in seen), None)
+            if start is None:
+                return names
+            names.append(start)
 
     @property
     def arrows(self) -> Iterator[Arrow]:
@@ -187,7 +187,7 @@ class Drawing:
             return [Arrow(source, join, "") for join in self.ends(source, END)]
         if any(edge.status is not None for _, edge in edges):
             # An unstarted thread cannot be resumed.
-            edges.sort(key=lambda each: (source != START and each[1].status is None, each[1].status or ""))
+            edges.sort(key=lambda item: (source != START and item[1].status is None, item[1].status or ""))
         return [arrow for position, edge in edges for arrow in self._of(source, position, edge)]
 
     def _of(self, source: str, position: int, edge: Transition) -> list[Arrow]:
@@ -236,15 +236,15 @@ def _spoken(workflow: Workflow, role: Role) -> tuple[str, ...]:
 
 
 def _ids(drawn: Drawing) -> dict[str, str]:
-    found = {START: "start"}
+    ids = {START: "start"}
     numbers = dict.fromkeys(("role", "join", "workflow"), 0)
     for name in drawn.names:
         if name not in _TERMINALS:
             kind = _kind(drawn.workflow, name) if name.startswith((JOIN, _WORKFLOW)) else "role"
             numbers[kind] += 1
-            found[name] = f"{kind}{numbers[kind]}"
-    found[END] = "finish"
-    return {**found, FAIL: "failure"} if FAIL in drawn.names else found
+            ids[name] = f"{kind}{numbers[kind]}"
+    ids[END] = "finish"
+    return {**ids, FAIL: "failure"} if FAIL in drawn.names else ids
 
 
 def _purpose(role: Role) -> str:
@@ -257,16 +257,16 @@ def _answer(schema: Any) -> str:
     if schema is None:
         return ""
     answers = answers_of(schema)
-    said = []
+    parts = []
     if answers.statuses:
-        said.append(_some(answers.statuses))
+        parts.append(_some(answers.statuses))
     each = [field for variant in answers.variants for field in variant.fields]
     required = dict.fromkeys(field.name for field in each if field.required)
     names = [*required, *sorted({field.name for field in each} - required.keys())]
     fields = [name for name in names if name not in ("$status", "status")]
     if fields:
-        said.append(_some(fields))
-    return "; ".join(said)
+        parts.append(_some(fields))
+    return "; ".join(parts)
 
 
 def _some(names: Iterable[str]) -> str:
@@ -277,7 +277,7 @@ def _some(names: Iterable[str]) -> str:
 
 def _mermaid(text: str) -> str:
     flat = _flat(text) or " "
-    return _MERMAID_PLAIN.sub(lambda found: f"#{ord(found.group())};", flat)
+    return _MERMAID_PLAIN.sub(lambda match: f"#{ord(match.group())};", flat)
 
 
 def _dot(text: str) -> str:

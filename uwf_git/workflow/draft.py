@@ -274,8 +274,8 @@ class _Reader(Fields):
                 fields["capabilities"] = self.texts(role, path, "capabilities", what)
         else:
             hint = "a role has systemPrompt, or goal with procedure and output"
-            given = "systemPrompt" in role or role.get("human") is not True  # a person needs none
-            fields["systemPrompt"] = (given and self.text(role, path, "systemPrompt", what, hint)) or ""
+            is_needed = "systemPrompt" in role or role.get("human") is not True  # a person needs none
+            fields["systemPrompt"] = (is_needed and self.text(role, path, "systemPrompt", what, hint)) or ""
             for key in _GOAL_ONLY:
                 if key in role:
                     self._findings.key_error(
@@ -287,8 +287,8 @@ class _Reader(Fields):
         if role.get("tools") is not None:
             fields["tools"] = self._tools(role["tools"], (*path, "tools"), f"{what}: tools")
         if role.get("extractPrompt") is not None:
-            told = self.text(role, path, "extractPrompt", what, may_be_empty=True) or ""
-            fields |= {"extractPrompt": told} if told.strip() else {}
+            prompt = self.text(role, path, "extractPrompt", what, may_be_empty=True) or ""
+            fields |= {"extractPrompt": prompt} if prompt.strip() else {}
         fields |= self._trying(role, path, what)
         fields |= self._human(role, path, what)
         return self._with_schema(name, role, path, fields, "frontmatter" if by_goal else "outputSchema")
@@ -308,10 +308,10 @@ class _Reader(Fields):
             if key in role:
                 message = f"{what} is a human's, and {key} is for agents"
                 self._findings.key_error((*path, key), "human-role", message, f"remove {key}, or human")
-        found: dict[str, Any] = {"human": True}
+        fields: dict[str, Any] = {"human": True}
         if role.get("assignee") is not None:
-            found["assignee"] = self.text(role, path, "assignee", what) or ""
-        return found | self._gate(role, path, what)
+            fields["assignee"] = self.text(role, path, "assignee", what) or ""
+        return fields | self._gate(role, path, what)
 
     def _gate(self, role: dict[str, Any], path: ValuePath, what: str) -> dict[str, Any]:
         """Return a role's approvers, and what is asked of them."""
@@ -339,22 +339,22 @@ class _Reader(Fields):
                 self._findings.error(place, "approvers", f"{what}: {name!r} is nobody's name")
             elif name.casefold() in map(str.casefold, names[:number]):
                 self._findings.error(place, "approvers", f"{what}: {name} is named twice", "leave one out")
-        found: dict[str, Any] = {"approvers": list(dict.fromkeys(names))}
+        fields: dict[str, Any] = {"approvers": list(dict.fromkeys(names))}
         quorum = role.get("quorum")
         if quorum is not None and (type(quorum) is not int or not 0 < quorum <= _MOST_APPROVERS):
             message = f"{what}: quorum is not a whole number from 1 to {_MOST_APPROVERS}"
             self._findings.error((*path, "quorum"), "approvers", message, "quorum: 2")
             quorum = None
         if quorum is not None and quorum > 1:
-            found["quorum"] = quorum
+            fields["quorum"] = quorum
         for key in ("notAuthor", "signed"):
             value = role.get(key)
             if value is not None and not isinstance(value, bool):
                 self.wrong_type((*path, key), f"{what}: {key}", "true or false", value)
             if value is True:
-                found[key] = True
-        self._check_quorum(role, path, what, found)
-        return found
+                fields[key] = True
+        self._check_quorum(role, path, what, fields)
+        return fields
 
     def _check_quorum(self, role: dict[str, Any], path: ValuePath, what: str, found: dict[str, Any]) -> None:
         people, quorum = found["approvers"], found.get("quorum", 1)
@@ -370,11 +370,11 @@ class _Reader(Fields):
 
     def _trying(self, role: dict[str, Any], path: ValuePath, what: str) -> dict[str, Any]:
         """Return a role's timeout, retry and fallback."""
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if role.get("timeout") is not None and (seconds := self._duration(role, path, "timeout", what)):
-            found["timeout"] = seconds
+            fields["timeout"] = seconds
         if role.get("retry") is not None:
-            found["retry"] = self._retry(role["retry"], (*path, "retry"), f"{what}: retry")
+            fields["retry"] = self._retry(role["retry"], (*path, "retry"), f"{what}: retry")
         if role.get("fallback") is not None:
             name = self.text(role, path, "fallback", what) or ""
             if name.split() != [name]:
@@ -384,8 +384,8 @@ class _Reader(Fields):
                     f"{what}: fallback is not the name of an agent",
                     "a workflow names an agent; its command is in config.yaml",
                 )
-            found["fallback"] = name
-        return found
+            fields["fallback"] = name
+        return fields
 
     def _retry(self, value: Any, path: ValuePath, what: str) -> dict[str, Any]:
         retry = self.mapping(value, path, what, _RETRY)
@@ -397,9 +397,9 @@ class _Reader(Fields):
             message = f"{what} needs times, a whole number from 1 to {_MOST_TRIES}"
             self._findings.error(place, "bad-retry", message, "retry: {times: 3}")
             times = 1
-        found: dict[str, Any] = {"times": times}
+        fields: dict[str, Any] = {"times": times}
         if retry.get("backoff") is not None and (seconds := self._duration(retry, path, "backoff", what)):
-            found["backoff"] = seconds
+            fields["backoff"] = seconds
         if retry.get("on") is not None:
             causes = self.texts(retry, path, "on", what)
             for number, cause in enumerate(causes):
@@ -408,8 +408,8 @@ class _Reader(Fields):
                     self._findings.error(
                         (*path, "on", number), "bad-retry", message, f"known: {', '.join(CAUSES)}"
                     )
-            found["on"] = [cause for cause in dict.fromkeys(causes) if cause in CAUSES]
-        return found
+            fields["on"] = [cause for cause in dict.fromkeys(causes) if cause in CAUSES]
+        return fields
 
     def _duration(self, data: dict[str, Any], path: ValuePath, key: str, what: str) -> float | None:
         seconds = parse_duration(data[key])
@@ -421,10 +421,10 @@ class _Reader(Fields):
 
     def _tools(self, value: Any, path: ValuePath, what: str) -> dict[str, Any]:
         tools = self.mapping(value, path, what, _TOOLS)
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for key, item in own_items(tools or {}):
             if key in ("allow", "deny"):
-                found[key] = self.texts(tools or {}, path, key, what)
+                fields[key] = self.texts(tools or {}, path, key, what)
             elif key in _TOOLS and item is not False:
                 self._findings.error(
                     (*path, key),
@@ -433,31 +433,31 @@ class _Reader(Fields):
                     "whoever runs it switches that on in config.yaml",
                 )
             elif key in _TOOLS:
-                found[key] = False
-        return found
+                fields[key] = False
+        return fields
 
     def _with_schema(
         self, name: str, role: dict[str, Any], path: ValuePath, fields: dict[str, Any], schema_key: str
     ) -> DraftRole | None:
         what = f'role "{name}"'
-        given = [key for key in _SCHEMAS if key in role]
-        if not given:
+        schemas = [key for key in _SCHEMAS if key in role]
+        if not schemas:
             self._findings.key_error(
                 path, "missing-key", f"{what} has no {schema_key}", "give the JSON Schema of what it answers"
             )
             return None
-        if len(given) == 2:
+        if len(schemas) == 2:
             self._findings.key_error(
-                (*path, given[1]),
+                (*path, schemas[1]),
                 "two-forms",
                 f"{what} has both outputSchema and frontmatter",
                 "keep one of them",
             )
-        schema_path = (*path, given[0])
-        if not isinstance(role[given[0]], dict):
-            self.wrong_type(schema_path, f"{what}: {given[0]}", "an inline JSON Schema", role[given[0]])
+        schema_path = (*path, schemas[0])
+        if not isinstance(role[schemas[0]], dict):
+            self.wrong_type(schema_path, f"{what}: {schemas[0]}", "an inline JSON Schema", role[schemas[0]])
             return None
-        return DraftRole(name, path, fields, role[given[0]], schema_key, schema_path)
+        return DraftRole(name, path, fields, role[schemas[0]], schema_key, schema_path)
 
     def _conditions(self, section: dict[str, Any]) -> dict[str, DraftCondition]:
         conditions: dict[str, DraftCondition] = {}
@@ -484,14 +484,16 @@ class _Reader(Fields):
             meant = self._sentinels.get(written, written)
             source = written if meant in section else meant
             if isinstance(value, list):
-                made = [self._transition(item, (*path, number), source) for number, item in enumerate(value)]
+                draft_edges = [
+                    self._transition(item, (*path, number), source) for number, item in enumerate(value)
+                ]
             elif isinstance(value, dict):
                 if source == START and {NEW, DEFAULT_STATUS} <= value.keys():
                     message = f"graph: {NEW} and {DEFAULT_STATUS} of {START} mean the same"
                     self._findings.key_error(
                         (*path, DEFAULT_STATUS), "two-forms", message, "keep one of them"
                     )
-                made = [
+                draft_edges = [
                     self._target(item, (*path, status), source, status) for status, item in own_items(value)
                 ]
             else:
@@ -505,8 +507,8 @@ class _Reader(Fields):
                 )
                 graph[source] = DraftEdges(path, False, [], False)
                 continue
-            edges = [edge for edge in made if edge is not None]
-            graph[source] = DraftEdges(path, isinstance(value, dict), edges, len(edges) == len(made))
+            edges = [edge for edge in draft_edges if edge is not None]
+            graph[source] = DraftEdges(path, isinstance(value, dict), edges, len(edges) == len(draft_edges))
         return graph
 
     def _transition(self, value: Any, path: ValuePath, source: str) -> DraftEdge | None:
@@ -575,12 +577,15 @@ class _Reader(Fields):
         )
 
     def _fan_out(self, edge: dict[str, Any], path: ValuePath, what: str) -> DraftFanOut | None:
-        found = read_fan_out(self, self._findings, edge, path, what)
-        if found is None:
+        out = read_fan_out(self, self._findings, edge, path, what)
+        if out is None:
             self._unread_fan_out = True
             return None
-        join = tuple(each._replace(role=self._sentinels.get(each.role, each.role)) for each in found.join)
-        return found._replace(join=join)
+        join = tuple(
+            draft_edge._replace(role=self._sentinels.get(draft_edge.role, draft_edge.role))
+            for draft_edge in out.join
+        )
+        return out._replace(join=join)
 
     def _ending(
         self, edge: dict[str, Any], path: ValuePath, what: str, condition: str | None, status: str | None

@@ -76,7 +76,9 @@ def holds(text: str, context: Any) -> bool:
     """Return an expression's truth by JSONata's $boolean: false for no value, null, zero, and empty strings,
     arrays, objects, and arrays of only these. Raises Invalid."""
 
-    if (asked := _plain_question(text)) is not None and (known := _answered(asked, context)) is not None:
+    if (question := _plain_question(text)) is not None and (
+        known := _answered(question, context)
+    ) is not None:
         return known
     if not lifetime.is_own():
         return bool(_evaluated_apart("holds", text, context))
@@ -96,10 +98,10 @@ _PLAIN_QUESTION = re.compile(
 
 @lru_cache(maxsize=1024)
 def _plain_question(text: str) -> tuple[tuple[str, ...], str] | None:
-    found = _PLAIN_QUESTION.fullmatch(text)
-    if found is None or not {"and", "or", "in"}.isdisjoint(names := tuple(found[1].split("."))):
+    match = _PLAIN_QUESTION.fullmatch(text)
+    if match is None or not {"and", "or", "in"}.isdisjoint(names := tuple(match[1].split("."))):
         return None
-    return names, found[2][1:-1]
+    return names, match[2][1:-1]
 
 
 def _answered(asked: tuple[tuple[str, ...], str], context: Any) -> bool | None:
@@ -119,9 +121,9 @@ def _answered(asked: tuple[tuple[str, ...], str], context: Any) -> bool | None:
 def _evaluated_apart(function: str, text: str, context: Any) -> Any:
     from uwf_git.base import helper_process
 
-    given = context.value if isinstance(context, Frozen) else context
+    value = context.value if isinstance(context, Frozen) else context
     try:
-        return helper_process.call(f"{__name__}:{function}", text, given)
+        return helper_process.call(f"{__name__}:{function}", text, value)
     except (TimeExceeded, MemoryExceeded) as limit:
         raise _invalid(text, _beyond(limit)) from None
 
@@ -131,13 +133,13 @@ def _run(text: str, context: Any, use: Callable[[Any], _T]) -> _T:
         guard = context.guard
         guard.touched = False
         try:
-            found = _evaluated(text, lambda: context.value, use)
+            t = _evaluated(text, lambda: context.value, use)
         except Invalid:
             if not guard.touched:
                 raise
         else:
             if not guard.touched:
-                return found
+                return t
         return _evaluated(text, lambda: _copied(context.value), use)
     return _evaluated(text, lambda: _copied(context), use)
 
@@ -367,9 +369,9 @@ def _copied(value: Any) -> Any:
         if item is None:
             return null
         if isinstance(item, dict):
-            return {key: walk(each) for key, each in item.items()}
+            return {key: walk(entry) for key, entry in item.items()}
         if isinstance(item, list | tuple):
-            return [walk(each) for each in item]
+            return [walk(entry) for entry in item]
         return item
 
     return walk(value)
@@ -397,15 +399,15 @@ class Frozen:
         def walk(item: Any) -> Any:
             if item is None:
                 return null
-            made: Any
+            frozen: Any
             if isinstance(item, dict):
-                made = mapping((key, walk(each)) for key, each in item.items())
+                frozen = mapping((key, walk(entry)) for key, entry in item.items())
             elif isinstance(item, list | tuple):
-                made = array(map(walk, item))
+                frozen = array(map(walk, item))
             else:
                 return item
-            made.guard = self.guard
-            return made
+            frozen.guard = self.guard
+            return frozen
 
         return walk(value)
 

@@ -139,28 +139,28 @@ def judge(fork: Fork, states: Sequence[str], reasons: Mapping[int, str] = {}) ->
 def judge_join(fork: Fork, branches: Sequence[JoinedBranch]) -> Pending | Joinable:
     """Return whether the branches of a join might be joined as they stood. The thread fails if their code conflicts and
     the fork wants that."""
-    reasons = {index: each.reason for index, each in enumerate(branches)}
-    found = judge(fork, [each.status for each in branches], reasons)
-    if fork.on_conflict == REFUSE and found == Joinable() and (said := _conflicts(branches)):
-        return Joinable(f"{said[0]}{_also(branches)}")
-    return found
+    reasons = {index: branch.reason for index, branch in enumerate(branches)}
+    joining = judge(fork, [branch.status for branch in branches], reasons)
+    if fork.on_conflict == REFUSE and joining == Joinable() and (conflicts := _conflicts(branches)):
+        return Joinable(f"{conflicts[0]}{_also(branches)}")
+    return joining
 
 
 def resolver(fork: Fork, branches: Sequence[JoinedBranch]) -> str:
     """Return the role that merges the code which conflicts at a join, "" without conflicts or such a role."""
-    if fork.on_conflict in ON_CONFLICT or all(each.conflict is None for each in branches):
+    if fork.on_conflict in ON_CONFLICT or all(branch.conflict is None for branch in branches):
         return ""
     return fork.on_conflict
 
 
 def join_question(fork: Fork, branches: Sequence[JoinedBranch]) -> str:
     """Return what a person is asked at a join about code that conflicts, "" for no question."""
-    asks = fork.on_conflict == ASK and any(each.conflict is not None for each in branches)
+    asks = fork.on_conflict == ASK and any(branch.conflict is not None for branch in branches)
     if not asks or judge_join(fork, branches) != Joinable():
         return ""
-    said = "\n".join(_conflicts(branches))
+    conflicts = "\n".join(_conflicts(branches))
     return (
-        f"{said}\nMerge it in the worktree of this thread and commit that, then answer: {MERGED}."
+        f"{conflicts}\nMerge it in the worktree of this thread and commit that, then answer: {MERGED}."
         f" To go on without what is not merged there, answer: {LEAVE_OUT}."
     )
 
@@ -168,10 +168,12 @@ def join_question(fork: Fork, branches: Sequence[JoinedBranch]) -> str:
 def conflict_task(branches: Sequence[JoinedBranch]) -> str:
     """Return the instruction of the role that merges code which conflicts."""
     parts = ["Merge the code of these branches into that of this folder, which has the code of the others."]
-    for said, each in zip(_conflicts(branches), filter(None, (it.conflict for it in branches)), strict=True):
-        parts.append(said)
-        if each.text:
-            parts.append(fenced(each.text.rstrip("\n")))
+    for conflict, item in zip(
+        _conflicts(branches), filter(None, (it.conflict for it in branches)), strict=True
+    ):
+        parts.append(conflict)
+        if item.text:
+            parts.append(fenced(item.text.rstrip("\n")))
     parts.append("Resolve each conflict so that the intent of both sides is kept, and finish each merge.")
     parts.append("What is not merged with git is left out.")
     return "\n\n".join(parts)
@@ -179,21 +181,23 @@ def conflict_task(branches: Sequence[JoinedBranch]) -> str:
 
 def _conflicts(branches: Sequence[JoinedBranch]) -> list[str]:
     """Return a line on each branch whose code conflicts."""
-    found = []
-    for index, each in enumerate(branches):
-        if each.conflict is not None:
-            paths = listed([one_line(path, 200) for path in each.conflict.paths], _NAMED)
-            found.append(
-                f"branch {index} ({each.thread}) conflicts with the branches before it in {paths}:"
-                f" git merge {each.conflict.commit}"
+    sentences = []
+    for index, branch in enumerate(branches):
+        if branch.conflict is not None:
+            paths = listed([one_line(path, 200) for path in branch.conflict.paths], _NAMED)
+            sentences.append(
+                f"branch {index} ({branch.thread}) conflicts with the branches before it in {paths}:"
+                f" git merge {branch.conflict.commit}"
             )
-    return found
+    return sentences
 
 
 def _also(branches: Sequence[JoinedBranch]) -> str:
     """Return words on the branches whose code conflicts, without the first."""
     others = [
-        f"branch {index} ({each.thread})" for index, each in enumerate(branches) if each.conflict is not None
+        f"branch {index} ({branch.thread})"
+        for index, branch in enumerate(branches)
+        if branch.conflict is not None
     ][1:]
     return f"; so does {listed(others, _NAMED)}" if others else ""
 
@@ -241,10 +245,10 @@ def joins_of(workflow: Workflow) -> dict[str, FanOut]:
 
 def with_joins(workflow: Workflow) -> dict[str, Sequence[Transition]]:
     """Return the edges of the graph, each fan-out's followed by those of its join, by the names of what they leave."""
-    found: dict[str, Sequence[Transition]] = {}
+    transitionses: dict[str, Sequence[Transition]] = {}
     for source, edges in workflow.graph.items():
-        found[source] = edges
+        transitionses[source] = edges
         for position, edge in enumerate(edges):
             if edge.fan_out is not None:
-                found[join_name(source, position)] = edge.fan_out.join
-    return found
+                transitionses[join_name(source, position)] = edge.fan_out.join
+    return transitionses

@@ -85,11 +85,11 @@ class DraftFanOut(NamedTuple):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(each.role for each in self.branches if each.role))
+        return tuple(dict.fromkeys(branch.role for branch in self.branches if branch.role))
 
     @property
     def ends(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(each.role for each in self.join))
+        return tuple(dict.fromkeys(edge.role for edge in self.join))
 
     @property
     def resolver(self) -> str:
@@ -183,16 +183,16 @@ class _Reader:
         # With a role of its own, its edge has items, whose fields may have any name.
         if not (all(branches) or (any(branches) and not self._edge.keys() & {"role", "workflow"})):
             return None
-        found = []
+        draft_branches = []
         for number, item in enumerate(each):
             place: ValuePath = (*self._path, "each", number)
             what = f"{self._what}: branch {number}"
             hint = f"write {{role: {one_line(item, 40)}}}" if isinstance(item, str) else ""
             branch = self._fields.mapping(item, place, what, _FIXED, "branch", hint=hint)
-            made = self._branch(branch, place, what) if branch is not None else None
-            if made is not None:
-                found.append(made)
-        return tuple(found)
+            draft_branch = self._branch(branch, place, what) if branch is not None else None
+            if draft_branch is not None:
+                draft_branches.append(draft_branch)
+        return tuple(draft_branches)
 
     def _branch(self, data: dict[str, Any], path: ValuePath, what: str) -> DraftBranch | None:
         role, workflow = data.get("role"), data.get("workflow")
@@ -219,20 +219,20 @@ class _Reader:
         )
 
     def _limits(self) -> dict[str, Any]:
-        edge, found = self._edge, dict[str, Any]()
+        edge, fields = self._edge, dict[str, Any]()
         if edge.get("as") is not None and (name := self._fields.text(edge, self._path, "as", self._what)):
             if _NAME.fullmatch(name) is None or name in _RESERVED:
                 message = f"{self._what}: as {one_line(name, 40)!r} is not a name for an item"
                 taken = name in _RESERVED
                 self._bad("as", message, "templates use that word" if taken else "letters, digits and _")
-            found["name"] = name
+            fields["name"] = name
         for key, most in (("atOnce", 1000), ("max", MOST_BRANCHES)):
             if edge.get(key) is None:
                 continue
             if type(edge[key]) is not int or not 0 < edge[key] <= most:
                 self._bad(key, f"{self._what}: {key} is not a whole number from 1 to {most:,}")
             else:
-                found[key] = edge[key]
+                fields[key] = edge[key]
         need = edge.get("need")
         if need is not None and not _is_need(need):
             self._bad(
@@ -241,23 +241,23 @@ class _Reader:
                 _need_hint(need),
             )
         elif need is not None and need != ALL:
-            found["need"] = need
+            fields["need"] = need
         failure = edge.get("onFailure")
         if failure is not None and failure not in [*FAILURE_POLICIES]:
             message = f"{self._what}: onFailure is one of {', '.join(FAILURE_POLICIES)}"
             self._bad("onFailure", message, self._findings.nearest(str(failure), FAILURE_POLICIES))
         elif failure is not None and failure != WAIT.word:
-            found["onFailure"] = failure
+            fields["onFailure"] = failure
         if edge.get("onConflict") is not None:
             conflict = self._fields.text(edge, self._path, "onConflict", self._what)
-            found |= {"onConflict": conflict} if conflict not in (None, ASK) else {}
+            fields |= {"onConflict": conflict} if conflict not in (None, ASK) else {}
         each = edge["each"]
-        if isinstance(each, list) and len(each) > found.get("max", DEFAULT_MOST):
+        if isinstance(each, list) and len(each) > fields.get("max", DEFAULT_MOST):
             self._bad("each", f"{self._what}: each has {len(each)} items, more than max", "raise max")
         elif isinstance(each, list) and type(need) is int and need > len(each) > 0:
             message = f"{self._what}: need is {need}, and each has {counted(len(each), 'item')}"
             self._bad("need", message, f"need: {ALL}")
-        return {key: value for key, value in found.items() if not (key == "max" and value == DEFAULT_MOST)}
+        return {key: value for key, value in fields.items() if not (key == "max" and value == DEFAULT_MOST)}
 
     def _bad(self, key: str, message: str, hint: str = "") -> None:
         self._findings.error((*self._path, key), "bad-fan-out", message, hint)
@@ -271,13 +271,13 @@ class _Reader:
         value = self._edge["join"]
         if isinstance(value, str):
             return (DraftEdge(path, value, path),)
-        given = [value] if isinstance(value, dict) else value
-        if not isinstance(given, list) or not given:
+        entries = [value] if isinstance(value, dict) else value
+        if not isinstance(entries, list) or not entries:
             wanted = "a role's name, an edge, or a list of edges"
             self._fields.wrong_type(path, f"{self._what}: join", wanted, value)
             return None
-        found = []
-        for number, item in enumerate(given):
+        edges = []
+        for number, item in enumerate(entries):
             place: ValuePath = path if isinstance(value, dict) else (*path, number)
             what = f"{self._what}: join"
             hint = f"write {{role: {one_line(item, 40)}}}" if isinstance(item, str) else ""
@@ -297,8 +297,8 @@ class _Reader:
             prompt = (
                 self._fields.text(edge, place, "prompt", what) if edge.get("prompt") is not None else None
             )
-            found.append(DraftEdge(place, role, (*place, "role"), condition, prompt=prompt))
-        return tuple(found)
+            edges.append(DraftEdge(place, role, (*place, "role"), condition, prompt=prompt))
+        return tuple(edges)
 
 
 def _need_hint(need: Any) -> str:

@@ -134,8 +134,8 @@ def decide(
             return _describe(workflow, start, steps)
         if last.role == FORK:
             return AwaitingBranches(parse_fork(last.output))
-        if last.role == JOIN and (found := _at_join(workflow, steps)) is not None:
-            return found
+        if last.role == JOIN and (decision := _at_join(workflow, steps)) is not None:
+            return decision
         if asks_human(last.output):
             return _question(last.role, last.output) if last.role != JOIN else _of_join(last.output)
     branch = start.branch
@@ -170,9 +170,9 @@ def _at_join(workflow: Workflow, steps: Sequence[StepContext]) -> Next | Workflo
     if step is None:
         raise Invalid("its last step joins branches, and the one before is not a fork")
     fork, branches = parse_fork(step.output), parse_join(steps[-1].output)
-    found = judge_join(fork, branches)
-    if isinstance(found, Joinable) and found.failure:
-        return WorkflowEnded(True, found.failure)
+    joining = judge_join(fork, branches)
+    if isinstance(joining, Joinable) and joining.failure:
+        return WorkflowEnded(True, joining.failure)
     if not (role := resolver(fork, branches)):
         return None
     if role not in workflow.roles:
@@ -454,20 +454,22 @@ def _resumed(workflow: Workflow, start: Start, text: str) -> Next | WorkflowEnde
         )
     if start.branch is not None and start.branch.role:  # $START is outside of the branch
         return Next(start.branch.role, text)
-    found = follow(workflow, ChosenEdge(START, place, workflow.graph[START][place]), start, ())
-    if isinstance(found, WorkflowEnded | FansOut):
-        return found
-    return found._replace(instruction=f"{found.instruction}\n\n{text}" if found.instruction else text)
+    decision = follow(workflow, ChosenEdge(START, place, workflow.graph[START][place]), start, ())
+    if isinstance(decision, WorkflowEnded | FansOut):
+        return decision
+    return decision._replace(
+        instruction=f"{decision.instruction}\n\n{text}" if decision.instruction else text
+    )
 
 
 def _question(role: str, output: Mapping[str, Any]) -> AwaitingAnswer:
     question, options, reason = output.get("question"), output.get("options"), output.get("reason")
-    said = [text for text in (question, reason) if isinstance(text, str) and text.strip()]
+    texts = [text for text in (question, reason) if isinstance(text, str) and text.strip()]
     return AwaitingAnswer(
         role,
-        said[0] if said else "",
+        texts[0] if texts else "",
         tuple(str(option) for option in options) if isinstance(options, list) else (),
-        said[1] if len(said) > 1 else "",
+        texts[1] if len(texts) > 1 else "",
     )
 
 
@@ -577,7 +579,7 @@ def may_read(workflow: Workflow) -> Callable[[str], bool]:
     text search for others.
     """
     expressions = [condition.expression for condition in workflow.conditions.values()]
-    expressions += [each.replace("$last()", "output") for each in workflow.item_expressions]
+    expressions += [expression.replace("$last()", "output") for expression in workflow.item_expressions]
     templates = [tag for text in workflow.templates for tag in _TAG.findall(text)]
     # After a join, templates print outputs of branches as a whole.
     joined = any("branches" in _WORD.findall(tag) for tag in templates)

@@ -40,11 +40,11 @@ def matching(pattern: str, least: int = 0, most: int = MOST) -> str | None:
 
 def matched_in(expression: str) -> list[str]:
     """Return a matching text for each regular expression in a JSONata expression, if found."""
-    found = []
+    texts = []
     for pattern in _IN_EXPRESSION.findall(expression):
         with suppress(re.error):
-            found.append(matching(pattern))
-    return [text for text in found if text]
+            texts.append(matching(pattern))
+    return [text for text in texts if text]
 
 
 def _parse(pattern: str) -> Any:
@@ -77,7 +77,7 @@ class _Writer:
             case "LITERAL":
                 return self._one(chr(argument))
             case "NOT_LITERAL":
-                return self._one(next(each for each in _PLAIN if ord(each) != argument))
+                return self._one(next(item for item in _PLAIN if ord(item) != argument))
             case "ANY":
                 return self._one("a")
             case "IN":

@@ -247,15 +247,15 @@ class _Walk:
 
     def _thread(self, start: Start, steps: list[StepContext], role: str | None, asking: bool) -> None:
         """Play roles from `role` on until the thread ends."""
-        asked: set[str] = set()
+        asking_roles: set[str] = set()
         while role is not None:
             if role not in self._workflow.roles or len(steps) >= self._run_limit:
                 return
             self._steps += 1
             if self._spent():
                 return
-            if asking and role not in asked:
-                asked.add(role)
+            if asking and role not in asking_roles:
+                asking_roles.add(role)
                 steps += self._asked(role)
             if start.branch is not None and not self._workflow.graph.get(role):
                 self._visits[role] += 1
@@ -278,7 +278,7 @@ class _Walk:
                 way = self._forked(start, steps, way, asking)
                 continue
             if start.branch is not None and edge.role in (*ENDS, *start.branch.until):
-                last = [each[-1] if isinstance(each, list) else each for each in way.outputs]
+                last = [output[-1] if isinstance(output, list) else output for output in way.outputs]
                 self._ended(start, source, last, edge.role == FAIL)
                 return None
             return self._resumed(start, steps) if edge.role in ENDS else edge.role
@@ -299,7 +299,7 @@ class _Walk:
         fan_out = self._joins[name]
         pasts = [
             steps,
-            *([*steps[:-1], each] for each in way.outputs[:_PROBED] if steps and each is not steps[-1]),
+            *([*steps[:-1], output] for output in way.outputs[:_PROBED] if steps and output is not steps[-1]),
         ]
         by_size: dict[int, tuple[list[StepContext], tuple[Any, ...]]] = {}
         for past in pasts if self._visits[name] < _BRANCHES else pasts[:1]:
@@ -318,11 +318,11 @@ class _Walk:
             for size in sizes(fan_out, len(items), self._numbers):
                 fork = fork_of(chosen, fan_out, [items[index % len(items)] for index in range(size)])
                 forked = [*past, _step(FORK, fork.payload())]
-                found = joins(fork, self._endings[name], bool(fan_out.workflows))
+                joinings = joins(fork, self._endings[name], bool(fan_out.workflows))
                 if self._visits[name] >= _BRANCHES or self._is_settled(name):
-                    begin = self._visits[name] * _LATER % max(1, len(found))
-                    found = (found + found)[begin : begin + _LATER]
-                for branches in found:
+                    begin = self._visits[name] * _LATER % max(1, len(joinings))
+                    joinings = (joinings + joinings)[begin : begin + _LATER]
+                for branches in joinings:
                     joined = True
                     step = StepContext(_NODE, JOIN, join_payload(branches), _NODE, UWF)
                     self._joined(ways, name, start, [*forked, step])
@@ -347,11 +347,11 @@ class _Walk:
 
     def _items(self, chosen: ChosenEdge, start: Start, past: list[StepContext]) -> tuple[Any, ...] | None:
         try:
-            found = follow(self._workflow, chosen, start, past)
+            decision = follow(self._workflow, chosen, start, past)
         except Invalid:  # reported where the edge was chosen
             return None
         most = self._joins[join_name(chosen.source, chosen.position)].most
-        return found.items[:most] if isinstance(found, FansOut) else None
+        return decision.items[:most] if isinstance(decision, FansOut) else None
 
     def _branches(
         self,
@@ -477,18 +477,18 @@ class _Walk:
             self._add("no-output", role, f"role {role}: its schema {name} is missing", role)
             return []
         hints = hints_of(self._workflow, role)
-        made = self._made_before.get((name, hints))
-        if made is None:
+        outputs = self._made_before.get((name, hints))
+        if outputs is None:
             try:
                 schema = Schema(self._schemas[name])
-                made = list(variants(schema, hints=hints, reference=_NODE, thorough=True))
+                outputs = list(variants(schema, hints=hints, reference=_NODE, thorough=True))
             except Invalid as error:
                 self._add("no-output", role, f"role {role}: {error.message}", role)
                 return []
-            self._made_before[name, hints] = made
-        if all(asks_human(output) for output in made):
+            self._made_before[name, hints] = outputs
+        if all(asks_human(output) for output in outputs):
             self._add("dead-end", role, f"role {role} can do nothing but ask a human", role)
-        return made
+        return outputs
 
     def _best(self, ways: Mapping[int, _Way]) -> _Way | None:
         """Return the edge to take: untaken ones first, those to an end last; else the nearest to a goal, else
@@ -550,14 +550,14 @@ class _Walk:
             {role: self._visits[role] for role in self._workflow.roles},
             edges,
             tuple(ConditionUse(name, self._true[name], self._false[name]) for name in names if name),
-            tuple(each._replace(follows=self._follows(each)) for each in self._problems.values()),
+            tuple(problem._replace(follows=self._follows(problem)) for problem in self._problems.values()),
         )
 
     def _follows(self, problem: Problem) -> bool:
         source, position = problem.source, problem.position
         if problem.code == "unreachable-role":
             return problem.where in self._linked  # an edge on the way there was never taken
-        without = [each.condition for name in self._empty for each in self._joins[name].join]
+        without = [transition.condition for name in self._empty for transition in self._joins[name].join]
         if source in self._empty or (problem.condition is not None and problem.condition in without):
             return True
         if problem.code == "no-items":
@@ -566,13 +566,13 @@ class _Walk:
             return False
         edges = range(len(self._edges.get(source, ())))
         if problem.code == "edge-never-taken" and position is not None:
-            others = {each.code for each in self._problems.values() if each.source == source}
-            is_mute = not any(self._taken[source, each] for each in edges)
+            others = {item.code for item in self._problems.values() if item.source == source}
+            is_mute = not any(self._taken[source, edge] for edge in edges)
             return self._is_closed(source, position) or (
                 is_mute and bool(others & {"dead-end", "no-output", "fails"})
             )
         if problem.code == "dead-end":
-            return any(self._is_closed(source, each) for each in edges)
+            return any(self._is_closed(source, edge) for edge in edges)
         return any(
             not self._taken[role, place]
             for role in self._caught
@@ -583,13 +583,15 @@ class _Walk:
         edges = self._edges[source]
 
         def has(code: str, condition: str | None) -> bool:
-            return any(each.code == code and each.condition == condition for each in self._problems.values())
+            return any(
+                problem.code == code and problem.condition == condition for problem in self._problems.values()
+            )
 
         own = edges[position].condition
         if own is not None and (has("condition-never-true", own) or has("fails", own)):
             return True
         before = [edge.condition for edge in edges[:position] if edge.condition is not None]
-        return any(has("condition-never-false", each) or has("fails", each) for each in before)
+        return any(has("condition-never-false", item) or has("fails", item) for item in before)
 
     def _check_roles(self) -> None:
         resolvers = {edge.fan_out.on_conflict for edge in self._workflow.edges if edge.fan_out is not None}
@@ -683,7 +685,9 @@ def _without_max(workflow: Workflow) -> Workflow:
 def _reads_others(workflow: Workflow, fan_out: FanOut) -> bool:
     """Return whether the edges of a join read outputs of other workflows."""
     named = [workflow.conditions.get(edge.condition or "") for edge in fan_out.join]
-    return bool(fan_out.workflows) and any("output" in each.expression for each in named if each is not None)
+    return bool(fan_out.workflows) and any(
+        "output" in condition.expression for condition in named if condition is not None
+    )
 
 
 def _step(role: str, output: Any) -> StepContext:

@@ -67,15 +67,15 @@ def schema_problems(schema: Any) -> list[SchemaProblem]:
         return [SchemaProblem((), True, error.message, error.hint)]
     if broken:
         return [_explained(schema, path_of(schema, problem.path), problem.message) for problem in broken]
-    each_problem = (problem for path, each in subschemas(schema) for problem in _in_one(schema, path, each))
-    refused = (_of_pattern(schema, each) for each in refused_patterns(schema))
-    found = list(islice(chain(refused, each_problem), _MOST_PROBLEMS))
-    if not any(problem.is_error for problem in found):
+    each_problem = (problem for path, item in subschemas(schema) for problem in _in_one(schema, path, item))
+    refused = (_of_pattern(schema, problem) for problem in refused_patterns(schema))
+    problems = list(islice(chain(refused, each_problem), _MOST_PROBLEMS))
+    if not any(problem.is_error for problem in problems):
         try:
             Schema(schema).problems({})  # the only way to notice references that go round in circles
         except Invalid as error:
-            found.append(SchemaProblem((), True, error.message, error.hint))
-    return found
+            problems.append(SchemaProblem((), True, error.message, error.hint))
+    return problems
 
 
 def _in_one(root: Any, path: ValuePath, schema: dict[str, Any]) -> Iterator[SchemaProblem]:
@@ -110,7 +110,7 @@ def _required(root: Any, path: ValuePath, schema: dict[str, Any]) -> Iterator[Sc
     declared = set(properties)
     if any(part in _SPREADING for part in (*path, *schema)):
         # Parts that are combined may declare each other's fields.
-        declared |= {name for _, each in subschemas(root) for name in each.get("properties", ())}
+        declared |= {name for _, item in subschemas(root) for name in item.get("properties", ())}
     for number, name in enumerate(required):
         shown, where = one_line(name, 40), (*path, "required", number)
         if is_closed and name not in properties:
@@ -165,11 +165,11 @@ def _resolves(root: Any, target: str) -> bool:
         if pointer == "" or pointer.startswith("/"):
             return value_at(root, path_of(root, pointer)) is not None
         anchors = ("$anchor", "$dynamicAnchor")
-        return any(pointer == each.get(key) for _, each in subschemas(root) for key in anchors)
+        return any(pointer == item.get(key) for _, item in subschemas(root) for key in anchors)
     document = target.split("#")[0]
     if document == DIALECT or document.startswith("https://json-schema.org/draft/2020-12/"):
         return True
-    return any(document == each.get("$id") for _, each in subschemas(root))
+    return any(document == item.get("$id") for _, item in subschemas(root))
 
 
 class Answers(NamedTuple):
@@ -224,16 +224,19 @@ class Answers(NamedTuple):
 
 def answers_of(schema: Any) -> Answers:
     """Return the possible outputs of a valid schema."""
-    found = variants(schema)
-    per_variant = [_statuses(schema, variant) for variant in found]
+    alternatives = variants(schema)
+    per_variant = [_statuses(schema, variant) for variant in alternatives]
     return Answers(
         schema,
-        found,
-        tuple(dict.fromkeys(status for each in per_variant for status in each or ())),
-        free=any(each is None for each in per_variant),
-        silent=any((field := _status_field(variant)) is None or not field.required for variant in found),
+        alternatives,
+        tuple(dict.fromkeys(status for item in per_variant for status in item or ())),
+        free=any(item is None for item in per_variant),
+        silent=any(
+            (field := _status_field(variant)) is None or not field.required for variant in alternatives
+        ),
         # A variant that declares nothing may hold anything.
-        known=len(found) < MOST_VARIANTS and all(variant.fields or variant.closed for variant in found),
+        known=len(alternatives) < MOST_VARIANTS
+        and all(variant.fields or variant.closed for variant in alternatives),
     )
 
 
@@ -271,7 +274,7 @@ def _may_lack(root: Any, variant: Variant, variable: tuple[str, ...], depth: int
     ways = variants_of(root, schema)
     if any(not way.fields and not way.closed for way in ways):
         return ()
-    return next((found for way in ways if (found := _may_lack(root, way, variable, depth + 1))), ())
+    return next((lacking for way in ways if (lacking := _may_lack(root, way, variable, depth + 1))), ())
 
 
 def _reaches(root: Any, schema: Any, rest: tuple[str, ...], depth: int) -> bool:

@@ -40,13 +40,13 @@ class Endings:
 
     def __iter__(self) -> Iterator[JoinedBranch]:
         """Yield one of each kind, then the others."""
-        kinds = [list(each.values()) for each in self._kinds.values()]
-        return iter([*(each[0] for each in kinds if each), *(other for each in kinds for other in each[1:])])
+        kinds = [list(kind.values()) for kind in self._kinds.values()]
+        return iter([*(kind[0] for kind in kinds if kind), *(other for kind in kinds for other in kind[1:])])
 
 
 def fork_of(chosen: ChosenEdge, fan_out: FanOut, items: Sequence[Any]) -> Fork:
     """Return the output of the fork of an edge."""
-    branches = [ForkedBranch(_NODE, each.role) for each in fan_out.fixed]
+    branches = [ForkedBranch(_NODE, branch.role) for branch in fan_out.fixed]
     return planned(
         chosen.source, chosen.position, fan_out, items, branches or [ForkedBranch(_NODE, fan_out.role)]
     )
@@ -59,7 +59,7 @@ def sizes(fan_out: FanOut, count: int, numbers: Iterable[float]) -> list[int]:
         return [count]
     around = (int(number) + more for number in numbers for more in (0, 1))
     most = min(_MOST, fan_out.most)
-    return [*dict.fromkeys(each for each in (count, 1, 2, 3, *around) if 0 < each <= most)][:_MOST_PROBED]
+    return [*dict.fromkeys(item for item in (count, 1, 2, 3, *around) if 0 < item <= most)][:_MOST_PROBED]
 
 
 def joins(fork: Fork, endings: Iterable[JoinedBranch], may_fail: bool) -> list[tuple[JoinedBranch, ...]]:
@@ -69,14 +69,14 @@ def joins(fork: Fork, endings: Iterable[JoinedBranch], may_fail: bool) -> list[t
     if not size or not known:
         return [] if size else [()]
     mixed = [known[index % len(known)] for index in range(size)]
-    found = [[each] * size for each in known]
-    found.append(mixed)
-    found += [[one, *[other] * (size - 1)] for one, other in permutations(known[:_PAIRED], 2)]
+    brancheses = [[branch] * size for branch in known]
+    brancheses.append(mixed)
+    brancheses += [[one, *[other] * (size - 1)] for one, other in permutations(known[:_PAIRED], 2)]
     gone = [JoinedBranch(KILLED, _THREAD, reason="Rehearsed: killed")]
     if may_fail or fork.failure_policy.ends_branch:
         gone.append(JoinedBranch(FAILED, _THREAD, reason="Rehearsed: failed"))
-    found += [other for each in gone for other in ([each, *mixed[1:]], [each] * size)]
+    brancheses += [other for branch in gone for other in ([branch, *mixed[1:]], [branch] * size)]
     if not fork.of_all:
-        left = [JoinedBranch(LEFT, _THREAD)] * (size - fork.need)
-        found += [[*mixed[: fork.need], *left], [*left, *mixed[: fork.need]]]
-    return [tuple(each) for each in found if judge_join(fork, each) == Joinable()]
+        branches = [JoinedBranch(LEFT, _THREAD)] * (size - fork.need)
+        brancheses += [[*mixed[: fork.need], *branches], [*branches, *mixed[: fork.need]]]
+    return [tuple(branchese) for branchese in brancheses if judge_join(fork, branchese) == Joinable()]

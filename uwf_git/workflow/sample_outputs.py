@@ -75,8 +75,8 @@ def hints_of(workflow: Workflow, role: str) -> Hints:
     expressions = [condition.expression for condition in workflow.conditions.values()]
     expressions += workflow.item_expressions
     known = {"", *workflow.roles}
-    texts = (text for each in expressions for text in _texts_in(each) if text not in known)
-    numbers = (number for each in expressions for number in _numbers_in(each))
+    texts = (text for expression in expressions for text in _texts_in(expression) if text not in known)
+    numbers = (number for expression in expressions for number in _numbers_in(expression))
     return Hints(tuple(statuses), _first(texts), _first(numbers))
 
 
@@ -97,8 +97,8 @@ def _texts_in(expression: str) -> tuple[str, ...]:
 
 def _numbers_in(expression: str) -> Iterator[int | float]:
     rest = _TEXT_IN_EXPRESSION.sub('""', expression)
-    for each in map(float, _NUMBER_IN_EXPRESSION.findall(rest)):
-        yield int(each) if each.is_integer() else each
+    for item in map(float, _NUMBER_IN_EXPRESSION.findall(rest)):
+        yield int(item) if item.is_integer() else item
 
 
 def variants(
@@ -228,7 +228,7 @@ class _Maker:
         kind = flat.get("type", _kind(flat))
         if isinstance(kind, list):
             # Nothing is the least interesting of values.
-            kinds = sorted(kind, key=lambda each: each == "null")
+            kinds = sorted(kind, key=lambda entry: entry == "null")
             if not kinds:
                 raise _Impossible(f"at {_pointer(place)}: nothing is allowed")
             kind = kinds[self._pick((*place, "\0type"), len(kinds), _ROUTING)]
@@ -306,10 +306,10 @@ class _Maker:
         return value
 
     def _property(self, flat: dict[str, Any], name: str) -> Any:
-        found = property_schemas(flat, name)
-        if not found:
+        schemas = property_schemas(flat, name)
+        if not schemas:
             return flat.get("additionalProperties", flat.get("unevaluatedProperties", True))
-        return found[0] if len(found) == 1 else {"allOf": found}
+        return schemas[0] if len(schemas) == 1 else {"allOf": schemas}
 
     def _array(self, flat: dict[str, Any], place: Place) -> list[Any]:
         low, high = int(flat.get("minItems", 0)), flat.get("maxItems")
@@ -325,10 +325,10 @@ class _Maker:
             raise _Impossible(f"at {_pointer(place)}: it wants {low} items, and {most} are the most")
         usual = 0 if len(place) > _DEEP else max(len(prefix), 2 if len(place) <= 2 else 1)
         plain = max(low, min(most, usual))
-        lengths = [plain, low, *(int(each) + 1 for each in self._hints.numbers)]
+        lengths = [plain, low, *(int(number) + 1 for number in self._hints.numbers)]
         if high is not None:
             lengths.append(most)
-        lengths = list(dict.fromkeys(each for each in lengths if low <= each <= most))
+        lengths = list(dict.fromkeys(item for item in lengths if low <= item <= most))
         length = lengths[self._pick((*place, "\0length"), len(lengths), _SIZE)]
         items: list[Any] = []
         for index in range(length):
@@ -371,7 +371,7 @@ class _Maker:
         options = [words, *literals]
         if len(place) == 1:
             options += [
-                words + " …" * int(each) for each in self._hints.numbers if 1 < each <= _MOST_TEXT // 2
+                words + " …" * int(number) for number in self._hints.numbers if 1 < number <= _MOST_TEXT // 2
             ]
         options = list(dict.fromkeys(_fitted(text, least, most) for text in options))
         return options[self._pick((*place, "\0text"), len(options), _LITERAL)]
@@ -379,7 +379,7 @@ class _Maker:
     def _words(self, place: Place) -> str:
         names = _fields(place)
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\-\s]+", " ", names[-1]).strip("$ ").lower() if names else ""
-        numbers = [str(each + 1) for each in place if isinstance(each, int)]
+        numbers = [str(entry + 1) for entry in place if isinstance(entry, int)]
         item = " " + ".".join(numbers) if numbers else ""
         turn = f", turn {self._turn + 1}" if self._turn else ""
         return f"Rehearsed {name or 'text'}{item}{turn}"
@@ -400,7 +400,7 @@ class _Maker:
                 and (step is None or abs(value / step - round(value / step)) < 1e-9)
             )
 
-        bounds = [each for each in (low, high, above, below) if each is not None]
+        bounds = [item for item in (low, high, above, below) if item is not None]
         candidates: list[float] = [unit, 0]
         for bound in bounds:
             start = (bound // unit) * unit
@@ -458,7 +458,7 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         elif key == "required":
             merged[key] = list(dict.fromkeys([*merged[key], *value]))
         elif key == "enum":
-            merged[key] = [each for each in merged[key] if each in value]
+            merged[key] = [item for item in merged[key] if item in value]
         elif key == "type":
             merged[key] = _common(merged[key], value)
         elif key in ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"):
@@ -478,10 +478,10 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _common(one: Any, other: Any) -> list[str]:
-    left = one if isinstance(one, list) else [one]
+    ours = one if isinstance(one, list) else [one]
     right = other if isinstance(other, list) else [other]
-    common = [kind for kind in left if kind in right]
-    if "integer" not in common and {"integer", "number"} <= {*left, *right}:
+    common = [kind for kind in ours if kind in right]
+    if "integer" not in common and {"integer", "number"} <= {*ours, *right}:
         common.append("integer")
     return common
 
@@ -495,9 +495,9 @@ def _tidy(value: float) -> int | float:
 
 
 def _fields(place: Place) -> list[str]:
-    return [each for each in place if isinstance(each, str) and not each.startswith("\0")]
+    return [item for item in place if isinstance(item, str) and not item.startswith("\0")]
 
 
 def _pointer(place: Place) -> str:
-    names = [str(each) for each in place if not (isinstance(each, str) and each.startswith("\0"))]
+    names = [str(item) for item in place if not (isinstance(item, str) and item.startswith("\0"))]
     return "/" + "/".join(names) if names else "its root"

@@ -77,10 +77,10 @@ def variables_of(template: str) -> set[tuple[str, ...]]:
         pieces = _pieces(template)
         if pieces is not None:
             return {piece for piece in pieces if isinstance(piece, tuple)}
-        found = _guarded(lambda: _parse(template).analyze().globals.values())
+        paths_of_globals = _guarded(lambda: _parse(template).analyze().globals.values())
     except _Unusable as error:
         raise Invalid(f'template "{one_line(template, 100)}": {error}') from None
-    return {path for paths in found for each in paths if (path := _path(each.segments))}
+    return {path for paths in paths_of_globals for item in paths if (path := _path(item.segments))}
 
 
 def needs(template: str, path: tuple[str, ...]) -> bool:
@@ -92,9 +92,9 @@ def needs(template: str, path: tuple[str, ...]) -> bool:
     others.pop(path[0], None)
     if len(path) > 1:
         others[path[0]] = _Anything(path[1:])
-    for given in ({}, others) if len(path) == 1 else (others,):
+    for values in ({}, others) if len(path) == 1 else (others,):
         try:
-            _guarded(partial(_parse(template, strict=True).render, given))
+            _guarded(partial(_parse(template, strict=True).render, values))
         except _Unusable as error:
             if str(error).split(" (line")[0] == _undefined(".".join(path)):
                 return True

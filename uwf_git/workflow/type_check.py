@@ -108,10 +108,10 @@ class _Walk:
         self._expected: list[Atom] = []  # possible values of a comparison's other side
 
     def value(self, node: Any, here: Value) -> Value:
-        found = self._value(node, here)
+        result = self._value(node, here)
         for stage in node.predicate or ():
-            found = self._filtered(found, stage)
-        return found
+            result = self._filtered(result, stage)
+        return result
 
     def _value(self, node: Any, here: Value) -> Value:
         match node.type:
@@ -128,15 +128,15 @@ class _Walk:
             case "condition":
                 self.value(node.condition, here)
                 branches = [node.then, node._else]
-                return either(self.value(each, here) for each in branches if each is not None)
+                return either(self.value(branch, here) for branch in branches if branch is not None)
             case "block":
-                found: Value = None
-                for each in node.expressions:
-                    found = self.value(each, here)
-                return found
+                result: Value = None
+                for expression in node.expressions:
+                    result = self.value(expression, here)
+                return result
             case "bind":
-                found = self.value(node.rhs, here)
-                return self._set(node.lhs.value, found)
+                result = self.value(node.rhs, here)
+                return self._set(node.lhs.value, result)
             case "apply":
                 self.value(node.lhs, here)
                 if node.rhs.type == "function":
@@ -149,11 +149,11 @@ class _Walk:
 
     def _unary(self, node: Any, here: Value) -> Value:
         if node.value == "[":
-            return either([self.value(each, here) for each in node.expressions]) or None
+            return either([self.value(expression, here) for expression in node.expressions]) or None
         if node.value == "{":
             for pair in node.lhs_object:
-                for each in pair:
-                    self.value(each, here)
+                for item in pair:
+                    self.value(item, here)
             return of_schema({"type": "object"})
         self.value(node.expression, here)
         return NUMBER
@@ -200,27 +200,27 @@ class _Walk:
     # Paths
 
     def _path(self, node: Any, here: Value) -> Value:
-        found = here
+        result = here
         for place, step in enumerate(node.steps):
             if step.type == "name":
-                found = self._field(found, step.value, place, node)
+                result = self._field(result, step.value, place, node)
             elif step.type == "variable" and place > 0:
                 if step.value and step.value not in self._variables and step.value not in function_names():
                     self._unset(step.value, in_path=True)
-                found = None
+                result = None
             elif step.type == "sort":
                 for term in step.terms:
-                    self.value(term.expression, items(found))
+                    self.value(term.expression, items(result))
             elif step.type in ("wildcard", "descendant", "parent"):
-                found = None
+                result = None
             else:
-                found = self._value(step, items(found) if place else found)
+                result = self._value(step, items(result) if place else result)
             for name in (step.focus, step.index):
                 if name is not None:
-                    self._variables[name] = found = None
+                    self._variables[name] = result = None
             for stage in [*(step.stages or ()), *(step.predicate or ())]:
-                found = self._filtered(found, stage)
-        return found if node.group is None else None
+                result = self._filtered(result, stage)
+        return result if node.group is None else None
 
     def _filtered(self, found: Value, stage: Any) -> Value:
         if stage.type != "filter":
@@ -257,9 +257,9 @@ class _Walk:
                 self._equal(node.lhs, node.rhs, one, other, operator)
         elif operator == "in":
             if _is_list(node.rhs):
-                for each in node.rhs.expressions:
-                    if each.type in _LITERALS:
-                        self._equal(node.lhs, each, one, of_schema({"const": each.value}), "=")
+                for expression in node.rhs.expressions:
+                    if expression.type in _LITERALS:
+                        self._equal(node.lhs, expression, one, of_schema({"const": expression.value}), "=")
             else:
                 self._equal(node.lhs, node.rhs, one, other, "=")
         elif operator in ("+", "-", "*", "/", "%"):
@@ -295,7 +295,7 @@ class _Walk:
             return
         if _is_fixed(left):
             left, right, one, these = right, left, other, those
-        owners = _owners([each.whose for each in one or ()])
+        owners = _owners([alternative.whose for alternative in one or ()])
         of = f" of {owners.removeprefix(SCHEMA_OF)}" if owners else ""
         verb = "is never" if operator == "=" else "is always something else than"
         self.doubt("never-equal", f"{_shown(left)}{of} {verb} {_shown(right)}", _hint_for(right, these))
@@ -312,7 +312,7 @@ class _Walk:
         elif name in ("start", "steps"):
             hint = f"write {name} without $"
         else:
-            hint = nearest(f"${name}", (f"${each}" for each in function_names())) or "set it: ($x := …; …)"
+            hint = nearest(f"${name}", (f"${item}" for item in function_names())) or "set it: ($x := …; …)"
         self.doubt("unknown-field", f"nothing sets the variable ${shown}", hint)
 
     def _missing(self, field: Field, name: str, place: int, path: Any) -> None:
@@ -388,7 +388,7 @@ def _shown(node: Any, upto: int | None = None) -> str:
 
 
 def _owners(whose: Sequence[str]) -> str:
-    owners = list(dict.fromkeys(each for each in whose if each))
+    owners = list(dict.fromkeys(item for item in whose if item))
     roles = [owner for owner in owners if owner.startswith(SCHEMA_OF)]
     if len(roles) > 3:
         return "any role's schema"
@@ -404,7 +404,7 @@ def _hint_for(right: Any, possible: Iterable[Atom]) -> str:
         plain = {"true": "boolean", "false": "boolean", "null": "null"}.get(text)
         if plain in kinds or ("number" in kinds and text.replace(".", "", 1).lstrip("-").isdigit()):
             return f"write {text} without quotes"
-        texts = [each for each in listed if isinstance(each, str)]
+        texts = [item for item in listed if isinstance(item, str)]
         return nearest(right.value, texts) or _one_of(listed, kinds)
     if right.type in _LITERALS and "string" in kinds:
         quoted = json.dumps(right.value)
@@ -415,7 +415,7 @@ def _hint_for(right: Any, possible: Iterable[Atom]) -> str:
 
 def _one_of(listed: Sequence[Any], kinds: Iterable[str]) -> str:
     if listed:
-        shown = [json.dumps(each, ensure_ascii=False) for each in listed]
+        shown = [json.dumps(item, ensure_ascii=False) for item in listed]
         return "it is one of: " + one_line(", ".join(dict.fromkeys(shown)), 120)
     return f"it is {_in_words(kinds)}"
 

@@ -149,8 +149,8 @@ def raw_diff(instance: Instance, thread: ThreadId | None, code: Revision) -> byt
     for project in projects_with(instance, thread, code):
         with suppress(RemoteFailed):  # a shallow or partial clone
             git = project.git(variables=_VARIABLES)
-            found = git.run(*RAW_DIFF, code.base, code.commit, "--", at_most=RAW_BYTES + 1).out
-            return found if len(found) <= RAW_BYTES else None
+            content = git.run(*RAW_DIFF, code.base, code.commit, "--", at_most=RAW_BYTES + 1).out
+            return content if len(content) <= RAW_BYTES else None
     return None
 
 
@@ -194,17 +194,17 @@ def _code(detail: Hash, get: Callable[[Hash], Node], first: bool = False) -> Rev
     content = get(detail)
     if is_kind(content.type, "detail"):
         return parse_detail(content.payload).code if "code" in content.payload else None
-    found: Revision | None = None
+    revision: Revision | None = None
     while is_kind(content.type, "step"):  # of a sub-workflow, newest first
         step = parse_step(content.payload)
         if (code := _code(step.detail, get, first)) is not None:
-            found = code
+            revision = code
             if not first:
-                return found
+                return revision
         if step.prev is None:
             break
         content = get(step.prev)
-    return found
+    return revision
 
 
 def _has(project: Project, *commits: str) -> bool:
@@ -212,14 +212,14 @@ def _has(project: Project, *commits: str) -> bool:
         return False
     git = project.git(variables=_VARIABLES)
     lines = "".join(f"{commit}\n" for commit in commits).encode("ascii")
-    told = project.run("cat-file", "--batch-check=%(objecttype)", stdin=lines, git=git).out
-    return told.split() == [b"commit"] * len(commits)
+    content = project.run("cat-file", "--batch-check=%(objecttype)", stdin=lines, git=git).out
+    return content.split() == [b"commit"] * len(commits)
 
 
 def _files(project: Project, code: Revision) -> tuple[ChangedFile, ...]:
     words = (*_DIFF, "--raw", "--numstat", "-z", code.base, code.commit, "--")
-    told = project.run(*words, git=project.git(variables=_VARIABLES)).out
-    parts = iter(told.decode("utf-8", "replace").split("\0"))
+    content = project.run(*words, git=project.git(variables=_VARIABLES)).out
+    parts = iter(content.decode("utf-8", "replace").split("\0"))
     letters: dict[str, tuple[str, str]] = {}
     files = []
     for part in parts:

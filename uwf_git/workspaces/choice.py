@@ -74,10 +74,10 @@ def choose(
     if option is None:
         kind = cast.workflow.workspace or instance.config.workspace.of(_top(where)).kind
         if not kind:
-            found = checkout_around(where)
-            if found is None or found.top is None or not _may_write(instance, cast, agent):
+            checkout = checkout_around(where)
+            if checkout is None or checkout.top is None or not _may_write(instance, cast, agent):
                 return None
-            if not Project(found.common).commit("HEAD"):
+            if not Project(checkout.common).commit("HEAD"):
                 return None
             kind = WORKTREE
         option = WorkspaceOption(kind)
@@ -101,8 +101,8 @@ def choose_late(
 
 
 def _top(where: Path) -> Path | None:
-    found = checkout_around(where)
-    return found.top if found is not None else None
+    checkout = checkout_around(where)
+    return checkout.top if checkout is not None else None
 
 
 def chosen(instance: Instance, where: Path, option: WorkspaceOption, is_default: bool = False) -> Choice:

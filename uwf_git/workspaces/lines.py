@@ -51,20 +51,20 @@ def added_lines(instance: Instance, thread: ThreadId | None, code: Revision) -> 
 
 def _commits(project: Project, code: Revision) -> Iterator[CommitLines]:
     words = ("--first-parent", "--no-merges", f"--max-count={MOST_COMMITS}", "--format=%H %ct")
-    told = project.run("log", *words, f"{code.base}..{code.commit}", "--").out.decode("ascii", "replace")
-    for line in reversed(told.splitlines()):
+    log = project.run("log", *words, f"{code.base}..{code.commit}", "--").out.decode("ascii", "replace")
+    for line in reversed(log.splitlines()):
         commit, _, time = line.partition(" ")
         yield CommitLines(commit, int(time), tuple(_files(diff_of(project, commit, PATCH_BYTES))))
 
 
 def _files(patch: bytes) -> Iterator[Lines]:
-    path, ranges, left = "", list[tuple[int, int]](), 0
+    path, ranges, remaining = "", list[tuple[int, int]](), 0
     for line in patch.split(b"\n"):
-        if left:  # a line of a file, whatever it looks like
-            left -= not line.startswith(b"\\")
-        elif found := _HUNK.match(line):
-            removed, first, added = (1 if part is None else int(part) for part in found.groups())
-            left = removed + added
+        if remaining:  # a line of a file, whatever it looks like
+            remaining -= not line.startswith(b"\\")
+        elif match := _HUNK.match(line):
+            removed, first, added = (1 if part is None else int(part) for part in match.groups())
+            remaining = removed + added
             if added:
                 ranges.append((first, first + added - 1))
         elif line.startswith(b"+++ "):

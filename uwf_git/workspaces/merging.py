@@ -119,8 +119,8 @@ class Merging:
         self._project = project
         self._objects = folder / "objects"
         self._refs = folder / "refs/heads"
-        for each in (self._objects / "info", self._refs):
-            each.mkdir(parents=True)
+        for path in (self._objects / "info", self._refs):
+            path.mkdir(parents=True)
         (folder / "HEAD").write_text("ref: refs/heads/none\n")
         format_ = "sha1" if len(object_id) == 40 else "sha256"
         extension = f"[extensions]\n\tobjectFormat = {format_}\n"
@@ -143,7 +143,7 @@ class Merging:
         """Return those that are not commits of the project."""
         commits = list(commits)
         known = self._commits(filter(_is_object_id, commits))
-        return [each for each in commits if each not in known]
+        return [commit for commit in commits if commit not in known]
 
     def merge(self, fork: Hash, base: str, branches: Mapping[int, str]) -> Merged:
         """Merge the commits of branches, in order of their indexes, each with what was merged before it; `base` is the
@@ -157,7 +157,7 @@ class Merging:
                     f"project {self._project.common}: commit {commit} is not here", "fetch it"
                 )
         root, order = commits[base].tree, [position for position, _ in sorted(branches.items())]
-        changes = self._changes_of(root, {each: commits[branches[each]].tree for each in order})
+        changes = self._changes_of(root, {item: commits[branches[item]].tree for item in order})
         done, tree = _Changes(), root  # the tree is "" until it is needed
         merged: list[str] = []
         trees: dict[int, str] = {}  # after so many of them
@@ -180,7 +180,7 @@ class Merging:
             if len(merged) % MOST_PARENTS == 0:
                 trees[len(merged)] = tree = tree or self._tree(root, done)
         trees[len(merged)] = tree = tree or self._tree(root, done)
-        when = max(commits[each].time for each in (base, *merged))
+        when = max(commits[item].time for item in (base, *merged))
         self._parents = [base, *merged]
         return Merged(self._written(fork, base, merged, trees, when), tree, conflicts)
 
@@ -192,7 +192,7 @@ class Merging:
 
     def keep(self, merged: Merged) -> None:
         """Write a merge to the project. Waits for the disk; touches no ref."""
-        wanted = "".join(f"{each}\n" for each in (merged.commit, *(f"^{each}" for each in self._parents)))
+        wanted = "".join(f"{item}\n" for item in (merged.commit, *(f"^{parent}" for parent in self._parents)))
         pack = str(self._project.common / "objects/pack/pack")
         words = ("pack-objects", "-q", "--revs", "--window=0", pack)
         self._run(*words, stdin=wanted.encode("ascii"), git=self._keeping)
@@ -214,11 +214,11 @@ class Merging:
         """Return the changes of the trees of branches, by their indexes, against that of the base."""
         with suppress(WorkspaceFailed):  # then single calls tell of which branch
             return self._changes(root, trees.values())
-        found: dict[str, _Changes] = {}
+        changes: dict[str, _Changes] = {}
         for position, tree in trees.items():
             with _merging(position):
-                found |= self._changes(root, [tree])
-        return found
+                changes |= self._changes(root, [tree])
+        return changes
 
     def _changes(self, root: str, trees: Iterable[str]) -> dict[str, _Changes]:
         """Return the changes of trees against that of the base."""
@@ -276,27 +276,31 @@ class Merging:
     def _lines(self, tree: str, paths: Sequence[bytes]) -> str:
         """Return the conflicting lines of a merge's files, in part."""
         parts: list[str] = []
-        left = _MOST_TEXT
+        room = _MOST_TEXT
         for path in paths:
-            if left <= 0 or b"\n" in path:
+            if room <= 0 or b"\n" in path:
                 continue
             words = ("cat-file", "blob", f"{tree}:{os.fsdecode(path)}")
-            found = self._git.run(*words, check=False, at_most=_MOST_BYTES).out
-            shown = "" if b"\0" in found else "".join(_conflicting(found.decode("utf-8", "replace")))
-            said = path.decode("utf-8", "replace") + (
+            content = self._git.run(*words, check=False, at_most=_MOST_BYTES).out
+            shown = "" if b"\0" in content else "".join(_conflicting(content.decode("utf-8", "replace")))
+            title = path.decode("utf-8", "replace") + (
                 f":\n{shown}" if shown else ": there are no lines to merge\n"
             )
-            parts.append(said[:left] if len(said) <= left else f"{said[:left].rpartition(chr(10))[0]}\n…\n")
-            left -= len(said)
+            parts.append(
+                title[:room] if len(title) <= room else f"{title[:room].rpartition(chr(10))[0]}\n…\n"
+            )
+            room -= len(title)
         return "\n".join(parts)
 
     def _commits(self, ids: Iterable[str]) -> dict[str, _Commit]:
         """Return the commits of these that are here."""
         wanted = list(dict.fromkeys(ids))
-        data = self._run("cat-file", "--batch", stdin="".join(f"{each}\n" for each in wanted).encode("ascii"))
-        found: dict[str, _Commit] = {}
+        data = self._run(
+            "cat-file", "--batch", stdin="".join(f"{entry}\n" for entry in wanted).encode("ascii")
+        )
+        commits: dict[str, _Commit] = {}
         at = 0
-        for each in wanted:
+        for item in wanted:
             end = data.index(b"\n", at)
             words = data[at:end].split()
             at = end + 1
@@ -305,9 +309,9 @@ class Merging:
             size = int(words[2])
             body, at = data[at : at + size].partition(b"\n\n")[0], at + size + 1
             time = _TIME.search(body)
-            if words[1] == b"commit" and words[0].decode("ascii") == each and time is not None:
-                found[each] = _Commit(body[5 : body.index(b"\n")].decode("ascii"), int(time[1]))
-        return found
+            if words[1] == b"commit" and words[0].decode("ascii") == item and time is not None:
+                commits[item] = _Commit(body[5 : body.index(b"\n")].decode("ascii"), int(time[1]))
+        return commits
 
     def _write_commit(self, tree: str, parents: Sequence[str], ident: str, text: str) -> str:
         path = write_commit(self._objects, tree, parents, (ident, ident), text)
@@ -315,15 +319,15 @@ class Merging:
 
     def _run(self, *args: str, stdin: bytes = b"", git: Git | None = None) -> bytes:
         try:
-            found = (git or self._git).run(*args, stdin=stdin, bounded=True, at_most=_MOST_OUTPUT).out
+            content = (git or self._git).run(*args, stdin=stdin, bounded=True, at_most=_MOST_OUTPUT).out
         except RemoteFailed as error:
             raise WorkspaceFailed(f"project {self._project.common}: {error.message}", error.hint) from None
-        if len(found) == _MOST_OUTPUT:
+        if len(content) == _MOST_OUTPUT:
             raise WorkspaceFailed(
                 f"project {self._project.common}: git {args[0]} lists more than {_MOST_OUTPUT >> 20} MiB",
                 "let branches change fewer files",
             )
-        return found
+        return content
 
 
 @contextmanager

@@ -49,10 +49,10 @@ def moved_branch(
 ) -> MovedBranch | None:
     """Return the branch that has moved on, first one that conflicts; None if none has, or git can't tell in time."""
     try:
-        found = list(_moved(project, _checkout(instance, thread, project), code))
+        branches = list(_moved(project, _checkout(instance, thread, project), code))
     except (UwfError, OSError):
         return None
-    return next((each for each in found if each.conflicts), found[0] if found else None)
+    return next((branch for branch in branches if branch.conflicts), branches[0] if branches else None)
 
 
 def _checkout(instance: Instance, thread: ThreadId, project: Project) -> Checkout | None:

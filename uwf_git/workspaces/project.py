@@ -159,8 +159,8 @@ class Project:
         """Return the URL of a remote, by default of origin, or of the only one; "" if none, or if it has
         blanks or other letters than ASCII's. Passwords are left out."""
         listed = self.line("config", "--get-regexp", r"^remote\..*\.url$").splitlines()
-        found = (line.partition(" ") for line in listed)
-        named = {name.removeprefix("remote.").removesuffix(".url"): url for name, _, url in found}
+        fields = (line.partition(" ") for line in listed)
+        named = {name.removeprefix("remote.").removesuffix(".url"): url for name, _, url in fields}
         only = next(iter(named.values())) if len(named) == 1 else ""
         url = without_password(named.get(remote or "origin", "" if remote else only))
         return url if _URL.fullmatch(url) else ""
@@ -335,7 +335,7 @@ class Project:
                 continue
             section = key.removesuffix("required")
             used = (commands.get(f"{section}{way}", "") for way in ("process", "clean", "smudge"))
-            for program in dict.fromkeys(match[0] for each in used if (match := _PROGRAM.match(each))):
+            for program in dict.fromkeys(match[0] for item in used if (match := _PROGRAM.match(item))):
                 if find_program(program, self.common.parent) is None and not self._has_program(program):
                     yield section.removeprefix("filter.").removesuffix("."), program
 
@@ -412,10 +412,10 @@ class Project:
         names = [f"{branch_of(thread)}:{branch_of(thread)}" for thread in threads]
         done = self.git().run(*_QUIET, *_PUSH, remote, *names, check=False)
         rows = [line.split("\t") for line in done.out.decode("utf-8", "replace").splitlines()]
-        told = {row[1].partition(":")[0]: row[0] for row in rows if len(row) > 1}
-        if done.code and not any(flag == "!" for flag in told.values()):
+        flags = {row[1].partition(":")[0]: row[0] for row in rows if len(row) > 1}
+        if done.code and not any(flag == "!" for flag in flags.values()):
             raise failure(_PUSH, done)
-        refused = [thread for thread in threads if told.get(branch_of(thread)) == "!"]
+        refused = [thread for thread in threads if flags.get(branch_of(thread)) == "!"]
         for thread in threads:  # whatever the remote's refspecs are
             if thread not in refused:
                 self.set_ref(tracking(remote, thread), self.commit(branch_of(thread)))
@@ -429,12 +429,12 @@ class Project:
 
 def _filters(settings: Iterable[Setting]) -> list[str]:
     """Return the names of the repository's own filters, except for Git LFS as it installs itself."""
-    found = {
+    filters = {
         "lfs" if key.startswith("lfs.") else key.split(".", 1)[1].rpartition(".")[0]
         for key, command, is_own in settings
         if is_own and _FILTERS.search(key) and not _LFS.fullmatch(command or "")
     }
-    return sorted(found)
+    return sorted(filters)
 
 
 def _switching_off(filters: Iterable[str]) -> tuple[str, ...]:
@@ -446,7 +446,7 @@ def write_commit(
     objects: Path, tree: str, parents: Sequence[str], idents: tuple[str, str], message: str
 ) -> Path:
     """Write a commit as a loose object; return its file. `idents` are those of author and committer, with times."""
-    lines = [f"tree {tree}", *(f"parent {each}" for each in parents)]
+    lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
     lines += [f"{who} {ident}" for who, ident in zip(("author", "committer"), idents, strict=True)]
     body = "\n".join((*lines, "", message.replace("\0", ""))).encode("utf-8", "replace")
     data = b"commit %d\0%b" % (len(body), body)

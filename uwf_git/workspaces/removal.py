@@ -42,12 +42,12 @@ def workspaces(instance: Instance) -> list[Workspace]:
 def find_workspace(instance: Instance, thread: ThreadId) -> Workspace:
     """Return a thread's workspace. Raises NotFound if it has none of its own."""
     note = Notes(instance.store.repository.private).read(thread)
-    found = _workspace(instance, thread, note) if note is not None else None
-    if found is None:
+    workspace = _workspace(instance, thread, note) if note is not None else None
+    if workspace is None:
         raise NotFound(
             f"thread {thread} has no workspace of its own here", "its agents work in the folder of uwf's call"
         )
-    return found
+    return workspace
 
 
 def _workspace(instance: Instance, thread: ThreadId, note: Note) -> Workspace | None:
@@ -81,7 +81,7 @@ def tidy(instance: Instance) -> list[ThreadId]:
     """Remove the worktrees of threads that have ended or are gone, and the notes of the latter; return the
     threads whose worktree is gone. Failures are warnings."""
     notes, threads = Notes(instance.store.repository.private), instance.threads
-    left: list[ThreadId] = []
+    remaining: list[ThreadId] = []
     restorable = kept_threads(instance.store.repository)
     for thread, _ in notes.all():
         is_gone = not threads.exists(thread)
@@ -92,7 +92,7 @@ def tidy(instance: Instance) -> list[ThreadId]:
             with suppress(Busy), instance.locks.hold(thread, wait=0):
                 leave(instance, thread)
                 if not tree.exists:
-                    left.append(thread)
+                    remaining.append(thread)
         elif tree is not None and tree.is_half:
             with suppress(UwfError, OSError), instance.locks.hold(thread, wait=0):
                 tree.remove()
@@ -104,37 +104,39 @@ def tidy(instance: Instance) -> list[ThreadId]:
                     tree.forget()
             shutil.rmtree(ignored_of(instance, thread), ignore_errors=True)
             notes.forget(thread)
-    return left
+    return remaining
 
 
 def remove(instance: Instance, thread: ThreadId) -> Workspace:
     """Remove a thread's worktree; the thread's next step makes it again. Moves
     `refs/heads/uwf/work/<ULID>` if files in it were changed by hand. Raises NotFound, Busy, WorkspaceFailed,
     Invalid for a folder."""
-    found = find_workspace(instance, thread)
-    if found.kind == FOLDER:
-        raise Invalid(f"workspace {found.path} is a folder, which has no history", f"rm -r {found.path}")
+    workspace = find_workspace(instance, thread)
+    if workspace.kind == FOLDER:
+        raise Invalid(
+            f"workspace {workspace.path} is a folder, which has no history", f"rm -r {workspace.path}"
+        )
     tree = own_worktree(instance, thread)
     if tree is None:
-        raise Invalid(f"thread {thread} works in the worktree of another", f"it is branch {found.branch}")
+        raise Invalid(f"thread {thread} works in the worktree of another", f"it is branch {workspace.branch}")
     with instance.locks.hold(thread):
         if tree.exists:
             _save(instance, tree)
             tree.remove()
-    return found._replace(exists=False)
+    return workspace._replace(exists=False)
 
 
 def make_room(instance: Instance, most: int) -> None:
     """Remove worktrees of idle threads, the least recently used first, until at most so many are left."""
     notes = Notes(instance.store.repository.private)
-    found = []
+    trees = []
     for thread, note in notes.all():
         if note.kind == WORKTREE and note.owner == thread:
             tree = worktree_of(instance, note, thread)
             if tree.exists:
-                found.append((tree.used, thread, tree))
-    for _, thread, tree in sorted(found, key=lambda each: each[:2]):
-        if len(found) <= most:
+                trees.append((tree.used, thread, tree))
+    for _, thread, tree in sorted(trees, key=lambda item: item[:2]):
+        if len(trees) <= most:
             return
         try:
             with instance.locks.hold(thread, wait=0):

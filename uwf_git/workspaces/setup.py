@@ -68,7 +68,7 @@ def _run(folder: Path, checkout: Path | None, settings: WorkspaceSettings, threa
             if done.timed_out
             else f"it exited with {done.returncode}"
         )
-        said = last_line((done.stdout_tail + b"\n" + done.stderr_tail).decode("utf-8", "replace"))
+        complaint = last_line((done.stdout_tail + b"\n" + done.stderr_tail).decode("utf-8", "replace"))
         raise WorkspaceFailed(
-            f"the setup of worktree {folder} failed: {why}" + (f": {said}" if said else ""), _AGAIN
+            f"the setup of worktree {folder} failed: {why}" + (f": {complaint}" if complaint else ""), _AGAIN
         )

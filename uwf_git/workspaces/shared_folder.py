@@ -84,8 +84,8 @@ def sparing_stash(instance: Instance, thread: ThreadId, folder: Path) -> Iterato
 
 
 def _parents(instance: Instance, thread: str) -> set[str]:
-    found: set[str] = set()
-    while (owner := instance.sessions.owner(SUBWORKFLOW, thread)) and owner not in found:
-        found.add(owner)
+    parents: set[str] = set()
+    while (owner := instance.sessions.owner(SUBWORKFLOW, thread)) and owner not in parents:
+        parents.add(owner)
         thread = owner
-    return found
+    return parents

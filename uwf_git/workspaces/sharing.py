@@ -97,8 +97,8 @@ def _refuse_secrets(instance: Instance, project: Project, thread: ThreadId) -> N
     note = Notes(instance.store.repository.private).read(thread)
     since = f"{note.base}..{branch_of(thread)}" if note is not None else branch_of(thread)
     words = ("log", "-p", "-m", "--text", "--no-ext-diff", "--no-textconv", "--no-color", since)
-    made = project.git().run(*words, at_most=_SEARCHED).out
-    if spot := instance.redactor.first(made.decode("utf-8", "replace")):
+    content = project.git().run(*words, at_most=_SEARCHED).out
+    if spot := instance.redactor.first(content.decode("utf-8", "replace")):
         raise Invalid(
             f"the code of thread {thread} holds {spot}, and would be pushed",
             f"take it out of the commits of {branch_of(thread).removeprefix('refs/heads/')}",

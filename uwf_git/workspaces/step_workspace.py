@@ -118,7 +118,7 @@ class StepWorkspace:
             self.prepare(None, lambda: False)
         self._check_committed()
         head = self._tree.head()
-        return [each for each in commits if not self._project.is_ancestor(each, head)]
+        return [commit for commit in commits if not self._project.is_ancestor(commit, head)]
 
     def _check_committed(self) -> None:
         tree = self._tree
@@ -181,7 +181,7 @@ class StepWorkspace:
 
     def prepare(
         self,
-        left: EngineOrder | None,
+        order: EngineOrder | None,
         resumes: Callable[[], bool],
         files: str = "",
         is_persons: bool = False,
@@ -198,8 +198,8 @@ class StepWorkspace:
         tree = self._tree
         if not tree.exists or tree.commit_known != expected:
             self._require(expected)
-        if not tree.exists and (made := self._make(expected)):
-            self.base = made
+        if not tree.exists and (base := self._make(expected)):
+            self.base = base
             return
         tree.check()
         if self.note.owner == self._thread:
@@ -211,8 +211,8 @@ class StepWorkspace:
             self.base = expected if is_persons else self._with_commits_of_the_branch(expected)
             return
         failed = self._failed_attempt()
-        if left is not None or (failed is not None and failed.tree == present):
-            began = left.base if left is not None and left.base else failed.base if failed else expected
+        if order is not None or (failed is not None and failed.tree == present):
+            began = order.base if order is not None and order.base else failed.base if failed else expected
             if files == ATTEMPT or (files != STEP and resumes()):
                 self.base = began
                 return
@@ -398,8 +398,10 @@ class StepWorkspace:
 
     def _failed_attempt(self) -> Revision | None:
         places = self._at.history.places
-        made = [each for each in self._instance.attempts.all(self._thread) if each.prev in places]
-        return made[-1].code if made else None
+        attempts = [
+            attempt for attempt in self._instance.attempts.all(self._thread) if attempt.prev in places
+        ]
+        return attempts[-1].code if attempts else None
 
     def _kept_commit(self, head: str, present: str, what: str) -> str:
         return self._tree.write(present, head, self._message(what), self._user, self._user)
@@ -493,7 +495,7 @@ def _inherited(instance: Instance, notes: Notes, at: Position, cwd: Path | None)
     thread, code = at.head.thread, code_begun(instance, at.history)
     link = link_of(instance.store, thread)
     origins = [link.origin] if link is not None else _parents(instance, at)
-    origin = next((note for each in origins if (note := notes.read(each)) is not None), None)
+    origin = next((note for item in origins if (note := notes.read(item)) is not None), None)
     if code is None:
         is_branch = link is None and at.history.start.branch is not None
         if origin is None or origin.kind == SHARED or (is_branch and origin.kind == FOLDER):
@@ -501,8 +503,8 @@ def _inherited(instance: Instance, notes: Notes, at: Position, cwd: Path | None)
         if any(step.role != USER for step in at.history.steps):
             return None
         return origin._replace(owner=thread)
-    found = [origin, *(note for _, note in notes.all())]
-    for note in found:
+    candidates = [origin, *(note for _, note in notes.all())]
+    for note in candidates:
         if note is None or note.kind != WORKTREE or not Path(note.project).is_dir():
             continue
         if Project(Path(note.project)).commit(code.commit):
@@ -556,14 +558,14 @@ def code_begun(instance: Instance, history: History) -> Revision | None:
 def last_code(instance: Instance, history: History) -> Revision | None:
     """Return the code that the newest steps of agents left, None if the last few left none."""
     agents = (step for step in reversed(history.steps) if step.role != USER)
-    found = (code_left(instance, step.detail) for step in islice(agents, _LOOKED_AT))
-    return next((code for code in found if code is not None), None)
+    codes = (code_left(instance, step.detail) for step in islice(agents, _LOOKED_AT))
+    return next((code for code in codes if code is not None), None)
 
 
 def last_code_commit(instance: Instance, history: History) -> str:
     """Return the commit of the newest step that left code, "" if none did."""
-    found = (code_left(instance, step.detail) for step in reversed(history.steps) if step.role != USER)
-    return next((code.commit for code in found if code is not None), "")
+    codes = (code_left(instance, step.detail) for step in reversed(history.steps) if step.role != USER)
+    return next((code.commit for code in codes if code is not None), "")
 
 
 def code_left(instance: Instance, detail: Hash) -> Revision | None:
@@ -574,5 +576,5 @@ def code_left(instance: Instance, detail: Hash) -> Revision | None:
             if (code := code_left(instance, past.step.detail)) is not None:
                 return code
         return None
-    found = instance.store.detail(detail)
-    return found.code if found is not None else None
+    record = instance.store.detail(detail)
+    return record.code if record is not None else None

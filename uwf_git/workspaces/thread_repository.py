@@ -121,9 +121,13 @@ class ThreadRepository:
         """Return what the agent keeps besides its branch: refs of its own and stashed changes, by name."""
         known = self._snapshot().refs
         refs = {name: self.commit(name) for name in self._loose()} | self._packed()
-        found = {name: oid for name, oid in refs.items() if oid and known.get(name) != oid and name != branch}
+        own_refs = {
+            name: oid for name, oid in refs.items() if oid and known.get(name) != oid and name != branch
+        }
         return {
-            name: oid for name, oid in found.items() if not name.startswith(("refs/remotes/", "refs/tags/"))
+            name: oid
+            for name, oid in own_refs.items()
+            if not name.startswith(("refs/remotes/", "refs/tags/"))
         }
 
     def own_objects(self, branch: str) -> set[str]:
@@ -146,8 +150,8 @@ class ThreadRepository:
         """Return the folders of worktrees that the agent has added, and of the project's that are in this one."""
         own = {Path(_line(path)).parent for path in self.git_dir.glob("worktrees/*/gitdir")}
         users = {Path(_line(path)).parent for path in self._project.common.glob("worktrees/*/gitdir")}
-        within = {each for each in users if each.is_relative_to(self._folder) and each != self._folder}
-        return sorted(each for each in own | within if each.is_dir())
+        within = {user for user in users if user.is_relative_to(self._folder) and user != self._folder}
+        return sorted(path for path in own | within if path.is_dir())
 
     # The project's
 
@@ -205,10 +209,10 @@ class ThreadRepository:
     def _refresh_configuration(self, settings: Sequence[Setting]) -> None:
         """Bring the project's configuration along; what the agent has changed of it stays."""
         base, current = self.git_dir / _CONFIG, self.git_dir / "config"
-        found = {_EXTENSIONS[key]: value for key, value, _ in settings if key in _EXTENSIONS}
-        text = f"[core]\n\trepositoryformatversion = {int(bool(found))}\n\tbare = false\n"
+        extensions = {_EXTENSIONS[key]: value for key, value, _ in settings if key in _EXTENSIONS}
+        text = f"[core]\n\trepositoryformatversion = {int(bool(extensions))}\n\tbare = false\n"
         text += "".join(
-            f'[extensions]\n\t{name} = "{_escaped(value or "")}"\n' for name, value in found.items()
+            f'[extensions]\n\t{name} = "{_escaped(value or "")}"\n' for name, value in extensions.items()
         )
         text += f'[lfs]\n\tstorage = "{_escaped(str(self._project.common / "lfs"))}"\n'
         text += "".join(self._configuration(settings))

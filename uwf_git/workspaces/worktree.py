@@ -187,8 +187,8 @@ class Worktree:
         if _LINK_IN_INDEX not in (self.admin / index).read_bytes():
             return {}
         rows = self.project.run("ls-tree", "-r", "-z", commit).out.decode("utf-8", "surrogateescape")
-        found = (row.partition("\t") for row in rows.split("\0"))
-        return {path: mode.split(" ")[2] for mode, _, path in found if mode.startswith(_LINK)}
+        rows_of_links = (row.partition("\t") for row in rows.split("\0"))
+        return {path: mode.split(" ")[2] for mode, _, path in rows_of_links if mode.startswith(_LINK)}
 
     def remove(self) -> None:
         """Remove it with its ignored files; its branch stays. Raises WorkspaceFailed if other worktrees are in it, or
@@ -360,7 +360,7 @@ class Worktree:
         users = self.project.line("config", "--path", "--get", "core.excludesFile")
         home = Path(os.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser())
         lines = _bytes(Path(users) if users else home / "git/ignore") + b"\n" + theirs
-        own = "".join(f"/{_escaped(each)}\n" for each in self._apart)
+        own = "".join(f"/{_escaped(item)}\n" for item in self._apart)
         (self.admin / _EXCLUDED).write_bytes(lines + b"\n" + os.fsencode(own))
         return "-c", f"core.excludesFile={self.admin / _EXCLUDED}"
 
@@ -374,12 +374,12 @@ class Worktree:
         return state
 
     def _config(self) -> tuple[int, ...]:
-        found = (self.project.common / "config", self.project.common / "config.worktree")
-        return tuple(number for path in found if path.exists() for number in _signature(path))
+        files = (self.project.common / "config", self.project.common / "config.worktree")
+        return tuple(number for path in files if path.exists() for number in _signature(path))
 
     def _unreadable(self, done: CallResult) -> WorkspaceFailed:
-        if found := re.search(r"error: '(.*)/' does not have a commit checked out", done.err):
-            return self._has_repository(f"{found[1]}/.git")
+        if match := re.search(r"error: '(.*)/' does not have a commit checked out", done.err):
+            return self._has_repository(f"{match[1]}/.git")
         return WorkspaceFailed(
             f"worktree {self.folder} cannot be read: {done.reason}", f"{hint_for(done.err)}; {AGAIN}"
         )
@@ -436,8 +436,8 @@ class Worktree:
         return links
 
     def _sparse(self) -> tuple[int, ...]:
-        found = (self.admin / "info/sparse-checkout", self.admin / "config.worktree")
-        return tuple(number for path in found if path.is_file() for number in _signature(path))
+        files = (self.admin / "info/sparse-checkout", self.admin / "config.worktree")
+        return tuple(number for path in files if path.is_file() for number in _signature(path))
 
     def _follow_sparse(self, state: _State) -> _State:
         """Let uwf's new index leave out the files that the agent's own sparse checkout does."""
@@ -569,8 +569,8 @@ class Worktree:
         state = self._state()
         if state is not None and state.commit == commit:
             return state.committed
-        (found, *_) = *self.project.header(commit), ""
-        return found.removeprefix("tree ") if found.startswith("tree ") else self.project.tree(commit)
+        (first, *_) = *self.project.header(commit), ""
+        return first.removeprefix("tree ") if first.startswith("tree ") else self.project.tree(commit)
 
     def _sync(self, commit: str, base: str) -> None:
         """Bring what is new in a commit to the disk, and what the agent's git wrote to the project."""

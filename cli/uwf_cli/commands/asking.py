@@ -51,20 +51,20 @@ def inbox(invocation: Invocation, whom: str | None) -> None:
 
     adopt_news(invocation)
     instance = invocation.instance
-    found = waiting_for_people(instance) if whom is None else waiting_for(instance, whom)
+    waits = waiting_for_people(instance) if whom is None else waiting_for(instance, whom)
     origins = origins_of(instance)
     threads = instance.threads
     values = [
         {
-            **each.as_json(),
-            **warnings_value(instance, each),
-            "since": iso(each.since),
-            **project_value(threads.projects.of(threads.head(each.thread))),
-            **origins.get(each.thread, {}),
+            **wait.as_json(),
+            **warnings_value(instance, wait),
+            "since": iso(wait.since),
+            **project_value(threads.projects.of(threads.head(wait.thread))),
+            **origins.get(wait.thread, {}),
         }
-        for each in found
+        for wait in waits
     ]
-    shown = [{**value, "ago": ago(each.since)} for value, each in zip(values, found, strict=True)]
+    shown = [{**value, "ago": ago(wait.since)} for value, wait in zip(values, waits, strict=True)]
     invocation.emit(values, _inbox_text, shown)
     if not values:
         invocation.note_left_out()
@@ -160,11 +160,11 @@ def answer(
     from uwf_git.engine.persons_answer import keeping
 
     instance = invocation.instance
-    found = find_thread(invocation, thread)
+    thread_id = find_thread(invocation, thread)
     if revoke:
-        _revoke(invocation, found, message, bool(given or asked_by or other or unseen or code))
+        _revoke(invocation, thread_id, message, bool(given or asked_by or other or unseen or code))
         return
-    head = instance.threads.active_head(found)
+    head = instance.threads.active_head(thread_id)
     step_asking = None
     if asked_by:
         is_newest = head.node == asked_by.upper()  # which may be a thread's start
@@ -186,8 +186,8 @@ def answer(
         message = resolve.read_stdin("answer")
     else:
         is_typed = False  # the shell has the command
-    with keeping(instance, found, message, fields) if is_typed and message.strip() else nullcontext():
-        outcome = give(instance, found, message, step_asking, other, fields, unseen, code or "")
+    with keeping(instance, thread_id, message, fields) if is_typed and message.strip() else nullcontext():
+        outcome = give(instance, thread_id, message, step_asking, other, fields, unseen, code or "")
     emit_outcome(invocation, outcome)
     raise_as_ended(invocation.instance, outcome.position.head)
 
@@ -206,13 +206,13 @@ def _revoked_text(value: Any) -> str:
 
 
 def _fields(given: Sequence[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for each in given:
-        name, equals, text = each.partition("=")
+    fields: dict[str, list[str]] = {}
+    for item in given:
+        name, equals, text = item.partition("=")
         if not equals or not name:
-            raise Usage(f"-f {one_line(each, 60)!r} is not NAME=TEXT", "such as -f decision=merge")
-        found.setdefault(name, []).append(text)
-    return found
+            raise Usage(f"-f {one_line(item, 60)!r} is not NAME=TEXT", "such as -f decision=merge")
+        fields.setdefault(name, []).append(text)
+    return fields
 
 
 def _play(invocation: Invocation, head: Head, turn: HumanTurn, asked_by: Hash | None) -> None:
@@ -247,13 +247,13 @@ def say(invocation: Invocation, thread: str, message: str | None) -> None:
     from uwf_git.engine.inbox import check_remarkable
 
     instance = invocation.instance
-    found = find_thread(invocation, thread)
+    thread_id = find_thread(invocation, thread)
     if message is None:
-        check_remarkable(instance, instance.threads.head(found))
-        message = _remark(found)
+        check_remarkable(instance, instance.threads.head(thread_id))
+        message = _remark(thread_id)
     elif message == resolve.STDIN:
         message = resolve.read_stdin("remark")
-    emit_outcome(invocation, remark(instance, found, message))
+    emit_outcome(invocation, remark(instance, thread_id, message))
 
 
 def _remark(thread: ThreadId) -> str:
@@ -318,9 +318,9 @@ def pause(invocation: Invocation, chosen: Selection, now: bool, message: str) ->
     why = instance.without_secrets(message, "the reason")
 
     def do(thread: ThreadId) -> dict[str, Any]:
-        found = keep(instance, thread, why, now)
+        pause = keep(instance, thread, why, now)
         state = ThreadState.RUNNING if instance.locks.is_held(thread) else ThreadState.PAUSED
-        return {"thread": thread, "status": state.word, "paused": found.as_json()}
+        return {"thread": thread, "status": state.word, "paused": pause.as_json()}
 
     on_each(invocation, chosen, do, _paused_text, ACTIVE)
 

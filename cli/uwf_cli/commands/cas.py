@@ -64,10 +64,10 @@ def has(invocation: Invocation, node: str) -> None:
     """Check whether a node exists."""
     store = invocation.instance.store
     try:
-        found = store.has(store.complete(node))
+        exists = store.has(store.complete(node))
     except NotFound:
-        found = False
-    invocation.emit({"exists": found}, lambda value: "yes" if value["exists"] else "no")
+        exists = False
+    invocation.emit({"exists": exists}, lambda value: "yes" if value["exists"] else "no")
 
 
 @command("uwf cas refs 8FWKR3TN5V1QA")
@@ -75,8 +75,8 @@ def has(invocation: Invocation, node: str) -> None:
 def refs(invocation: Invocation, node: str) -> None:
     """List the nodes that a node references, except its type."""
     store = invocation.instance.store
-    found = store.references(store.get(store.complete(node)))
-    invocation.emit({"refs": list(dict.fromkeys(found))}, lambda value: "\n".join(value["refs"]))
+    nodes = store.references(store.get(store.complete(node)))
+    invocation.emit({"refs": list(dict.fromkeys(nodes))}, lambda value: "\n".join(value["refs"]))
 
 
 @command("uwf cas walk 8FWKR3TN5V1QA")
@@ -84,8 +84,8 @@ def refs(invocation: Invocation, node: str) -> None:
 def walk(invocation: Invocation, node: str) -> None:
     """List a node and every node reachable from it, including types."""
     store = invocation.instance.store
-    found = [each for each, _content in store.walk(store.complete(node))]
-    invocation.emit({"hashes": found}, lambda value: "\n".join(value["hashes"]))
+    nodes = [item for item, _content in store.walk(store.complete(node))]
+    invocation.emit({"hashes": nodes}, lambda value: "\n".join(value["hashes"]))
 
 
 @command("uwf cas reindex")
@@ -167,13 +167,13 @@ def extract(
         raise Usage("the text to read is empty", "give a text, a file or a thread")
     store = (lambda: invocation.instance) if invocation.location.git_dir.exists() else None
     within = os.environ.get("UWF_THREAD", "")
-    found = extraction.extract(schema, text, prompt, around, invocation.location.root, store, within)
-    for note in found.notes:
+    data = extraction.extract(schema, text, prompt, around, invocation.location.root, store, within)
+    for note in data.notes:
         invocation.note(note)
     if into is None:
-        invocation.emit(found.value)
+        invocation.emit(data.value)
         return
-    kept = extraction.store_data(invocation.instance_for_writing(), schema, into, found.value)
+    kept = extraction.store_data(invocation.instance_for_writing(), schema, into, data.value)
     if kept.warning:
         invocation.warn(kept.warning)
     value = {"hash": kept.node, "type": kept.type, "data": kept.data}

@@ -232,6 +232,6 @@ def completion(invocation: Invocation, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     # Without a look at the shell's version, for which click would run it.
-    made = kind(uwf, {}, "uwf", VARIABLE)
-    script = made.source_template % made.source_vars()
+    complete = kind(uwf, {}, "uwf", VARIABLE)
+    script = complete.source_template % complete.source_vars()
     invocation.emit_document(script, {"shell": shell, "script": script})

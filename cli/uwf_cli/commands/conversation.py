@@ -61,11 +61,11 @@ def turns(invocation: Invocation, thread: str, live: bool, step: str | None) -> 
     from uwf_git.api.conversation import follow, last_turns, turn_value, turns_of
 
     instance = invocation.instance
-    found = find_thread(invocation, thread)
+    thread_id = find_thread(invocation, thread)
     if live:
-        if not instance.locks.is_held(found):
-            raise Invalid(f"thread {found} is not running", f"uwf thread turns {found}")
-        for turn in follow(instance, found):
+        if not instance.locks.is_held(thread_id):
+            raise Invalid(f"thread {thread_id} is not running", f"uwf thread turns {thread_id}")
+        for turn in follow(instance, thread_id):
             value = turn_value(turn)
             if invocation.format != "text" or _line(value):
                 invocation.emit(value, _line, compact=True)
@@ -73,7 +73,7 @@ def turns(invocation: Invocation, thread: str, live: bool, step: str | None) -> 
     if step is not None:
         seen = turns_of(instance, find_step(instance, step, attempts=True))
     else:
-        seen = last_turns(instance, found)
+        seen = last_turns(instance, thread_id)
     invocation.emit([turn_value(turn) for turn in seen], turn_lines)
 
 
@@ -92,8 +92,8 @@ def _line(value: Any) -> str:
     text = without_colours(value["text"]).strip()
     if not text and not spent:
         return ""
-    said = f": {text}" if text else ""
-    return f"{terminal.style(value['role'], 'bold')}{terminal.style(spent, 'dim')}{said}"
+    text_shown = f": {text}" if text else ""
+    return f"{terminal.style(value['role'], 'bold')}{terminal.style(spent, 'dim')}{text_shown}"
 
 
 def _spent(value: Any) -> str:

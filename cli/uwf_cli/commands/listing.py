@@ -77,18 +77,18 @@ def list_(
     """
     adopt_news(invocation)
     every, left_out = listed_and_left_out(invocation.instance, filters)
-    found = every
+    threads = every
     if invocation.format == "text" and not with_branches and not filters.states:
-        found = without_quiet_branches(invocation.instance, every)
+        threads = without_quiet_branches(invocation.instance, every)
     end = None if limit is None else offset + limit
     page = slice(offset, end)
     if sort == "created":
-        items = thread_items(invocation.instance, found[page])
+        items = thread_items(invocation.instance, threads[page])
     else:
-        items = sorted(thread_items(invocation.instance, found), key=lambda each: _rank(each, sort))[page]
+        items = sorted(thread_items(invocation.instance, threads), key=lambda entry: _rank(entry, sort))[page]
     invocation.emit(items, lambda value: _list_text(invocation.instance, value, wide))
-    if len(found) < len(every):
-        invocation.note(f"{_left_out(invocation.instance, every, found)}; --branches lists them")
+    if len(threads) < len(every):
+        invocation.note(f"{_left_out(invocation.instance, every, threads)}; --branches lists them")
     if left_out:
         invocation.note(left_out_line(left_out))
     Failures(invocation).end_list(any(item["status"] == ThreadState.CORRUPT.word for item in items))
@@ -107,12 +107,12 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
             return "there are no threads yet; uwf thread start WORKFLOW -p TASK begins one"
         return "no such threads; uwf thread list --all shows every one"
     names = short_ids(instance, wide)
-    several = wide or len({each["name"] for each in value if each["name"]}) > 1
-    projects = len({each["projectId"] for each in value}) > 1
+    several = wide or len({item["name"] for item in value if item["name"]}) > 1
+    projects = len({item["projectId"] for item in value}) > 1
     now = time.time()
     rows = [
-        _row(each, "  " * depth + names(each["thread"]), wide, several, projects, now, names)
-        for depth, each in nested(value)
+        _row(item, "  " * depth + names(item["thread"]), wide, several, projects, now, names)
+        for depth, item in nested(value)
     ]
     header = ["thread", "status", "updated", "last step", "cost", "task"]
     if terminal.width() is not None:  # for who types the next command
@@ -129,7 +129,7 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
         header.insert(-1, "project")
     if several:
         header.insert(-1, "workflow")
-    problems = [f"{each['thread']}: {each['problem']}" for each in value if each.get("problem")]
+    problems = [f"{item['thread']}: {item['problem']}" for item in value if item.get("problem")]
     return terminal.table(rows, header, free=len(header) - 1) + "\n".join(problems)
 
 
@@ -159,12 +159,12 @@ def _row(
     return (*cells, branches_mark(each) + origin_mark(each, names) + each["title"])
 
 
-def _left_out(instance: Instance, every: Sequence[ListedThread], found: Sequence[ListedThread]) -> str:
+def _left_out(instance: Instance, every: Sequence[ListedThread], threads: Sequence[ListedThread]) -> str:
     """Return how many threads were left out: `2 more are branches, 1 more is a call of code`."""
     from uwf_git.store.history import Head, is_call
 
-    shown = {each.thread for each in found}
-    heads = [each.head for each in every if each.thread not in shown]
+    shown = {thread.thread for thread in threads}
+    heads = [thread.head for thread in every if thread.thread not in shown]
     calls = sum(isinstance(head, Head) and is_call(instance.store, head.row.start) for head in heads)
     kinds = (
         (len(heads) - calls, "is a branch", "are branches"),
@@ -248,9 +248,9 @@ def grep(
     instance = invocation.instance
     failures = Failures(invocation)
     flags = [*options, *["-i"] * insensitive]
-    found = search(instance, listed(instance, filters), pattern, flags, role)
-    failures.damaged(not found.is_whole)
-    value = found.hits[:limit]
+    result = search(instance, listed(instance, filters), pattern, flags, role)
+    failures.damaged(not result.is_whole)
+    value = result.hits[:limit]
     if value or invocation.format != "text":
         invocation.emit(value, lambda shown: _hits_text(instance, shown))
     failures.end()
@@ -261,14 +261,14 @@ def grep(
 
 def _hits_text(instance: Instance, value: Any) -> str:
     names = short_ids(instance)
-    labels = [f"{each['number']:2d} {role_name(each['role'] or each['where'])}" for each in value]
+    labels = [f"{entry['number']:2d} {role_name(entry['role'] or entry['where'])}" for entry in value]
     size = max(map(len, labels))
     room = terminal.width()
     lines = []
-    for each, label in zip(value, labels, strict=True):
-        begin = f"{names(each['thread'])}  {label:{size}}  {each['line']:3d}: "
-        text = " ".join(each["text"].split("\t"))
+    for item, label in zip(value, labels, strict=True):
+        begin = f"{names(item['thread'])}  {label:{size}}  {item['line']:3d}: "
+        text = " ".join(item["text"].split("\t"))
         if room is not None:
-            text = terminal.around(text, each["column"] - 1, max(room - len(begin), 20))
+            text = terminal.around(text, item["column"] - 1, max(room - len(begin), 20))
         lines.append(begin + text)
     return "\n".join(lines)

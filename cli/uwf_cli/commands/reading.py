@@ -57,13 +57,13 @@ def _code_of_thread(invocation: Invocation, head: Head) -> dict[str, Any]:
     from uwf_git.api import workspaces
 
     value: dict[str, Any] = {}
-    if (found := workspaces.workspace_of(invocation.instance, head.thread)) is not None:
-        value["workspace"] = found
+    if (place := workspaces.workspace_of(invocation.instance, head.thread)) is not None:
+        value["workspace"] = place
     if (code := workspaces.recorded(invocation.instance, head)) is not None:
         value["code"] = {"commit": code.commit, "base": code.base}
         if invocation.format == "text":
             changed = workspaces.changes(invocation.instance, head.thread, code)
-            files = [each.as_json() for each in changed.files]
+            files = [file.as_json() for file in changed.files]
             value["code"]["changed"] = changed.absence or changed_files.summary(files)
         if head.archive is not None:
             from uwf_git.api.outcome import code_left
@@ -120,10 +120,10 @@ def _questions(value: Any) -> list[tuple[str, str]]:
         return [("question", value.get("question") or ""), ("options", _options(options))]
     shown = questions[:_LISTED]
     pairs = []
-    for each in shown:
-        pairs.append(("question", f"call {each['thread']}: {each['question']}"))
-        pairs.append(("options", _options(each["options"])))
-        pairs.append(("answer", each["command"]))
+    for item in shown:
+        pairs.append(("question", f"call {item['thread']}: {item['question']}"))
+        pairs.append(("options", _options(item["options"])))
+        pairs.append(("answer", item["command"]))
     if more := len(questions) - len(shown):
         pairs.append(("question", f"and {more} more: uwf inbox"))
     return pairs
@@ -143,18 +143,18 @@ def _branches(state: Any) -> list[tuple[str, str]]:
     """Return how many branches stand how, and those that have not ended, failed first; once joined, all of them."""
     if (branches := state.get("branches")) is None:
         return []
-    left = [
-        each
-        for each in branches["each"]
-        if each["status"] != ThreadState.COMPLETED.word or "fork" in branches
+    open_branches = [
+        item
+        for item in branches["each"]
+        if item["status"] != ThreadState.COMPLETED.word or "fork" in branches
     ]
-    left.sort(key=lambda each: _URGENCY.get(each["status"], len(_URGENCY)))
+    open_branches.sort(key=lambda entry: _URGENCY.get(entry["status"], len(_URGENCY)))
     lines = [
-        f"- {each['thread']}  {terminal.status(each['status'])}  branch {each['index']}: {each['item']}"
-        for each in left[:_LISTED]
+        f"- {branch['thread']}  {terminal.status(branch['status'])}  branch {branch['index']}: {branch['item']}"
+        for branch in open_branches[:_LISTED]
     ]
-    if len(left) > _LISTED:
-        lines.append(f"- and {len(left) - _LISTED} more")
+    if len(open_branches) > _LISTED:
+        lines.append(f"- and {len(open_branches) - _LISTED} more")
     counted_by_status = branches_text(branches["counts"])
     if "fork" in branches:
         return [
@@ -190,11 +190,12 @@ def _reached(thread: Any) -> list[tuple[str, str]]:
     if (state := thread.get("state")) is None:
         return []
     variables = (
-        f"{name}: {one_line(as_json(each, compact=True))}" for name, each in state["variables"].items()
+        f"{name}: {one_line(as_json(variable, compact=True))}"
+        for name, variable in state["variables"].items()
     )
     decided = (
-        f"{each['from']} → {each['to']}" + (f" ({each['label']})" if each["label"] else "")
-        for each in state["decisionLog"]
+        f"{item['from']} → {item['to']}" + (f" ({item['label']})" if item["label"] else "")
+        for item in state["decisionLog"]
     )
     return [
         ("at node", state["currentNodeId"]),
@@ -343,11 +344,13 @@ def step_details(invocation: Invocation, step: str, with_patch: bool) -> None:
         invocation.emit_document(as_yaml(value), value)
 
 
-def _changes_text(found: Changes) -> str:
-    files = [each.as_json() for each in found.files]
-    told = terminal.escape(found.absence) or changed_files.summary(files)
-    title = f"{terminal.style('code', 'bold')}  {told}, {found.code.base[:7]}..{found.code.commit[:7]}\n"
-    patch = f"\n{changed_files.patch(found.patch)}" if found.patch else ""
+def _changes_text(changes: Changes) -> str:
+    files = [file.as_json() for file in changes.files]
+    summary = terminal.escape(changes.absence) or changed_files.summary(files)
+    title = (
+        f"{terminal.style('code', 'bold')}  {summary}, {changes.code.base[:7]}..{changes.code.commit[:7]}\n"
+    )
+    patch = f"\n{changed_files.patch(changes.patch)}" if changes.patch else ""
     return title + changed_files.listed(files) + patch
 
 
@@ -365,9 +368,9 @@ def _details_text(instance: Instance, node: Hash, value: Any) -> str:
     if how.get("turns"):
         # The last text is the answer above.
         shown = [terminal.escape_value(turn_value(turn)) for turn in turns_of(instance, node)]
-        for each in shown:
-            if each["role"] == "assistant" and each["text"].strip() == how["answer"].strip():
-                each["text"] = "(the answer above)"
+        for item in shown:
+            if item["role"] == "assistant" and item["text"].strip() == how["answer"].strip():
+                item["text"] = "(the answer above)"
         parts.append(f"{terminal.style('turns', 'bold')}\n{turn_lines(shown)}\n")
     return "\n".join(parts)
 
@@ -394,17 +397,17 @@ _DETAILS = Record(
 def attempts(invocation: Invocation, thread: str) -> None:
     """List a thread's failed attempts, oldest first. Everything the agents wrote is kept."""
     instance = invocation.instance
-    found = []
-    for each in instance.attempts.all(find_thread(invocation, thread)):
-        fields = each._asdict()
-        code = {} if each.code is None else {"code": each.code.payload()}
-        resets = {} if each.resets_at is None else {"resetsAt": iso(each.resets_at)}
+    rows = []
+    for attempt in instance.attempts.all(find_thread(invocation, thread)):
+        fields = attempt._asdict()
+        code = {} if attempt.code is None else {"code": attempt.code.payload()}
+        resets = {} if attempt.resets_at is None else {"resetsAt": iso(attempt.resets_at)}
         for name in ("code", "resets_at"):
             del fields[name]
-        found.append({"attempt": fields.pop("hash"), **fields, "time": iso(each.time), **resets, **code})
+        rows.append({"attempt": fields.pop("hash"), **fields, "time": iso(attempt.time), **resets, **code})
     role = ("role", "{role:role}")
     columns = (_NUMBER, "attempt", "time", role, "agent", "error")
-    invocation.emit(found, Table(*columns, empty="no failed attempts"))
+    invocation.emit(rows, Table(*columns, empty="no failed attempts"))
 
 
 @command("uwf thread diff 01JK7M 01JK9Q", "uwf thread diff 01JK7M 01JK9Q --patch")
@@ -474,6 +477,6 @@ def log(invocation: Invocation, thread: str) -> None:
     from uwf_git.api.transcript import commits
 
     instance = invocation.instance
-    found = commits(instance, find_head(invocation, thread))
+    rows = commits(instance, find_head(invocation, thread))
     commit = ("", lambda entry: terminal.style(entry["commit"][:10], "yellow"))
-    invocation.emit(found, Table(commit, ("", "time"), ("", "author"), ("", "subject")))
+    invocation.emit(rows, Table(commit, ("", "time"), ("", "author"), ("", "subject")))

@@ -46,9 +46,9 @@ def thread(invocation: Invocation, thread: str, branch: str, remote: str | None)
 
     instance = invocation.instance
     there = exchange_for(instance, remote)
-    found = publish_thread(there, instance.threads.find(thread), branch)
-    warn_of_large_blobs(invocation, found.large)
-    invocation.emit(found.to_json(), PUBLISHED)
+    published = publish_thread(there, instance.threads.find(thread), branch)
+    warn_of_large_blobs(invocation, published.large)
+    invocation.emit(published.to_json(), PUBLISHED)
 
 
 @command(

@@ -94,13 +94,13 @@ def run(
     where = folder(cwd)
     options = Options(agent, where, files=files or "", patience=patience(wait))
     if len(chosen.ids) == 1:
-        shared, found = exchanged(invocation, chosen.ids[0], remote)
-        require_ready_thread(invocation.instance, found, agent)
-        place(invocation, found, workspace, where)
-        warn_of_agent(invocation, found, agent)
+        shared, thread_id = exchanged(invocation, chosen.ids[0], remote)
+        require_ready_thread(invocation.instance, thread_id, agent)
+        place(invocation, thread_id, workspace, where)
+        warn_of_agent(invocation, thread_id, agent)
         run_one(
             invocation,
-            found,
+            thread_id,
             options._replace(exchange=shared),
             max_steps,
             quiet,
@@ -112,8 +112,8 @@ def run(
     if found_all:
         from uwf_cli.watching.side_by_side import SideBySide
 
-        for each in found_all:
-            place(invocation, each, workspace, where)
+        for thread in found_all:
+            place(invocation, thread, workspace, where)
         words = run_words(max_steps, options, remote)
         oldest_first = found_all if chosen.ids else found_all[::-1]
         again = repeated(agent, where, remote)
@@ -148,12 +148,12 @@ def _watch(invocation: Invocation, running: Callable[[], list[dict[str, Any]]]) 
     drawn = invocation.draws
     with suppress(KeyboardInterrupt), Lines(lambda: shown) if drawn else nullcontext():
         while True:
-            found = running()
+            rows = running()
             if drawn:
-                shown = _rows(terminal.escape_value(found))
-            elif (now := [(each["thread"], each["turns"], each["last"]) for each in found]) != before:
+                shown = _rows(terminal.escape_value(rows))
+            elif (now := [(row["thread"], row["turns"], row["last"]) for row in rows]) != before:
                 before = now
-                invocation.emit(found, lambda value: "\n".join(_rows(value)), compact=True)
+                invocation.emit(rows, lambda value: "\n".join(_rows(value)), compact=True)
             time.sleep(_PAUSE)
 
 
@@ -163,13 +163,13 @@ def _rows(found: Sequence[dict[str, Any]]) -> list[str]:
 
     room = terminal.width()
     lines = []
-    for depth, each in nested(found):
-        since = "" if each["role"] is None else f"  step {each['step']}  {lasted(each['seconds'])}"
-        head = f"{terminal.style(each['thread'], 'bold')}  {each['name'] or ''}{since}"
-        who = "between two steps" if each["role"] is None else f"{role_name(each['role'])} {whose(each)}"
-        if "branches" in each:
-            who = f"branches: {branches_text(each['branches'])}"
-        lines += [f"{'  ' * depth}{head}", f"{'  ' * depth}  {' · '.join([who, *spent(each)])}"]
+    for depth, item in nested(found):
+        since = "" if item["role"] is None else f"  step {item['step']}  {lasted(item['seconds'])}"
+        head = f"{terminal.style(item['thread'], 'bold')}  {item['name'] or ''}{since}"
+        who = "between two steps" if item["role"] is None else f"{role_name(item['role'])} {whose(item)}"
+        if "branches" in item:
+            who = f"branches: {branches_text(item['branches'])}"
+        lines += [f"{'  ' * depth}{head}", f"{'  ' * depth}  {' · '.join([who, *spent(item)])}"]
     lines = lines or ["nothing runs here"]
     return [line if room is None else terminal.cut(line, room) for line in lines]
 
@@ -205,12 +205,12 @@ def continue_(
 
     where = folder(cwd)
     if remote is not None:
-        shared, found = exchanged(invocation, thread, remote)
+        shared, thread_id = exchanged(invocation, thread, remote)
     else:
-        shared, found = None, _pulled(invocation, thread)
+        shared, thread_id = None, _pulled(invocation, thread)
     options = Options(agent, where, exchange=shared)
-    require_ready_thread(invocation.instance, found, agent)
-    run_one(invocation, found, options, max_steps, quiet, {} if detach else None)
+    require_ready_thread(invocation.instance, thread_id, agent)
+    run_one(invocation, thread_id, options, max_steps, quiet, {} if detach else None)
 
 
 def _pulled(invocation: Invocation, thread: str) -> ThreadId:
@@ -222,11 +222,11 @@ def _pulled(invocation: Invocation, thread: str) -> ThreadId:
     if not instance.remotes.all():
         return find_thread(invocation, thread)
     there = exchange.exchange_for(instance, None)
-    (found,) = threads_there(there, [thread])
-    if instance.threads.exists(found):
-        raise_if_incomplete(fetch(there, [found]))
+    (thread_id,) = threads_there(there, [thread])
+    if instance.threads.exists(thread_id):
+        raise_if_incomplete(fetch(there, [thread_id]))
     else:
-        bring(there, found)
-    if instance.threads.exists(found):
-        fetch_branches(there, found)
-    return find_thread(invocation, found)
+        bring(there, thread_id)
+    if instance.threads.exists(thread_id):
+        fetch_branches(there, thread_id)
+    return find_thread(invocation, thread_id)

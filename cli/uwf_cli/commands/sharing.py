@@ -93,7 +93,7 @@ def push(
     if default_branch and remote.code:
         raise Usage(f"{remote.name} holds the project, whose branches are its own", "omit --default-branch")
     there = exchange.exchange_for(instance, remote)
-    threads = [instance.threads.find(each) for each in ids]
+    threads = [instance.threads.find(name) for name in ids]
     named = {"workflow": workflow, "crew": crew, "suite": suite}
     others: dict[str, Any] = {}
     if deletes:
@@ -121,10 +121,10 @@ def push(
     if default_branch:
         from uwf_git.sync.default_branch import make
 
-        if (made := make(there)) is None:
+        if (branch := make(there)) is None:
             invocation.note(f"{remote.name} has branches, so none was made")
         else:
-            value["landing"] = made._asdict()
+            value["landing"] = branch._asdict()
     invocation.emit(value, partial(pushed, verbose=verbose, by_name=deletes))
     _note_left_out(invocation, others)
     api.raise_if_rejected(there, report, deletes)
@@ -252,17 +252,17 @@ def _pull(
     instance, meter = invocation.instance, exchange.Meter()
     try:
         tell = partial(meter.step, "verifying") if meter.shown else None
-        found = api.fetch(exchange.exchange_for(instance, remote, meter), threads, tell)
+        pulled_here = api.fetch(exchange.exchange_for(instance, remote, meter), threads, tell)
     finally:
         meter.clear()
     if is_new:
         invocation.note(f"made the store {invocation.location.git_dir}")
-    if first := api.trusted_first(instance, found):
+    if first := api.trusted_first(instance, pulled_here):
         invocation.note(
             f"follows trust policy {first} from now on, since it is the first one here: compare it with a"
             " teammate's, uwf trust show"
         )
-    value, failures = found.to_json(), Failures(invocation)
+    value, failures = pulled_here.to_json(), Failures(invocation)
     pruned: list[ThreadId] = []
     if prunes:
         from uwf_git.api.removal import prune
@@ -274,7 +274,7 @@ def _pull(
         for problem in problems:
             failures.add(problem)
     invocation.emit(value, partial(pulled, verbose=verbose))
-    raise_if_incomplete(found)
+    raise_if_incomplete(pulled_here)
     failures.end()
     return pruned
 
@@ -298,7 +298,7 @@ def bundle(invocation: Invocation, threads: tuple[str, ...], path: Path) -> None
         raise Usage("a bundle needs a file", "name one: -o threads.bundle")
     instance = invocation.instance
     refs = write(
-        instance, exchange.git_for(instance), [instance.threads.find(each) for each in threads], path
+        instance, exchange.git_for(instance), [instance.threads.find(thread) for thread in threads], path
     )
     size = path.expanduser().stat().st_size
     view = f"{{file}}: {counted(len(threads), 'thread')}, {{bytes:,}} bytes"
@@ -318,9 +318,9 @@ def unbundle(invocation: Invocation, path: Path, verbose: bool) -> None:
     from uwf_git.sync.pull import raise_if_incomplete
 
     instance = invocation.instance_for_writing()
-    found = read(instance, exchange.git_for(instance), path)
-    invocation.emit(found.to_json(), partial(pulled, verbose=verbose))
-    raise_if_incomplete(found)
+    pulled_here = read(instance, exchange.git_for(instance), path)
+    invocation.emit(pulled_here.to_json(), partial(pulled, verbose=verbose))
+    raise_if_incomplete(pulled_here)
 
 
 @command(
@@ -375,9 +375,9 @@ def accept_rewrite(invocation: Invocation, name: str, remote: str | None) -> Non
     from uwf_git.sync.pull import raise_if_incomplete
 
     instance = invocation.instance_for_writing()
-    found = api.accept_rewrite(instance, instance.remotes.get(remote), name)
-    invocation.emit(found.to_json(), partial(pulled, verbose=True))
-    raise_if_incomplete(found)
+    pulled_here = api.accept_rewrite(instance, instance.remotes.get(remote), name)
+    invocation.emit(pulled_here.to_json(), partial(pulled, verbose=True))
+    raise_if_incomplete(pulled_here)
 
 
 @command("uwf remote reject-rewrite 01JK7M")

@@ -55,9 +55,9 @@ def stats(
     instance = invocation.instance
     if not threads:
         adopt_news(invocation)
-    found = [find_thread(invocation, each) for each in threads]
+    thread_ids = [find_thread(invocation, thread) for thread in threads]
     by = by or ("step" if len(threads) == 1 else "thread" if threads else "workflow")
-    value = sums(instance, by, span, found)
+    value = sums(instance, by, span, thread_ids)
     groups, total, damaged = value["groups"], value["total"], value["damaged"]
     if plot is not None:
         _write_plot(plot, groups, total, by)
@@ -75,12 +75,12 @@ def _stats_text(value: Any) -> str:
     from uwf_git.base.text import counted, duration
 
     groups, by, total = value["groups"], value["by"], value["total"]
-    damaged = "".join(f"{each['thread']} cannot be read: {each['problem']}\n" for each in value["damaged"])
+    damaged = "".join(f"{item['thread']} cannot be read: {item['problem']}\n" for item in value["damaged"])
     if not groups:
         return f"{damaged}nothing was spent there"
     rows: list[tuple[str, ...]] = [(by, "steps", "failed", "input", "cached", "output", "cost", "time")]
     named = [*zip(labels(groups, by), groups, strict=True), ("total", total)]
-    rows += [(name, *_cells(each), duration(each["seconds"])) for name, each in named]
+    rows += [(name, *_cells(item), duration(item["seconds"])) for name, item in named]
     header, *body = terminal.numbers(rows)
     notes = []
     if total["unmetered"]:
@@ -103,10 +103,11 @@ def _cells(each: Any) -> tuple[str, ...]:
 def labels(groups: list[dict[str, Any]], by: str) -> list[str]:
     """Return the groups' labels; steps include their thread if there are several."""
     if by != "step":
-        return [role_name(each[by] or "unknown") for each in groups]
-    many = len({each["thread"] for each in groups}) > 1
+        return [role_name(group[by] or "unknown") for group in groups]
+    many = len({group["thread"] for group in groups}) > 1
     return [
-        f"{each['thread'] + ' ' if many else ''}{each['step']} {role_name(each['role'])}" for each in groups
+        f"{group['thread'] + ' ' if many else ''}{group['step']} {role_name(group['role'])}"
+        for group in groups
     ]
 
 
@@ -125,14 +126,14 @@ def bars_of(groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> tup
     from uwf_git.base.text import duration
 
     what, bars = "Agents' time", []
-    for name, each in zip(labels(groups, by), groups, strict=True):
-        used = tokens(each)
+    for name, group in zip(labels(groups, by), groups, strict=True):
+        used = tokens(group)
         if total["cost"] is not None:
-            what, value, text = "US dollars", each["cost"], dollars(each["cost"], each["unpriced"])
+            what, value, text = "US dollars", group["cost"], dollars(group["cost"], group["unpriced"])
         elif total["input"] is not None:
             what, value, text = "Tokens", used, "–" if used is None else f"{used:,}"
         else:
-            value, text = each["seconds"], duration(each["seconds"])
+            value, text = group["seconds"], duration(group["seconds"])
         bars.append(Bar(name, value, text))
     return what, bars
 
@@ -162,10 +163,10 @@ def budget(invocation: Invocation, thread: str, budget: dict[str, str]) -> None:
     from uwf_git.api.spending import budget_value
 
     instance = invocation.instance
-    found = find_thread(invocation, thread)
+    thread_id = find_thread(invocation, thread)
     if budget:
-        raise_budget(instance, found, budget)
-    invocation.emit({"thread": found, "budget": budget_value(instance, found)}, _budget_text)
+        raise_budget(instance, thread_id, budget)
+    invocation.emit({"thread": thread_id, "budget": budget_value(instance, thread_id)}, _budget_text)
 
 
 def _budget_text(value: Any) -> str:

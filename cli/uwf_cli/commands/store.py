@@ -93,11 +93,11 @@ def _note_left(invocation: Invocation, before: Location, marker: Path) -> None:
 
     if not before.git_dir.exists():
         return
-    states = Counter(each.state.word for each in listed(Instance(before), Filters()))
+    states = Counter(thread.state.word for thread in listed(Instance(before), Filters()))
     if states:
-        told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
+        states_shown = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
         invocation.note(
-            f"{counted(states.total(), 'open thread')} ({told}) stay in {before.git_dir}, no longer listed here"
+            f"{counted(states.total(), 'open thread')} ({states_shown}) stay in {before.git_dir}, no longer listed here"
             f" — uwf --root {shlex.quote(str(before.root))} inbox --all-projects;"
             f" undo with: rm {shlex.quote(str(marker))}"
         )
@@ -145,10 +145,10 @@ def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: boo
     roles, place = project_roles(), invocation.place
     look = Doctor(invocation.location, fix, quick, roles, named, git_for, accept, place)
     checks = list(look.checks())
-    invocation.emit([each.as_json() for each in checks], _CHECKS)
-    if any(each.damaged for each in checks):
+    invocation.emit([check.as_json() for check in checks], _CHECKS)
+    if any(check.damaged for check in checks):
         raise Exit(StoreDamaged.exit_status)
-    if any(each.status == ERROR for each in checks):
+    if any(check.status == ERROR for check in checks):
         raise Exit(1)
 
 
@@ -209,7 +209,7 @@ def debug(invocation: Invocation, tag: str | None, thread: str | None, level: st
             invocation.note("nothing was logged; UWF_LOG=debug writes a log")
         invocation.emit(records, Listing(as_line))
         return
-    site = find_site(tag, [Path(each.__file__).parent for each in (uwf_git, uwf_cli) if each.__file__])
+    site = find_site(tag, [Path(module.__file__).parent for module in (uwf_git, uwf_cli) if module.__file__])
     if site is None and not records:
         raise NotFound(f"no tag {tag!r} in the sources or the log", "a tag is 8 characters, as in 5K0R2X7M")
     value = {

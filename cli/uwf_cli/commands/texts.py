@@ -77,7 +77,7 @@ def guide(invocation: Invocation, name: str | None) -> None:
     """Print a reference text or an example workflow."""
     if name is None:
         invocation.emit(
-            [{"guide": each, "about": about} for each, about in GUIDES.items()],
+            [{"guide": item, "about": about} for item, about in GUIDES.items()],
             Table(("", "guide"), ("", "about")),
         )
         return
@@ -100,7 +100,7 @@ TEMPLATES = {
 def templates(invocation: Invocation) -> None:
     """List the workflows that uwf init --template writes: each with its setup, ready to run."""
     invocation.emit(
-        [{"template": each, "about": about} for each, about in TEMPLATES.items()],
+        [{"template": item, "about": about} for item, about in TEMPLATES.items()],
         Table(("", "template"), ("", "about")),
     )
 

@@ -125,35 +125,38 @@ def _start_each(invocation: Invocation, workflow: str, file: str, what: Start, p
     from uwf_git.api.workflows import speaker_of, version_of
 
     lines = read_tasks(file)
-    found = startable(invocation, workflow, what.max_rounds is not None)
+    definition = startable(invocation, workflow, what.max_rounds is not None)
     instance = invocation.instance
     tasks: list[Task] = []
     folders: list[Path | None] = []
     for line in lines:
         with naming(line.where):
             if line.max_rounds is not None:
-                require_code(found, "maxRounds")
+                require_code(definition, "maxRounds")
             tasks.append(
                 Task(
                     clean_prompt(instance, line.prompt, f"the prompt of {line.where}"),
                     {**what.budget, **line.budget},
                     line.max_rounds or what.max_rounds,
-                    speaker_of(found, line.persona or persona),
+                    speaker_of(definition, line.persona or persona),
                 )
             )
             folders.append(folder(line.cwd) if line.cwd is not None else what.cwd)
-    version = Version(version_of(instance, found), found.hash, found.workflow)
+    version = Version(version_of(instance, definition), definition.hash, definition.workflow)
     started = start_all(instance, version, tasks, folders, what._replace(place=Path.cwd()))
-    begun = [StartedThread(each.thread, found.hash, found.workflow.name, each.workspace) for each in started]
-    for told in dict.fromkeys(each.workspace.told() for each in begun if each.workspace is not None):
-        if told:
-            invocation.note(told)
+    begun = [
+        StartedThread(item.thread, definition.hash, definition.workflow.name, item.workspace)
+        for item in started
+    ]
+    for note in dict.fromkeys(thread.workspace.told() for thread in begun if thread.workspace is not None):
+        if note:
+            invocation.note(note)
     rows = [
-        {"thread": each.thread, "task": one_line(task.prompt, 200)}
-        for each, task in zip(begun, tasks, strict=True)
+        {"thread": thread.thread, "task": one_line(task.prompt, 200)}
+        for thread, task in zip(begun, tasks, strict=True)
     ]
     view = Table(("", "thread"), ("", "task"), free=1)
-    invocation.emit([each.value() for each in begun], view, shown=rows)
+    invocation.emit([thread.value() for thread in begun], view, shown=rows)
 
 
 @command(
@@ -211,7 +214,7 @@ def start_and_run(
 
     def is_ready(cast: Cast) -> None:
         parts = require_ready(invocation.instance, cast, agent, folder=where or Path.cwd())
-        is_rehearsal = all(each.kind == REHEARSAL for each in parts)
+        is_rehearsal = all(part.kind == REHEARSAL for part in parts)
         if not (quiet or is_rehearsal) and invocation.format == "text" and terminal.is_terminal(sys.stderr):
             sys.stderr.write(_plan_text(parts, usual(invocation.instance, cast.workflow.name)))
 
@@ -228,7 +231,7 @@ def _plan_text(parts: Sequence[Part], past: Usual | None) -> str:
     """Format who plays which role, and what that usually takes."""
     from uwf_git.base.text import duration
 
-    rows = [(f"  {each.role}", terminal.style(each.agent, "dim")) for each in parts]
+    rows = [(f"  {part.role}", terminal.style(part.agent, "dim")) for part in parts]
     if past is None:
         return terminal.table(rows)
     spent = [counted(past.steps, "step"), duration(past.seconds)]
@@ -255,27 +258,29 @@ def fork(
     from uwf_git.api.find import find_thread_or_step
     from uwf_git.api.fork import fork_step, fork_thread, fork_with
 
-    if sum(each is not None for each in (at, from_role, code)) > 1:
+    if sum(item is not None for item in (at, from_role, code)) > 1:
         raise Usage("--at, --from-role and --with exclude each other", "give one of them")
     instance = invocation.instance
-    found = find_thread_or_step(instance, origin)
-    if is_thread_id(found) and code is not None:
+    origin_id = find_thread_or_step(instance, origin)
+    if is_thread_id(origin_id) and code is not None:
         from uwf_git.api.start import Version
         from uwf_git.api.workflows import version_of
 
         edited = startable(invocation, code, False)
         version = Version(version_of(instance, edited), edited.hash, edited.workflow)
-        made = fork_with(instance, ThreadId(found), version)
-    elif is_thread_id(found):
-        made = fork_thread(instance, ThreadId(found), at, from_role)
+        forked = fork_with(instance, ThreadId(origin_id), version)
+    elif is_thread_id(origin_id):
+        forked = fork_thread(instance, ThreadId(origin_id), at, from_role)
     elif at is not None or from_role is not None or code is not None:
-        raise Usage(f"{found} is a step, so --at, --from-role and --with mean nothing", "give a thread's id")
+        raise Usage(
+            f"{origin_id} is a step, so --at, --from-role and --with mean nothing", "give a thread's id"
+        )
     else:
-        made = fork_step(instance, Hash(found))
-    if made.warning:
-        invocation.warn(made.warning)
+        forked = fork_step(instance, Hash(origin_id))
+    if forked.warning:
+        invocation.warn(forked.warning)
     invocation.emit(
-        {"thread": made.thread, "forkedFrom": {"step": made.step, "thread": made.source}},
+        {"thread": forked.thread, "forkedFrom": {"step": forked.step, "thread": forked.source}},
         Record(_THREAD, ("forked from", "{forkedFrom[step]}")),
     )
 
@@ -339,9 +344,9 @@ def rm(invocation: Invocation, chosen: Selection, remote: str | None, yes: bool)
                 invocation.note(waiting)
         return {"thread": thread, "archived": False, "removed": True, "remotes": elsewhere}
 
-    def first(found: list[ThreadId]) -> None:
+    def first(threads: list[ThreadId]) -> None:
         if there is not None and yes:
-            delete_there(exchange_for(instance, there), found)
+            delete_there(exchange_for(instance, there), threads)
 
     unasked = "" if yes or chosen.ids else "removed"
     find = partial(find_here_or_removed, instance) if there is not None else None
@@ -383,9 +388,9 @@ def restore(invocation: Invocation, ids: tuple[str, ...], every: bool) -> None:
     if ids and every:
         raise Usage("ids and --all exclude each other", "give one of them")
     instance = invocation.instance
-    found = [] if ids else removed(instance)
+    rows = [] if ids else removed(instance)
     if not ids and not every:
-        invocation.emit(found, _REMOVALS)
+        invocation.emit(rows, _REMOVALS)
         return
     do = partial(bring, instance)
     if not every:
@@ -394,7 +399,7 @@ def restore(invocation: Invocation, ids: tuple[str, ...], every: bool) -> None:
         )
         return
     restored = Listing(_restored_text, empty="nothing was removed here")
-    invocation.emit([do(each["thread"]) for each in found], restored)
+    invocation.emit([do(row["thread"]) for row in rows], restored)
 
 
 def _find_removed(instance: Instance, text: str) -> ThreadId:

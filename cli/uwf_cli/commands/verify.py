@@ -117,7 +117,7 @@ def verify(
 
 def _path(what: tuple[str, ...]) -> Path | None:
     """Return the folder that the arguments name, None for threads and branches. Raises Usage."""
-    paths = [each for each in what if each in (".", "..", "~") or each.startswith(("/", "./", "../", "~/"))]
+    paths = [item for item in what if item in (".", "..", "~") or item.startswith(("/", "./", "../", "~/"))]
     if not paths:
         return None
     if len(what) > 1:
@@ -128,15 +128,15 @@ def _path(what: tuple[str, ...]) -> Path | None:
 def _threads_or_branch(invocation: Invocation, what: tuple[str, ...]) -> tuple[list[ThreadId], str | None]:
     """Return the threads that the arguments name, or a branch. Raises NotFound, Usage."""
     threads: list[ThreadId] = []
-    for each in what:
-        if len(what) == 1 and ("/" in each or each == "HEAD"):
-            return [], each
+    for item in what:
+        if len(what) == 1 and ("/" in item or item == "HEAD"):
+            return [], item
         try:
-            threads.append(invocation.instance.threads.find(each))
+            threads.append(invocation.instance.threads.find(item))
         except NotFound:
-            if len(what) > 1 or not _names_commit(invocation, each):
+            if len(what) > 1 or not _names_commit(invocation, item):
                 raise
-            return [], each
+            return [], item
     return threads, None
 
 
@@ -177,13 +177,13 @@ def _text(value: Any) -> str:
 def _signatures(value: Any) -> str:
     rows = [
         (
-            terminal.style(each["state"], "red" if each["state"] == "bad" else "dim"),
-            each["kind"],
-            each["node"] or each["thread"] or "",
-            each["object"][:10],
-            each["signer"] or each["key"],
+            terminal.style(item["state"], "red" if item["state"] == "bad" else "dim"),
+            item["kind"],
+            item["node"] or item["thread"] or "",
+            item["object"][:10],
+            item["signer"] or item["key"],
         )
-        for each in value
+        for item in value
     ]
     return terminal.table(rows) + "\n" if rows else ""
 
@@ -199,26 +199,28 @@ def _findings(value: Any) -> str:
         if name in always or counts.get(name)
     )
     parts = []
-    for each in value.get("subjects", ()):
-        steps = f", {counted(each['steps'], 'step')}" if "steps" in each else ""
-        how = "with its commits" if each["by"] == "commits" else "by its nodes, without its commits"
-        kind = "thread of" if each["kind"] == "thread" else each["kind"]
-        parts.append(f"{kind} {each['name']}{steps}, {how}: commit {each['commit']}")
-    for each in value["findings"]:
-        place = f"{each['path']}:{each['line']}" if each.get("line") else each.get("path", "")
-        where = [place, each["ref"] or "", f"step {each['step']}" if each["step"] else "", each["object"]]
-        parts.append(f"{terminal.style(each['code'], 'red')}  {each['message']}")
+    for item in value.get("subjects", ()):
+        steps = f", {counted(item['steps'], 'step')}" if "steps" in item else ""
+        how = "with its commits" if item["by"] == "commits" else "by its nodes, without its commits"
+        kind = "thread of" if item["kind"] == "thread" else item["kind"]
+        parts.append(f"{kind} {item['name']}{steps}, {how}: commit {item['commit']}")
+    for item in value["findings"]:
+        place = f"{item['path']}:{item['line']}" if item.get("line") else item.get("path", "")
+        where = [place, item["ref"] or "", f"step {item['step']}" if item["step"] else "", item["object"]]
+        parts.append(f"{terminal.style(item['code'], 'red')}  {item['message']}")
         parts.append("  " + terminal.style("  ".join(filter(None, where)), "dim"))
-    for each in value["warnings"]:
-        about = f"thread {each['thread']}: " if each["thread"] else ""
-        parts.append(f"{terminal.style(each['code'], 'yellow')}  {about}{each['message']}")
-    for each in value["notes"]:
-        about = f"thread {each['thread']}: " if each["thread"] else ""
-        parts.append(terminal.style(f"{each['code']}  {about}{each['message']}", "dim"))
+    for item in value["warnings"]:
+        about = f"thread {item['thread']}: " if item["thread"] else ""
+        parts.append(f"{terminal.style(item['code'], 'yellow')}  {about}{item['message']}")
+    for item in value["notes"]:
+        about = f"thread {item['thread']}: " if item["thread"] else ""
+        parts.append(terminal.style(f"{item['code']}  {about}{item['message']}", "dim"))
     wrong = _count(len(value["findings"]), "finding") if value["findings"] else "nothing is wrong"
-    left = [each["thread"] or each["ref"] for each in value["findings"] if each["code"] == UNCHECKED]
-    if left:
-        wrong += f", not checked: {', '.join(dict.fromkeys(left))}"
+    unchecked = [
+        finding["thread"] or finding["ref"] for finding in value["findings"] if finding["code"] == UNCHECKED
+    ]
+    if unchecked:
+        wrong += f", not checked: {', '.join(dict.fromkeys(unchecked))}"
     if value["warnings"]:
         wrong += f", {counted(len(value['warnings']), 'warning')}"
     return "\n".join([*parts, f"{done}: {wrong}"]) + "\n"

@@ -85,26 +85,28 @@ def show(invocation: Invocation, workflow: str, source: bool) -> None:
     """Show a workflow: roles with their schemas, conditions and graph."""
     from uwf_cli.resolve import find_workflow
 
-    found = find_workflow(invocation, workflow)
-    instance = invocation.instance if found.commit is not None else None
+    resolved_workflow = find_workflow(invocation, workflow)
+    instance = invocation.instance if resolved_workflow.commit is not None else None
     if source:
-        if problem := versions.bundle_of(found.workflow, instance, found.commit).get("problem"):
+        if problem := versions.bundle_of(resolved_workflow.workflow, instance, resolved_workflow.commit).get(
+            "problem"
+        ):
             invocation.warn(f"this is not the code that was registered: {problem}")
-        files = versions.files_of(found, lambda: invocation.instance)
-        definition = files[found.workflow.file].decode("utf-8", "replace")
+        files = versions.files_of(resolved_workflow, lambda: invocation.instance)
+        definition = files[resolved_workflow.workflow.file].decode("utf-8", "replace")
         texts = {path: data.decode("utf-8", "replace") for path, data in files.items()}
-        invocation.emit_document(definition, {"file": found.workflow.file, "files": texts})
+        invocation.emit_document(definition, {"file": resolved_workflow.workflow.file, "files": texts})
         return
-    invocation.emit(versions.definition(found, instance), _definition_text)
+    invocation.emit(versions.definition(resolved_workflow, instance), _definition_text)
 
 
 @command("uwf workflow list")
 def list_(invocation: Invocation) -> None:
     """List registered workflows."""
     adopt_news(invocation)
-    found = versions.registered(invocation.instance)
-    invocation.emit(found, _WORKFLOWS)
-    Failures(invocation).end_list(any("problem" in workflow for workflow in found))
+    rows = versions.registered(invocation.instance)
+    invocation.emit(rows, _WORKFLOWS)
+    Failures(invocation).end_list(any("problem" in workflow for workflow in rows))
 
 
 @command("uwf workflow history solve-issue")
@@ -137,11 +139,11 @@ _CHANGES = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "
 
 def _diff_text(value: Any) -> str:
     lines = []
-    for each in value["changes"]:
-        sign, colour = _CHANGES[each["change"]]
-        fields = f": {', '.join(each['fields'])}" if each["fields"] else ""
-        what = "" if each["what"] == "setting" else f"{each['what']} "
-        lines.append(terminal.style(f"{sign} {what}{each['name']}", colour) + fields)
+    for change in value["changes"]:
+        sign, colour = _CHANGES[change["change"]]
+        fields = f": {', '.join(change['fields'])}" if change["fields"] else ""
+        what = "" if change["what"] == "setting" else f"{change['what']} "
+        lines.append(terminal.style(f"{sign} {what}{change['name']}", colour) + fields)
     if not lines:
         lines = ["no difference" if not value["diff"] else "the same definition, written otherwise"]
     shown = [_diff_line(line) for line in value["diff"].splitlines()]
@@ -207,7 +209,7 @@ def validate(invocation: Invocation, file: Path, strict: bool) -> None:
 
     findings = check_file(invocation, file)
     wrong = any(finding.severity == "error" for finding in findings)
-    report = {"file": str(file), "valid": not wrong, "findings": [each._asdict() for each in findings]}
+    report = {"file": str(file), "valid": not wrong, "findings": [finding._asdict() for finding in findings]}
     invocation.emit(report, _findings_text)
     if wrong or (strict and findings):
         raise Exit(1)
@@ -227,13 +229,13 @@ def rehearse(invocation: Invocation, workflow: str) -> None:
     from uwf_cli.resolve import find_workflow
     from uwf_git.api.workflows import rehearse as walk
 
-    found = find_workflow(invocation, workflow)
-    if found.workflow.code is not None:
+    resolved_workflow = find_workflow(invocation, workflow)
+    if resolved_workflow.workflow.code is not None:
         raise Usage(
-            f"workflow {found.workflow.name!r} is code, so there is no graph to walk",
+            f"workflow {resolved_workflow.workflow.name!r} is code, so there is no graph to walk",
             f"try it: uwf run {shlex.quote(workflow)} --agent uwf-rehearse",
         )
-    report = walk(found)
+    report = walk(resolved_workflow)
     invocation.emit(report.to_json(), _rehearsal_text)
     if not report.ok:
         raise Exit(1)
@@ -249,7 +251,7 @@ def rm(invocation: Invocation, name: str, yes: bool) -> None:
     """
     instance = invocation.instance
     version = instance.registry.current(name)
-    use = versions.use_of(instance, lambda each: each == name)
+    use = versions.use_of(instance, lambda item: item == name)
     if use.users and not yes:
         raise Usage(f"workflow {name!r} is in use: {'; '.join(use.users)}", f"uwf workflow rm {name} --yes")
     instance.registry.remove(name)
@@ -279,9 +281,9 @@ _HEAD = ("name", "bundle", "language", "hash", "commit", "trusted")
 
 def _findings_text(value: Any) -> str:
     lines = [
-        f"{value['file']}:{each['line']}:{each['column']}: {terminal.status(each['severity'])}: "
-        f"{each['message']}" + (f" — {each['hint']}" if each["hint"] else "")
-        for each in value["findings"]
+        f"{value['file']}:{finding['line']}:{finding['column']}: {terminal.status(finding['severity'])}: "
+        f"{finding['message']}" + (f" — {finding['hint']}" if finding["hint"] else "")
+        for finding in value["findings"]
     ]
     return "\n".join([*lines, f"{value['file']}: {_counts(value['findings'])}"])
 
@@ -296,9 +298,11 @@ def _rehearsal_text(value: Any) -> str:
     if value["conditions"]:
         lines.append(Table("condition", "true", "false")(value["conditions"]))
     problems = [
-        f"{terminal.status('error')}: {each['message']}" for each in value["problems"] if not each["follows"]
+        f"{terminal.status('error')}: {problem['message']}"
+        for problem in value["problems"]
+        if not problem["follows"]
     ]
-    if more := sum(each["follows"] for each in value["problems"]):
+    if more := sum(problem["follows"] for problem in value["problems"]):
         problems.append(
             f"and {counted(more, 'problem')} that only {'follows' if more == 1 else 'follow'} from that"
         )
@@ -315,5 +319,7 @@ _EDGES = Table(
 def _counts(findings: Sequence[Any]) -> str:
     if not findings:
         return terminal.style("no problems", "green")
-    numbers = {name: sum(each["severity"] == name for each in findings) for name in ("error", "warning")}
+    numbers = {
+        name: sum(finding["severity"] == name for finding in findings) for name in ("error", "warning")
+    }
     return ", ".join(counted(number, name) for name, number in numbers.items() if number)

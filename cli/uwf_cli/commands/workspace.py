@@ -47,9 +47,9 @@ def path(invocation: Invocation, thread: str) -> None:
     """Print the folder that a thread's agents work in, if it has one of its own. JSON only on request."""
     from uwf_git.api.workspaces import folder
 
-    found = find_thread(invocation, thread)
-    place = str(folder(invocation.instance, found))
-    invocation.emit_document(place, {"thread": found, "path": place})
+    thread_id = find_thread(invocation, thread)
+    place = str(folder(invocation.instance, thread_id))
+    invocation.emit_document(place, {"thread": thread_id, "path": place})
 
 
 @command("uwf workspace remove 01JK7M", "uwf workspace remove 01JK7M 01JK9Q")

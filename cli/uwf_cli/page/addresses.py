@@ -28,10 +28,10 @@ class PageRequest(NamedTuple):
 
     def number(self, name: str) -> int:
         """A query name's number, 0 by default. Raises Usage."""
-        given = self.one(name, "0")
-        if not (given.isascii() and given.isdigit() and len(given) < 10):
-            raise Usage(f"{name}={given!r} is not a number", "leave it out")
-        return int(given)
+        text = self.one(name, "0")
+        if not (text.isascii() and text.isdigit() and len(text) < 10):
+            raise Usage(f"{name}={text!r} is not a number", "leave it out")
+        return int(text)
 
     def also(self, **changed: str | None) -> str:
         """Return the query with changes; None removes a name. Begins with `?`."""

@@ -94,19 +94,19 @@ def value(content: Any, depth: int = 0) -> str:
         return pre(json.dumps(content, ensure_ascii=False, indent=2))
     if isinstance(content, Mapping):
         rows = "".join(
-            tag("tr", tag("th", text(key), scope="row") + tag("td", value(each, depth + 1)))
-            for key, each in content.items()
+            tag("tr", tag("th", text(key), scope="row") + tag("td", value(item, depth + 1)))
+            for key, item in content.items()
         )
         inside = tag("table", tag("tbody", rows), "values")
         return inside if depth else tag("div", inside, "scrolls", tabindex="0")
-    return tag("ul", "".join(tag("li", value(each, depth + 1)) for each in content))
+    return tag("ul", "".join(tag("li", value(item, depth + 1)) for item in content))
 
 
 def bounded(content: Any, room: int = LONGEST) -> str:
     """As `value`, with very long or nested values as shortened text."""
     try:
-        said = json.dumps(content, ensure_ascii=False, indent=2)
-        return value(content) if len(said) <= room else lines(cut(said, room))
+        text = json.dumps(content, ensure_ascii=False, indent=2)
+        return value(content) if len(text) <= room else lines(cut(text, room))
     except RecursionError:
         return tag("p", "It is nested too deeply to show here.", "meta")
 
@@ -155,10 +155,10 @@ def markdown(source: str, below: int = 3, breaks: bool = False) -> str:
 def answer(source: str) -> str:
     """Render an agent's answer; its field block is shown as written, since Markdown would make it a heading."""
     source = without_colours(source)
-    found = _FIELDS.match(source)
-    if found is None:
+    match = _FIELDS.match(source)
+    if match is None:
         return markdown(source)
-    return pre(found[1], "yaml") + (markdown(rest) if (rest := source[found.end() :]).strip() else "")
+    return pre(match[1], "yaml") + (markdown(rest) if (rest := source[match.end() :]).strip() else "")
 
 
 @cache
@@ -206,9 +206,9 @@ def _link_close(tokens: Sequence[Token], at: int, *_: Any) -> str:
             break
         opened -= 1
     target = str(tokens[opened].attrs.get("href", ""))
-    said = "".join(each.content for each in tokens[opened + 1 : at])
+    text = "".join(token.content for token in tokens[opened + 1 : at])
     # An address that differs from its text has to be seen.
-    shown = "" if said.strip() == target.removeprefix("mailto:") else f" {_address(target)}"
+    shown = "" if text.strip() == target.removeprefix("mailto:") else f" {_address(target)}"
     return ("</a>" if _LEADS_OUT.match(target) else "</span>") + shown
 
 

@@ -136,7 +136,7 @@ def spent(value: Mapping[str, Any]) -> list[str]:
         tokens(value["tokens"]) if value["tokens"] else "",
         value["last"],
     )
-    return [each for each in known if each]
+    return [item for item in known if item]
 
 
 def lasted(seconds: float) -> str:
@@ -160,10 +160,10 @@ def _back_over(shown: Sequence[str]) -> str:
 
 def _size() -> tuple[int, int]:
     try:
-        found = os.get_terminal_size(sys.stdout.fileno())
+        size = os.get_terminal_size(sys.stdout.fileno())
     except OSError:
         return 80, 24
-    return found.columns or 80, found.lines or 24
+    return size.columns or 80, size.lines or 24
 
 
 def _write(text: str) -> None:

@@ -134,10 +134,10 @@ class SideBySide:
         if self._siblings:
             self._invocation.going_on = f"nothing is lost, {self._again} goes on"
             return
-        left = " ".join([*self._running, *self._waiting])
+        threads = " ".join([*self._running, *self._waiting])
         options = f" -j {self._at_once}" if self._at_once > 1 else ""
         options += self._again
-        self._invocation.going_on = f"nothing is lost, uwf thread run {left}{options} goes on"
+        self._invocation.going_on = f"nothing is lost, uwf thread run {threads}{options} goes on"
 
     def _start(self, thread: ThreadId) -> None:
         invocation = self._invocation
@@ -216,18 +216,18 @@ class SideBySide:
         began = time.time()
 
         def compose() -> list[str]:
-            found = [(thread, watch.step(thread)) for thread in list(self._running)]
+            steps = [(thread, watch.step(thread)) for thread in list(self._running)]
             lines = [
                 f"{thread[-self._size :]}  {step_line(step)}"
-                for thread, step in found
+                for thread, step in steps
                 # Leftovers of a killed engine are not running.
                 if step and (step.since >= began or locks.is_held(thread))
             ]
-            left = f"{len(self._waiting)} more to come" if self._waiting else ""
+            waiting_note = f"{len(self._waiting)} more to come" if self._waiting else ""
             if self._siblings:
                 at_work = f"{len(self._running)} of {len(self._siblings)} branches at work"
-                return [*lines, ", ".join(filter(None, [at_work, left]))]
-            return [*lines, left] if left else lines
+                return [*lines, ", ".join(filter(None, [at_work, waiting_note]))]
+            return [*lines, waiting_note] if waiting_note else lines
 
         return Lines(compose)
 
@@ -267,8 +267,8 @@ def _summary(statuses: Sequence[int]) -> str:
         ThreadState.ASKING.word: ThreadState.ASKING,
         "stopped before the end": ThreadState.IDLE,
     }
-    counts = {name: statuses.count(each.exit_status) for name, each in kinds.items()}
+    counts = {name: statuses.count(kind.exit_status) for name, kind in kinds.items()}
     counts[ThreadState.FAILED.word] = len(statuses) - sum(counts.values())
     parts = [f"{number} {name}" for name, number in counts.items()]
-    told = ", ".join(part for part in parts if not part.startswith("0 "))
-    return f"{counted(len(statuses), 'thread')}: {told}"
+    parts_shown = ", ".join(part for part in parts if not part.startswith("0 "))
+    return f"{counted(len(statuses), 'thread')}: {parts_shown}"

@@ -120,8 +120,8 @@ class FunctionConversation(Conversation):
 
     def begin(self) -> Reply:
         """Call `continue_` to resume a failed attempt, else `run`."""
-        if self._continue is not None and (left := self.carried_on()):
-            self._session, message = left
+        if self._continue is not None and (rest := self.carried_on()):
+            self._session, message = rest
             return self.say(message)
         return self._heard(self._run(self.ctx))
 
@@ -246,18 +246,24 @@ class Agent:
     ) -> None:
         from uwf_git.format.schema import Schema
 
-        asked = json.loads(question.read_bytes())
+        question_value = json.loads(question.read_bytes())
         at = instance.threads.position(instance.threads.active_head(thread))
-        order = EngineOrder(at.head.node, role, asked["alias"], asked["instruction"], asked["timeout"])
+        order = EngineOrder(
+            at.head.node,
+            role,
+            question_value["alias"],
+            question_value["instruction"],
+            question_value["timeout"],
+        )
         recorder = Recorder(instance, None, self.called(args))
         played = at.history.workflow.roles.get(role) or Role(role, "", RESULT)
-        played = played._replace(system_prompt=asked["system"])
+        played = played._replace(system_prompt=question_value["system"])
         ctx = self.context(instance, at, order, args, Path.cwd(), recorder, played)
         ctx = ctx._replace(
-            schema=Schema(asked["schema"]),
+            schema=Schema(question_value["schema"]),
             resume=None,
             previous=None,
-            build_prompt=lambda *_: str(asked["prompt"]),
+            build_prompt=lambda *_: str(question_value["prompt"]),
         )
         with closing(self.converse(ctx)) as conversation:
             reply = conversation.begin()
@@ -347,8 +353,8 @@ class Agent:
                 recorder.hush()
             except ExtractionFailed as failure:
                 last = failure.replies[-1]
-                said = detail_of(failure.replies, last.text, failure.usage, "failed")
-                detail = detail_with(said._replace(session=last.session), failure.turns)
+                detail_value = detail_of(failure.replies, last.text, failure.usage, "failed")
+                detail = detail_with(detail_value._replace(session=last.session), failure.turns)
                 recorder.settle(order, None, detail, failure)
                 raise AttemptFailed(failure, detail) from None
             except KeyboardInterrupt:
@@ -364,11 +370,13 @@ class Agent:
                     raise
                 raise AttemptFailed(error, detail) from None
             history, replies = context.history, extraction.replies
-            said = detail_of(replies, extraction.answer, extraction.usage, extraction.how)
-            said = said._replace(notes=tuple(dict.fromkeys((*said.notes, *extraction.notes))))
-            made = next((reply.detail for reply in reversed(replies) if reply.detail), None)
+            detail_value = detail_of(replies, extraction.answer, extraction.usage, extraction.how)
+            detail_value = detail_value._replace(
+                notes=tuple(dict.fromkeys((*detail_value.notes, *extraction.notes)))
+            )
+            answer_detail = next((reply.detail for reply in reversed(replies) if reply.detail), None)
             output = recorder.put(extraction.type, recorder.redact(extraction.output, "output"))
-            detail = made or detail_with(said, extraction.turns)
+            detail = answer_detail or detail_with(detail_value, extraction.turns)
             step = Step(history.start_hash, history.prev, order.role, output, detail, name)
             node = recorder.put(STEPNODE, step.payload())
             recorder.settle(order, node, detail)
@@ -406,7 +414,7 @@ class Agent:
             instruction=order.instruction,
             previous=memory.previous(),
             resume=resume,
-            attempt=sum(each.prev in history.places and each.role == role.name for each in attempts),
+            attempt=sum(attempt.prev in history.places and attempt.role == role.name for attempt in attempts),
             attempts=len(attempts),
             config=instance.config,
             cwd=cwd,
@@ -570,11 +578,11 @@ def read_output(
         if schema is None
         else ExpectedOutput(ctx.role, schema)
     )
-    said = conversation.more if conversation is not None and conversation.correctable else None
+    more = conversation.more if conversation is not None and conversation.correctable else None
     return extract(
         reply,
         wanted._replace(clean=lambda value: ctx.instance.redactor.value(value)[0]),
-        continue_=(lambda _, text: said(text)) if said else None,
+        continue_=(lambda _, text: more(text)) if more else None,
         model=reader(ctx.config, ctx.secrets, wanted.schema.payload, ctx.deadline),
         heard=heard or (lambda turns, message: None),
         kept=f"all that was said is kept: uwf thread attempts {ctx.thread}",

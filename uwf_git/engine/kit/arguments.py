@@ -15,14 +15,14 @@ def read_options(
 ) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
     """Return the options at the front of `args`, in order, and the remaining arguments (or those after `--`).
     `valued` options take a value; `flags` get "". Raises Usage for an unknown option or a missing value."""
-    found: list[tuple[str, str]] = []
+    options: list[tuple[str, str]] = []
     rest = list(args)
     while rest and rest[0].startswith("-") and rest[0] != "-":
         name, equals, value = rest.pop(0).partition("=")
         if name == "--" and not equals:
             break
         if name in flags and not equals:
-            found.append((name, ""))
+            options.append((name, ""))
             continue
         if name not in valued:
             raise Usage(f"{agent} has no option {name}", usage)
@@ -30,8 +30,8 @@ def read_options(
             if not rest:
                 raise Usage(f"{agent}: {name} needs a value", usage)
             value = rest.pop(0)
-        found.append((name, value))
-    return found, tuple(rest)
+        options.append((name, value))
+    return options, tuple(rest)
 
 
 class ModelArguments(NamedTuple):
@@ -45,11 +45,11 @@ class ModelArguments(NamedTuple):
 
 def read_asking(agent: str, usage: str, args: Sequence[str], known: Sequence[str]) -> ModelArguments:
     """Parse the options `known`, out of --model, --temperature, --max-tokens and --turns. Raises Usage."""
-    given, rest = read_options(agent, usage, args, known)
+    options, rest = read_options(agent, usage, args, known)
     if rest:
         raise Usage(f"{agent} has no argument {rest[0]}", usage)
     asking = ModelArguments()
-    for name, value in given:
+    for name, value in options:
         if name == "--model":
             asking = asking._replace(model=value)
             continue

@@ -45,7 +45,7 @@ def join_text(number: int, step: StepContext, before: StepContext | None, room: 
     branches = parse_join(step.output)
     each = "" if fork is None else f", one for each {fork.name}"
     lines = [f"## Step {number}: {step.output['summary']} and joined{each}"]
-    items = [""] * len(branches) if fork is None else [_item(fork, each) for each in fork.items]
+    items = [""] * len(branches) if fork is None else [_item(fork, item) for item in fork.items]
     outputs = [_json(branch.output) for branch in branches]
     lengths = [_HEADING + len(item) + len(output) for item, output in zip(items, outputs, strict=True)]
     shown = min(len(branches), max(1, room // _MIN_BRANCH))
@@ -53,8 +53,8 @@ def join_text(number: int, step: StepContext, before: StepContext | None, room: 
     for index in range(shown):
         allowed = max(_MIN_BRANCH, most) - _HEADING - len(items[index])
         lines.append(_branch(index, branches[index], items[index], outputs[index], allowed))
-    if left := len(branches) - shown:
-        which = "1 more branch is" if left == 1 else f"{left:,} more branches are"
+    if hidden := len(branches) - shown:
+        which = "1 more branch is" if hidden == 1 else f"{hidden:,} more branches are"
         lines.append(
             f"[{which} left out here for the size: `uwf thread step-details {step.hash}` has all of them.]"
         )
@@ -91,10 +91,10 @@ def _without_ids(output: Any) -> Any:
     return (
         {
             "branches": [
-                {key: _without_ids(each[key]) for key in kept if key in each}
-                if isinstance(each, dict) and {"thread", "step"} <= each.keys()
-                else each
-                for each in output["branches"]
+                {key: _without_ids(branch[key]) for key in kept if key in branch}
+                if isinstance(branch, dict) and {"thread", "step"} <= branch.keys()
+                else branch
+                for branch in output["branches"]
             ]
         }
         if isinstance(output["branches"], list)
@@ -104,9 +104,9 @@ def _without_ids(output: Any) -> Any:
 
 def _share(lengths: Sequence[int], room: int) -> int:
     """Return how long each text may be, so that short ones leave their room to long ones."""
-    left, number = room, len(lengths)
+    remaining, number = room, len(lengths)
     for length in sorted(lengths):
-        if length * number > left:
+        if length * number > remaining:
             break
-        left, number = left - length, number - 1
-    return left // number if number else room
+        remaining, number = remaining - length, number - 1
+    return remaining // number if number else room

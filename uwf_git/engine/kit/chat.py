@@ -97,8 +97,8 @@ class Completion(NamedTuple):
     @property
     def is_refusal(self) -> bool:
         """Whether the model or a filter refused to answer."""
-        said = self.message.get("refusal")
-        return self.finish in _REFUSED or (isinstance(said, str) and bool(said.strip()))
+        refusal = self.message.get("refusal")
+        return self.finish in _REFUSED or (isinstance(refusal, str) and bool(refusal.strip()))
 
     def no_answer(self) -> AgentFailed | None:
         """Return the failure for a refusal, an empty answer or one without an end, else None."""
@@ -229,14 +229,14 @@ class _Dialect(NamedTuple):
         return body
 
     def after(self, body: Mapping[str, Any], refusal: str) -> _Dialect | None:
-        said = refusal.lower()
-        if "stream_options" in body and ("stream_options" in said or "include_usage" in said):
+        complaint = refusal.lower()
+        if "stream_options" in body and ("stream_options" in complaint or "include_usage" in complaint):
             return self._replace(stream_options=False)
-        if "stream" in body and "stream" in said:
+        if "stream" in body and "stream" in complaint:
             return self._replace(stream=False)
-        if "max_tokens" in body and "max_completion_tokens" in said:
+        if "max_tokens" in body and "max_completion_tokens" in complaint:
             return self._replace(max_tokens=False)
-        if "response_format" in body and _ABOUT_FORMS.search(said):
+        if "response_format" in body and _ABOUT_FORMS.search(complaint):
             return self._replace(forms=2 if body["response_format"] == JSON_OBJECT else 1)
         return None
 
@@ -354,11 +354,11 @@ class Chat:
     def _attempt(self, body: Mapping[str, Any], deadline: float) -> Any:
         import httpx
 
-        left = deadline - time.monotonic()
-        if left <= 0:
+        seconds = deadline - time.monotonic()
+        if seconds <= 0:
             self._fail("no time left to ask", _LONGER, timed_out=True)
-        read = min(self._limits.read, left)
-        connect = min(self._limits.connect, left)
+        read = min(self._limits.read, seconds)
+        connect = min(self._limits.connect, seconds)
         timeout = httpx.Timeout(read, connect=connect)
         accept = "text/event-stream, application/json" if "stream" in body else "application/json"
         headers = {"Content-Type": "application/json", "Accept": accept}
@@ -368,7 +368,7 @@ class Chat:
             # The client's timeouts are per byte, so slow headers never hit them. This one comes a second later than
             # those, whose messages are more precise.
             with (
-                time_limit(left + 1),
+                time_limit(seconds + 1),
                 self._client.stream(
                     "POST", self._url, content=data, headers=headers, timeout=timeout
                 ) as response,
@@ -383,7 +383,7 @@ class Chat:
         except httpx.ConnectTimeout:
             raise _Retry(f"no connection within {connect:.3g} s", "is the address right?") from None
         except httpx.TimeoutException:
-            hint = _LONGER if read == left else "try again later"
+            hint = _LONGER if read == seconds else "try again later"
             self._fail(f"no answer within {read:.3g} s", hint, timed_out=True)
         except httpx.TransportError as error:
             reason = self._flat(str(error)) or type(error).__name__
@@ -489,8 +489,8 @@ class Chat:
         pause *= random.uniform(0.5, 1)  # so that processes refused together don't come back together
         if failure.after is not None:
             if failure.after > self.endpoint.wait:
-                asked = f"{failure.problem}; it asks to wait {failure.after:.0f} s"
-                self._give_up(failure, asked, "try again later")
+                sentence = f"{failure.problem}; it asks to wait {failure.after:.0f} s"
+                self._give_up(failure, sentence, "try again later")
             pause = max(pause, failure.after)
         log.debug("MTBJTRN9", "waits {seconds} s before the next attempt", seconds=round(pause, 2))
         if time.monotonic() + pause >= deadline:
@@ -500,8 +500,8 @@ class Chat:
     def _completion(self, value: Any, began: float) -> Completion:
         error = value.get("error") if isinstance(value, dict) else None
         if error:
-            said = error.get("message") if isinstance(error, dict) else error
-            self._fail(f"answered an error: {self._flat(str(said or error))}")
+            complaint = error.get("message") if isinstance(error, dict) else error
+            self._fail(f"answered an error: {self._flat(str(complaint or error))}")
         listed = value.get("choices") if isinstance(value, dict) else None
         choice = listed[0] if isinstance(listed, list) and listed else None
         message = choice.get("message") if isinstance(choice, dict) else None

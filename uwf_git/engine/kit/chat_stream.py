@@ -247,12 +247,12 @@ def surrogates_joined(text: str) -> str:
 
 
 def _error(error: Any) -> StreamProblem:
-    said = error.get("message") if isinstance(error, dict) else error
+    complaint = error.get("message") if isinstance(error, dict) else error
     code = error.get("code") if isinstance(error, dict) else None
     kind = str(error.get("type") or "") if isinstance(error, dict) else ""
     refused = type(code) is int and 400 <= code < 500 and code not in (408, 409, 425, 429)
     refused = refused or "invalid" in kind or "insufficient_quota" in f"{code} {kind}"
-    return StreamProblem("answered an error", str(said or error)[:800], passing=not refused)
+    return StreamProblem("answered an error", str(complaint or error)[:800], passing=not refused)
 
 
 def _parsed(text: str) -> Any:

@@ -43,9 +43,18 @@ class Reply(NamedTuple):
     detail: Hash | None = None
 
     @classmethod
-    def of(cls, told: Detail, turns: tuple[TurnRecord, ...], output: Any = None) -> Reply:
+    def of(cls, detail: Detail, turns: tuple[TurnRecord, ...], output: Any = None) -> Reply:
         """Return the reply of a detail made elsewhere, with its turns."""
-        return cls(told.answer, told.session, told.model, told.usage, turns, output, told.cost, told.notes)
+        return cls(
+            detail.answer,
+            detail.session,
+            detail.model,
+            detail.usage,
+            turns,
+            output,
+            detail.cost,
+            detail.notes,
+        )
 
 
 class PastRun(NamedTuple):
@@ -191,8 +200,8 @@ class Context(NamedTuple):
     def silence(self, default: float | None) -> float | None:
         """Return the number of seconds that the agent's program may print nothing; None for no limit."""
         configured = self.config.agents.get(self.alias)
-        given = configured.silence if configured is not None else None
-        return default if given is None else given
+        setting = configured.silence if configured is not None else None
+        return default if setting is None else setting
 
     @property
     def workflow_policy(self) -> Mapping[str, Any] | None:

@@ -58,14 +58,14 @@ def extract_data(
     problem = verdict.problems[0] if verdict else "there is nothing to look in"
     if model is None:
         raise AgentFailed(f"no data that obeys the schema: {problem}", unread)
-    given = [part for part in (around, text) if part is not None and part.strip()]
-    told = "\n\n# The text to read\n\n".join(given)
+    parts = [part for part in (around, text) if part is not None and part.strip()]
+    task = "\n\n# The text to read\n\n".join(parts)
 
     def verdict_on(reply: Reply) -> Verdict:
         return _found(reply.text, schema)
 
     try:
-        reply, verdict = read_by(model, messages_for(schema.payload, [told], instruction), verdict_on, heard)
+        reply, verdict = read_by(model, messages_for(schema.payload, [task], instruction), verdict_on, heard)
     except UwfError as error:
         raise AgentFailed(
             f"no data that obeys the schema: {problem}; a model could not be asked: {error.message}",
@@ -92,15 +92,15 @@ def _found(text: str, schema: Schema) -> Verdict:
         pass
     first: Verdict | None = None
     outputs: dict[str, tuple[int, Verdict]] = {}
-    for each in candidates(cleaned(text), lambda value: not _verdict(value, schema).problems):
-        if each.problem == TOO_MANY:
+    for candidate in candidates(cleaned(text), lambda value: not _verdict(value, schema).problems):
+        if candidate.problem == TOO_MANY:
             return Verdict(None, _NO_TYPE, (TOO_MANY,))
-        if each.problem or each.value is None or each.example:
+        if candidate.problem or candidate.value is None or candidate.example:
             continue
-        verdict = _verdict_on(each, schema)
+        verdict = _verdict_on(candidate, schema)
         first = first or verdict
         if not verdict.problems:
-            outputs.setdefault(json.dumps(verdict.output, sort_keys=True), (each.line, verdict))
+            outputs.setdefault(json.dumps(verdict.output, sort_keys=True), (candidate.line, verdict))
     if len(outputs) > 1:
         lines = ", ".join(str(line) for line, _ in islice(sorted(outputs.values()), _LINES_NAMED))
         lines += ", …" if len(outputs) > _LINES_NAMED else ""

@@ -72,7 +72,7 @@ def describe(root: Any, schema: Any) -> str:
     schema = resolve(root, schema)
     listed = choices(root, schema)
     if listed is not None:
-        shown = ", ".join(json.dumps(each, ensure_ascii=False) for each in listed)
+        shown = ", ".join(json.dumps(item, ensure_ascii=False) for item in listed)
         return f"always {shown}" if len(listed) == 1 else f"one of {shown}"
     for keyword in ("oneOf", "anyOf"):
         branches = schema.get(keyword)
@@ -97,19 +97,19 @@ def _kind(root: Any, schema: Mapping[str, Any], kind: str) -> str:
 
 
 def _text_kind(schema: Mapping[str, Any]) -> str:
-    said = "string"
+    words = "string"
     if schema.get("format") in ("cas_ref", "ocas_ref"):
-        said = "hash of a node, 13 characters"
+        words = "hash of a node, 13 characters"
     elif isinstance(schema.get("format"), str):
-        said += f" ({schema['format']})"
+        words += f" ({schema['format']})"
     if isinstance(schema.get("pattern"), str):
-        said += f" that matches /{schema['pattern']}/"
+        words += f" that matches /{schema['pattern']}/"
     least, most = schema.get("minLength"), schema.get("maxLength")
     if isinstance(most, int):
-        said += f" of at most {most} characters"
+        words += f" of at most {most} characters"
     if isinstance(least, int) and least > 0:
-        said += ", not empty" if least == 1 else f", at least {least} characters"
-    return said
+        words += ", not empty" if least == 1 else f", at least {least} characters"
+    return words
 
 
 def _range(schema: Mapping[str, Any]) -> str:
@@ -136,8 +136,8 @@ def _fields(heading: str, root: Any, variant: Variant) -> str:
 def _field_lines(root: Any, fields: tuple[Field, ...], depth: int) -> Iterator[str]:
     for field in fields:
         need = "required" if field.required else "optional"
-        said = f": {field.description}" if field.description else ""
-        yield f"{'  ' * depth}- `{field.name}` ({describe(root, field.schema)}; {need}){said}"
+        description = f": {field.description}" if field.description else ""
+        yield f"{'  ' * depth}- `{field.name}` ({describe(root, field.schema)}; {need}){description}"
         if depth < _DEEPEST:
             yield from _field_lines(root, _inner(root, field.schema), depth + 1)
 
@@ -156,9 +156,9 @@ def _sample(root: Any, schema: Any, name: str, depth: int) -> Any:
     listed = choices(root, schema)
     if listed:
         return listed[0]
-    given = schema.get("examples")
-    if isinstance(given, list) and given:
-        return given[0]
+    examples = schema.get("examples")
+    if isinstance(examples, list) and examples:
+        return examples[0]
     for keyword in ("oneOf", "anyOf"):
         branches = schema.get(keyword)
         if isinstance(branches, list) and branches and not types(schema):

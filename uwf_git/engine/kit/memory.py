@@ -63,7 +63,9 @@ class Memory:
         self._role = role
         self._agent = agent
         self._shell = shell
-        self._attempts = [each for each in attempts if each.role == role.name and each.agent == agent]
+        self._attempts = [
+            attempt for attempt in attempts if attempt.role == role.name and attempt.agent == agent
+        ]
 
     def previous(self) -> Previous | None:
         """Return this agent's last step in this role; None if the session is full, or attempts in it failed
@@ -98,29 +100,29 @@ class Memory:
         return None if another else session
 
     def _chain(self, before: History) -> list[_RunAt]:
-        made = self._made(before)
-        made = made[len(made) // FRESH_AFTER * FRESH_AFTER :]
+        attempts = self._made(before)
+        attempts = attempts[len(attempts) // FRESH_AFTER * FRESH_AFTER :]
         chain: list[_RunAt] = []
-        for each in made:
-            detail = self._detail(each.detail)
+        for attempt in attempts:
+            detail = self._detail(attempt.detail)
             # The attempt after one without kept work, or after a full session, started a new session.
-            if detail is None or is_full(each.error):
+            if detail is None or is_full(attempt.error):
                 chain = []
             else:
-                chain.append(_RunAt(each.error, detail, before.up_to(each.prev)))
+                chain.append(_RunAt(attempt.error, detail, before.up_to(attempt.prev)))
         return chain
 
     def _made(self, before: History) -> list[FailedAttempt]:
         places = before.places
-        return [each for each in self._attempts if each.prev in places]
+        return [attempt for attempt in self._attempts if attempt.prev in places]
 
     def _is_spent(self, before: History, but: int = 0) -> bool:
-        made = self._made(before)
-        made = made[: len(made) - but]
-        return len(made) >= FRESH_AFTER or any(is_full(each.error) for each in made)
+        attempts = self._made(before)
+        attempts = attempts[: len(attempts) - but]
+        return len(attempts) >= FRESH_AFTER or any(is_full(attempt.error) for attempt in attempts)
 
     def _exchanges(self) -> tuple[PastRun, ...]:
-        found: list[PastRun] = []
+        runs: list[PastRun] = []
         for number, step in enumerate(self._history.steps):
             detail = self._detail(step.detail) if self._is_ours(step) else None
             if detail is None:
@@ -128,9 +130,9 @@ class Memory:
             before = self._history.up_to(self._history.steps[number - 1].hash if number else None)
             chain = self._chain(before)
             if self._is_spent(before, len(chain)):
-                found.clear()
-            found += self._describe(bool(found), [*chain, _RunAt("", detail, before)])
-        return tuple(found)
+                runs.clear()
+            runs += self._describe(bool(runs), [*chain, _RunAt("", detail, before)])
+        return tuple(runs)
 
     def _describe(self, remembers: bool, runs: Sequence[_RunAt]) -> Iterator[PastRun]:
         error: str | None = None
@@ -143,8 +145,8 @@ class Memory:
                 detail.instruction,
                 Recipient(self._agent, remembers or carries_on, carries_on, self._shell()),
             )
-            said = prompt if error is None else carry_on(error, prompt)
-            yield PastRun(said, self._store.turns(detail))
+            message = prompt if error is None else carry_on(error, prompt)
+            yield PastRun(message, self._store.turns(detail))
             error = failed_with
 
     def _is_ours(self, step: StepContext) -> bool:
@@ -166,8 +168,8 @@ def resumes_session(instance: Instance, at: Position, role: str, agent: str) -> 
         return False
     attempts = instance.attempts.all(at.head.thread)
     memory = Memory(instance, at.history, role_of(at.history, role), agent, attempts, lambda: False)
-    left = memory.resume()
-    return left is not None and left.session is not None
+    resume = memory.resume()
+    return resume is not None and resume.session is not None
 
 
 def carry_on(error: str, prompt: str) -> str:

@@ -103,12 +103,12 @@ def prompt_at(
     recipient: Recipient,
 ) -> str:
     """Return the prompt for a role's turn after `history`, with schema and answers from the store."""
-    told = instance.threads.answer
+    answer_of = instance.threads.answer
     if talks(role):
         return conversation_prompt(
             history,
             role,
-            told,
+            answer_of,
             recipient=recipient,
             quota=QUOTA,
             before=_before(instance, history),
@@ -116,7 +116,7 @@ def prompt_at(
             chosen=lambda step: was_chosen(instance, history, step, Path.cwd()),
         )
     schema = instance.store.schema(role.schema).payload
-    text = build_prompt(history, role, schema, instruction, told, recipient)
+    text = build_prompt(history, role, schema, instruction, answer_of, recipient)
     log.debug(
         "7JPE1BK5",
         "builds a prompt of {size} characters",
@@ -136,7 +136,7 @@ def _before(instance: Instance, history: History) -> str:
 
 
 def _stopped(instance: Instance, history: History, step: StepContext) -> str:
-    tried = [each for each in instance.attempts.all(history.thread) if each.prev == step.hash]
+    tried = [attempt for attempt in instance.attempts.all(history.thread) if attempt.prev == step.hash]
     detail = instance.store.detail(tried[-1].detail) if tried and tried[-1].detail else None
     return detail.answer if detail else ""
 
@@ -147,8 +147,8 @@ def thread_as_text(
     """Return a thread as text for an outside reader: prompt, steps (the newest whole), and instruction."""
     parts = [f"# The task\n\n{unforged(history.start.prompt)}"]
     if history.steps:
-        told = _notify(history.steps, 0, "", instance.threads.answer, quota)
-        parts.append(_section("# What happened so far", told, history))
+        texts = _notify(history.steps, 0, "", instance.threads.answer, quota)
+        parts.append(_section("# What happened so far", texts, history))
     if instruction and instruction.strip():
         parts.append(f"# The instruction now\n\n{_HEADING.sub(_ESCAPED, unforged(instruction))}")
     return "\n\n".join(parts)
@@ -160,8 +160,8 @@ def was_chosen(instance: Instance, history: History, step: StepContext, project:
     parts = parts_of(history.workflow)
     if parts is None or not is_noted(instance.store, step):
         return False
-    said = step.output.get("answer", "") if isinstance(step.output, dict) else ""
-    return parts.offers(instance, history, str(said), project)
+    answer = step.output.get("answer", "") if isinstance(step.output, dict) else ""
+    return parts.offers(instance, history, str(answer), project)
 
 
 def role_of(history: History, name: str) -> Role:
@@ -178,12 +178,12 @@ def _progress(history: History, role: Role) -> str:
     spoken = turns_of(history.steps, role.name)
     branch = history.start.branch
     which = f", which is branch {branch.position} of a fork" if branch is not None else ""
-    said = f"Thread {history.thread} of the workflow {history.workflow.name}{which}."
-    said += f" This is step {len(history.steps) + 1}."
+    sentence = f"Thread {history.thread} of the workflow {history.workflow.name}{which}."
+    sentence += f" This is step {len(history.steps) + 1}."
     if not spoken:
-        return f"{said} It is your first turn in it."
+        return f"{sentence} It is your first turn in it."
     times = "once" if len(spoken) == 1 else "twice" if len(spoken) == 2 else f"{len(spoken)} times"
-    return f"{said} You have spoken {times} before, last in step {spoken[-1]}."
+    return f"{sentence} You have spoken {times} before, last in step {spoken[-1]}."
 
 
 def _place(history: History, role: Role, schema: Any) -> str:
@@ -224,8 +224,8 @@ def _next(history: History, edge: Transition) -> str:
     if edge.condition is None:
         return target
     condition = history.workflow.conditions.get(edge.condition)
-    said = condition.description.strip().rstrip(".") if condition else ""
-    return f"{target} if `{edge.condition}`" + (f" ({said})" if said else "")
+    condition_text = condition.description.strip().rstrip(".") if condition else ""
+    return f"{target} if `{edge.condition}`" + (f" ({condition_text})" if condition_text else "")
 
 
 def _target(history: History, edge: Transition) -> str:
@@ -262,7 +262,9 @@ def _role(role: Role, commands: str) -> str:
     if role.goal.strip():
         parts.append(f"## Goal\n\n{role.goal.strip()}")
     if role.capabilities:
-        parts.append("## Capabilities\n\n" + "\n".join(f"- {each.strip()}" for each in role.capabilities))
+        parts.append(
+            "## Capabilities\n\n" + "\n".join(f"- {capability.strip()}" for capability in role.capabilities)
+        )
     if commands:
         parts.append(commands)
     if role.procedure.strip():
@@ -293,14 +295,14 @@ def instruction_now(steps: Sequence[StepContext], instruction: str | None) -> st
     heard, remarks = split_remarks(steps)
     if instruction is not None and instruction.strip():
         # A template of the workflow, with fields of answers in it.
-        said = _HEADING.sub(_ESCAPED, unforged(instruction))
+        task = _HEADING.sub(_ESCAPED, unforged(instruction))
     elif heard and heard[-1].role == USER:
-        said = "Your question has been answered. Carry on with your role's part."
+        task = "Your question has been answered. Carry on with your role's part."
     else:
-        said = "Do your role's part of the task now."
+        task = "Do your role's part of the task now."
     if remarks:
-        said = "\n\n".join([said, "The user remarks:", *map(unforged, remarks)])
-    return f"{said}\n\nBegin your answer with the block of fields described under “Deliverable format”."
+        task = "\n\n".join([task, "The user remarks:", *map(unforged, remarks)])
+    return f"{task}\n\nBegin your answer with the block of fields described under “Deliverable format”."
 
 
 class _StepText(NamedTuple):
@@ -314,9 +316,9 @@ def happened(
 ) -> str:
     """Return the steps after number `known`, with those before the role's last turn apart from those since."""
     last = max(turns_of(history.steps, role.name), default=0)
-    told = _notify(history.steps, known, role.name, answer_of, quota)
-    recent = [each for each in told if each.number > last]
-    earlier = [each for each in told if each.number <= last]
+    texts = _notify(history.steps, known, role.name, answer_of, quota)
+    recent = [text for text in texts if text.number > last]
+    earlier = [text for text in texts if text.number <= last]
     parts = []
     if earlier:
         parts.append(_section("# What happened up to your last turn", earlier, history))
@@ -328,8 +330,8 @@ def happened(
     return "\n\n".join(parts)
 
 
-def _section(heading: str, told: Sequence[_StepText], history: History) -> str:
-    out = [each.number for each in told if each.left_out]
+def _section(heading: str, texts: Sequence[_StepText], history: History) -> str:
+    out = [text.number for text in texts if text.left_out]
     parts = [heading]
     if out:
         which = f"Step {out[0]} is" if len(out) == 1 else f"Steps {out[0]} to {out[-1]} are"
@@ -337,40 +339,40 @@ def _section(heading: str, told: Sequence[_StepText], history: History) -> str:
         parts.append(
             f"[{which} left out here for {whose} size: `uwf thread read {history.thread}` has them.]"
         )
-    parts += [each.text for each in told if not each.left_out]
+    parts += [text.text for text in texts if not text.left_out]
     return "\n\n".join(parts)
 
 
 def _notify(
     steps: Sequence[StepContext], after: int, role: str, answer_of: Callable[[StepContext], str], quota: int
 ) -> list[_StepText]:
-    told: list[_StepText] = []
+    texts: list[_StepText] = []
     room = quota
     for number in range(len(steps), after, -1):
         step = steps[number - 1]
-        if room < _MIN_STEP_TEXT and told:
-            told += [_StepText(older, "", True) for older in range(number, after, -1)]
+        if room < _MIN_STEP_TEXT and texts:
+            texts += [_StepText(older, "", True) for older in range(number, after, -1)]
             break
-        newest = not told
+        newest = not texts
         if step.role == USER:
-            asked = number > 1 and asks_human(steps[number - 2].output)
-            text = _of_user(number, step, asked, None if newest else room)
+            is_asked = number > 1 and asks_human(steps[number - 2].output)
+            text = _of_user(number, step, is_asked, None if newest else room)
         elif begins_threads(step.role) or gathers_threads(step.role):
             own = room if newest else min(_OUTPUT_QUOTA, max(room, _MIN_STEP_TEXT))
             text = engines_text(steps[:number], own)
         else:
             text = _step(number, step, role, answer_of(step), None if newest else room)
         room -= len(text)
-        told.append(_StepText(number, text))
-    return told[::-1]
+        texts.append(_StepText(number, text))
+    return texts[::-1]
 
 
 def _of_user(number: int, step: StepContext, asked: bool, room: int | None) -> str:
     if step.remark is not None:
         return f"## Step {number}: the user remarks\n\n{unforged(_cut(step.remark, room))}"
-    said = step.output.get("answer", "") if isinstance(step.output, dict) else str(step.output)
+    answer = step.output.get("answer", "") if isinstance(step.output, dict) else str(step.output)
     how = "answered" if asked else "goes on with this"
-    return f"## Step {number}: the user {how}\n\n{unforged(_cut(str(said), room))}"
+    return f"## Step {number}: the user {how}\n\n{unforged(_cut(str(answer), room))}"
 
 
 def _step(number: int, step: StepContext, role: str, answer: str, room: int | None) -> str:

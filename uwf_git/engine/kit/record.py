@@ -186,13 +186,13 @@ class Recorder:
                 self._instance.warn(f"{error.message}; what {self._agent} says is kept in memory for now")
             self._is_failing = True
 
-    def heard(self, turns: Iterable[TurnRecord], asked: TurnRecord | None) -> None:
+    def heard(self, turns: Iterable[TurnRecord], record: TurnRecord | None) -> None:
         """Store the turns of an insufficient answer, and the message to the agent, in the Detail's order."""
         if len(self.turns) == self._told_before:
             for turn in turns:
                 self.record(turn)
-        if asked is not None:
-            self.record(asked)
+        if record is not None:
+            self.record(record)
         self._told_before = len(self.turns)
 
     def _note(self, turn: TurnRecord, node: Hash) -> None:
@@ -248,10 +248,10 @@ class Recorder:
 
     def break_off(self) -> None:
         """Keep the text of an interrupted stream as a turn."""
-        said = "".join(self._saying)
+        text = "".join(self._saying)
         self.hush()
-        if said.strip():
-            self.record(TurnRecord("assistant", said, model=self._model or None))
+        if text.strip():
+            self.record(TurnRecord("assistant", text, model=self._model or None))
 
     def _notify(self, turn: TurnRecord) -> None:
         if turn.role == "assistant":
@@ -336,13 +336,13 @@ class Recorder:
         if turn.role == "tool" and turn.tool and turn.arguments is not None:
             import json
 
-            given = turn.arguments
-            if isinstance(given, dict) and len(given) == 1:
-                given = next(iter(given.values()))
-            text = given if isinstance(given, str) else json.dumps(given)
+            argument = turn.arguments
+            if isinstance(argument, dict) and len(argument) == 1:
+                argument = next(iter(argument.values()))
+            text = argument if isinstance(argument, str) else json.dumps(argument)
             return one_line(f"{turn.tool} {self._clean(text[:_LINE])}")
-        said = last_line(self._end(turn.text))
-        return self._clean(one_line(f"{turn.tool} {said}" if turn.tool else said))
+        line = last_line(self._end(turn.text))
+        return self._clean(one_line(f"{turn.tool} {line}" if turn.tool else line))
 
     def in_session(self, session: str) -> None:
         """Save the session, so that an interrupted run can be resumed."""
@@ -367,16 +367,16 @@ class Recorder:
     def read_beside(self, turns: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
         """Return this run's extraction turns that are not among its `turns`: requests of the agent and of its
         commands."""
-        own = [turn for turn in self.turns if not any(turn is each for each in turns)]
+        own = [turn for turn in self.turns if not any(turn is item for item in turns)]
         others = self._noted_by_others()
         return tuple(turn for turn in (*own, *others) if turn.tool == EXTRACT and turn.call is None)
 
     def take_noted(self) -> tuple[TurnRecord, ...]:
         """Adopt and return turns that other recorders stored in this run."""
-        found = self._noted_by_others()
-        for turn in found:
+        records = self._noted_by_others()
+        for turn in records:
             self.take(turn)
-        return found
+        return records
 
     def _noted_by_others(self) -> tuple[TurnRecord, ...]:
         if not self._thread:
@@ -396,21 +396,21 @@ class Recorder:
                 sessions.note(self._agent, session, self.head)
 
     def keep_session(
-        self, said: Detail, keep: Callable[[str, Callable[[Hash, Any], Hash]], KeptSession]
+        self, detail: Detail, keep: Callable[[str, Callable[[Hash, Any], Hash]], KeptSession]
     ) -> Detail:
         """Return the detail with the Session node of its session, if sessions are kept. `keep` is the
         conversation's `keep_session`."""
-        if not said.session or not self._instance.config.keeps_sessions:
-            return said
-        kept = keep(said.session, self.put)
+        if not detail.session or not self._instance.config.keeps_sessions:
+            return detail
+        kept = keep(detail.session, self.put)
         if kept.secrets:
             self._redacted["kept session"] += kept.secrets
         if kept.node is None:
-            return said._replace(notes=(*said.notes, kept.note)) if kept.note else said
+            return detail._replace(notes=(*detail.notes, kept.note)) if kept.note else detail
         if self._thread and self.head is not None:
-            self._claim(said.session)
-            self._instance.sessions.note(self._agent, said.session, self.head, kept.node)
-        return said._replace(kept=kept.node)
+            self._claim(detail.session)
+            self._instance.sessions.note(self._agent, detail.session, self.head, kept.node)
+        return detail._replace(kept=kept.node)
 
     def _turn(self, turn: TurnRecord) -> Hash:
         # By identity: equal turns are two turns, but the same record reported twice is one.
@@ -507,7 +507,7 @@ class Answers:
 
 def reply_value(reply: Reply, turn: Callable[[TurnRecord], Any] = TurnRecord.payload) -> dict[str, Any]:
     """Return a reply as JSON has it."""
-    return {**reply._asdict(), "turns": [turn(each) for each in reply.turns]}
+    return {**reply._asdict(), "turns": [turn(item) for item in reply.turns]}
 
 
 def kept_reply(instance: Instance, value: Mapping[str, Any]) -> Reply | None:
@@ -549,7 +549,7 @@ def salvage(instance: Instance, head: Head, order: EngineOrder) -> tuple[str, Ha
     from uwf_git.engine.kit.extract import sum_tokens
 
     notes = instance.runs.notes(head.thread)
-    kept = [kept_reply(instance, each) for each in instance.runs.answers(head.thread, order)]
+    kept = [kept_reply(instance, answer) for answer in instance.runs.answers(head.thread, order)]
     replies = [reply for reply in kept if reply is not None]
     if not notes and not replies:
         return None
@@ -557,18 +557,18 @@ def salvage(instance: Instance, head: Head, order: EngineOrder) -> tuple[str, Ha
     sessions = [note["session"] for note in notes if "session" in note]
     is_of_calls = bool(notes) and notes[-1]["agent"] != order.name  # each in a session of its own
     session = None if not sessions or (is_of_calls and len(set(sessions)) > 1) else sessions[-1]
-    said, turns = _with_replies(broken_off(noted, session), noted, replies)
+    detail, turns = _with_replies(broken_off(noted, session), noted, replies)
     for usage, cost in instance.runs.spending(head.thread):
-        said = said._replace(usage=sum_tokens((said.usage, usage)))
+        detail = detail._replace(usage=sum_tokens((detail.usage, usage)))
         if cost is not None:
-            said = said._replace(cost=cost + (said.cost or 0))
+            detail = detail._replace(cost=cost + (detail.cost or 0))
     took = sum(turn.duration_ms or 0 for turn in turns) / 1000
     agent = notes[-1]["agent"] if notes else order.name
-    return agent, Recorder(instance).detail(said, turns, order, head.node, took)
+    return agent, Recorder(instance).detail(detail, turns, order, head.node, took)
 
 
 def _with_replies(
-    said: Detail, noted: Sequence[TurnRecord], replies: Sequence[Reply]
+    detail: Detail, noted: Sequence[TurnRecord], replies: Sequence[Reply]
 ) -> tuple[Detail, tuple[TurnRecord, ...]]:
     from uwf_git.engine.kit.extract import sum_tokens
 
@@ -584,12 +584,12 @@ def _with_replies(
                 unnoted.append(turn)
         used.append(reply.usage or sum_tokens(turn.usage for turn in turns))
     costs = [reply.cost for reply in replies if reply.cost is not None]
-    told = said._replace(
-        answer=said.answer
+    told = detail._replace(
+        answer=detail.answer
         if not replies or any(turn.role != "user" for turn in others)
         else replies[-1].text,
-        session=said.session or next((each.session for each in reversed(replies) if each.session), None),
-        model=said.model or next((each.model for each in reversed(replies) if each.model), None),
+        session=detail.session or next((item.session for item in reversed(replies) if item.session), None),
+        model=detail.model or next((item.model for item in reversed(replies) if item.model), None),
         usage=sum_tokens([*used, *(turn.usage for turn in others)]),
         cost=sum(costs) if costs else None,
         notes=tuple(note for reply in replies for note in reply.notes),

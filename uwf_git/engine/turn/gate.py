@@ -107,7 +107,7 @@ def _standing(turn: Turn) -> Standing:
     return standing
 
 
-def _step_of(instance: Instance, at: Position, found: Outlook, standing: Standing) -> NewStep:
+def _step_of(instance: Instance, at: Position, outlook: Outlook, standing: Standing) -> NewStep:
     """Return the step that a quorum agrees on. Its commit stands on the newest of the thread's approvals."""
     from uwf_git.approvals.records import Approvals
 
@@ -116,18 +116,18 @@ def _step_of(instance: Instance, at: Position, found: Outlook, standing: Standin
     thread, store, first = at.head.thread, instance.store, side.approvals[0].approval
     tip = Approvals(store).tip(thread)
     assert tip is not None
-    told = Detail(
+    draft = Detail(
         answer=render_frontmatter(standing.payload_of(first.output), first.reason),
-        instruction=found.instruction,
+        instruction=outlook.instruction,
         context=at.head.node,
         budget=budget.pending(instance, thread) or None,
-        approvals=tuple(each.record.hash for each in side.approvals),
+        approvals=tuple(approval.record.hash for approval in side.approvals),
     )
-    instruction, secrets = instance.redactor.text(told.instruction or "")
+    instruction, secrets = instance.redactor.text(draft.instruction or "")
     if secrets:
-        told = told._replace(instruction=instruction, redactions=(("instruction", secrets),))
+        draft = draft._replace(instruction=instruction, redactions=(("instruction", secrets),))
     with store.registering():
-        detail = store.put(DETAIL, told.payload())
+        detail = store.put(DETAIL, draft.payload())
         step = Step(
             at.history.start_hash, at.history.prev, standing.gate.role.name, first.output, detail, HUMAN
         )

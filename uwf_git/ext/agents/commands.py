@@ -29,8 +29,8 @@ def list_(invocation: Invocation) -> None:
     from uwf_git.ext.agents.roster import members
     from uwf_git.plugin import load_config
 
-    found = members(load_config(invocation.location.root))
-    invocation.emit([{**each._asdict(), "ready": not each.problem} for each in found], _AGENTS)
+    all_members = members(load_config(invocation.location.root))
+    invocation.emit([{**member._asdict(), "ready": not member.problem} for member in all_members], _AGENTS)
 
 
 def _sign(agent: Any) -> str:

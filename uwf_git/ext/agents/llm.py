@@ -27,11 +27,11 @@ class _Conversation(Conversation):
         """Complete the prompt, after a failed attempt with its turns. Raises Invalid without a configured
         model."""
         self._messages = [{"role": "user", "content": self.ctx.prompt}]
-        left = self.carried_on()
-        if left is None or self.ctx.resume is None:
+        rest = self.carried_on()
+        if rest is None or self.ctx.resume is None:
             self._session = secrets.token_hex(8)
             return self._complete()
-        self._session, message = left
+        self._session, message = rest
         self._messages += [
             {"role": turn.role, "content": turn.text}
             for turn in self.ctx.resume.turns

@@ -59,10 +59,10 @@ _PATIENCE = 100  # steps after which no odd outputs are tried any more
 
 def parse_args(args: Sequence[str]) -> Path | None:
     """Return the script's path, if any. Raises Usage."""
-    given, rest = read_options("uwf-rehearse", USAGE, args, ("--script",))
-    if rest or len(given) > 1:
+    options, rest = read_options("uwf-rehearse", USAGE, args, ("--script",))
+    if rest or len(options) > 1:
         raise Usage(f"uwf-rehearse cannot take {' '.join(args)}", USAGE)
-    return Path(given[0][1]) if given else None
+    return Path(options[0][1]) if options else None
 
 
 class _Conversation(Conversation):
@@ -135,8 +135,10 @@ def choose_output(history: History, role: Role, schema: Schema, variation: int =
     turn = sum(step.role == role.name for step in steps) + variation
     hints = hints_of(workflow, role.name)
     if workflow.code is not None:  # its code decides, so no output is more welcome than another
-        made = _made(schema, turn, hints, history, role.name, False)
-        return next((output for output in made[turn % len(made) :] if not asks_human(output)), made[0])
+        outputs = _made(schema, turn, hints, history, role.name, False)
+        return next(
+            (output for output in outputs[turn % len(outputs) :] if not asks_human(output)), outputs[0]
+        )
     edges = workflow.graph.get(role.name, ())
     worn = _worn(history, role.name)
     back = _returning(workflow, role.name)
@@ -152,10 +154,10 @@ def choose_output(history: History, role: Role, schema: Schema, variation: int =
     taken: int | None = None
     # Odd outputs, with fields left out or unusual, are for edges that no plain output takes.
     for odd in (False, True):
-        made = _made(schema, turn, hints, history, role.name, odd)
+        outputs = _made(schema, turn, hints, history, role.name, odd)
         if len(edges) < 2:  # nothing to choose: each has its turn
-            made = made[turn % len(made) :] + made[: turn % len(made)]
-        for output in made:
+            outputs = outputs[turn % len(outputs) :] + outputs[: turn % len(outputs)]
+        for output in outputs:
             position, renders = _edge(history, steps, role.name, output)
             goes_on = position is not None and position not in ends
             rank = _Rank(
@@ -259,8 +261,8 @@ def _entry(path: Path, number: int, item: Any) -> Entry:
         raise Invalid(f"{where} has no role", "as in: - {role: planner, output: {plan: short}}")
     if unknown := [key for key in item if key not in Entry._fields]:
         raise Invalid(f"{where} has the unknown key {unknown[0]!r}", f"known are {', '.join(Entry._fields)}")
-    given = [key for key in ("output", "answer", "garbage", "exit") if key in item]
-    if len(given) > 1 or (not given and "sleep" not in item):
+    keys = [key for key in ("output", "answer", "garbage", "exit") if key in item]
+    if len(keys) > 1 or (not keys and "sleep" not in item):
         raise Invalid(f"{where} needs one of output, answer, garbage, exit")
     for key, kind in (("answer", str), ("garbage", str), ("exit", int)):
         if key in item and (not isinstance(item[key], kind) or isinstance(item[key], bool)):
@@ -297,9 +299,9 @@ def _play(ctx: Context, path: Path) -> Reply:
 
 
 def _sleep(entry: Entry, deadline: float | None) -> None:
-    left = None if deadline is None else deadline - time.monotonic()
-    if left is not None and left < entry.sleep:
-        time.sleep(max(0.0, left))
+    remaining = None if deadline is None else deadline - time.monotonic()
+    if remaining is not None and remaining < entry.sleep:
+        time.sleep(max(0.0, remaining))
         raise AgentFailed("uwf-rehearse ran out of time", "raise agents.<name>.timeout")
     time.sleep(entry.sleep)
 

@@ -82,17 +82,17 @@ class CheckResult(NamedTuple):
 
 def members(config: Config) -> list[Member]:
     """Return all agents in order of precedence, asking programs for versions in parallel."""
-    asked: dict[str, Any] = dict(config.agents)
+    agents: dict[str, Any] = dict(config.agents)
     for name, row in rows_of(config).rows.items():
-        asked.setdefault(name, row)
+        agents.setdefault(name, row)
     for name in known_agents.shipped_names():
         if name != ANY_ROW:
-            asked.setdefault(name, known_agents.shipped(name))
-    taken = {*asked, *(name.removeprefix("uwf-") for name in known_agents.shipped_names())}
+            agents.setdefault(name, known_agents.shipped(name))
+    taken = {*agents, *(name.removeprefix("uwf-") for name in known_agents.shipped_names())}
     for name, plugin in sorted(known_agents.plugins().items()):
-        asked.setdefault(known_agents.PLUGIN + name if name in taken else name, plugin)
+        agents.setdefault(known_agents.PLUGIN + name if name in taken else name, plugin)
     with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(lambda each: _member(config, *each), asked.items()))
+        return list(pool.map(lambda item: _member(config, *item), agents.items()))
 
 
 def _member(config: Config, name: str, what: Any) -> Member:
@@ -238,9 +238,9 @@ def check(
         took = time.monotonic() - began
         last = there.threads.history(there.threads.head(thread)).steps[-1]
         detail = there.store.detail(last.detail)
-        said = str(last.output.get("number", last.output)).strip().strip(".").lower()
-        if said != ANSWER and limited.command != REHEARSE:
-            problem = f"{agent.alias} answered {said[:60]!r} where it should say {ANSWER!r}"
+        answer = str(last.output.get("number", last.output)).strip().strip(".").lower()
+        if answer != ANSWER and limited.command != REHEARSE:
+            problem = f"{agent.alias} answered {answer[:60]!r} where it should say {ANSWER!r}"
             return CheckResult(agent.alias, took, None, None, problem, "is it a language model's answer?")
         usage = detail.usage._asdict() if detail and detail.usage else None
         model = detail.model if detail else None

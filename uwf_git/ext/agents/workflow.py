@@ -74,10 +74,10 @@ class Options(NamedTuple):
 
 def parse_args(args: Sequence[str]) -> Options:
     """Raises Usage."""
-    given, names = read_options(NAME, USAGE, args, ("--output",))
+    options, names = read_options(NAME, USAGE, args, ("--output",))
     if len(names) != 1:
         raise Usage("uwf-workflow needs the name of one workflow", USAGE)
-    return Options(names[0], dict(given).get("--output"))
+    return Options(names[0], dict(options).get("--output"))
 
 
 def run(ctx: Context) -> Reply:
@@ -107,7 +107,7 @@ def _pass_remarks_on(ctx: Context, child: ThreadId) -> None:
     history = ctx.instance.threads.history(head)
     known = [history.start.prompt, *(step.remark or "" for step in history.steps)]
     for text in ctx.remarks:
-        if not any(text.strip() in each for each in known):
+        if not any(text.strip() in item for item in known):
             with suppress(Waiting):
                 remark_on(ctx.instance, child, text)
 
@@ -159,25 +159,25 @@ def _version(ctx: Context) -> tuple[Oid, Hash, str]:
 def _task(ctx: Context) -> str:
     steps = split_remarks(ctx.history.steps)[0]
     at = len(steps)
-    asked: list[str] = []
+    questions: list[str] = []
     instruction = ctx.instruction
     while at > 1 and _is_answer(steps[:at], ctx.role.name):
         question, answer = steps[at - 2].output.get("question", ""), steps[at - 1].output.get("answer", "")
-        asked.insert(0, f"It was asked: {question}\n\nThe answer: {answer}")
+        questions.insert(0, f"It was asked: {question}\n\nThe answer: {answer}")
         detail = ctx.store.detail(steps[at - 2].detail)
         instruction = detail.instruction if detail else None
         at -= 2
     task = instruction if instruction and instruction.strip() else ctx.history.start.prompt
-    return "\n\n".join([task, *asked, *ctx.remarks])
+    return "\n\n".join([task, *questions, *ctx.remarks])
 
 
 def _is_answer(steps: Sequence[StepContext], role: str) -> bool:
-    asked, said = steps[-2:]
-    return said.role == USER and asked.role == role and asks_human(asked.output)
+    context, step_context = steps[-2:]
+    return step_context.role == USER and context.role == role and asks_human(context.output)
 
 
 def _within(ctx: Context, name: str) -> tuple[str, ...]:
-    around = _AROUND.get() or tuple(each for each in os.environ.get(_WITHIN, "").split(",") if each)
+    around = _AROUND.get() or tuple(part for part in os.environ.get(_WITHIN, "").split(",") if part)
     around = (*around, ctx.history.workflow.name)
     if name in around:
         raise AgentFailed(
@@ -305,9 +305,9 @@ def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -
 
     where = f"in thread {child} of workflow {ctx.options.name}"
     head = instance.threads.head(child)
-    asked, turn = thread_outlook(instance, head), human_turn_of(instance, head)
-    options = asked.options
-    if turn is not None and turn.standing is None and sum(each.required for each in turn.fields) == 1:
+    outlook, turn = thread_outlook(instance, head), human_turn_of(instance, head)
+    options = outlook.options
+    if turn is not None and turn.standing is None and sum(field.required for field in turn.fields) == 1:
         question, options = turn.instruction, options or turn.options
         reason = f"a person plays {turn.role} {where}"
     elif isinstance(waiting, Absent):
@@ -316,15 +316,15 @@ def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -
     elif head.waits_for_join:
         question = f"{waiting.message}. See to it, then answer: {waiting.hint}"
         reason = f"a branch waits {where}"
-    elif asked.question is None:
+    elif outlook.question is None:
         question = f"{waiting.message}. Raise it, then answer: {waiting.hint}"
         reason = f"a budget is used up {where}"
     else:
-        question, reason = asked.question, f"{asked.asks} asks {where}"
+        question, reason = outlook.question, f"{outlook.asks} asks {where}"
     output: dict[str, Any] = {"$status": SUSPEND_STATUS, "question": question}
     if options:
         output["options"] = list(options)
-    output["reason"] = f"{asked.reason} ({reason})" if asked.reason else reason
+    output["reason"] = f"{outlook.reason} ({reason})" if outlook.reason else reason
     return Reply(f"{output['question']}\n\n{reason}\n", session=child, output=output)
 
 

@@ -33,9 +33,9 @@ _WITH_MODEL = ("model", "protocol", "cli")
 def records(instance: Instance, record: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the records of a thread's code, oldest first, and the commits that are not on this machine."""
     thread = ThreadId(record["thread"])
-    kinds = {each.name: each.kind for each in agent_programs()}
+    kinds = {program.name: program.kind for program in agent_programs()}
     url = logs_url(instance, thread)
-    found, missing = [], []
+    records_here, missing = [], []
     for step, since in _steps(record):
         if step["code"] is None:
             continue
@@ -46,8 +46,8 @@ def records(instance: Instance, record: Mapping[str, Any]) -> tuple[list[dict[st
             if commit.files:
                 contributor = _contributor(step, kinds.get(step["agent"], ""))
                 is_older = iso(commit.time) < since
-                found.append(_record(thread, step, commit, url, _UNKNOWN if is_older else contributor))
-    return found, missing
+                records_here.append(_record(thread, step, commit, url, _UNKNOWN if is_older else contributor))
+    return records_here, missing
 
 
 def _steps(record: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
@@ -72,16 +72,16 @@ def _record(
         "tool": {"name": "uwf", "version": VERSION},
         "files": [
             {
-                "path": each.path,
+                "path": file.path,
                 "conversations": [
                     {
                         **shown,
                         "contributor": dict(contributor),
-                        "ranges": [{"start_line": first, "end_line": last} for first, last in each.ranges],
+                        "ranges": [{"start_line": first, "end_line": last} for first, last in file.ranges],
                     }
                 ],
             }
-            for each in commit.files
+            for file in commit.files
         ],
         "metadata": {
             "uwf": {

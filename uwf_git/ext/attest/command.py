@@ -63,9 +63,9 @@ def attest(
         refuse_secrets(instance, head, records)
         if missing:
             invocation.warn(
-                f"not on this machine, and left out: the code of {', '.join(each[:12] for each in missing)}"
+                f"not on this machine, and left out: the code of {', '.join(item[:12] for item in missing)}"
             )
-        text = "".join(f"{as_json(each, compact=True)}\n" for each in records)
+        text = "".join(f"{as_json(item, compact=True)}\n" for item in records)
         size = counted(len(records), "record")
     else:
         value = in_toto.statement(record)
@@ -129,9 +129,9 @@ def _write(
             "signed": signed,
         }
         invocation.emit(written, "{file}: {bytes:,} bytes")
-    for each in findings:
-        invocation.warn(f"{each['code']}: {each['message']}")
-    if any(each["code"] != UNCHECKED for each in findings):
+    for finding in findings:
+        invocation.warn(f"{finding['code']}: {finding['message']}")
+    if any(item["code"] != UNCHECKED for item in findings):
         raise Exit(StoreDamaged.exit_status)
     if findings:
         raise Exit(Undecided.exit_status)

@@ -31,13 +31,13 @@ def _header(report: Mapping[str, Any]) -> Iterator[str]:
     record = report["record"]
     end = record["end"]
     state = end["status"] if end else "not ended"
-    said = f": {markup.text(end['reason'])}" if end and end["reason"] else ""
+    reason = f": {markup.text(end['reason'])}" if end and end["reason"] else ""
     facts = [
         ("thread", tag("code", markup.text(record["thread"]))),
         ("head", tag("code", markup.text(record["head"]))),
         ("workflow", f"{markup.text(record['workflow']['name'])} {_id(record['workflow']['commit'])}"),
         ("started", f"{markup.text(record['start']['time'])} by {_who(record['start'])}"),
-        ("state", tag("span", markup.text(state), f"badge {thread_states.colour_of(state)}") + said),
+        ("state", tag("span", markup.text(state), f"badge {thread_states.colour_of(state)}") + reason),
         ("steps", str(len(record["steps"]))),
         ("as JSON", "signed" if report["signature"] else "not signed"),
     ]
@@ -54,7 +54,7 @@ def _verification(found: Mapping[str, Any]) -> Iterator[str]:
     wrong = counted(len(found["findings"]), "finding") if found["findings"] else "nothing is wrong"
     yield tag("p", markup.text(f"{found['by']} at {found['time']}: {counts}: {wrong}."))
     for kind in ("findings", "warnings", "notes"):
-        rows = [(markup.text(each["code"]), markup.text(each["message"])) for each in found[kind]]
+        rows = [(markup.text(item["code"]), markup.text(item["message"])) for item in found[kind]]
         if rows:
             yield markup.table((kind, ""), rows)
 
@@ -63,15 +63,16 @@ def _decisions(record: Mapping[str, Any]) -> Iterator[str]:
     yield tag("h2", "Decisions")
     rows = [
         (
-            f'<a href="#step-{each["number"]}">{each["number"]}</a>',
-            markup.text(role_name(each["role"])),
-            markup.text(each["kind"]),
-            _who(made, with_key=False) + (f": {markup.text(made['reason'])}" if made.get("reason") else ""),
-            markup.text(made["time"]),
-            _id(made.get("shown") or each["on"]),
+            f'<a href="#step-{approval["number"]}">{approval["number"]}</a>',
+            markup.text(role_name(approval["role"])),
+            markup.text(approval["kind"]),
+            _who(answer, with_key=False)
+            + (f": {markup.text(answer['reason'])}" if answer.get("reason") else ""),
+            markup.text(answer["time"]),
+            _id(answer.get("shown") or approval["on"]),
         )
-        for each in record["approvals"]
-        for made in (each["given"] or [each])
+        for approval in record["approvals"]
+        for answer in (approval["given"] or [approval])
     ]
     if not rows:
         yield tag("p", "No person made a decision.", "dim")
@@ -81,13 +82,13 @@ def _decisions(record: Mapping[str, Any]) -> Iterator[str]:
 
 def _steps(record: Mapping[str, Any], texts: Mapping[str, Any]) -> Iterator[str]:
     yield tag("h2", "Steps")
-    for step, said in zip(record["steps"], texts["steps"], strict=True):
+    for step, texts_of_step in zip(record["steps"], texts["steps"], strict=True):
         facts = list(_facts(step))
         parts = [tag("h3", f"{step['number']} {markup.text(role_name(step['role']))}")]
-        parts.append(tag("dl", "".join(tag("dt", name) + tag("dd", each) for name, each in facts), "facts"))
-        if said["instruction"]:
-            parts.append(tag("h4", "Prompt") + markup.markdown(said["instruction"], breaks=True))
-        parts.append(tag("h4", "Output") + markup.bounded(said["output"]))
+        parts.append(tag("dl", "".join(tag("dt", name) + tag("dd", item) for name, item in facts), "facts"))
+        if texts_of_step["instruction"]:
+            parts.append(tag("h4", "Prompt") + markup.markdown(texts_of_step["instruction"], breaks=True))
+        parts.append(tag("h4", "Output") + markup.bounded(texts_of_step["output"]))
         yield tag("article", "".join(parts), id_=f"step-{step['number']}")
 
 
@@ -110,7 +111,7 @@ def _facts(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _unknown(report: Mapping[str, Any]) -> Iterator[str]:
     yield tag("h2", "Limits of the evidence")
-    yield tag("ul", "".join(tag("li", markup.text(each)) for each in report["unknown"]))
+    yield tag("ul", "".join(tag("li", markup.text(item)) for item in report["unknown"]))
     yield tag(
         "footer",
         tag(

@@ -149,22 +149,22 @@ class _Records:
         tree = self._repository.commit(commit).tree
         other = None if before is None else self._repository.commit(before).tree
         for path, blob in self._changed(tree, other, ""):
-            if found := _NODE.fullmatch(path):
-                yield Hash(found[1]), blob
+            if match := _NODE.fullmatch(path):
+                yield Hash(match[1]), blob
 
     def _changed(self, tree: Oid, before: Oid | None, path: str) -> Iterator[tuple[str, Oid]]:
         old: dict[str, Entry] = {}
         if before is not None:
-            old = {each.name: each for each in self._repository.tree(before)}
-        for each in self._repository.tree(tree):
-            was = old.get(each.name)
-            if was == each:
+            old = {item.name: item for item in self._repository.tree(before)}
+        for entry in self._repository.tree(tree):
+            was = old.get(entry.name)
+            if was == entry:
                 continue
-            if each.is_tree:
+            if entry.is_tree:
                 below = was.oid if was is not None and was.is_tree else None
-                yield from self._changed(each.oid, below, f"{path}{each.name}/")
+                yield from self._changed(entry.oid, below, f"{path}{entry.name}/")
             else:
-                yield path + each.name, each.oid
+                yield path + entry.name, entry.oid
 
     # Steps
 
@@ -175,9 +175,9 @@ class _Records:
         commit = self._repository.commit(oid)
         step = parse_step(self._payload(row.node, blobs))
         detail = self._payload(step.detail, blobs)
-        told = detail if isinstance(detail, dict) and {"answer", "turns", "usage"} <= detail.keys() else {}
-        self._given[row.node] = self._approved(oid, told, blobs)
-        took = told.get("durationMs")
+        values = detail if isinstance(detail, dict) and {"answer", "turns", "usage"} <= detail.keys() else {}
+        self._given[row.node] = self._approved(oid, values, blobs)
+        took = values.get("durationMs")
         return {
             "number": number,
             "role": step.role,
@@ -186,14 +186,14 @@ class _Records:
             "commit": row.oid.hex(),
             **_made(commit),
             "started": None if took is None else iso(commit.time - took // 1000),
-            **{name: told.get(name) for name in ("durationMs", "model", "session", "usage", "cost")},
+            **{name: values.get(name) for name in ("durationMs", "model", "session", "usage", "cost")},
             "prompt": {
-                "instruction": _digest(told.get("instruction")),
-                "context": told.get("context"),
+                "instruction": _digest(values.get("instruction")),
+                "context": values.get("context"),
                 "rebuilt": self._rebuilt(row, number, history),
             },
             "output": {"node": step.output, "sha256": sha256(self._data(step.output, blobs)).hexdigest()},
-            "code": told.get("code"),
+            "code": values.get("code"),
             "signature": self._signature(oid),
         }
 
@@ -230,30 +230,32 @@ class _Records:
         return _digest(prompt)
 
     def _approvals(self, run: _Run, steps: list[dict[str, Any]], history: History) -> list[dict[str, Any]]:
-        found = []
+        approvals = []
         for number, kind in persons_steps(history):
             step, row = steps[number - 1], run.steps[number - 1]
             shown = {name: step[name] for name in ("number", "role", "by", "time", "signature")}
-            on, given = (row.parent or b"").hex(), self._given.get(row.node, [])
-            found.append({**shown, "kind": kind, "on": on, "given": given})
-        return found
+            on, answers = (row.parent or b"").hex(), self._given.get(row.node, [])
+            approvals.append({**shown, "kind": kind, "on": on, "given": answers})
+        return approvals
 
     def _approved(self, at: Oid, told: Mapping[str, Any], blobs: Mapping[Hash, Oid]) -> list[dict[str, Any]]:
         """Return the approvals that the step of a commit names. Those of a role with approvers have commits of their
         own, which the second parent leads to; another's is the step's."""
-        found = []
+        approvals = []
         parents = self._repository.commit(at).parents
         for node in told.get("approvals", ()):
             words = ("log", "--format=%H", f"--grep=^Uwf-Approval: {node}$")
-            said = Git(self._repository.path).run(*words, str(parents[-1]), f"^{parents[0]}").out.split()
-            oid = Oid(hex=said[-1].decode("ascii")) if said else at
+            contents = Git(self._repository.path).run(*words, str(parents[-1]), f"^{parents[0]}").out.split()
+            oid = Oid(hex=contents[-1].decode("ascii")) if contents else at
             approval = self._payload(node, blobs)
             self._judge([oid])
             texts = {"shown": approval["shown"]["digest"], "reason": approval.get("reason", "")}
-            made = _made(self._repository.commit(oid))
+            commit_values = _made(self._repository.commit(oid))
             signature = self._signature(oid)
-            found.append({"node": node, "commit": str(oid), **made, **texts, "signature": signature})
-        return found
+            approvals.append(
+                {"node": node, "commit": str(oid), **commit_values, **texts, "signature": signature}
+            )
+        return approvals
 
     # The end, and who signed
 
@@ -273,10 +275,14 @@ class _Records:
         self._signed.update(signatures(self._repository, objects, self._allowed))
 
     def _signature(self, oid: Oid) -> dict[str, str] | None:
-        found = self._signed[oid]
-        if found.state == NO_SIGNATURE:
+        signature = self._signed[oid]
+        if signature.state == NO_SIGNATURE:
             return None
-        return {"state": found.state, "signer": found.signer, "key": found.fingerprint or found.key}
+        return {
+            "state": signature.state,
+            "signer": signature.signer,
+            "key": signature.fingerprint or signature.key,
+        }
 
 
 def _made(commit: Commit) -> dict[str, Any]:

@@ -39,35 +39,35 @@ _CLOCKS = "times are those of the committers' clocks"
 def attested(instance: Instance, head: Head) -> dict[str, Any]:
     """Return the record of a thread in which nothing is wrong. Raises StoreDamaged, Undecided, HeadMoved, and Invalid
     for one without steps or with a secret."""
-    found = _verified(instance, head)
-    if found.is_damaged:
-        first = next(each for each in found.findings if each.code != UNCHECKED)
+    report = _verified(instance, head)
+    if report.is_damaged:
+        first = next(finding for finding in report.findings if finding.code != UNCHECKED)
         raise StoreDamaged(
             f"thread {head.thread} is damaged: {first.message}", f"see: uwf verify {head.thread} --signatures"
         )
-    if found.findings:
+    if report.findings:
         raise Undecided(
-            f"thread {head.thread} is not verified: {found.findings[0].message}",
+            f"thread {head.thread} is not verified: {report.findings[0].message}",
             f"allow more: {instance.store.repository.config.to_raise('uwf.maxVerify', '600')}",
         )
-    made = record(instance, head)
-    if not made["steps"]:
+    record_here = record(instance, head)
+    if not record_here["steps"]:
         raise Invalid(f"thread {head.thread} has no step to attest", f"uwf thread step {head.thread}")
-    refuse_secrets(instance, head, made)
-    return made
+    refuse_secrets(instance, head, record_here)
+    return record_here
 
 
 def report(instance: Instance, head: Head) -> dict[str, Any]:
     """Return the report of a thread, signed if commits are. Raises StoreDamaged if it cannot be read, Invalid if it has
     a secret, SigningFailed."""
-    found = _verified(instance, head)
-    made = record(instance, head)
+    report = _verified(instance, head)
+    record_here = record(instance, head)
     value: dict[str, Any] = {
         "format": FORMAT,
-        "record": made,
+        "record": record_here,
         "texts": _texts(instance, head),
-        "verification": _verification(found),
-        "unknown": list(_unknown(made, found)),
+        "verification": _verification(report),
+        "unknown": list(_unknown(record_here, report)),
     }
     refuse_secrets(instance, head, value)
     repository = instance.store.repository
@@ -79,11 +79,11 @@ def report(instance: Instance, head: Head) -> dict[str, Any]:
 
 def _verified(instance: Instance, head: Head) -> Report:
     """Verify a thread with its signatures. Raises HeadMoved if it has gone on from `head` meanwhile."""
-    found = with_signatures(instance, check(instance, [head.thread]))
+    report = with_signatures(instance, check(instance, [head.thread]))
     now = instance.threads.head(head.thread)
     if (now.commit, now.archive) != (head.commit, head.archive):
         raise HeadMoved(f"thread {head.thread} went on while it was verified", "repeat")
-    return found
+    return report
 
 
 def refuse_secrets(instance: Instance, head: Head, value: Any) -> None:
@@ -101,13 +101,13 @@ def _texts(instance: Instance, head: Head) -> dict[str, Any]:
     steps = []
     for number, step in enumerate(history.steps, 1):
         detail = instance.store.detail(step.detail)
-        told = detail.instruction if detail is not None else None
-        steps.append({"number": number, "instruction": told, "output": step.output})
+        instruction = detail.instruction if detail is not None else None
+        steps.append({"number": number, "instruction": instruction, "output": step.output})
     return {"prompt": history.start.prompt, "steps": steps}
 
 
-def _verification(found: Report) -> dict[str, Any]:
-    value = found.to_json()
+def _verification(report: Report) -> dict[str, Any]:
+    value = report.to_json()
     return {
         "by": f"uwf {VERSION}",
         "time": iso(time.time()),
@@ -115,7 +115,7 @@ def _verification(found: Report) -> dict[str, Any]:
     }
 
 
-def _unknown(made: Mapping[str, Any], found: Report) -> Iterator[str]:
+def _unknown(made: Mapping[str, Any], report: Report) -> Iterator[str]:
     for state, says in (
         ("", "not signed"),
         ("unknown", "signed with a key that is not known here"),
@@ -125,24 +125,25 @@ def _unknown(made: Mapping[str, Any], found: Report) -> Iterator[str]:
     ):
         if names := list(_with_state(made, state)):
             yield f"{says}: {', '.join(names)}"
-    for each in made["approvals"]:
-        for one in each["given"] or [each]:
+    for approval in made["approvals"]:
+        for one in approval["given"] or [approval]:
             if (one["signature"] or {}).get("state") != GOOD_SIGNATURE:
-                who, what = one["by"], "made" if one is each else "approved"
+                who, what = one["by"], "made" if one is approval else "approved"
                 yield (
-                    f"only git's configuration says that {who['name']} <{who['email']}> {what} step {each['number']}"
+                    f"only git's configuration says that {who['name']} <{who['email']}> {what}"
+                    f" step {approval['number']}"
                 )
-    if rehearsed := [str(each["number"]) for each in made["steps"] if each["agent"] == REHEARSE]:
+    if rehearsed := [str(step["number"]) for step in made["steps"] if step["agent"] == REHEARSE]:
         yield f"{REHEARSE} generated the outputs of steps {', '.join(rehearsed)}"
-    yield from (each.message for each in found.verified.notes)
+    yield from (note.message for note in report.verified.notes)
     yield _CLAIMED
     yield _CLOCKS
 
 
 def _with_state(made: Mapping[str, Any], state: str) -> Iterator[str]:
     named = [("the start", made["start"])]
-    named += [(f"step {each['number']}", each) for each in made["steps"]]
+    named += [(f"step {step['number']}", step) for step in made["steps"]]
     named += [("the end", made["end"])] if made["end"] else []
-    for name, each in named:
-        if (each["signature"] or {"state": ""})["state"] == state:
+    for name, item in named:
+        if (item["signature"] or {"state": ""})["state"] == state:
             yield name

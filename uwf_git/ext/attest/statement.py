@@ -30,7 +30,7 @@ NAMESPACE = "uwf"
 
 def statement(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the statement about a thread's record."""
-    subjects = {(each["name"], *each["digest"].values()): each for each in _subjects(record, "")}
+    subjects = {(subject["name"], *subject["digest"].values()): subject for subject in _subjects(record, "")}
     return {
         "_type": STATEMENT,
         "subject": list(subjects.values()),

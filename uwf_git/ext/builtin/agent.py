@@ -60,8 +60,8 @@ class _Conversation(Conversation):
 
     def begin(self) -> Reply:
         ctx = self.ctx
-        if left := self.carried_on():
-            return self.say(left[1])
+        if rest := self.carried_on():
+            return self.say(rest[1])
         return self.say(ctx.prompt_for_resumed_session if ctx.previous else ctx.prompt)
 
     def say(self, text: str) -> Reply:

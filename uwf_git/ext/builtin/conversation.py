@@ -78,7 +78,7 @@ class Conversation:
             if reasoning:
                 message["reasoning_content"] = reasoning
             message["tool_calls"] = [_call_message(call) for call in calls]
-            self._size += sum(len(json.dumps(each)) for each in message["tool_calls"])
+            self._size += sum(len(json.dumps(call)) for call in message["tool_calls"])
         else:
             message = {"role": "assistant", "content": text or SILENT}
         self._size += len(text)
@@ -94,19 +94,19 @@ class Conversation:
     def calls(self, message: Mapping[str, Any]) -> list[Call]:
         """Return a message's tool calls with unique ids."""
         listed = message.get("tool_calls")
-        found = []
-        for each in listed if isinstance(listed, list) else ():
-            function = each.get("function") if isinstance(each, Mapping) else None
+        calls = []
+        for item in listed if isinstance(listed, list) else ():
+            function = item.get("function") if isinstance(item, Mapping) else None
             if not isinstance(function, Mapping):
                 continue
             name, text = function.get("name"), function.get("arguments")
             if not isinstance(text, str):
                 text = "" if text is None else json.dumps(text)
             name = encodable(name)[:200] if isinstance(name, str) and name else "unnamed"
-            extra = each.get("extra_content")
+            extra = item.get("extra_content")
             extra = extra if isinstance(extra, Mapping) else None
-            found.append(Call(self._fresh_id(each.get("id")), name, text, storable_arguments(text), extra))
-        return found
+            calls.append(Call(self._fresh_id(item.get("id")), name, text, storable_arguments(text), extra))
+        return calls
 
     def replay(self, exchanges: Iterable[PastRun]) -> None:
         """Add earlier runs: prompts and turns."""
@@ -145,7 +145,7 @@ class Conversation:
                 following += 1
             tools = turns[number - (turn.role == "tool") : following]
             # The conversation does not know what a model extracted from an answer.
-            called = [each for each in tools if each.call is not None or each.tool != EXTRACT]
+            called = [tool for tool in tools if tool.call is not None or tool.tool != EXTRACT]
             number = following
             if turn.role == "assistant" or called:
                 self.fit()
@@ -153,7 +153,7 @@ class Conversation:
 
     def _again(self, text: str, tools: Sequence[TurnRecord]) -> None:
         calls = [
-            Call(self._fresh_id(each.call), each.tool or "unnamed", "", each.arguments) for each in tools
+            Call(self._fresh_id(tool.call), tool.tool or "unnamed", "", tool.arguments) for tool in tools
         ]
         self.heard(text, calls)
         for call, turn in zip(calls, tools, strict=True):

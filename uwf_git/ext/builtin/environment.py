@@ -66,7 +66,7 @@ def standard_tools(
     not its own repository, no command runs. `deadline` is on time.monotonic(); `clean` redacts texts before
     cutting; `show` gets commands' output.
     """
-    kept = next((each.path / "output" for each in others if crew and each.name == STATE_MOUNT), None)
+    kept = next((other.path / "output" for other in others if crew and other.name == STATE_MOUNT), None)
     outputs = ToolOutputs(clean, kept, f"{STATE_MOUNT}/output") if kept is not None else ToolOutputs(clean)
     try:
         real = project.resolve(strict=True)
@@ -74,14 +74,14 @@ def standard_tools(
         mounts = others if kept is not None else (*others, Mount(OUTPUT_MOUNT, outputs.path))
         limits = WorkspaceLimits(policy.max_read, policy.max_write)
         workspace = Workspace(project, mounts, (*hidden, *_untouched(real, own, root)), limits, crew)
-        given = os.environ if environ is None else environ
-        seen = _visible(real, given) if policy.run_command else bubblewrap.Visible()
+        variables = os.environ if environ is None else environ
+        seen = _visible(real, variables) if policy.run_command else bubblewrap.Visible()
     except BaseException:
         outputs.close()
         raise
     notes = None if store is None else store / PRIVATE_MODE / "commands"
     context = ToolContext(
-        workspace, policy, outputs, deadline, given, seen, own[0] if own else None, show, notes
+        workspace, policy, outputs, deadline, variables, seen, own[0] if own else None, show, notes
     )
     return Toolbox(STANDARD, context)
 

@@ -114,7 +114,7 @@ class Loop:
         return self.run(ask, call)
 
     def _until_answered(self, ask: Ask, call: CallTool) -> str:
-        asked = 0
+        count = 0
         while True:
             last = self._left <= 1 and not self._must_end
             if self._left <= 0:
@@ -122,12 +122,12 @@ class Loop:
                     f"the model came to no end in {counted(self._most, 'turn')}",
                     "the next step carries on from here; --turns NUMBER allows it more of them",
                 )
-            if asked and self._left == NOTICE:
+            if count and self._left == NOTICE:
                 self._notify(_NOTICE_IN_TALK if self._talks else _NOTICE)
-            elif asked and last:
+            elif count and last:
                 self._notify(_LAST_IN_TALK if self._talks else _LAST)
             done = self._ask(ask, "none" if last else "auto")
-            asked += 1
+            count += 1
             calls = self._take(done, last)
             if calls:
                 self._call_all(calls, call, done.finish)
@@ -175,24 +175,24 @@ class Loop:
         return calls
 
     def _call_all(self, calls: Sequence[Call], call: CallTool, finish: str) -> None:
-        for number, each in enumerate(calls):
+        for number, item in enumerate(calls):
             began = time.monotonic()
             if number >= AT_ONCE:
                 ok, value = False, _error("too_many_calls", f"only {AT_ONCE} calls at once: call this again")
             else:
-                done = call(each.name, each.text)
+                done = call(item.name, item.text)
                 ok, value = done.ok, _kept_result(done.value)
-                if finish == "length" and not isinstance(each.arguments, dict):
-                    said = "your answer was cut off at its limit of tokens: write less at once"
-                    value = _error("cut_off", said)
+                if finish == "length" and not isinstance(item.arguments, dict):
+                    message = "your answer was cut off at its limit of tokens: write less at once"
+                    value = _error("cut_off", message)
             took = round((time.monotonic() - began) * 1000)
-            self._conversation.result(each.id, value)
+            self._conversation.result(item.id, value)
             self._add(
                 TurnRecord(
-                    "tool", "", each.name, each.arguments, value, None, took, None, each.id, failed=not ok
+                    "tool", "", item.name, item.arguments, value, None, took, None, item.id, failed=not ok
                 )
             )
-            self._count(each, ok, value)
+            self._count(item, ok, value)
 
     def _count(self, call: Call, ok: bool, value: Any) -> None:
         if ok:
@@ -202,10 +202,10 @@ class Loop:
         self._failed[key] += 1
         if self._failed[key] >= REPEATS:
             error = value.get("error") if isinstance(value, dict) else None
-            said = error.get("message") if isinstance(error, dict) else ""
+            message = error.get("message") if isinstance(error, dict) else ""
             raise AgentFailed(
                 f"the model repeated the same failing call {REPEATS} times: {one_line(call.name, 60)} "
-                f"{one_line(call.text[:_LOOKED_AT], 120)}: {one_line(str(said)[:_LOOKED_AT])}",
+                f"{one_line(call.text[:_LOOKED_AT], 120)}: {one_line(str(message)[:_LOOKED_AT])}",
                 "the next step carries on from here; another model may do better",
             )
 

@@ -41,16 +41,16 @@ def _read_server(reader: ConfigReader, path: ValuePath, value: Any) -> McpServer
     name = str(path[-1])
     what = f'{SECTION} "{one_line(name, 40)}"'
     entry = reader.mapping(path, value, what, _FIELDS)
-    given = entry.get("command")
-    if isinstance(given, str):
-        given = reader.command(path, given)
+    command = entry.get("command")
+    if isinstance(command, str):
+        command = reader.command(path, command)
     else:
-        given = reader.texts((*path, "command"), given) or ()
+        command = reader.texts((*path, "command"), command) or ()
     args = reader.texts((*path, "args"), entry.get("args")) or ()
     url = reader.text(path, entry, "url")
-    if bool(given) == bool(url):
+    if bool(command) == bool(url):
         reader.refuse(path, f"{what} needs a command, or a url", "command: [npx, some-server]")
     timeout = reader.timeout(path, entry)
     tools = reader.texts((*path, "tools"), entry.get("tools"))
     env = reader.names((*path, "env"), entry.get("env"))
-    return McpServer(name, (*given, *args), url, env, tools, timeout)
+    return McpServer(name, (*command, *args), url, env, tools, timeout)

@@ -55,18 +55,18 @@ def changed_workflows(checkout: Checkout, subject: Subject) -> Iterator[Changed]
     paths += [
         f"{FOLDER}/{name}" for name in sorted(names) if name.isprintable() and name.lower().endswith(_YAML)
     ]
-    left = MOST
+    room = MOST
     for path in paths:
         now = _files(checkout, subject.revision, path)
         then = _files(checkout, subject.base, path) if subject.base else None
         if now == then:
             continue
-        if left == 0:
+        if room == 0:
             yield Changed(
                 Check("workflow", path, Undecided.exit_status, f"over {MOST} workflows changed"), None
             )
             return
-        left -= 1
+        room -= 1
         yield (
             _checked(checkout, subject, path)
             if now is not None
@@ -83,13 +83,13 @@ def _files(checkout: Checkout, commit: str, path: str) -> dict[str, bytes] | Non
     text = checkout.file(commit, path)
     if text is None:
         return None
-    found = {path: text}
+    contents = {path: text}
     try:
         with time_limit(SECONDS):
             source = parse_source(text, path, _include(checkout, commit, path))
     except (UwfError, TimeExceeded):
-        return found
-    return found | dict(source.includes)
+        return contents
+    return contents | dict(source.includes)
 
 
 def _include(checkout: Checkout, commit: str, path: str) -> Callable[[str], bytes]:
@@ -109,9 +109,9 @@ def _checked(checkout: Checkout, subject: Subject, path: str) -> Changed:
     before = None
     if subject.base and checkout.file(subject.base, path) is not None:
         _, before, _ = _compiled(checkout, subject.base, path, warns=False)
-    wrong = sum(each.level == "error" for each in problems)
+    wrong = sum(problem.level == "error" for problem in problems)
     parts = [counted(wrong, "error")] if wrong else []
-    warnings = sum(each.level == "warning" for each in problems)
+    warnings = sum(problem.level == "warning" for problem in problems)
     parts += [counted(warnings, "warning")] if warnings else []
     if report is not None:
         parts.append(_coverage(report, before))
@@ -141,7 +141,10 @@ def _compiled(
             report = rehearse(compiled.workflow, compiled.schemas, seconds=_REHEARSAL)
     except InvalidWorkflow as error:
         findings = error.findings
-        problems = (Problem(each.severity, each.code, _message(each), path, each.line) for each in findings)
+        problems = (
+            Problem(finding.severity, finding.code, _message(finding), path, finding.line)
+            for finding in findings
+        )
         return None, None, tuple(problems)
     except Invalid as error:
         return None, None, (Problem("error", "invalid", error.message, path, 1),)
@@ -150,7 +153,9 @@ def _compiled(
     except TimeExceeded:
         message = f"{path} takes over {SECONDS:g} s to check"
         return None, None, (Problem("error", "unchecked", message, path),)
-    problems = (Problem("warning", each.code, _message(each), path, each.line) for each in findings)
+    problems = (
+        Problem("warning", finding.code, _message(finding), path, finding.line) for finding in findings
+    )
     return compiled, report, tuple(problems)
 
 
@@ -167,12 +172,11 @@ def _reached(report: Rehearsal) -> int:
 
 
 def _coverage(report: Rehearsal, before: Rehearsal | None) -> str:
-    said = f"{report.taken} of {len(report.edges)} edges and {_reached(report)} of {len(report.roles)} roles reached"
+    roles = f"{_reached(report)} of {len(report.roles)} roles"
+    coverage = f"{report.taken} of {len(report.edges)} edges and {roles} reached"
     if before is None:
-        return said
-    return (
-        f"{said}, before {before.taken} of {len(before.edges)} and {_reached(before)} of {len(before.roles)}"
-    )
+        return coverage
+    return f"{coverage}, before {before.taken} of {len(before.edges)} and {_reached(before)} of {len(before.roles)}"
 
 
 def _lost(path: str, report: Rehearsal, before: Rehearsal | None) -> Iterator[Problem]:

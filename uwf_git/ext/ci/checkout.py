@@ -103,13 +103,13 @@ class Checkout:
         """Return the blobs of the plain files directly in a folder, by name; {} if it isn't there."""
         tree = f"{commit}:{folder}"
         done = self._git("ls-tree", "-z", "--end-of-options", tree)
-        found = {}
+        modes = {}
         for row in done.out.split(b"\0"):
             head, tab, name = row.partition(b"\t")
             words = head.decode("ascii", "replace").split()
             if tab and len(words) == 3 and words[0] in _FILES:
-                found[name.decode("utf-8", "surrogateescape")] = words[2]
-        return found
+                modes[name.decode("utf-8", "surrogateescape")] = words[2]
+        return modes
 
     def file(self, commit: str, path: str) -> bytes | None:
         """Return a plain file's content, None if there is none, or it is larger than LARGEST_FILE."""
@@ -122,7 +122,7 @@ class Checkout:
 
     def kind(self, commit: str) -> str:
         """Return the kind of record that a commit says it is, "" for none."""
-        trailers = next((each.trailers for each in self.log(commit, 1)), None) if commit else None
+        trailers = next((item.trailers for item in self.log(commit, 1)), None) if commit else None
         return trailers.kind if trailers is not None else ""
 
     def log(self, commit: str, at_most: int = MOST_COMMITS) -> Iterator[Commit]:
@@ -154,13 +154,13 @@ class Checkout:
             named = {TRACKED + job.branch: self._fetched(TRACKED + job.branch, job.branch)}
         else:
             named = self.branches(*PUBLISHED)
-        found = []
+        subjects = []
         for ref, oid in named.items():
             branch = named_branch(ref.removeprefix(TRACKED))
             name = branch or one_line(ref.removeprefix(TRACKED))
             source = f"refs/heads/{branch}" if branch else ""
-            found.append(Subject(name, ref, oid, oid, self._before(oid), branch, source))
-        return found
+            subjects.append(Subject(name, ref, oid, oid, self._before(oid), branch, source))
+        return subjects
 
     def _change(self, job: Job) -> Subject:
         revision = self._fetched("HEAD", job.branch)
@@ -175,13 +175,13 @@ class Checkout:
         return Subject(name, "HEAD", revision, revision, base, job.branch, source, job.target)
 
     def _fetched(self, revision: str, branch: str) -> str:
-        found = self.commit(revision)
-        if not found:
+        commit = self.commit(revision)
+        if not commit:
             raise Usage(f"{branch or revision} is not in this checkout", _FETCH)
-        return found
+        return commit
 
     def _before(self, record: str, base: str = "") -> str:
-        if base and (found := self.commit(base)) and self.is_ancestor(found, record):
-            return found
+        if base and (commit := self.commit(base)) and self.is_ancestor(commit, record):
+            return commit
         parents = self.parents(record)
         return parents[0] if parents else ""

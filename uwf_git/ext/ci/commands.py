@@ -115,12 +115,12 @@ def comment(invocation: Invocation) -> None:
 
     def text(rows: Any) -> str:
         lines = [
-            f"{'#' + str(each['number']) if each['number'] else each['branch'] or '-'}  {each['done']}"
-            for each in rows
+            f"{'#' + str(row['number']) if row['number'] else row['branch'] or '-'}  {row['done']}"
+            for row in rows
         ]
         return "\n".join(lines) or "there is nothing to write"
 
-    invocation.emit([each._asdict() for each in written], text)
+    invocation.emit([item._asdict() for item in written], text)
 
 
 def _checks(job: Job, folder: Path) -> list[Check]:
@@ -133,29 +133,29 @@ def _checks(job: Job, folder: Path) -> list[Check]:
 
     checkout = Checkout(folder)
     subjects = checkout.subjects(job)
-    found: list[Check] = []
+    checks: list[Check] = []
     for subject in subjects:
         verified = verify_subject(checkout, subject)
         changed = list(changed_workflows(checkout, subject))
         its = [] if verified.is_empty and changed else [verified.check]
-        its += (each.check for each in changed)
-        compiled = {each.check.name: each.compiled for each in changed if each.compiled is not None}
+        its += (item.check for item in changed)
+        compiled = {item.check.name: item.compiled for item in changed if item.compiled is not None}
         its += checked_scores(checkout, compiled)
         # The files of a branch are not those that the job is shown beside.
-        found += its if job.about == CHANGE else [_in_branch(each, subject.name) for each in its]
+        checks += its if job.about == CHANGE else [_in_branch(check, subject.name) for check in its]
     if not subjects:
-        said = "there is no published branch"
-        problem = Problem("error", NothingToVerify.code, said)
-        found.append(Check("branch", "uwf/*", NothingToVerify.exit_status, said, (problem,)))
-    return found
+        message = "there is no published branch"
+        problem = Problem("error", NothingToVerify.code, message)
+        checks.append(Check("branch", "uwf/*", NothingToVerify.exit_status, message, (problem,)))
+    return checks
 
 
 def _in_branch(check: Check, branch: str) -> Check:
     """Return a check of a branch, with the places of its problems in their messages."""
     problems = []
-    for each in check.problems:
-        where = f"{each.place}: " if each.path else ""
-        problems.append(each._replace(message=f"{branch}: {where}{each.message}", path="", line=0))
+    for problem in check.problems:
+        where = f"{problem.place}: " if problem.path else ""
+        problems.append(problem._replace(message=f"{branch}: {where}{problem.message}", path="", line=0))
     name = f"{branch}:{check.name}" if check.kind == "workflow" else check.name
     return check._replace(name=name, problems=tuple(problems))
 
@@ -170,7 +170,7 @@ def _print(invocation: Invocation, job: Job, checks: Sequence[Check]) -> None:
         invocation.emit(value)
     elif job.has_workflow_commands:
         _print_guarded(invocation, _text(checks))
-        invocation.write(annotated(problem for each in checks for problem in each.problems))
+        invocation.write(annotated(problem for check in checks for problem in check.problems))
     else:
         invocation.write(terminal.escape(_text(checks)))
 
@@ -178,7 +178,7 @@ def _print(invocation: Invocation, job: Job, checks: Sequence[Check]) -> None:
 def _value(checks: Sequence[Check]) -> dict[str, Any]:
     from uwf_git.ext.ci.result import status_of
 
-    return {"status": status_of(checks), "checks": [each.to_json() for each in checks]}
+    return {"status": status_of(checks), "checks": [check.to_json() for check in checks]}
 
 
 def _print_guarded(invocation: Invocation, text: str) -> None:
@@ -189,9 +189,9 @@ def _print_guarded(invocation: Invocation, text: str) -> None:
 
 def _text(checks: Sequence[Check]) -> str:
     lines = []
-    for each in checks:
-        lines.append(f"{each.kind} {each.name}: {each.summary}")
-        lines += [f"  {problem.text}" for problem in each.problems]
+    for check in checks:
+        lines.append(f"{check.kind} {check.name}: {check.summary}")
+        lines += [f"  {problem.text}" for problem in check.problems]
     return "\n".join(lines) + "\n"
 
 
@@ -238,13 +238,13 @@ def _comments(job: Job, checks: Sequence[Check]) -> str:
 
 def _by_branch(checks: Sequence[Check]) -> list[list[Check]]:
     """Group the checks of a sweep: each branch's comes first."""
-    found: list[list[Check]] = []
-    for each in checks:
-        if each.kind == "branch":
-            found.append([each])
-        elif found:
-            found[-1].append(each)
-    return found
+    checkses: list[list[Check]] = []
+    for check in checks:
+        if check.kind == "branch":
+            checkses.append([check])
+        elif checkses:
+            checkses[-1].append(check)
+    return checkses
 
 
 def _folder(path: Path) -> Path:

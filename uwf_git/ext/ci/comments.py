@@ -37,7 +37,7 @@ class Written(NamedTuple):
 
 def handed_over(bodies: Sequence[Body]) -> str:
     """Return bodies as JSON on one line, for the job that may write."""
-    return json.dumps([each._asdict() for each in bodies], ensure_ascii=False)
+    return json.dumps([body._asdict() for body in bodies], ensure_ascii=False)
 
 
 def read_bodies(text: str) -> list[Body]:
@@ -48,7 +48,7 @@ def read_bodies(text: str) -> list[Body]:
         value = None
     if not isinstance(value, list) or len(value) > MOST:
         raise Invalid("the comments are not those that uwf ci check wrote", "hand them over unchanged")
-    return [_body(each) for each in value]
+    return [_body(item) for item in value]
 
 
 def _body(value: Any) -> Body:
@@ -77,8 +77,12 @@ def write_comments(api: ForgeApi, job: Job, bodies: Sequence[Body]) -> list[Writ
 def _write(api: ForgeApi, names: Sequence[str], number: int, text: str) -> str:
     """Create or replace the comment. A call that may have failed after it was carried out is looked for first."""
     body = f"{MARK}\n{text}"
-    for left in reversed(range(_TRIES)):
-        mine = [each for each in api.comments(number) if each.author in names and each.body.startswith(MARK)]
+    for remaining in reversed(range(_TRIES)):
+        mine = [
+            comment
+            for comment in api.comments(number)
+            if comment.author in names and comment.body.startswith(MARK)
+        ]
         if mine and mine[0].body.rstrip() == body.rstrip():
             return "unchanged"
         try:
@@ -89,10 +93,10 @@ def _write(api: ForgeApi, names: Sequence[str], number: int, text: str) -> str:
             return "created"
         except Declined as error:
             # It was deleted since it was listed.
-            if not mine or not left or "404" not in error.message:
+            if not mine or not remaining or "404" not in error.message:
                 raise
         except Unavailable as error:
-            if not left:
+            if not remaining:
                 raise
             api.wait(error)
     raise AssertionError("the comment is written, or an error raised")

@@ -121,8 +121,8 @@ class ForgeApi:
 
     def create(self, number: int, body: str) -> int:
         """Write a comment; return its id. Not repeated by itself: a failed call may have written it."""
-        made, _ = self._sent("POST", self._change(number), {"body": body}, 1.0)
-        return int(made["id"]) if isinstance(made, dict) and isinstance(made.get("id"), int) else 0
+        comment, _ = self._sent("POST", self._change(number), {"body": body}, 1.0)
+        return int(comment["id"]) if isinstance(comment, dict) and isinstance(comment.get("id"), int) else 0
 
     def update(self, number: int, comment: int, body: str) -> None:
         """Replace a comment's text. Raises Declined if it is gone."""
@@ -213,11 +213,11 @@ class ForgeApi:
         self, method: str, path: str, body: Mapping[str, Any] | None
     ) -> tuple[Any, Mapping[str, str]]:
         """Call until there is an answer; only for calls that may be repeated."""
-        for left in reversed(range(_TRIES)):
+        for remaining in reversed(range(_TRIES)):
             try:
-                return self._sent(method, path, body, 2.0 ** (_TRIES - left - 1))
+                return self._sent(method, path, body, 2.0 ** (_TRIES - remaining - 1))
             except Unavailable as error:
-                if not left:
+                if not remaining:
                     raise
                 self.wait(error)
         raise AssertionError("a call answers or raises")
@@ -250,22 +250,22 @@ class ForgeApi:
 
     def _refusal(self, response: httpx.Response, text: bytes, pause: float) -> RemoteFailed:
         status, host = response.status_code, self._api.host
-        said = self._said(text)
-        if (after := _rate_limit(response, said)) is not None:
+        reason = self._said(text)
+        if (after := _rate_limit(response, reason)) is not None:
             return _unavailable(f"{host} limits the rate of calls: it asks to wait {after:.0f} s", after)
-        told = f"{host} answered {status}" + (f": {said}" if said else "")
+        message = f"{host} answered {status}" + (f": {reason}" if reason else "")
         if status >= 500 or status == 408:
-            return _unavailable(told, pause)
+            return _unavailable(message, pause)
         if response.is_redirect:
             return Declined(
                 f"{host} answered {status}, a redirect, which is not followed with a token",
                 "was the repository renamed? give the API's new address",
             )
         if status == 401:
-            return Declined(told, "the token is not valid, or expired")
+            return Declined(message, "the token is not valid, or expired")
         if status in (403, 404):
-            return Declined(told, _MISSING[self.forge])
-        return Declined(told, "")
+            return Declined(message, _MISSING[self.forge])
+        return Declined(message, "")
 
     def _said(self, text: bytes) -> str:
         """Return the message of an error's body, without the token."""
@@ -273,10 +273,10 @@ class ForgeApi:
             value = json.loads(text)
         except (ValueError, RecursionError):
             return ""
-        told = value.get("message") or value.get("error") if isinstance(value, dict) else None
-        if isinstance(told, dict | list):
-            told = json.dumps(told)
-        return one_line(told.replace(self._token, "…"), 300) if isinstance(told, str) else ""
+        message = value.get("message") or value.get("error") if isinstance(value, dict) else None
+        if isinstance(message, dict | list):
+            message = json.dumps(message)
+        return one_line(message.replace(self._token, "…"), 300) if isinstance(message, str) else ""
 
 
 def _unavailable(message: str, after: float) -> Unavailable:

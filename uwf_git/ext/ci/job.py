@@ -153,8 +153,8 @@ def _payload(path: str) -> Mapping[str, Any]:
 
 
 def _mapping(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = value.get(key)
-    return found if isinstance(found, dict) else {}
+    inner = value.get(key)
+    return inner if isinstance(inner, dict) else {}
 
 
 def _number(value: Any) -> int | None:

@@ -26,8 +26,8 @@ _SEVERITIES = {"error": "critical", "warning": "minor", "note": "info"}
 
 def sarif(checks: Iterable[Check]) -> dict[str, Any]:
     """Return a SARIF log with a result for each problem."""
-    found = [problem for check in checks for problem in check.problems]
-    codes = sorted({each.code for each in found})
+    problems = [problem for check in checks for problem in check.problems]
+    codes = sorted({problem.code for problem in problems})
     driver = {
         "name": "uwf",
         "version": VERSION,
@@ -36,14 +36,14 @@ def sarif(checks: Iterable[Check]) -> dict[str, Any]:
     }
     results = [
         {
-            "ruleId": each.code,
-            "ruleIndex": codes.index(each.code),
-            "level": each.level,
-            "message": {"text": each.message},
-            "locations": [_location(each)],
-            "partialFingerprints": {"uwf/v1": _fingerprint(each)},
+            "ruleId": problem.code,
+            "ruleIndex": codes.index(problem.code),
+            "level": problem.level,
+            "message": {"text": problem.message},
+            "locations": [_location(problem)],
+            "partialFingerprints": {"uwf/v1": _fingerprint(problem)},
         }
-        for each in found
+        for problem in problems
     ]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -51,17 +51,17 @@ def sarif(checks: Iterable[Check]) -> dict[str, Any]:
 
 def code_quality(checks: Iterable[Check]) -> list[dict[str, Any]]:
     """Return GitLab's code quality report; each fingerprint is unique, as GitLab shows only one of equal ones."""
-    found: dict[str, dict[str, Any]] = {}
+    issues: dict[str, dict[str, Any]] = {}
     for problem in (problem for check in checks for problem in check.problems):
         fingerprint = _fingerprint(problem)
-        found[fingerprint] = {
+        issues[fingerprint] = {
             "description": problem.message,
             "check_name": f"uwf/{problem.code}",
             "fingerprint": fingerprint,
             "severity": _SEVERITIES[problem.level],
             "location": {"path": problem.path or FALLBACK, "lines": {"begin": problem.line or 1}},
         }
-    return list(found.values())
+    return list(issues.values())
 
 
 def junit_report(checks: Sequence[Check]) -> str:
@@ -70,7 +70,7 @@ def junit_report(checks: Sequence[Check]) -> str:
 
 
 def _case(check: Check) -> CaseOutcome:
-    lines = [check.summary, *(each.text for each in check.problems)]
+    lines = [check.summary, *(problem.text for problem in check.problems)]
     wrong = (ERROR if check.status == Undecided.exit_status else FAILED) if check.status else ""
     message = check.summary if wrong else ""
     return CaseOutcome(f"{check.kind} {check.name}", 0.0, wrong, message, "\n".join(lines), "uwf")
@@ -101,8 +101,8 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 def annotated(problems: Iterable[Problem]) -> str:
     """Return a command for each problem, errors first, at most MOST."""
-    found = sorted(problems, key=lambda each: tuple(_COMMANDS).index(each.level))
-    lines = [_annotation(each) for each in found[:MOST]]
+    found = sorted(problems, key=lambda problem: tuple(_COMMANDS).index(problem.level))
+    lines = [_annotation(problem) for problem in found[:MOST]]
     if len(found) > MOST:
         lines[-1] = f"::notice title=uwf::{len(found) - MOST + 1} more problems are in the log"
     return "".join(f"{line}\n" for line in lines)

@@ -60,13 +60,13 @@ class Check(NamedTuple):
             "name": self.name,
             "status": self.status,
             "summary": self.summary,
-            "problems": [each._asdict() for each in self.problems],
+            "problems": [problem._asdict() for problem in self.problems],
             **self.value,
         }
 
 
 def status_of(checks: Iterable[Check]) -> int:
     """Return the most serious status, 0 if all passed."""
-    found = {check.status for check in checks} - {0}
-    known = next((status for status in _STATUSES if status in found), 0)
-    return known or max(found, default=0)
+    statuses = {check.status for check in checks} - {0}
+    known = next((status for status in _STATUSES if status in statuses), 0)
+    return known or max(statuses, default=0)

@@ -45,13 +45,17 @@ def checked_scores(checkout: Checkout, workflows: Mapping[str, Compiled]) -> Ite
             return
         for path, compiled in workflows.items():
             file = _written(Path(folder), path, compiled)
-            theirs = [each for each in baselines or () if _is_of(root, each, compiled.workflow.name)]
+            theirs = [item for item in baselines or () if _is_of(root, item, compiled.workflow.name)]
             for baseline in theirs[:MOST]:
                 yield _checked(root, str(baseline["suite"]), path, file)
             if len(theirs) > MOST:
-                left = f"{len(theirs) - MOST} more suites have a baseline of {path}"
+                message = f"{len(theirs) - MOST} more suites have a baseline of {path}"
                 yield Check(
-                    "suite", "*", Undecided.exit_status, left, (Problem("error", "unchecked", left, path, 1),)
+                    "suite",
+                    "*",
+                    Undecided.exit_status,
+                    message,
+                    (Problem("error", "unchecked", message, path, 1),),
                 )
 
 
@@ -71,12 +75,14 @@ def _checked(root: Path, suite: str, path: str, file: Path) -> Check:
         how = f"uwf eval run {shlex.quote(suite)} --workflow {shlex.quote(path)}\nuwf push"
         page = f"Suite {span(suite)} was not judged: {span(error, 300)}. No agent runs here; on your machine:"
         page += f"\n\n{block(how)}"
-        said = "not judged: " + error
+        message = "not judged: " + error
         return Check(
-            "suite", suite, 0, said, (Problem("note", Undecided.code, error, path, 1),), page, _kept(value)
+            "suite", suite, 0, message, (Problem("note", Undecided.code, error, path, 1),), page, _kept(value)
         )
-    said = error or f"uwf eval check ended with {code} ({verdict})"
-    return Check("suite", suite, UwfError.exit_status, said, (Problem("error", "suites", said, path, 1),))
+    message = error or f"uwf eval check ended with {code} ({verdict})"
+    return Check(
+        "suite", suite, UwfError.exit_status, message, (Problem("error", "suites", message, path, 1),)
+    )
 
 
 def _uwf(root: Path, *arguments: str) -> tuple[int, Any, str]:
@@ -116,8 +122,8 @@ def _is_of(root: Path, baseline: Any, workflow: str) -> bool:
     """Return whether a baseline, as listed, is of a workflow with this name."""
     if not isinstance(baseline, dict) or "suite" not in baseline:
         return False
-    said = str(baseline.get("said", ""))
-    return said.partition(" ")[0] == workflow
+    side = str(baseline.get("said", ""))
+    return side.partition(" ")[0] == workflow
 
 
 def _written(folder: Path, path: str, compiled: Compiled) -> Path:
@@ -140,6 +146,6 @@ def _page(suite: str, value: Any) -> str:
     if not isinstance(value, dict):
         return ""
     lines = [f"Suite {span(suite)}: {span(str(value.get('verdict', '')))}, of recorded scores."]
-    for each in value.get("worseCases", ())[:MOST]:
-        lines.append(f"- {span(str(each['case']))}: {each['before']:.2f} before, {each['now']:.2f} now")
+    for item in value.get("worseCases", ())[:MOST]:
+        lines.append(f"- {span(str(item['case']))}: {item['before']:.2f} before, {item['now']:.2f} now")
     return "\n".join(lines)

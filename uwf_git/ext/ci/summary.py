@@ -62,9 +62,9 @@ def markdown(checks: Sequence[Check], at_most: int) -> str:
 def listed(problems: Sequence[Problem]) -> str:
     """Return a list of problems, at most SHOWN_PROBLEMS."""
     lines = []
-    for each in problems[:SHOWN_PROBLEMS]:
-        where = f" in {span(each.place, 200)}" if each.path else ""
-        lines.append(f"- {span(each.code)}{where}: {span(each.message, 300)}")
+    for problem in problems[:SHOWN_PROBLEMS]:
+        where = f" in {span(problem.place, 200)}" if problem.path else ""
+        lines.append(f"- {span(problem.code)}{where}: {span(problem.message, 300)}")
     if len(problems) > SHOWN_PROBLEMS:
         lines.append(f"- and {len(problems) - SHOWN_PROBLEMS} more, in the log")
     return "\n".join(lines)

@@ -67,21 +67,21 @@ def verify_subject(checkout: Checkout, subject: Subject) -> Verified:
             ]
         )
     except NothingToVerify:
-        said = "there is nothing to verify"
-        problem = Problem("error", NothingToVerify.code, f"{subject.name}: {said}")
+        message = "there is nothing to verify"
+        problem = Problem("error", NothingToVerify.code, f"{subject.name}: {message}")
         page = f"There is nothing of uwf's in {span(subject.name)}."
         status = NothingToVerify.exit_status
-        return Verified(Check("branch", subject.name, status, said, (problem,), page), kind, True)
+        return Verified(Check("branch", subject.name, status, message, (problem,), page), kind, True)
     except UwfError as error:
         # One branch must not keep the others of a sweep from being checked.
-        said = one_line(error.message, 1000)
-        problem = Problem("error", error.code, said)
-        return Verified(Check("branch", subject.name, error.exit_status, said, (problem,)), kind)
+        message = one_line(error.message, 1000)
+        problem = Problem("error", error.code, message)
+        return Verified(Check("branch", subject.name, error.exit_status, message, (problem,)), kind)
     problems = _problems(report)
-    found = report.verified
-    counts = [counted(number, what) for number, what in ((found.steps, "step"), (found.nodes, "node"))]
+    result = report.verified
+    counts = [counted(number, what) for number, what in ((result.steps, "step"), (result.nodes, "node"))]
     wrong = counted(len(report.findings), "finding") if report.findings else "nothing is wrong"
-    value = {"verified": {"threads": found.threads, "steps": found.steps, "nodes": found.nodes}}
+    value = {"verified": {"threads": result.threads, "steps": result.steps, "nodes": result.nodes}}
     page = (
         _wrong(report.exit_status, problems)
         if report.findings
@@ -101,34 +101,35 @@ def verify_subject(checkout: Checkout, subject: Subject) -> Verified:
 
 
 def _problems(report: Report) -> tuple[Problem, ...]:
-    found = [
-        Problem("error", each.code, one_line(each.message, 1000), each.path, each.line)
-        for each in report.findings
+    problems = [
+        Problem("error", finding.code, one_line(finding.message, 1000), finding.path, finding.line)
+        for finding in report.findings
     ]
-    found += [
-        Problem("warning", each.code, one_line(each.message, 1000)) for each in report.verified.warnings
+    problems += [
+        Problem("warning", warning.code, one_line(warning.message, 1000))
+        for warning in report.verified.warnings
     ]
-    found += [Problem("note", each.code, one_line(each.message, 1000)) for each in report.verified.notes]
-    return tuple(found)
+    problems += [Problem("note", note.code, one_line(note.message, 1000)) for note in report.verified.notes]
+    return tuple(problems)
 
 
 def _remarks(report: Report) -> list[str]:
     return [
-        f"{word}: {span(one_line(each.message, 300), 300)}"
+        f"{word}: {span(one_line(remark.message, 300), 300)}"
         for word, remarks in (("Warning", report.verified.warnings), ("Note", report.verified.notes))
-        for each in remarks[:SHOWN_PROBLEMS]
+        for remark in remarks[:SHOWN_PROBLEMS]
     ]
 
 
 def _wrong(status: int, problems: tuple[Problem, ...]) -> str:
-    errors = [each for each in problems if each.level == "error"]
+    errors = [problem for problem in problems if problem.level == "error"]
     return f"**{_WRONG[status]}**: {counted(len(errors), 'finding')}.\n\n{listed(errors)}"
 
 
 def _front_page(checkout: Checkout, subject: Subject, kind: str, report: Report) -> str:
     if kind not in ("step", "start"):
         holds = report.published.subjects if report.published is not None else ()
-        rows = [f"- {each.kind} {span(each.name)}{_length(each.steps)}" for each in holds[:SHOWN_STEPS]]
+        rows = [f"- {hold.kind} {span(hold.name)}{_length(hold.steps)}" for hold in holds[:SHOWN_STEPS]]
         is_projects = report.published is not None and report.published.own_names is not None
         what = _OF_PROJECT if is_projects else "every file is what the nodes say."
         return "\n".join([f"**Verified**: {what}", "", *rows])
@@ -169,10 +170,10 @@ def _step(commit: Commit) -> str:
     number, role, verdict = (
         (match[1].lstrip("0"), match[2], match[3] or "") if match else ("", commit.subject, "")
     )
-    said = f": {span(verdict)}" if verdict else ""
+    verdict_note = f": {span(verdict)}" if verdict else ""
     code = commit.trailer("Uwf-Code")
-    left = f", code {span(code[:12])}" if code else ""
-    return f"- {number} {span(role, 60)}{said} by {span(commit.trailer('Uwf-Agent'), 60)}{left}"
+    code_note = f", code {span(code[:12])}" if code else ""
+    return f"- {number} {span(role, 60)}{verdict_note} by {span(commit.trailer('Uwf-Agent'), 60)}{code_note}"
 
 
 def _state(checkout: Checkout, subject: Subject) -> str:

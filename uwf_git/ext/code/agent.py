@@ -135,21 +135,23 @@ class CodeAgent(Agent):
             )
             tolerates = _tolerance(instance, history) if live.is_script else lambda asked: asked
             try:
-                said = live.hear(calls if rounds != 0 else None, recorder.show)
-                if rounds == 0 and not said.ended:
+                yielded = live.hear(calls if rounds != 0 else None, recorder.show)
+                if rounds == 0 and not yielded.ended:
                     raise OutOfRounds("")
-                is_kept = instance.kept is not None and not said.ended and live.is_kept
+                is_kept = instance.kept is not None and not yielded.ended and live.is_kept
                 if not is_kept:
                     live.close()
-                made = result_of(said.value) if said.ended else step_of(instance, history, said.value)
+                result = (
+                    result_of(yielded.value) if yielded.ended else step_of(instance, history, yielded.value)
+                )
                 calls.settle()
                 is_generated = bool(running and running.is_generated) or any(
-                    each.agent == REHEARSE and (each.texts or each.data) for each in calls.heard
+                    item.agent == REHEARSE and (item.texts or item.data) for item in calls.heard
                 )
-                agent = _author(made, calls.heard, is_generated)
+                agent = _author(result, calls.heard, is_generated)
                 notes = (*live.notes, *(_log(live) if live.is_script else ()))
                 counts = calls.counts(tolerates)
-                node = _stored(instance, at, order, made, agent, calls, counts, recorder, notes)
+                node = _stored(instance, at, order, result, agent, calls, counts, recorder, notes)
             except OutOfRounds:
                 raise _over(at) from None
             except StoreUnwritable:
@@ -242,7 +244,7 @@ def _past(instance: Instance, at: ThreadPosition) -> list[dict[str, Any]]:
 def _log(live: Live) -> list[str]:
     """Return the last lines that a script logged."""
     lines = live.printed[0].splitlines()
-    return [one_line(each, 200) for each in lines[-_LOGGED:] if each.strip()]
+    return [one_line(line, 200) for line in lines[-_LOGGED:] if line.strip()]
 
 
 def _kept(instance: Instance, at: ThreadPosition) -> Running | None:
@@ -273,8 +275,8 @@ def _over(at: ThreadPosition) -> OutOfRounds:
 def result_of(value: Any) -> CodeResult:
     """Return a return value as the thread's result. Raises AgentFailed."""
     output = _bounded(value, "the result")
-    said = output.get("summary") if isinstance(output, dict) else output
-    return CodeResult(END, RESULT, output, said if isinstance(said, str) else "")
+    summary = output.get("summary") if isinstance(output, dict) else output
+    return CodeResult(END, RESULT, output, summary if isinstance(summary, str) else "")
 
 
 def step_of(instance: Instance, history: History, value: Any) -> CodeResult:
@@ -348,7 +350,7 @@ def _stored(
     instance: Instance,
     at: ThreadPosition,
     order: EngineOrder,
-    made: CodeResult,
+    result: CodeResult,
     agent: str,
     calls: Calls,
     counts: CallCounts | None,
@@ -356,34 +358,34 @@ def _stored(
     notes: Sequence[str],
 ) -> Hash:
     history = at.history
-    said, turns = _said(made.answer, calls, order, recorder)
-    asked = calls.asked if calls.asked != [agent] else []
-    others = f", and {len(asked) - _NAMED} more" if len(asked) > _NAMED else ""
-    who = f"the code asked {', '.join(asked[:_NAMED])}{others}" if asked else ""
+    said, turns = _said(result.answer, calls, order, recorder)
+    agents = calls.asked if calls.asked != [agent] else []
+    others = f", and {len(agents) - _NAMED} more" if len(agents) > _NAMED else ""
+    who = f"the code asked {', '.join(agents[:_NAMED])}{others}" if agents else ""
     said = said._replace(notes=(*said.notes, *notes, *filter(None, (who, calls.foreign))), calls=counts)
-    output = recorder.put(made.type, recorder.redact(made.output, "output"))
+    output = recorder.put(result.type, recorder.redact(result.output, "output"))
     detail = recorder.detail(said, turns, order, at.head.node)
-    step = Step(history.start_hash, history.prev, made.role, output, detail, agent)
+    step = Step(history.start_hash, history.prev, result.role, output, detail, agent)
     node = recorder.put(STEPNODE, step.payload())
     recorder.settle(order, node, detail, calls=calls.commits)
     return node
 
 
-def _author(made: CodeResult, heard: Sequence[ConversationResult], is_generated: bool) -> str:
+def _author(result: CodeResult, heard: Sequence[ConversationResult], is_generated: bool) -> str:
     """Return a step's author: the agent whose answer is its content (or without content its data), else the
     code. Partly generated steps must be exactly an agent's words."""
-    text = made.answer.strip()
+    text = result.answer.strip()
     # The last one first.
     answered: list[ConversationResult] = [
-        each for each in reversed(heard) if each.agent and (each.texts or each.data)
+        entry for entry in reversed(heard) if entry.agent and (entry.texts or entry.data)
     ]
-    if any(each.agent == REHEARSE for each in answered):
+    if any(entry.agent == REHEARSE for entry in answered):
         return REHEARSE
-    for each in answered:
-        is_data = made.output in each.data
-        is_text = any(text == said.strip() for said in each.texts) if text else is_data
+    for item in answered:
+        is_data = result.output in item.data
+        is_text = any(text == text_of_agent.strip() for text_of_agent in item.texts) if text else is_data
         if is_text and (is_data or not is_generated):
-            return each.agent
+            return item.agent
     return REHEARSE if is_generated else RUNNER.name
 
 
@@ -399,7 +401,7 @@ def _failed(
     with suppress(AgentFailed):
         live.close()
     printed, errors = live.printed
-    failed.printed = printed, "\n".join(each for each in (errors.rstrip("\n"), *live.notes) if each)
+    failed.printed = printed, "\n".join(note for note in (errors.rstrip("\n"), *live.notes) if note)
     return failed
 
 
@@ -407,13 +409,13 @@ def _said(
     answer: str, calls: Calls, order: EngineOrder, recorder: Recorder
 ) -> tuple[Detail, Sequence[TurnRecord]]:
     heard, read = calls.heard, recorder.read_beside(recorder.turns)
-    replies = [each.reply for each in heard]
-    asked = [each.reply for each in heard if not each.is_known]
+    replies = [result.reply for result in heard]
+    asked = [result.reply for result in heard if not result.is_known]
     costs = [reply.cost for reply in asked if reply.cost is not None]
     models = {reply.model for reply in replies if reply.model}
     models |= {turn.model for turn in calls.unheard if turn.model}
     sessions = {reply.session for reply in replies if reply.session}
-    hows = [each.how for each in heard if each.how not in ("native", "failed")]
+    hows = [result.how for result in heard if result.how not in ("native", "failed")]
     detail = Detail(
         answer,
         session=sessions.pop() if len(sessions) == 1 else None,

@@ -92,22 +92,22 @@ class Asking:
         detail = recorder.detail(said, turns, order, head.node)
         output = recorder.put(kind, recorder.redact(value, "output"))
         by = recorder.redact(agent, "agent") or RUNNER.name
-        made = Step(history.start_hash, history.prev, role, output, detail, by)
-        node = recorder.put(STEPNODE, made.payload())
+        step = Step(history.start_hash, history.prev, role, output, detail, by)
+        node = recorder.put(STEPNODE, step.payload())
         recorder.settle(order, node, detail)
         return node
 
 
 def asking(instance: Instance, head: Head) -> Asking:
     """Return the Asking that makes the next step of a call's thread. Raises Invalid in another process."""
-    found = (instance.kept or {}).get(head.thread)
-    if not isinstance(found, Asking):
+    resource = (instance.kept or {}).get(head.thread)
+    if not isinstance(resource, Asking):
         caller = engine_calls.caller_of(instance, head)
         raise Invalid(
             f"thread {head.thread} is a call of a code workflow, whose own step asks its agent",
             f"uwf thread step {caller}" if caller is not None else "",
         )
-    return found
+    return resource
 
 
 def answer(
@@ -136,8 +136,8 @@ def answer(
                 chosen_worktree(instance, cwd, WorkspaceOption(WORKTREE_OPTION, changes=True)),
                 [state.thread],
             )
-        made = Asking(act, heard)
-        instance.kept = {state.thread: made}
+        asking = Asking(act, heard)
+        instance.kept = {state.thread: asking}
         try:
             outcome = step_without_hooks(instance, state.thread, cwd=cwd, wait=_PATIENCE)
             if outcome.done:
@@ -152,8 +152,8 @@ def answer(
             if not _has_ended(instance, state):
                 raise
         except UwfError:
-            if made.error is not None:
-                raise made.error from None
+            if asking.error is not None:
+                raise asking.error from None
             raise
         finally:
             instance.kept = None

@@ -203,9 +203,9 @@ class Calls:
                 schema,
             )
             who = override or given["agent"] or f"whoever plays {given['role'] or 'the role'}"
-            asked = self._new(given["role"], one_line(who, 60))
+            conversation = self._new(given["role"], one_line(who, 60))
             order = {"question": question._asdict(), "call": list(request)}
-            self._do(self._questions, number, lambda: self._answer(number, asked, order))
+            self._do(self._questions, number, lambda: self._answer(number, conversation, order))
         else:
             text, role = given["text"] or "", given["role"]
             reading = {
@@ -219,15 +219,15 @@ class Calls:
         if message.get("what") == "workflow":
             self._hand_out_script(number, message.get("name"))
             return
-        given = _texts(message, ("prompt", "label", "phase", "model", "effort", "isolation", "agentType"))
+        texts = _texts(message, ("prompt", "label", "phase", "model", "effort", "isolation", "agentType"))
         schema = message.get("schema")
-        if message.get("what") != "script" or given["prompt"] is None or not isinstance(schema, dict | None):
+        if message.get("what") != "script" or texts["prompt"] is None or not isinstance(schema, dict | None):
             raise AgentFailed("the script asked for what is neither an agent nor a workflow")
         if (problem := _schema_problem(schema)) is not None:
             self._refuse(number, f"agent(): schema is not a JSON Schema: {problem}")
             return
-        agent, plays = self._who(given["agentType"], given["model"])
-        asked = {"what": "script", **given, "schema": schema}
+        agent, plays = self._who(texts["agentType"], texts["model"])
+        asked = {"what": "script", **texts, "schema": schema}
         for name in ("label", "phase"):
             del asked[name]
         request = self._request(asked, self._rehearses(agent, plays))
@@ -241,12 +241,12 @@ class Calls:
             self._folder,
             override,
             agent,
-            prompt=given["prompt"],
+            prompt=texts["prompt"],
             schema=schema,
             plays=plays,
-            isolation=given["isolation"] or "",
+            isolation=texts["isolation"] or "",
         )
-        who = override or agent or given["label"] or plays
+        who = override or agent or texts["label"] or plays
         conversation = self._new(None, one_line(who, 60))
         order = {"question": question._asdict(), "call": list(request)}
         self._do(self._questions, number, lambda: self._answer(number, conversation, order))
@@ -329,8 +329,8 @@ class Calls:
         with contextlib.suppress(UwfError):
             override = self._override(agent, role)
             chosen = override if override is not None else agent
-            found = resolve_agent(self._instance.config, self._cast.role(role), chosen)
-            return found.command == REHEARSE
+            config = resolve_agent(self._instance.config, self._cast.role(role), chosen)
+            return config.command == REHEARSE
         return False
 
     def _find(self, request: CallRequest) -> Head | None:
@@ -350,11 +350,11 @@ class Calls:
         if (by := repository.commit(head.commit).committer) != repository.user.ident:
             self._foreign[one_line(by, 100)] += 1
         reply = Reply(detail.answer, detail.session, detail.model, notes=detail.notes)
-        asked = self._new(given["role"])
-        asked.said = value if is_agents and not self._is_script else None
+        conversation = self._new(given["role"])
+        conversation.said = value if is_agents and not self._is_script else None
         is_text = is_agents and isinstance(value, str)
         texts, data = ((value, detail.answer), ()) if is_text else ((), (value,))
-        asked.heard = ConversationResult(
+        conversation.heard = ConversationResult(
             step.agent, given["role"] or "", reply, detail.extraction, texts, data, is_known=True
         )
         answer = {"value": value, "commit": str(head.commit), "turns": ()}
@@ -400,7 +400,7 @@ class Calls:
             os.read(self._ready, 1 << 16)
         while self._held and not self._is_script:
             self.release()
-        found = []
+        answers = []
         while self._answers:
             number, answer = self._taken()
             if answer.get("absent"):
@@ -412,18 +412,18 @@ class Calls:
                 self.absence = self.absence or absence
                 continue
             self._failed += "error" in answer and "unasked" not in answer
-            found.append((number, self._told(answer)))
+            answers.append((number, self._told(answer)))
         self._ask_next()
-        return found
+        return answers
 
     def _told(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """Return an answer as the code hears it. A script hears null of an agent that failed."""
         spent = {"spent": self._spent + self._used()} if self._is_script else {}
         if "error" not in answer:
             return {"value": answer["value"], **spent}
-        said = f"{answer['error']} — {answer['hint']}" if answer.get("hint") else answer["error"]
+        message = f"{answer['error']} — {answer['hint']}" if answer.get("hint") else answer["error"]
         if not self._is_script or answer.get("thrown"):
-            return {"error": said, **spent}
+            return {"error": message, **spent}
         if answer.get("throttled"):
             failure = AgentFailed(answer["error"], answer["hint"])
             failure.throttled = Throttled(*answer["throttled"])
@@ -433,30 +433,34 @@ class Calls:
         return {"value": None, **spent}
 
     def _used(self) -> int:
-        usage = sum_usage([each.reply for each in self.heard if not each.is_known])
+        usage = sum_usage([result.reply for result in self.heard if not result.is_known])
         return usage.input + usage.output if usage is not None else 0
 
     @property
     def heard(self) -> list[ConversationResult]:
         """Return all results, in the order their conversations began."""
         with self._guard:
-            return [each.heard for each in self._conversations if each.heard is not None]
+            return [
+                conversation.heard for conversation in self._conversations if conversation.heard is not None
+            ]
 
     @property
     def asked(self) -> list[str]:
         """Return the agents called, each once, with failures."""
         with self._guard:
-            told = [each.told for each in self._conversations]
-        return list(dict.fromkeys(filter(None, told)))
+            names = [conversation.told for conversation in self._conversations]
+        return list(dict.fromkeys(filter(None, names)))
 
     @property
     def foreign(self) -> str:
         """Return a note on the answers that other people committed, "" without any."""
-        told = [f"{counted(count, 'answer')} of {by}" for by, count in self._foreign.most_common()]
-        others = f" and {counted(len(told) - _NAMED, 'other')}" if len(told) > _NAMED else ""
+        counts = [f"{counted(count, 'answer')} of {by}" for by, count in self._foreign.most_common()]
+        others = f" and {counted(len(counts) - _NAMED, 'other')}" if len(counts) > _NAMED else ""
         is_one = self._foreign.total() == 1
         return (
-            f"{', '.join(told[:_NAMED])}{others} {'was' if is_one else 'were'} taken as given" if told else ""
+            f"{', '.join(counts[:_NAMED])}{others} {'was' if is_one else 'were'} taken as given"
+            if counts
+            else ""
         )
 
     @property
@@ -490,21 +494,21 @@ class Calls:
             self._instance.warn(self.foreign)
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._guard:
-            speaking = [each for each in self._conversations if each.is_speaking]
-        for each in speaking:
-            each.end(0.0)
+            speaking = [item for item in self._conversations if item.is_speaking]
+        for conversation in speaking:
+            conversation.end(0.0)
         self._pool.shutdown(wait=True)
         while self._answers:
             self._taken()
-        if any(each.is_cut for each in self._conversations):
+        if any(item.is_cut for item in self._conversations):
             self._unheard = self._recorder.take_noted()
 
     def close(self) -> None:
         self.settle()
-        for each in self._conversations:
-            each.let_go()
-        for each in self._conversations:
-            each.end(_PATIENCE)
+        for conversation in self._conversations:
+            conversation.let_go()
+        for conversation in self._conversations:
+            conversation.end(_PATIENCE)
         for descriptor in (self._ready, self._wake):
             os.close(descriptor)
 
@@ -534,52 +538,52 @@ class Calls:
             self._pool.submit(job)
 
     def _may_ask(self) -> bool:
-        asked = [_spent(each.reply) for each in self.heard if not each.is_known]
-        standing = Budgets(self._instance).standing(self._at, spent_together(asked))
+        totals = [_spent(result.reply) for result in self.heard if not result.is_known]
+        standing = Budgets(self._instance).standing(self._at, spent_together(totals))
         if standing is None or not self._in_flight:
             if standing is not None and standing.reached is not None:
                 raise standing.waiting(self._thread)
             return True
-        if standing.reached is not None or not asked:
+        if standing.reached is not None or not totals:
             return False
         priced = self._instance.config.prices if COST_LIMIT in standing.limits else {}
-        used = [spent.amounts(priced) for spent in asked]
+        used = [spent.amounts(priced) for spent in totals]
         return all(
-            max(each[key] for each in used) * (len(self._in_flight) + 1) <= limit.value - standing.used[key]
+            max(item[key] for item in used) * (len(self._in_flight) + 1) <= limit.value - standing.used[key]
             for key, limit in standing.limits.items()
         )
 
     def _new(self, role: str | None, who: str = "") -> _Conversation:
-        made = _Conversation(role or "", who)
+        conversation = _Conversation(role or "", who)
         with self._guard:
-            self._conversations.append(made)
-        return made
+            self._conversations.append(conversation)
+        return conversation
 
     def _end_idle(self) -> None:
         with self._guard:
-            spare = [each for each in self._conversations if each.is_idle][:-_IDLE]
-            for each in spare:
-                each.is_idle = False
-        for each in spare:
-            each.let_go()
-        for each in spare:
-            each.end(_PATIENCE)
+            spare = [item for item in self._conversations if item.is_idle][:-_IDLE]
+            for conversation in spare:
+                conversation.is_idle = False
+        for conversation in spare:
+            conversation.let_go()
+        for conversation in spare:
+            conversation.end(_PATIENCE)
 
     def _read(self, number: int, text: str, role: str | None, reading: Mapping[str, Any]) -> None:
         with self._guard:
-            said = [each for each in self._conversations if each.is_idle and each.said == text]
-            found = next((each for each in reversed(said) if each.role == (role or "")), None)
-            found = found or (said[-1] if said else None)
-            if found is not None:
-                found.is_idle = False
-        if found is None:
-            found = self._new(role)
+            conversations = [item for item in self._conversations if item.is_idle and item.said == text]
+            conversation = next((item for item in reversed(conversations) if item.role == (role or "")), None)
+            conversation = conversation or (conversations[-1] if conversations else None)
+            if conversation is not None:
+                conversation.is_idle = False
+        if conversation is None:
+            conversation = self._new(role)
             question = Question(self._head, self._folder, role=role, text=text)
             order = {"question": question._asdict(), "call": None}
-            if "error" in (answer := self._exchange(found, order)):
+            if "error" in (answer := self._exchange(conversation, order)):
                 self._notify(number, answer)
                 return
-        self._answer(number, found, reading)
+        self._answer(number, conversation, reading)
 
     def _answer(self, number: int, conversation: _Conversation, request: Mapping[str, Any]) -> None:
         self._notify(number, self._exchange(conversation, request))
@@ -621,19 +625,19 @@ def _schema_problem(schema: Any) -> str | None:
 
 def _spent(reply: Reply) -> SpendingTotals:
     took = sum(turn.duration_ms or 0 for turn in reply.turns)
-    said = Detail("", model=reply.model, usage=reply.usage, cost=reply.cost, duration_ms=took)
-    return spent(said, reply.turns, attempt=True)._replace(attempts=0)
+    detail = Detail("", model=reply.model, usage=reply.usage, cost=reply.cost, duration_ms=took)
+    return spent(detail, reply.turns, attempt=True)._replace(attempts=0)
 
 
 def _texts(message: Mapping[str, Any], names: Sequence[str]) -> dict[str, str | None]:
     """Return these texts of a call. Raises AgentFailed."""
-    given = {name: message.get(name) for name in names}
-    for name, value in given.items():
+    texts = {name: message.get(name) for name in names}
+    for name, value in texts.items():
         if not isinstance(value, str | None):
             raise AgentFailed(f"the code called an agent with a {name} that is not text")
         if value is not None and encodable(value) != value:
             raise AgentFailed(f"the code called an agent with a {name} that holds an incomplete character")
-    return given
+    return texts
 
 
 class _Conversation:
@@ -702,8 +706,8 @@ class _Conversation:
             raise AgentFailed("the process that asked the agent ended before it answered", complaint)
         answer: dict[str, Any] = json.loads(line)
         detail = parse_detail(answer["detail"])
-        told = [parse_turn(turn) for turn in answer["turns"]]
-        new = told[len(self._turns) :]
+        records = [parse_turn(turn) for turn in answer["turns"]]
+        new = records[len(self._turns) :]
         self._turns = (*self._turns, *new)
         reply = Reply.of(detail, self._turns)
         if "error" not in answer:

@@ -44,18 +44,18 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
     from uwf_git.plugin import trusted_code
 
     instance = invocation.instance
-    found = _bundle(invocation, workflow)
-    commit = Oid(hex=str(found.commit))
-    if already := trusted_code.is_trusted(instance, found.workflow):
-        instance.registry.code(found.workflow, commit)
+    resolved_workflow = _bundle(invocation, workflow)
+    commit = Oid(hex=str(resolved_workflow.commit))
+    if already := trusted_code.is_trusted(instance, resolved_workflow.workflow):
+        instance.registry.code(resolved_workflow.workflow, commit)
     else:
-        source = reviewed(instance, found.workflow, commit)
-        if not (yes or _asked_whether(invocation, found, source)):
+        source = reviewed(instance, resolved_workflow.workflow, commit)
+        if not (yes or _asked_whether(invocation, resolved_workflow, source)):
             raise Usage(f"{workflow} was not confirmed, and is not trusted", "ask its author")
-        trusted_code.trust_code(instance, found.workflow)
-        if told := otherwise(instance, found.workflow, source):
-            invocation.warn(told)
-    value = {**_describe(invocation, found), "changed": not already}
+        trusted_code.trust_code(instance, resolved_workflow.workflow)
+        if warning := otherwise(instance, resolved_workflow.workflow, source):
+            invocation.warn(warning)
+    value = {**_describe(invocation, resolved_workflow), "changed": not already}
     invocation.emit(value, Record(*definitions.WORKFLOW, ("trusted", lambda _: "yes")))
 
 
@@ -65,9 +65,9 @@ def untrust(invocation: Invocation, workflow: str) -> None:
     """Revoke the trust in a code workflow on this machine. Nothing is deleted."""
     from uwf_git.plugin import trusted_code
 
-    found = _bundle(invocation, workflow)
-    changed = trusted_code.revoke_trust(invocation.instance, found.workflow)
-    value = {**_describe(invocation, found), "changed": changed}
+    resolved_workflow = _bundle(invocation, workflow)
+    changed = trusted_code.revoke_trust(invocation.instance, resolved_workflow.workflow)
+    value = {**_describe(invocation, resolved_workflow), "changed": changed}
     invocation.emit(value, Record(*definitions.WORKFLOW, ("trusted", lambda _: "no")))
 
 
@@ -75,15 +75,15 @@ def _bundle(invocation: Invocation, text: str) -> ResolvedWorkflow:
     """Return a code workflow. Raises Usage for others."""
     from uwf_git.plugin import resolve
 
-    found = resolve.find_workflow(invocation, text)
-    if found.workflow.code is None:
-        raise Usage(f"workflow {found.workflow.name!r} is not code, so there is nothing to trust")
-    if found.commit is None:
-        file = found.compiled.source.path if found.compiled is not None else text
+    workflow = resolve.find_workflow(invocation, text)
+    if workflow.workflow.code is None:
+        raise Usage(f"workflow {workflow.workflow.name!r} is not code, so there is nothing to trust")
+    if workflow.commit is None:
+        file = workflow.compiled.source.path if workflow.compiled is not None else text
         raise Usage(
             f"{text} is a file, and is trusted once it is registered", f"uwf workflow put {shlex.quote(file)}"
         )
-    return found
+    return workflow
 
 
 def _granted(grants: Grants) -> str:
@@ -100,14 +100,14 @@ def _lines(source: str, language: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _describe(invocation: Invocation, found: ResolvedWorkflow) -> dict[str, Any]:
-    code = bundle_of(found.workflow, invocation.instance, found.commit)
-    return {"name": found.workflow.name, "hash": found.hash, "commit": found.commit, **code}
+def _describe(invocation: Invocation, workflow: ResolvedWorkflow) -> dict[str, Any]:
+    code = bundle_of(workflow.workflow, invocation.instance, workflow.commit)
+    return {"name": workflow.workflow.name, "hash": workflow.hash, "commit": workflow.commit, **code}
 
 
-def _asked_whether(invocation: Invocation, found: ResolvedWorkflow, source: str) -> bool:
+def _asked_whether(invocation: Invocation, workflow: ResolvedWorkflow, source: str) -> bool:
     """Show the code and ask on the terminal. Raises Usage without one."""
-    code = found.workflow.code
+    code = workflow.workflow.code
     assert code is not None
     if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
         raise Usage(
@@ -118,9 +118,9 @@ def _asked_whether(invocation: Invocation, found: ResolvedWorkflow, source: str)
     width = len(str(len(lines)))
     for number, line in enumerate(lines, 1):
         sys.stderr.write(f"{terminal.style(str(number).rjust(width), 'dim')}  {terminal.escape_code(line)}\n")
-    grants = grants_of(invocation.instance.config, found.workflow.name)
+    grants = grants_of(invocation.instance.config, workflow.workflow.name)
     bundle = {
-        **_describe(invocation, found),
+        **_describe(invocation, workflow),
         "sha256": code.sha256,
         "granted": _granted(grants),
         "may ask": "the configured agents, which work outside its sandbox",

@@ -98,8 +98,8 @@ def confine(
         for folder, writable in granted:
             argv += ["--bind" if writable else "--ro-bind", str(folder), str(folder)]
         for before in searched:
-            for each in before.found:
-                path = str(before.project.joinpath(*each.parts))
+            for repository in before.found:
+                path = str(before.project.joinpath(*repository.parts))
                 argv += ["--ro-bind", path, path]
         argv += ["--remount-ro", "/", "--chdir", _INNER, "--"]
         argv += _limited([program.path, *program.options, str(_HARNESS / program.files[0].name)])
@@ -115,8 +115,8 @@ def _granted(grants: Grants, own: Sequence[Path]) -> Iterator[tuple[Path, bool]]
     """Yield granted folders and whether they are writable. Raises AgentFailed for missing ones, and for those
     with the configuration or store."""
     for named, writable in (
-        *((each, False) for each in grants.read),
-        *((each, True) for each in grants.write),
+        *((item, False) for item in grants.read),
+        *((item, True) for item in grants.write),
     ):
         path = Path(named).expanduser().resolve()
         shown = one_line(named, 80)

@@ -81,7 +81,7 @@ def _of_script(text: bytes, language: str, shown: str, name: str | None, otherwi
     if not_text := _not_utf8(text):
         raise InvalidWorkflow(shown, not_text)
     breaches, script = _checked(text, language)
-    if any(each.severity == "error" for each in breaches):
+    if any(breach.severity == "error" for breach in breaches):
         raise InvalidWorkflow(shown, breaches)
     descriptor = descriptor_of(script.meta, dict.fromkeys(script.types), name or otherwise)
     compiled = _compiled(text, language, Document(shown, descriptor, {}, {}, {}), name, otherwise)
@@ -107,15 +107,15 @@ def _compiled(text: bytes, language: str, document: Document, name: str | None, 
     shown = document.name
     findings = Findings(document)
     descriptor = parse_descriptor(document, findings)
-    given = descriptor.payload.get("name")
-    if name is not None and given and name != given:
-        raise Usage(f"{one_line(shown)} calls itself {given!r}", "leave out --name")
-    called = given or name or otherwise
+    own_name = descriptor.payload.get("name")
+    if name is not None and own_name and name != own_name:
+        raise Usage(f"{one_line(shown)} calls itself {own_name!r}", "leave out --name")
+    called = own_name or name or otherwise
     if problem := name_problem(called):
         findings.error((), "bad-name", f'workflow name "{called}" {problem}', "give it a --name")
-    found = findings.sorted()
-    if any(finding.severity == "error" for finding in found):
-        raise InvalidWorkflow(shown, found)
+    warnings = findings.sorted()
+    if any(finding.severity == "error" for finding in warnings):
+        raise InvalidWorkflow(shown, warnings)
     payload: dict[str, Any] = cbor.normalise(
         {
             **descriptor.payload,
@@ -126,12 +126,12 @@ def _compiled(text: bytes, language: str, document: Document, name: str | None, 
     )
     source = Source(shown, text, document.data, document, {})
     workflow = parse_workflow(payload)
-    return Compiled(payload, hash_of(CODE, payload), descriptor.schemas, workflow, source, tuple(found))
+    return Compiled(payload, hash_of(CODE, payload), descriptor.schemas, workflow, source, tuple(warnings))
 
 
 def breaches_of(text: bytes, language: str) -> list[Finding]:
     """Return the static violations of the contract."""
-    return [each for each in _contract(text, language)[0] if each.severity == "error"]
+    return [finding for finding in _contract(text, language)[0] if finding.severity == "error"]
 
 
 def _contract(text: bytes, language: str) -> tuple[list[Finding], tuple[Places, Places]]:

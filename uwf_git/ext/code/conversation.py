@@ -216,9 +216,9 @@ class _Asked:
         except ExtractionFailed as failure:
             self._count(failure.replies, failure.turns, failure.usage)
             raise
-        said = reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage, model=reply.model),)
+        turns = reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage, model=reply.model),)
         # Extractions for the agent or its commands were recorded as they happened: the step counts them.
-        self._count((reply,), said, reply.usage)
+        self._count((reply,), turns, reply.usage)
         return reply.text
 
     def read(self, schema: Any, prompt: str) -> Any:
@@ -234,13 +234,15 @@ class _Asked:
         known = Reply(last.text, last.session, output=last.output, turns=tuple(self._turns[-1:]))
         try:
             with agent_slot(ctx.instance, self._command):
-                made = read_output(ctx, known, self._conversation, wanted_data(schema), self._recorder.heard)
+                extraction = read_output(
+                    ctx, known, self._conversation, wanted_data(schema), self._recorder.heard
+                )
         except ExtractionFailed as failure:
             self._count(failure.replies[1:], failure.turns[1:], failure.usage)
             raise
-        self._count(made.replies[1:], made.turns[1:], made.usage)
-        self._reply, self._how = made.replies[-1], made.how
-        return made.output
+        self._count(extraction.replies[1:], extraction.turns[1:], extraction.usage)
+        self._reply, self._how = extraction.replies[-1], extraction.how
+        return extraction.output
 
     def _extracted(self, schema: Any, prompt: str) -> Any:
         before = len(self._recorder.turns)
@@ -305,15 +307,17 @@ def _agent_of(instance: Instance, history: History, asks: Question) -> AgentConf
 
 def _left(instance: Instance, thread: ThreadId, call: Head, agent: str, ctx: Context) -> Resume | None:
     """Return the last attempt at a call, to be resumed in its session."""
-    made = instance.attempts.last(call)
-    detail = instance.store.detail(made.detail) if made is not None and made.detail is not None else None
-    if made is None or detail is None or is_full(made.error):
+    attempt = instance.attempts.last(call)
+    detail = (
+        instance.store.detail(attempt.detail) if attempt is not None and attempt.detail is not None else None
+    )
+    if attempt is None or detail is None or is_full(attempt.error):
         return None
     if detail.session is None or not instance.sessions.is_own(agent, detail.session, thread):
         return None
     turns = instance.store.turns(detail)
     state = SessionState(detail.context, detail.kept)
-    return Resume(detail.session, made.error, turns, lambda: (PastRun(ctx.prompt, turns),), state)
+    return Resume(detail.session, attempt.error, turns, lambda: (PastRun(ctx.prompt, turns),), state)
 
 
 def _chosen(instance: Instance, asks: Question) -> str | None:
@@ -325,7 +329,7 @@ def _chosen(instance: Instance, asks: Question) -> str | None:
     if asks.override is not None or name is None:
         return asks.override
     if known_agent(config, name) is None:
-        known = [each for each in known_names(config) if known_agents.shipped(each) is None]
+        known = [item for item in known_names(config) if known_agents.shipped(item) is None]
         hint = "agents.default is whoever plays the role"
         if (meant := closest_names(name, known)) is not None:
             hint = f'did you mean "{meant}"?'
@@ -404,16 +408,16 @@ class _Calls:
         answer the call's history has the next time."""
         history = instance.threads.history(head)
         last = history.steps[-1] if history.steps else None
-        said = str(last.output.get("answer", "")) if last is not None and last.role == USER else None
+        answer = str(last.output.get("answer", "")) if last is not None and last.role == USER else None
         parent = instance.threads.history(instance.threads.active_head(self._thread))
         if _agent_of(instance, parent, asks).command == HUMAN:
             self.name = HUMAN
-            if said is None:
+            if answer is None:
                 raise Suspended({"$status": SUSPEND_STATUS, "question": asks.prompt}, asks.plays)
-            return _of_person(asks, said)
-        if said is not None:
+            return _of_person(asks, answer)
+        if answer is not None:
             question = history.steps[-2].output.get("question", "")
-            asks = asks._replace(prompt=f"{asks.prompt}\n\nYou asked: {question}\n\nThe answer: {said}")
+            asks = asks._replace(prompt=f"{asks.prompt}\n\nYou asked: {question}\n\nThe answer: {answer}")
         self._asked, self.name = _open(instance, self._thread, asks, head, self._stack)
         self._asked.also(recorder)
         value = self._asked.begin(asks)
@@ -428,8 +432,8 @@ class _Calls:
         before = len(self._asked.heard()[1])
 
         def new() -> tuple[str, Detail, Sequence[TurnRecord]]:
-            agent, said, turns = self.heard()
-            return agent, said, turns[before:]
+            agent, detail, turns = self.heard()
+            return agent, detail, turns[before:]
 
         error: UwfError | None = None
         output: Any = None
@@ -506,18 +510,18 @@ def main(argv: Sequence[str]) -> int:
     def tell(act: Callable[[], Any], wants_data: bool = True) -> None:
         calls.commit = None
         try:
-            said: dict[str, Any] = {"value": act()}
+            reply: dict[str, Any] = {"value": act()}
         except UwfError as error:
-            said = {"error": error.message, "hint": error.hint, "absent": isinstance(error, Waiting)}
+            reply = {"error": error.message, "hint": error.hint, "absent": isinstance(error, Waiting)}
             is_unread = isinstance(error, ExtractionFailed) and wants_data
-            said["thrown"] = is_unread or isinstance(error, Invalid)
-            said["misconfigured"] = isinstance(error, Unavailable)
+            reply["thrown"] = is_unread or isinstance(error, Invalid)
+            reply["misconfigured"] = isinstance(error, Unavailable)
             throttled = error.throttled if isinstance(error, AgentFailed) else None
-            said["throttled"] = list(throttled) if throttled is not None else None
+            reply["throttled"] = list(throttled) if throttled is not None else None
         agent, detail, turns = calls.heard()
-        said |= {"commit": calls.commit, "agent": agent, "detail": detail.payload()}
-        said["turns"] = [turn.payload() for turn in turns]
-        answers.write(json.dumps(said) + "\n")
+        reply |= {"commit": calls.commit, "agent": agent, "detail": detail.payload()}
+        reply["turns"] = [turn.payload() for turn in turns]
+        answers.write(json.dumps(reply) + "\n")
         answers.flush()
 
     with ExitStack() as stack, os.fdopen(int(argv[1]), "rb") as source:

@@ -114,8 +114,10 @@ def describe(source: bytes, language: str, config: Config) -> EvaluationResult:
         if error is None:
             return EvaluationResult(answer.get("descriptor"), str(answer["run"]))
     except (ValueError, KeyError, AttributeError, RecursionError):
-        said = done.stderr_tail.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        return EvaluationResult(None, problem=f"ends before it tells its descriptor: {one_line(said, 200)}")
+        complaint = done.stderr_tail.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return EvaluationResult(
+            None, problem=f"ends before it tells its descriptor: {one_line(complaint, 200)}"
+        )
     if error.get("node"):
         raise Invalid(
             f"a code workflow in JavaScript needs Node {OLDEST_NODE} or newer, and {program.path}: {error['message']}",

@@ -84,10 +84,10 @@ class _Reader:
             hint = "roles: { writer: { description, schema } }"
             self._findings.error((), "missing-key", "the descriptor has no roles", hint)
             return {}
-        given = self._mapping(top["roles"], ("roles",), "roles", None)
-        if not given and isinstance(top["roles"], dict):
+        mapping = self._mapping(top["roles"], ("roles",), "roles", None)
+        if not mapping and isinstance(top["roles"], dict):
             self._findings.error(("roles",), "missing-key", "roles is empty")
-        return {name: self._role(name, value) for name, value in given.items()}
+        return {name: self._role(name, value) for name, value in mapping.items()}
 
     def _role(self, name: str, value: Any) -> dict[str, Any]:
         path: ValuePath = ("roles", name)
@@ -97,14 +97,14 @@ class _Reader:
             self._findings.key_error(path, "reserved-name", message, "rename the role")
         elif problem := name_problem(name):
             self._findings.key_error(path, "bad-name", f"role name {what.removeprefix('role ')} {problem}")
-        given = self._mapping(value, path, what, _ROLE)
-        role = {"description": self._text(given, path, "description", what)}
+        mapping = self._mapping(value, path, what, _ROLE)
+        role = {"description": self._text(mapping, path, "description", what)}
         for key in ("systemPrompt", "extractPrompt"):
-            if given.get(key) is not None:
-                role[key] = self._text(given, path, key, what)
+            if mapping.get(key) is not None:
+                role[key] = self._text(mapping, path, key, what)
         role.setdefault("systemPrompt", "")
-        schema = given.get("schema")
-        if "schema" not in given and isinstance(value, dict):
+        schema = mapping.get("schema")
+        if "schema" not in mapping and isinstance(value, dict):
             hint = "give the JSON Schema of its meta"
             self._findings.key_error(path, "missing-key", f"{what} has no schema", hint)
         elif isinstance(value, dict) and not isinstance(schema, dict):
@@ -119,14 +119,14 @@ class _Reader:
         graph: dict[str, list[dict[str, Any]]] = {}
         if value is None:
             return graph
-        given = self._mapping(value, ("graph",), "graph", ("edges",))
-        edges = given.get("edges", [])
+        mapping = self._mapping(value, ("graph",), "graph", ("edges",))
+        edges = mapping.get("edges", [])
         if not isinstance(edges, list):
             self._wrong_type(("graph", "edges"), "graph: edges", "a list", edges)
             return graph
-        for number, each in enumerate(edges):
+        for number, item in enumerate(edges):
             path: ValuePath = ("graph", "edges", number)
-            edge = self._mapping(each, path, f"edge {number}", _EDGE)
+            edge = self._mapping(item, path, f"edge {number}", _EDGE)
             source = self._end(edge, path, "from", roles)
             target = self._end(edge, path, "to", roles)
             condition = edge.get("condition")

@@ -44,10 +44,10 @@ def _read_grants(reader: ConfigReader, path: ValuePath, value: Any) -> Grants:
         reader.refuse((*path, "network"), "network is true or false")
     folders = {key: reader.texts((*path, key), entry.get(key)) or () for key in ("read", "write")}
     for key, named in folders.items():
-        for each in named:
-            if not each.startswith(("/", "~/")):
+        for item in named:
+            if not item.startswith(("/", "~/")):
                 reader.refuse(
-                    (*path, key), f"{key}: {one_line(each, 60)} is not an absolute path", "or ~/folder"
+                    (*path, key), f"{key}: {one_line(item, 60)} is not an absolute path", "or ~/folder"
                 )
     timeout = reader.timeout(path, entry) or Grants().timeout
     return Grants(network is True, folders["read"], folders["write"], timeout)

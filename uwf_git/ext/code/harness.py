@@ -38,7 +38,7 @@ _MAY = frozenset(
     (
         "<frozen importlib._bootstrap>",
         "<frozen importlib._bootstrap_external>",
-        *(str(_STANDARD / f"{each}.py") for each in _MAKERS.split()),
+        *(str(_STANDARD / f"{part}.py") for part in _MAKERS.split()),
     )
 )
 """Files of the standard library that make code for what they offer, such as data classes; nobody else makes any."""
@@ -62,10 +62,10 @@ class _Standard:
 def _define() -> None:
     """Make `from uwf_git.workflow import define` import the file beside this one."""
     here = Path(__file__).parent
-    found = [
+    paths = [
         path for path in (here / "define.py", here.parents[1] / "workflow" / "define.py") if path.is_file()
     ]
-    spec = importlib.util.spec_from_file_location("uwf_git.workflow", found[0])
+    spec = importlib.util.spec_from_file_location("uwf_git.workflow", paths[0])
     assert spec is not None and spec.loader is not None
     library = importlib.util.module_from_spec(spec)
     package = ModuleType("uwf_git")
@@ -81,8 +81,8 @@ def _globals() -> type:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found: type = module.Globals
-    return found
+    kind: type = module.Globals
+    return kind
 
 
 _own: list[object] = []  # code of ours that is about to be run, and text that is about to be compiled
@@ -183,8 +183,8 @@ class _Agents:
             system_prompt: str | None = None,
             schema: Mapping[str, Any] | None = None,
         ) -> str:
-            given = {"role": role, "prompt": prompt, "systemPrompt": system_prompt, "schema": schema}
-            answer: str = await self._call("agent", agent=name, **given)
+            fields = {"role": role, "prompt": prompt, "systemPrompt": system_prompt, "schema": schema}
+            answer: str = await self._call("agent", agent=name, **fields)
             return answer
 
         return agent
@@ -279,10 +279,10 @@ class _Run:
     async def _begin_script(self, source: str, given: Mapping[str, Any]) -> None:
         self._is_script = True
         self._spent = given["spent"]
-        made = _globals()(self._call, load, given["total"], lambda: self._spent)
+        globals_here = _globals()(self._call, load, given["total"], lambda: self._spent)
         self._options = Options({"threadId": "", "maxRounds": None}, self._call)
         script = load(self._name, source)
-        self._steps = _whole(made.run(script, given["args"]), self._options.finish)
+        self._steps = _whole(globals_here.run(script, given["args"]), self._options.finish)
         self._pause()
         await self._advance()
 
@@ -334,13 +334,13 @@ def describe() -> None:
     os.dup2(2, 1)
     try:
         descriptor, run = exported(load("bundle", order["source"]))
-        said = {
+        description = {
             "descriptor": plain(descriptor, "descriptor"),
             "run": "function" if callable(run) else type(run).__name__,
         }
     except BaseException as error:
-        said = {"error": describe_exception(error, "bundle")}
-    json.dump(said, answers)
+        description = {"error": describe_exception(error, "bundle")}
+    json.dump(description, answers)
     answers.flush()
     os._exit(0)  # whatever the bundle has left behind
 

@@ -87,26 +87,26 @@ class Module:
         self._declared = dict(self._declarations())
 
     def check(self, breaches: Breaches) -> None:
-        found = self._captured()
+        nodes = self._captured()
         if self._root.has_error:
-            place = next(iter((*found.get("error", ()), *found.get("missing", ()))), self._root)
+            place = next(iter((*nodes.get("error", ()), *nodes.get("missing", ()))), self._root)
             breaches.add(self.mark(place), "no-javascript", "cannot be read as JavaScript")
             return  # consequences of a syntax error would be reported as breaches
-        for node in found.get("module", ()):
+        for node in nodes.get("module", ()):
             self._check_import(node, breaches)
-        for node in found.get("dynamic", ()):
+        for node in nodes.get("dynamic", ()):
             breaches.add(self.mark(node), "dynamic-import", "import() is not allowed", _BUNDLE_IT)
-        for node in found.get("required", ()):
+        for node in nodes.get("required", ()):
             if not _is_own(node):
                 breaches.add(self.mark(node), "foreign-import", "a module has no require()", _BUNDLE_IT)
         for key in ("eval", "made"):
-            for node in found.get(key, ()):
+            for node in nodes.get(key, ()):
                 if not _is_own(node):
                     name = "eval" if key == "eval" else "Function()"
                     breaches.add(
                         self.mark(node), "code-of-text", f"{name} makes code of text, which is not run"
                     )
-        for node in found.get("object", ()):
+        for node in nodes.get("object", ()):
             self._check_member(node, breaches)
         self._check_exports(breaches)
 
@@ -180,26 +180,26 @@ class Module:
             )
 
     def _exported(self) -> dict[str, tuple[Node, Node | None]]:
-        found: dict[str, tuple[Node, Node | None]] = {}
+        exports: dict[str, tuple[Node, Node | None]] = {}
         for statement in self._root.named_children:
             if statement.type != "export_statement":
                 continue
             if any(child.type == "default" for child in statement.children):
-                found["default"] = (statement, None)
+                exports["default"] = (statement, None)
             declaration = statement.child_by_field_name("declaration")
             if declaration is not None:
-                found.update({name: (node, node) for name, node in _declared(declaration)})
+                exports.update({name: (node, node) for name, node in _declared(declaration)})
             for clause in statement.named_children:
-                for each in clause.named_children if clause.type == "export_clause" else ():
-                    name = each.child_by_field_name("name")
-                    alias = each.child_by_field_name("alias") or name
+                for named_child in clause.named_children if clause.type == "export_clause" else ():
+                    name = named_child.child_by_field_name("name")
+                    alias = named_child.child_by_field_name("alias") or name
                     if name is not None and alias is not None:
                         local = _text(name)
-                        found[_string(alias) if alias.type == "string" else _text(alias)] = (
-                            each,
+                        exports[_string(alias) if alias.type == "string" else _text(alias)] = (
+                            named_child,
                             self._declared.get(local),
                         )
-        return found
+        return exports
 
     def _declarations(self) -> Iterator[tuple[str, Node]]:
         for statement in self._root.named_children:
@@ -252,16 +252,16 @@ class Script(Module):
     def _check_options(self, breaches: Breaches) -> None:
         """Warn of written-out options that agent() ignores."""
         for call in _all(self._root, "call_expression"):
-            given = call.child_by_field_name("arguments")
-            options = given.named_children[-1] if given is not None and given.named_child_count > 1 else None
+            node = call.child_by_field_name("arguments")
+            options = node.named_children[-1] if node is not None and node.named_child_count > 1 else None
             if _text(call.child_by_field_name("function")) != "agent" or options is None:
                 continue
             for part in options.named_children if options.type == "object" else ():
                 name = _text(part) if part.type == _SHORT else _key(part) if part.type == "pair" else None
                 if name is not None and name not in _OPTIONS:
-                    said = f"agent() ignores the option {one_line(name, 60)!r}, which it does not have"
+                    message = f"agent() ignores the option {one_line(name, 60)!r}, which it does not have"
                     hint = nearest(name, _OPTIONS)
-                    breaches.add(self.mark(part), "unknown-option", said, hint, severity="warning")
+                    breaches.add(self.mark(part), "unknown-option", message, hint, severity="warning")
 
     def _check_import(self, node: Node, breaches: Breaches) -> None:
         shown = one_line(_string(node), 60)
@@ -271,9 +271,11 @@ class Script(Module):
     def _check_member(self, node: Node, breaches: Breaches) -> None:
         super()._check_member(node, breaches)
         field = node.parent.child_by_field_name("property") if node.parent is not None else None
-        said = _NOT_AGAIN.get((_text(node), _text(field)))
-        if said is not None and not _is_own(node):
-            breaches.add(self.mark(node), "not-again", said, "pass what differs in args", severity="warning")
+        message = _NOT_AGAIN.get((_text(node), _text(field)))
+        if message is not None and not _is_own(node):
+            breaches.add(
+                self.mark(node), "not-again", message, "pass what differs in args", severity="warning"
+            )
 
     def _check_exports(self, breaches: Breaches) -> None:
         exported = self._exported()
@@ -285,7 +287,7 @@ class Script(Module):
             breaches.add(SourceMark(1, 1), "missing-export", "does not export its meta", _META_FIRST)
             return
         place, value = exported["meta"]
-        first = next((each for each in self._root.named_children if not _is_preamble(each)), None)
+        first = next((child for child in self._root.named_children if not _is_preamble(child)), None)
         if first is None or not first.start_byte <= place.start_byte < first.end_byte:
             breaches.add(self.mark(place), "meta-first", "meta is not the first statement", _META_FIRST)
         value = value.child_by_field_name("value") if value is not None else None
@@ -316,17 +318,17 @@ def _literal(node: Node | None) -> Any:
     if node is None:
         raise _NoLiteral(node)
     if node.type == "object":
-        found = {}
+        fields = {}
         for pair in node.named_children:
             if pair.type == "comment":
                 continue
             key = _key(pair)
             if pair.type != "pair" or key is None:
                 raise _NoLiteral(pair)
-            found[key] = _literal(pair.child_by_field_name("value"))
-        return found
+            fields[key] = _literal(pair.child_by_field_name("value"))
+        return fields
     if node.type == "array":
-        return [_literal(each) for each in node.named_children if each.type != "comment"]
+        return [_literal(child) for child in node.named_children if child.type != "comment"]
     if node.type in ("string", "template_string"):
         return _unescaped(node)
     if node.type == "number":
@@ -338,9 +340,9 @@ def _literal(node: Node | None) -> Any:
     if node.type == "parenthesized_expression" and node.named_child_count == 1:
         return _literal(node.named_children[0])
     if node.type == "binary_expression" and _text(node.child_by_field_name("operator")) == "+":
-        left, right = (_literal(node.child_by_field_name(side)) for side in ("left", "right"))
-        if isinstance(left, str) and isinstance(right, str):
-            return left + right
+        first, right = (_literal(node.child_by_field_name(side)) for side in ("left", "right"))
+        if isinstance(first, str) and isinstance(right, str):
+            return first + right
     raise _NoLiteral(node)
 
 
@@ -360,18 +362,18 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0
 
 def _unescaped(node: Node) -> str:
     parts = []
-    for each in node.named_children:
-        text = _text(each)
-        if each.type == "escape_sequence":
+    for child in node.named_children:
+        text = _text(child)
+        if child.type == "escape_sequence":
             code = text[1:]
             if code[0] in "xu":
                 parts.append(chr(int(code[1:].strip("{}"), 16)))
             else:
                 parts.append(_ESCAPES.get(code, code))
-        elif each.type == "string_fragment":
+        elif child.type == "string_fragment":
             parts.append(text)
         else:
-            raise _NoLiteral(each)
+            raise _NoLiteral(child)
     return "".join(parts)
 
 
@@ -401,10 +403,10 @@ def _query() -> Any:
 
 def _declared(statement: Node) -> Iterator[tuple[str, Node]]:
     if statement.type in _DECLARATIONS:
-        for each in statement.named_children:
-            name = each.child_by_field_name("name")
+        for child in statement.named_children:
+            name = child.child_by_field_name("name")
             if name is not None and name.type == "identifier":
-                yield _text(name), each
+                yield _text(name), child
     elif statement.type in (*_FUNCTIONS, "class_declaration"):
         name = statement.child_by_field_name("name")
         if name is not None:
@@ -418,12 +420,12 @@ def _is_own(node: Node) -> bool:
     while scope is not None:
         if scope.type in (*_FUNCTIONS, "method_definition"):
             for field in ("parameters", "parameter"):
-                given = scope.child_by_field_name(field)
-                names = _all(given, *_IDENTIFIERS) if given is not None else ()
+                declared = scope.child_by_field_name(field)
+                names = _all(declared, *_IDENTIFIERS) if declared is not None else ()
                 if name in map(_text, names):
                     return True
         if scope.type in _SCOPES and any(
-            name == known for each in scope.named_children for known, _ in _declared(each)
+            name == known for child in scope.named_children for known, _ in _declared(child)
         ):
             return True
         scope = scope.parent

@@ -135,8 +135,10 @@ class Live:
     def notes(self) -> tuple[str, ...]:
         """Notes on how it runs, and once closed on its leftovers."""
         note, taken = self._confined.note, self._confined.taken
-        left = f"no bundle may leave a git repository behind: {'; '.join(taken[:_TAKEN])}" if taken else ""
-        return tuple(each for each in (note, left) if each)
+        repositories = (
+            f"no bundle may leave a git repository behind: {'; '.join(taken[:_TAKEN])}" if taken else ""
+        )
+        return tuple(item for item in (note, repositories) if item)
 
     @property
     def is_kept(self) -> bool:
@@ -158,12 +160,12 @@ class Live:
     def hear(self, calls: Calls | None, show: Show) -> Yielded:
         """Return what comes next, answering calls. Raises AgentFailed if it throws, ends, violates the
         protocol or times out, OutOfRounds if it calls without `calls`, and what they raise."""
-        made: set[int] = set()
-        asked = 0
+        numbers: set[int] = set()
+        size = 0
         with self._listening(calls):
-            left = self._timeout
+            remaining = self._timeout
             while True:
-                line, left = self._next_line(calls, show, left)
+                line, remaining = self._next_line(calls, show, remaining)
                 message = _parsed(line)
                 kind = message.get("type")
                 log.debug(
@@ -173,7 +175,7 @@ class Live:
                     call=message.get("what"),
                     number=message.get("id"),
                     size=len(line),
-                    seconds_left=round(left, 2),
+                    seconds_left=round(remaining, 2),
                 )
                 if kind in ("yield", "return"):
                     return Yielded(message.get("value"), kind == "return")
@@ -185,17 +187,17 @@ class Live:
                     self._raise_if_stuck(calls)
                     continue
                 number = message.get("id")
-                if kind != "call" or not isinstance(number, int) or number in made | self._open:
+                if kind != "call" or not isinstance(number, int) or number in numbers | self._open:
                     raise _tampered()
                 if calls is None:
                     raise OutOfRounds("the code did not finish")
-                made.add(number)
+                numbers.add(number)
                 self._idle = -1
                 most = MOST_CALLS * (1 + self.is_script)  # a script counts its agents itself
-                if len(made) > most:
+                if len(numbers) > most:
                     raise AgentFailed(f"the code made over {most} calls in one step", "does it ever yield?")
-                asked += len(line)
-                if asked > MOST_ASKED:
+                size += len(line)
+                if size > MOST_ASKED:
                     raise AgentFailed(
                         f"the calls of the code in one step have over {MOST_ASKED >> 20} MiB",
                         "put large texts into files",
@@ -330,9 +332,10 @@ class Live:
         if 0 < number < 65:
             hint = "somebody ended it, or the machine ran out of memory: step again"
             return AgentFailed(f"the code's process was ended by signal {number}", last_line(errors) or hint)
-        said = last_line(errors)
+        complaint = last_line(errors)
         return AgentFailed(
-            f"the code's process exited with {status} before it yielded" + (f": {said}" if said else "")
+            f"the code's process exited with {status} before it yielded"
+            + (f": {complaint}" if complaint else "")
         )
 
 

@@ -62,12 +62,12 @@ class Module:
         for node in ast.walk(self._root):
             match node:
                 case ast.Import(names=names):
-                    for each in names:
-                        self._check_import(node, each.name, breaches)
+                    for item in names:
+                        self._check_import(node, item.name, breaches)
                 case ast.ImportFrom(level=0, module=str(name)):
                     self._check_import(node, name, breaches)
-                    for each in node.names if name == "builtins" else ():
-                        self._check_builtin(node, each.name, breaches)
+                    for item in node.names if name == "builtins" else ():
+                        self._check_builtin(node, item.name, breaches)
                 case ast.ImportFrom():
                     breaches.add(
                         self.mark(node), "foreign-import", "it imports another file beside it", _ONE_FILE
@@ -136,8 +136,8 @@ class Module:
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                     yield name, value
                 case ast.Import() | ast.ImportFrom():
-                    for each in node.names:
-                        yield each.asname or each.name, node
+                    for item in node.names:
+                        yield item.asname or item.name, node
 
     def _own_names(self) -> set[str]:
         own: set[str] = set()
@@ -150,7 +150,7 @@ class Module:
                 case ast.Name(id=name, ctx=ast.Store()):
                     own.add(name)
                 case ast.ImportFrom(module=module) if module != "builtins":
-                    own.update(each.asname or each.name for each in node.names)
+                    own.update(item.asname or item.name for item in node.names)
         return own
 
     def _resolved(self, node: ast.AST | None) -> ast.AST | None:
@@ -179,6 +179,6 @@ def _parts(node: ast.AST, path: ValuePath) -> Iterator[Part[ast.AST]]:
         case ast.List(elts=items) | ast.Tuple(elts=items):
             yield from ((number, None, item) for number, item in enumerate(items))
         case ast.Call(keywords=given) if not path:
-            for each in given:
-                if each.arg in _ARGUMENTS:
-                    yield _ARGUMENTS[each.arg], each, each.value
+            for keyword in given:
+                if keyword.arg in _ARGUMENTS:
+                    yield _ARGUMENTS[keyword.arg], keyword, keyword.value

@@ -36,7 +36,7 @@ def otherwise(instance: Instance, workflow: Workflow, source: str) -> str:
         anew = read_again(workflow, source.encode(), instance.config).workflow
     except UwfError as error:
         return f"what its code says of itself couldn't be compared with what was registered: {error.message}"
-    changes = [one_line(f"{each.what} {each.name}", 60) for each in compare_trees(workflow, anew)]
+    changes = [one_line(f"{change.what} {change.name}", 60) for change in compare_trees(workflow, anew)]
     if not changes:
         return ""
     return f"its code says of itself something else than was registered: {', '.join(changes[:5])}"

@@ -88,13 +88,13 @@ def descriptor_of(meta: Mapping[str, Any], types: Iterable[str], otherwise: str)
     """Return a script's descriptor. Its roles are an agent and each agent type or model that it names, so that
     agentOverrides can say who plays them. A `name` that no workflow can have is replaced by `otherwise`."""
     name, description = meta.get("name"), meta.get("description")
-    titles = [each.get("title") for each in meta.get("phases") or () if isinstance(each, dict)]
-    phases = ", ".join(each for each in titles if isinstance(each, str))
+    titles = [phase.get("title") for phase in meta.get("phases") or () if isinstance(phase, dict)]
+    phases = ", ".join(title for title in titles if isinstance(title, str))
     said = _ASKED + (f"; its phases: {phases}" if phases else "")
     roles = {AGENT: {"description": said, "schema": _SCHEMA}}
-    for each in types:
-        if each != AGENT and not each.startswith(("$", "__")) and not name_problem(each):
-            roles[each] = {"description": _NAMED, "schema": _SCHEMA}
+    for kind in types:
+        if kind != AGENT and not kind.startswith(("$", "__")) and not name_problem(kind):
+            roles[kind] = {"description": _NAMED, "schema": _SCHEMA}
     return {
         "name": name if isinstance(name, str) and not name_problem(name) else otherwise,
         "description": description,
@@ -166,12 +166,15 @@ class PythonScript(python.Module):
                 hint,
             )
             return
-        given = run.args
-        for each in (*given.posonlyargs, *given.args, *given.kwonlyargs):
-            if each.arg not in GLOBALS:
+        arguments = run.args
+        for posonlyarg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            if posonlyarg.arg not in GLOBALS:
                 known = ", ".join(GLOBALS)
                 breaches.add(
-                    self.mark(each), "unknown-key", f"run has a parameter {each.arg!r}", f"known: {known}"
+                    self.mark(posonlyarg),
+                    "unknown-key",
+                    f"run has a parameter {posonlyarg.arg!r}",
+                    f"known: {known}",
                 )
 
 

@@ -44,7 +44,7 @@ class Globals:
         """Run a script's `run`, with as much of this as its parameters name."""
         if not is_inner:
             self._args = args
-        given = {
+        values = {
             "agent": self.agent,
             "parallel": self.parallel,
             "pipeline": self.pipeline,
@@ -54,7 +54,7 @@ class Globals:
             "budget": self.budget,
             "workflow": _too_deep if is_inner else self.workflow,
         }
-        return await script.run(**{name: given[name] for name in inspect.signature(script.run).parameters})
+        return await script.run(**{name: values[name] for name in inspect.signature(script.run).parameters})
 
     async def agent(
         self,
@@ -138,13 +138,14 @@ class Globals:
 
     def log(self, *values: Any) -> None:
         print(
-            *(each if isinstance(each, str) else json.dumps(each, default=str) for each in values), flush=True
+            *(value if isinstance(value, str) else json.dumps(value, default=str) for value in values),
+            flush=True,
         )
 
     async def workflow(self, name: str, args: Any = None) -> Any:
         """Run another registered script, to its result."""
-        found = await self._call("workflow", name=name)
-        return await self.run(self._load(found["file"], found["source"]), args, is_inner=True)
+        inner = await self._call("workflow", name=name)
+        return await self.run(self._load(inner["file"], inner["source"]), args, is_inner=True)
 
 
 async def _too_deep(name: str, args: Any = None) -> Any:
@@ -154,7 +155,7 @@ async def _too_deep(name: str, args: Any = None) -> Any:
 def _taken(stage: Stage) -> int:
     if not callable(stage):
         raise TypeError("pipeline() takes functions after its items: previous, item, index")
-    kinds = [each.kind for each in inspect.signature(stage).parameters.values()]
+    kinds = [parameter.kind for parameter in inspect.signature(stage).parameters.values()]
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         return 3
     return sum(

@@ -66,7 +66,9 @@ def _read(
         report("extra-file", f"{path} is not reached by the crew", Oid(raw=blobs[extra]), path)
     try:
         crew = parse_crew(here[name].payload)
-        workflows = {node: parse_workflow(each.payload) for node, each in _workflows(crew, here).items()}
+        workflows = {
+            node: parse_workflow(workflow.payload) for node, workflow in _workflows(crew, here).items()
+        }
     except UwfError as error:
         raise BadObject("breaks-schema", error.message) from None
     plain = {".gitattributes", "README.md", ARCHIVED_PACKAGE}

@@ -79,14 +79,24 @@ class CompiledCrew(NamedTuple):
 def compile_crew(package: Package) -> CompiledCrew:
     """Compile a package without storing it. Raises InvalidPackage."""
     draft, written = _read(package)
-    workflows = {each.id: _compiled(draft, each, written.get(each.id), package) for each in draft.workflows}
+    workflows = {
+        workflow.id: _compiled(draft, workflow, written.get(workflow.id), package)
+        for workflow in draft.workflows
+    }
     offered = (
-        CrewWorkflow(each.id, workflows[each.id].hash, each.title, each.description, each.entry, each.tags)
-        for each in draft.workflows
+        CrewWorkflow(
+            workflow.id,
+            workflows[workflow.id].hash,
+            workflow.title,
+            workflow.description,
+            workflow.entry,
+            workflow.tags,
+        )
+        for workflow in draft.workflows
     )
     crew = Crew(draft.name, draft.version, draft.description, draft.format, draft.members, tuple(offered))
     payload = cbor.normalise(crew.payload())
-    schemas = {name: schema for each in workflows.values() for name, schema in each.schemas.items()}
+    schemas = {name: schema for workflow in workflows.values() for name, schema in workflow.schemas.items()}
     return CompiledCrew(crew, payload, hash_of(CREW, payload), workflows, schemas, draft.warnings)
 
 

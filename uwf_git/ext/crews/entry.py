@@ -83,8 +83,10 @@ class Entry:
             self.crews.current(name) if thread is None else self.crews.behind(name, thread)
         )
         self.crew: Crew = self.crews.crew(self.version.hash)
-        members = {each.persona.id: each for each in self.crew.members}
-        who = find_persona(name, (each.persona for each in self.crew.members), persona) if persona else None
+        members = {member.persona.id: member for member in self.crew.members}
+        who = (
+            find_persona(name, (member.persona for member in self.crew.members), persona) if persona else None
+        )
         self.member: Member = members[who.id] if who else self.crew.members[0]
 
     @property
@@ -109,14 +111,14 @@ class Entry:
             return self._run(choice, task)
         if routed.kind not in TURNS:
             return None
-        said = routed.said if choice is None else self._describe(choice)
+        words = routed.said if choice is None else self._describe(choice)
         if choice is not None and choice.validate:
             self._check_whole(choice.validate)
         data = self._data(choice) if choice is not None else None
         persona, task = self.member.persona.id, task.strip()
         if choice is None:
-            return Turn(persona, "\n\n".join(filter(None, (said, task))), reads_only=True)
-        message = "\n\n".join(filter(None, (said, data_message(data) if data else "")))
+            return Turn(persona, "\n\n".join(filter(None, (words, task))), reads_only=True)
+        message = "\n\n".join(filter(None, (words, data_message(data) if data else "")))
         return Turn(persona, message, before=task)
 
     def says(self, message: str) -> bool:
@@ -129,13 +131,13 @@ class Entry:
         if choice.kind not in TURNS:
             return False
         try:
-            said = self._instance.redactor.text(self._describe(choice))[0].strip()
+            words = self._instance.redactor.text(self._describe(choice))[0].strip()
             if not choice.does.data:
-                return message == said
+                return message == words
             path = mounted(choice.does.data)
         except UwfError:  # its target is missing, so it cannot have been chosen
             return False
-        before = f"{said}\n\n"
+        before = f"{words}\n\n"
         data = data_in(message.removeprefix(before)) if message.startswith(before) else None
         return data is not None and data["path"] == path and data_problem(data, self._package.get) is None
 
@@ -172,17 +174,17 @@ class Entry:
     def _check_whole(self, said: str) -> None:
         """Raise ValidationFailed with what a workflow lacks."""
         try:
-            found = offered_by(self.crew, said)
+            crew_workflow = offered_by(self.crew, said)
         except (UnknownWorkflow, NotSupportedClassicWorkflow) as error:
             raise ValidationFailed(error.message, error.hint) from None
-        workflow = self.crews.workflows(self.crew)[found.workflow]
+        workflow = self.crews.workflows(self.crew)[crew_workflow.workflow]
         origin = workflow.crew
         nodes = [role.node.file for role in workflow.roles.values() if role.node is not None]
-        needed = [found.entry, origin.graph if origin is not None else "", *nodes]
+        needed = [crew_workflow.entry, origin.graph if origin is not None else "", *nodes]
         missing = [path for path in dict.fromkeys(needed) if path and path not in self._package]
         if missing:
             raise ValidationFailed(
-                f"workflow {self.crew.name}/{found.id} lacks {', '.join(one_line(each) for each in missing[:5])}",
+                f"workflow {self.crew.name}/{crew_workflow.id} lacks {', '.join(map(one_line, missing[:5]))}",
                 f"import the crew again: uwf crew import {self.crew.name}.bmad",
             )
 
@@ -247,7 +249,7 @@ class Entry:
                 raise DataLoadFailed(
                     f"{shown} is a link that leads out of {PROJECT_MOUNT}", "put a copy of the file there"
                 )
-            if any(real.is_relative_to(each.resolve()) for each in own):
+            if any(real.is_relative_to(path.resolve()) for path in own):
                 raise DataLoadFailed(f"{shown} is uwf's own", "name another file")
             with open(os.open(real, _READ), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -66,7 +66,7 @@ def read_frontmatter(data: str | bytes, name: str) -> tuple[Document, str]:
             name, documents.TOP, "it doesn't begin with frontmatter between two lines of ---", hint
         )
     at = opening.end()
-    closing = next((found for found in re.finditer(r"^---[ \t]*$", text[at:], re.MULTILINE)), None)
+    closing = next((match for match in re.finditer(r"^---[ \t]*$", text[at:], re.MULTILINE)), None)
     if closing is None:
         raise InvalidYaml(name, documents.TOP, "its frontmatter has no end", "end it with a line ---")
     # The blank line replaces the first ---, so that line numbers match the file.

@@ -12,15 +12,15 @@ def crews(instance: Instance, asked: PageRequest) -> Page:
     return Page("crews.html", "Crews", {"crews": registered_crews(Crews(instance.store))})
 
 
-def crew(instance: Instance, asked: PageRequest) -> Page:
+def crew(instance: Instance, request: PageRequest) -> Page:
     """Show a crew, with ~2 the second version before. Raises NotFound."""
     from uwf_git.ext.crews.commands.commands import FORMS, crew_value, does
     from uwf_git.ext.crews.commands.commands import past as past_crews
     from uwf_git.ext.crews.registry import Crews
 
-    found = Crews(instance.store)
-    version = found.named(asked.parts["name"])
-    value = crew_value(found.crew(version.hash), version.hash, version.commit)
+    crews = Crews(instance.store)
+    version = crews.named(request.parts["name"])
+    value = crew_value(crews.crew(version.hash), version.hash, version.commit)
     return Page(
         "crew.html",
         f"Crew {value['name']}",
@@ -29,7 +29,7 @@ def crew(instance: Instance, asked: PageRequest) -> Page:
             "form": FORMS.get(value["format"], value["format"]),
             "updated": version.time,
             "does": does,
-            "versions": past_crews(found, version.name),
+            "versions": past_crews(crews, version.name),
             "note": definitions.history_note,
         },
     )

@@ -115,7 +115,7 @@ def _is_of_role(row: CommitRow) -> bool:
 
 def _step_beside(instance: Instance, row: CommitRow, head: Head) -> int | None:
     """Return the number of the role's step next to a fork or join: the one before a fork, the one after a join."""
-    numbers = [each.number for each in steps_of(instance, head) if _is_of_role(each)]
+    numbers = [commit_row.number for commit_row in steps_of(instance, head) if _is_of_role(commit_row)]
     before = [number for number in numbers if number < row.number][-1:]
     after = [number for number in numbers if number > row.number][:1]
     found = after + before if row.role == JOIN else before + after
@@ -148,9 +148,9 @@ def fitted(suite: Suite | None, drafted: Sequence[CaseDraft], is_named: bool) ->
     """Return the cases with final names: an explicit existing name, or the same thread and step, replaces a
     case; otherwise names are numbered. Existing cases are dropped."""
     taken = {suite.named[case.hash]: case for case in suite.cases} if suite else {}
-    found: list[CaseDraft] = []
-    for each in drafted:
-        case = each.case
+    drafts: list[CaseDraft] = []
+    for draft in drafted:
+        case = draft.case
         number, name = 1, case.name
         while (other := taken.get(name)) is not None and not is_named and not _is_of_the_same(case, other):
             number += 1
@@ -165,8 +165,8 @@ def fitted(suite: Suite | None, drafted: Sequence[CaseDraft], is_named: bool) ->
             replaced = (case.hash,)
         case = identified(case._replace(replaces=replaced))
         taken[name] = case
-        found.append(each._replace(case=case))
-    return found
+        drafts.append(draft._replace(case=case))
+    return drafts
 
 
 def _is_of_the_same(one: Case, other: Case) -> bool:
@@ -193,11 +193,11 @@ def read_file(instance: Instance, path: Path) -> File:
             raise Invalid(f"{path} has no list of cases", "cases: [{name: …, prompt: …}]")
         prefix = ("cases",) if isinstance(data, dict) else ()
         found = []
-        for place, each in enumerate(listed):
+        for place, item in enumerate(listed):
             mark = document.mark((*prefix, place))
-            if isinstance(each, dict):
-                _known(each, _FIELDS, partial(_line_of, document, (*prefix, place)))
-            found.append((each, f"{path}:{mark.line}"))
+            if isinstance(item, dict):
+                _known(item, _FIELDS, partial(_line_of, document, (*prefix, place)))
+            found.append((item, f"{path}:{mark.line}"))
     suite = top.get("suite", "")
     if not isinstance(suite, str):
         raise Invalid(f"{path}: suite is not a name", "suite: bugs")
@@ -283,22 +283,22 @@ def _known(value: Mapping[str, Any], known: Sequence[str], where: Callable[[str]
 def _judges(value: Any, folder: Path) -> Iterator[Judge]:
     if not isinstance(value, list):
         raise Usage("judges are a list", "judges: [tests, exact]")
-    for each in value:
-        yield parse_mapping(each, folder)
+    for item in value:
+        yield parse_mapping(item, folder)
 
 
 def _fixture(instance: Instance, folder: Path, value: Mapping[str, Any], where: str) -> str | None:
-    given, files = value.get("fixture"), value.get("files")
-    if given is not None and files is not None:
+    fixture, files = value.get("fixture"), value.get("files")
+    if fixture is not None and files is not None:
         raise Usage("fixture and files exclude each other", "give one of them")
-    if isinstance(given, str) and given.strip():
-        path = folder / Path(given).expanduser()
+    if isinstance(fixture, str) and fixture.strip():
+        path = folder / Path(fixture).expanduser()
         if not path.resolve().is_relative_to(folder.resolve()):  # the file may come from someone else
             instance.warn(f"{where}: took in {one_line(str(path))}, which isn't below the file's folder")
         return store_folder(instance, path)
     if isinstance(files, dict) and files and all(isinstance(text, str) for text in files.values()):
         return of_texts(instance, files)
-    if given is None and files is None:
+    if fixture is None and files is None:
         return None
     raise Usage("fixture is a folder, and files are texts by their paths", "files: {src/app.py: …}")
 
@@ -307,12 +307,12 @@ def with_workflows(
     file: File, versions: Callable[[str], tuple[Hash, Oid]], given: tuple[Hash, Oid] | None = None
 ) -> list[CaseDraft]:
     """Resolve the workflows of a file's cases by `versions`; `given` is the default."""
-    found: dict[str, tuple[Hash, Oid] | None] = {"": given}
+    versions_here: dict[str, tuple[Hash, Oid] | None] = {"": given}
     drafted = []
     for case, name in file.cases:
-        if name not in found:
-            found[name] = versions(name)
-        version = found[name]
+        if name not in versions_here:
+            versions_here[name] = versions(name)
+        version = versions_here[name]
         if version is None:
             drafted.append(CaseDraft(case, ()))
         else:
@@ -349,5 +349,5 @@ def _code(instance: Instance, draft: CaseDraft) -> Revision | None:
         return None
     if draft.case.role is not None:
         return code_left(instance, instance.store.step(step).detail)
-    found = [code_left(instance, past.step.detail) for past in instance.threads.past(step)]
-    return next((code for code in reversed(found) if code is not None), None)
+    revisions = [code_left(instance, past.step.detail) for past in instance.threads.past(step)]
+    return next((code for code in reversed(revisions) if code is not None), None)

@@ -89,15 +89,15 @@ class Comparison(NamedTuple):
     chance: float
 
     def count(self, outcome: str) -> int:
-        return sum(each.outcome == outcome for each in self.cases)
+        return sum(case.outcome == outcome for case in self.cases)
 
 
 def compare(a: Iterable[ScoredRun], b: Iterable[ScoredRun]) -> Comparison:
     one, other = by_case(a), by_case(b)
     cases = compare_cases(one, other)
-    both = [each.case for each in cases]
-    wins, losses = (sum(each.outcome == outcome for each in cases) for outcome in (WIN, LOSS))
-    cases.sort(key=lambda each: (_ORDER[each.outcome], -abs(each.difference), each.case))
+    both = [case.case for case in cases]
+    wins, losses = (sum(case.outcome == outcome for case in cases) for outcome in (WIN, LOSS))
+    cases.sort(key=lambda item: (_ORDER[item.outcome], -abs(item.difference), item.case))
     return Comparison(
         tuple(cases),
         tuple(sorted(one.keys() - other.keys())),
@@ -120,10 +120,10 @@ _ORDER = {LOSS: 0, WIN: 1, TIE: 2}
 
 
 def by_case(runs: Iterable[ScoredRun]) -> dict[str, list[ScoredRun]]:
-    found: dict[str, list[ScoredRun]] = {}
+    scored_runses: dict[str, list[ScoredRun]] = {}
     for run in runs:
-        found.setdefault(run.case, []).append(run)
-    return found
+        scored_runses.setdefault(run.case, []).append(run)
+    return scored_runses
 
 
 def average(runs: Sequence[ScoredRun]) -> Average:
@@ -160,10 +160,10 @@ def overall(cases: Iterable[Sequence[ScoredRun]]) -> Average | None:
 
 def _compared(case: str, a: Sequence[ScoredRun], b: Sequence[ScoredRun]) -> Compared:
     one, other = average(a), average(b)
-    found = Compared(case, TIE, one, other)
-    if abs(found.difference) <= SAME:
-        return found
-    return found._replace(outcome=WIN if found.difference > 0 else LOSS)
+    pair = Compared(case, TIE, one, other)
+    if abs(pair.difference) <= SAME:
+        return pair
+    return pair._replace(outcome=WIN if pair.difference > 0 else LOSS)
 
 
 def _scores(runs: Iterable[ScoredRun]) -> tuple[float, ...]:
@@ -265,9 +265,9 @@ def drop(
     interval if known."""
     before, after = by_case(a), by_case(b)
     known = compare_cases(before, after)
-    scores = {each.case: (_scores(before[each.case]), _scores(after[each.case])) for each in known}
+    scores = {item.case: (_scores(before[item.case]), _scores(after[item.case])) for item in known}
     missing = sorted(before.keys() - after.keys())
-    fallen = math.fsum(-each.difference for each in known)
+    fallen = math.fsum(-item.difference for item in known)
     # At the best they have all, at the worst nothing.
     least = fallen + math.fsum(average(before[case]).score - 1 for case in missing)
     most = fallen + math.fsum(average(before[case]).score for case in missing)
@@ -279,20 +279,20 @@ def drop(
         chance = (between.high - between.mean) * len(known) / size
     lower: dict[str, float | None] = {**significantly_lower(scores, allowed_each or 0.0)}
     beyond = (
-        [] if allowed_each is None else [each for each in known if -each.difference > allowed_each + SAME]
+        [] if allowed_each is None else [item for item in known if -item.difference > allowed_each + SAME]
     )
-    lower |= {each.case: None for each in beyond if each.case not in lower and not _differ(each)}
+    lower |= {item.case: None for item in beyond if item.case not in lower and not _differ(item)}
     return Drop(
         least / size,
         most / size,
         allowed,
-        tuple(each for each in known if each.outcome == LOSS),
+        tuple(item for item in known if item.outcome == LOSS),
         tuple(missing),
         len(known),
         chance,
         allowed_each,
         dict(sorted(lower.items())),
-        tuple(each.case for each in beyond if each.case not in lower),
+        tuple(item.case for item in beyond if item.case not in lower),
     )
 
 

@@ -256,9 +256,9 @@ def _listed(folder: Path, leave_out: _LeaveOut) -> dict[str, int]:
     with _Rules() as rules:
         level, folders = [""], 0
         for depth in range(1, DEEPEST + 1):
-            found = (each for prefix in level for each in _entries(folder, prefix, rules, leave_out))
+            entries = (entry for prefix in level for entry in _entries(folder, prefix, rules, leave_out))
             deeper: list[str] = []
-            while some := list(islice(found, _AT_ONCE)):
+            while some := list(islice(entries, _AT_ONCE)):
                 for path, size, is_file in rules.without_ignored(some):
                     name = path.rstrip("/").rpartition("/")[2]
                     if problem := verified_objects.name_problem(os.fsencode(name)):
@@ -337,14 +337,14 @@ class _Rules:
             raise _unwritable(error) from None
 
     def without_ignored(self, found: list[_Found]) -> Iterator[_Found]:
-        names = {each: b"./" + os.fsencode(each.path) for each in found}
-        asked = b"".join(name + b"\0" for name in names.values())
-        given = (f"--work-tree={self._copies}", "-c", f"core.excludesFile={os.devnull}")
+        names = {item: b"./" + os.fsencode(item.path) for item in found}
+        content = b"".join(name + b"\0" for name in names.values())
+        options = (f"--work-tree={self._copies}", "-c", f"core.excludesFile={os.devnull}")
         done = _run(
-            self._git, *given, "check-ignore", "-z", "--stdin", "--no-index", stdin=asked, fine=(0, 1)
+            self._git, *options, "check-ignore", "-z", "--stdin", "--no-index", stdin=content, fine=(0, 1)
         )
         ignored = set(done.out.split(b"\0"))
-        return (each for each, name in names.items() if name not in ignored)
+        return (item for item, name in names.items() if name not in ignored)
 
 
 def _run(git: Git, *args: str, stdin: bytes = b"", fine: tuple[int, ...] = (0,)) -> CallResult:
@@ -378,9 +378,9 @@ def create_folder(repository: Repository, folder: Path, fixture: str | None, wor
             _run(git, "add", "-A", "-f")
             _run(git, *_NAMED, "commit", "-q", "--no-verify", "--allow-empty", "-m", "The fixture")
             if work is not None:
-                for each in aside.iterdir():
-                    if each.name != ".git":
-                        discard(each)
+                for path in aside.iterdir():
+                    if path.name != ".git":
+                        discard(path)
                 _write(repository, work, aside)
         if not is_folder(folder):
             discard(folder)
@@ -451,10 +451,10 @@ def _cleared(top: int) -> bool:
                 done = True
                 continue
             with confined_paths.opened(name, top) as folder:
-                for each in os.listdir(folder):  # noqa: PTH208
+                for item in os.listdir(folder):  # noqa: PTH208
                     with contextlib.suppress(OSError):
-                        if not _unlinked(each, folder):
-                            os.rename(each, secrets.token_hex(8), src_dir_fd=folder, dst_dir_fd=top)
+                        if not _unlinked(item, folder):
+                            os.rename(item, secrets.token_hex(8), src_dir_fd=folder, dst_dir_fd=top)
                         done = True
             os.rmdir(name, dir_fd=top)
             done = True

@@ -49,8 +49,8 @@ def parse_text(text: str, commands: bool = True, folder: Path = Path()) -> Judge
     """Parse a judge: NAME, or KIND:VALUE, optionally after `NAME=`. `commands` allows commands; paths are
     relative to `folder`. Raises Usage."""
     name = ""
-    if found := _NAMED.fullmatch(text.strip()):
-        name, text = found[1], found[2]
+    if match := _NAMED.fullmatch(text.strip()):
+        name, text = match[1], match[2]
     kind, colon, value = text.strip().partition(":")
     value = value.strip()
     if not colon and kind == EXACT:
@@ -115,7 +115,7 @@ def parse_mapping(value: Any, folder: Path) -> Judge:
 
 
 def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _checked(judge: Judge) -> Judge:
@@ -143,9 +143,9 @@ def called(instance: Instance, judge: Judge, cwd: Path) -> ResolvedJudge:
     """Resolve a judge: a name, a workflow's version and agents. A command's path is relative to `cwd`, or to
     the configuration's folder. Raises Usage for an unknown name, NotFound, Invalid for a secret, since it is
     stored."""
-    found = _resolved(instance, judge, cwd)
-    instance.redactor.refuse(found.judge.payload(), f"judge {found.judge.name!r}", "that")
-    return found
+    resolved_judge = _resolved(instance, judge, cwd)
+    instance.redactor.refuse(resolved_judge.judge.payload(), f"judge {resolved_judge.judge.name!r}", "that")
+    return resolved_judge
 
 
 def _resolved(instance: Instance, judge: Judge, cwd: Path) -> ResolvedJudge:
@@ -195,17 +195,17 @@ def agents_of(
 
     options = None if override is None else agent_options((override,))
     roles = cast.workflow.roles if only is None else [only]
-    found = {}
+    agents = {}
     for role in roles:
         config = resolve_agent(instance.config, cast.role(role), options)
-        said = " ".join(
+        words = " ".join(
             (
                 shlex.join([config.command, *config.args]),
                 *_asked(instance, config, (*around, cast.workflow.name)),
             )
         )
-        found[role] = instance.redactor.text(said)[0]
-    return found
+        agents[role] = instance.redactor.text(words)[0]
+    return agents
 
 
 def _asked(instance: Instance, config: AgentConfig, around: tuple[str, ...]) -> list[str]:
@@ -231,7 +231,7 @@ def _inner(instance: Instance, name: str, around: tuple[str, ...]) -> list[str]:
     if cast.workflow.name in around:  # its step says that this can't be
         return [f"({version})"]
     agents = agents_of(instance, cast, None, around=around)
-    return [f"({version})", *(f"({role}: {said})" for role, said in agents.items())]
+    return [f"({version})", *(f"({role}: {words})" for role, words in agents.items())]
 
 
 def _option(args: tuple[str, ...], name: str) -> str:

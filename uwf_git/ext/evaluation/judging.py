@@ -100,14 +100,14 @@ class Outcome(NamedTuple):
         from uwf_git.plugin import history_value
 
         fields = step_fields(" ".join(expressions))
-        told = self.trial.told
-        usage = told.usage
+        spending = self.trial.told
+        usage = spending.usage
         return {
             **history_value(self.history.start, self.history.steps, fields),
             "output": self.output,
             "expected": self.expected,
-            "cost": told.cost,
-            "seconds": told.seconds,
+            "cost": spending.cost,
+            "seconds": spending.seconds,
             "tokens": usage.input + usage.output if usage else None,
         }
 
@@ -137,20 +137,24 @@ def scored(
     judge = called.judge
     began = time.monotonic()
     if judge.kind == JSONATA:
-        said = read(judge, _evaluated(judge.value, outcome.value(judge.value)))
+        judgement = read(judge, _evaluated(judge.value, outcome.value(judge.value)))
     elif judge.kind == EXACT:
-        said = _exactly(judge, outcome)
+        judgement = _exactly(judge, outcome)
     elif judge.kind == SCHEMA:
-        said = _obeys(judge, outcome)
+        judgement = _obeys(judge, outcome)
     elif judge.kind == COMMAND:
-        said = _command(instance, called, outcome, folders)
+        judgement = _command(instance, called, outcome, folders)
     else:
-        said = _workflow(instance, judge, outcome, folders, limits)
-    if not said.told.seconds:
-        said = said._replace(told=said.told._replace(seconds=round(time.monotonic() - began, 3)))
-    reason = instance.redactor.text(one_line(said.reason, _LONGEST_REASON))[0]
+        judgement = _workflow(instance, judge, outcome, folders, limits)
+    if not judgement.told.seconds:
+        judgement = judgement._replace(
+            told=judgement.told._replace(seconds=round(time.monotonic() - began, 3))
+        )
+    reason = instance.redactor.text(one_line(judgement.reason, _LONGEST_REASON))[0]
     key = ScoreKey(outcome.trial.hash, judge, outcome.expected)
-    return identified(Score(UNKNOWN, key, said.score, said.passed, reason, said.step, said.told))
+    return identified(
+        Score(UNKNOWN, key, judgement.score, judgement.passed, reason, judgement.step, judgement.told)
+    )
 
 
 def _evaluated(expression: str, over: dict[str, Any]) -> Any:
@@ -205,12 +209,12 @@ def _exactly(judge: Judge, outcome: Outcome) -> Judgement:
         )
     wrong = []
     for field in judge.value:
-        if not any(isinstance(each, dict) and field in each for each in (output, expected)):
+        if not any(isinstance(item, dict) and field in item for item in (output, expected)):
             raise Invalid(
                 f"judge {judge.name!r}: neither the output nor the expected output has a field {field!r}",
                 "name the fields to compare",
             )
-        mine, wanted = (each.get(field) if isinstance(each, dict) else None for each in (output, expected))
+        mine, wanted = (item.get(field) if isinstance(item, dict) else None for item in (output, expected))
         if not _same(mine, wanted):
             wrong.append(f"{field} is {_short(mine)}, expected {_short(wanted)}")
     return Judgement(1 - len(wrong) / len(judge.value), not wrong, "; ".join(wrong))
@@ -348,8 +352,8 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
                 return _judgement(instance, judge, head, base)
             except Invalid as error:
                 if not was_over:
-                    said = f"{error.message}, in thread {thread}"
-                    raise NoScore(said, error.hint, spending_of(instance, now)) from None
+                    message = f"{error.message}, in thread {thread}"
+                    raise NoScore(message, error.hint, spending_of(instance, now)) from None
     raise AssertionError("there is always another id")
 
 
@@ -363,8 +367,8 @@ def _judgement(instance: Instance, judge: Judge, head: Head, base: Head) -> Judg
         value = _evaluated(judge.output, history_value(history.start, history.steps, fields))
     else:
         value = steps[-1].output if steps else None
-    told = spending_of(instance, spent_since(instance, head, base))
-    return read(judge, value)._replace(step=head.node if steps else None, told=told)
+    spending = spending_of(instance, spent_since(instance, head, base))
+    return read(judge, value)._replace(step=head.node if steps else None, told=spending)
 
 
 def _first(instance: Instance, thread: Hash | str) -> Oid:
@@ -405,6 +409,6 @@ def _json(value: Any) -> str:
 def why(instance: Instance, judge: Judge, error: UwfError) -> str:
     """Return why a judge gave no score, with a hint, in one line without secrets."""
     name = f"judge {judge.name!r}"
-    said = error.message if error.message.startswith(name) else f"{name}: {error.message}"
-    said += f" ({error.hint})" if error.hint else ""
-    return instance.redactor.text(one_line(said, _LONGEST_REASON))[0]
+    reason = error.message if error.message.startswith(name) else f"{name}: {error.message}"
+    reason += f" ({error.hint})" if error.hint else ""
+    return instance.redactor.text(one_line(reason, _LONGEST_REASON))[0]

@@ -35,7 +35,7 @@ def evals(instance: Instance, asked: PageRequest) -> Page:
     return Page("evals.html", "Suites", {"suites": suites})
 
 
-def suite(instance: Instance, asked: PageRequest) -> Page:
+def suite(instance: Instance, request: PageRequest) -> Page:
     """Show a suite's newest run beside the baseline or the run before; `a` and `b` in the query are hashes of
     runs or `baseline`. Raises NotFound, Usage."""
     from uwf_git.ext.evaluation import sides
@@ -51,13 +51,13 @@ def suite(instance: Instance, asked: PageRequest) -> Page:
     from uwf_git.ext.evaluation.comparison import compare
     from uwf_git.ext.evaluation.suite import Suites
 
-    name = asked.parts["name"]
+    name = request.parts["name"]
     found, baselines = Suites(instance.store).read(name), Baselines(instance.store)
     baseline = version_value(baselines, baselines.current(name)) if name in baselines.names() else None
     names = names_of(instance, found)
     runs = [run for run in reversed(found.runs) if run.results]
     values: dict[str, Any] = {
-        "asked": asked,
+        "asked": request,
         "suite": name,
         "cases": [{"case": case, "name": found.named[case.hash]} for case in found.cases],
         "runs": [
@@ -77,12 +77,12 @@ def suite(instance: Instance, asked: PageRequest) -> Page:
             raise NotFound(f"suite {name!r} has no run {text!r}", f"see: uwf eval show {name}")
         return sides.side_of(found, run, names)
 
-    b = asked.one("b", runs[0].hash if runs else "")
+    b = request.one("b", runs[0].hash if runs else "")
     earlier = [run.hash for run in runs[1:]]
     if b:
         after = side(b)
         values["shown"] = _shown(instance, found, after)
-    a = asked.one("a", BASELINE if baseline else "")
+    a = request.one("a", BASELINE if baseline else "")
     if not a and earlier:
         a = sides.likest(map(side, earlier), after).run
     if a and b:
@@ -121,7 +121,7 @@ def _shown(instance: Instance, suite: Suite, side: Side) -> dict[str, Any]:
     from uwf_git.ext.evaluation.comparison import average, by_case
     from uwf_git.ext.evaluation.trials import threads_of
 
-    run = next((each for each in suite.runs if each.hash == side.run), None)
+    run = next((item for item in suite.runs if item.hash == side.run), None)
     if run is None:
         return {"said": side.said, "time": None, "stopped": "", "cases": []}
     scored = by_case(side.scored)
@@ -140,8 +140,8 @@ def _shown(instance: Instance, suite: Suite, side: Side) -> dict[str, Any]:
             },
         )
         case["threads"] += [threads[result.trial.hash]] if result.trial.hash in threads else []
-        said = [*(score.reason for score in result.scores), *result.errors, result.trial.error]
-        case["said"] += [each for each in said if each and each not in case["said"]][:SAID]
+        reasons = [*(score.reason for score in result.scores), *result.errors, result.trial.error]
+        case["said"] += [reason for reason in reasons if reason and reason not in case["said"]][:SAID]
     return {
         "said": side.said,
         "time": run.time / 1000,

@@ -116,8 +116,8 @@ class AgentSpending(NamedTuple):
         return {**payload, "durationMs": round(self.seconds * 1000)}
 
     def plus(self, other: AgentSpending) -> AgentSpending:
-        usage = [each for each in (self.usage, other.usage) if each is not None]
-        costs = [each for each in (self.cost, other.cost) if each is not None]
+        usage = [item for item in (self.usage, other.usage) if item is not None]
+        costs = [item for item in (self.cost, other.cost) if item is not None]
         return AgentSpending(
             TokenUsage(*map(sum, zip(*usage, strict=True))) if usage else None,
             sum(costs) if costs else None,
@@ -241,10 +241,10 @@ class Result(NamedTuple):
             return None
         if self.trial.status != COMPLETED:
             return 0.0
-        found = [score.score for score in self.scores]
-        if not found:
+        scores = [score.score for score in self.scores]
+        if not scores:
             return 0.0 if self.trial.error else 1.0
-        return sum(found) / len(found)
+        return sum(scores) / len(scores)
 
 
 _TYPES: Mapping[type, Hash] = {Case: CASE, Trial: TRIAL, Score: SCORE, SuiteRun: SUITE_RUN}

@@ -121,25 +121,27 @@ def _transplanted(
 
 def _as_step(instance: Instance, at: History, row: CommitRow, step: StepContext) -> Hash:
     store = instance.store
-    made = store.step(step.hash)
-    if made.role in (FORK, JOIN):
+    recorded = store.step(step.hash)
+    if recorded.role in (FORK, JOIN):
         raise Inapplicable(
-            f"step {row.number} is {made.role}: after a fan-out, only the thread's own version of the workflow can be "
-            "tried",
+            f"step {row.number} is {recorded.role}: after a fan-out, only the thread's own version of the workflow"
+            " can be tried",
             "",
         )
-    role = at.workflow.roles.get(made.role)
-    output = store.get(made.output).type
-    allowed = (ANSWER, REMARK) if made.role == USER else (role.schema if role else None, QUESTION)
+    role = at.workflow.roles.get(recorded.role)
+    output = store.get(recorded.output).type
+    allowed = (ANSWER, REMARK) if recorded.role == USER else (role.schema if role else None, QUESTION)
     if output not in allowed:
-        raise Inapplicable(f"step {row.number}, {made.role}'s, is not an output of that role any more", "")
+        raise Inapplicable(
+            f"step {row.number}, {recorded.role}'s, is not an output of that role any more", ""
+        )
     payload: Mapping[str, Any] = {
         "start": at.start_hash,
         "prev": at.prev,
-        "role": made.role,
-        "output": made.output,
-        "detail": _detail(instance, made.detail, step.hash),
-        "agent": made.agent,
+        "role": recorded.role,
+        "output": recorded.output,
+        "detail": _detail(instance, recorded.detail, step.hash),
+        "agent": recorded.agent,
     }
     return store.put(STEPNODE, dict(payload), timestamp=store.get(step.hash).timestamp)
 
@@ -149,9 +151,9 @@ def _detail(instance: Instance, detail: Hash, step: Hash) -> Hash:
     content = store.get(detail)
     if not is_kind(content.type, "detail"):
         return detail
-    found = store.detail(detail)
-    assert found is not None
-    plain = found._replace(
+    record = store.detail(detail)
+    assert record is not None
+    plain = record._replace(
         instruction=None, context=None, budget=None, source=step, nodes=(), code=None, kept=None
     )
     return store.put(DETAIL, plain.payload(), timestamp=content.timestamp)

@@ -141,14 +141,14 @@ class _Run:
     def run(self) -> FinishedRun:
         repeats = self._plan.repeats
         # Run nothing if the result could not be recorded.
-        for said, option in ((self._asked.agent, "--agent"), (self._asked.label, "--label")):
-            self._instance.redactor.refuse(said or "", option, "that")
+        for text, option in ((self._asked.agent, "--agent"), (self._asked.label, "--label")):
+            self._instance.redactor.refuse(text or "", option, "that")
         tidy(self._instance)
         suite = self._suites.read(self._name)
         planned = [
-            each
+            item
             for case in self._plan.cases
-            for each in plan(
+            for item in plan(
                 self._instance,
                 suite.named[case.hash],
                 case,
@@ -162,11 +162,11 @@ class _Run:
         self._counted |= recorded
         found: dict[int, Result] = {}
         tasks: list[tuple[int, Task]] = []
-        for number, each in enumerate(planned):
-            task = known.task(each)
+        for number, trial in enumerate(planned):
+            task = known.task(trial)
             if (result := known.result(task)) is not None:
                 found[number] = result
-                self._show(ProgressEvent(each.name, result, None, len(found), len(planned), True))
+                self._show(ProgressEvent(trial.name, result, None, len(found), len(planned), True))
             else:
                 tasks.append((number, task))
         _require_ready(self._instance, [task for _, task in tasks])
@@ -176,12 +176,12 @@ class _Run:
         places = {id(task): number for number, task in tasks}
         problems: list[tuple[str, UwfError]] = []
         fresh = 0
-        given = self._allowed(task for _, task in tasks)
+        tasks_allowed = self._allowed(task for _, task in tasks)
         at_once = min(self._plan.jobs, len(tasks))
         done = (
-            side_by_side(self._instance, given, self._asked, at_once)
+            side_by_side(self._instance, tasks_allowed, self._asked, at_once)
             if at_once > 1
-            else in_turn(self._instance, given)
+            else in_turn(self._instance, tasks_allowed)
         )
         try:
             for task, came in done:
@@ -207,8 +207,8 @@ class _Run:
             len(self._plan.cases),
             repeats,
             tuple(
-                RunResult(each.case.hash, each.trial.hash, tuple(s.hash for s in each.scores), each.errors)
-                for each in results
+                RunResult(item.case.hash, item.trial.hash, tuple(s.hash for s in item.scores), item.errors)
+                for item in results
             ),
             self._plan.workflow,
             self._asked.agent,
@@ -218,7 +218,7 @@ class _Run:
         run = identified(run)
         if results:
             self._suites.add(self._name, Additions(runs=[run]))
-        missing = Counter(each.name for number, each in enumerate(planned) if number not in found)
+        missing = Counter(item.name for number, item in enumerate(planned) if number not in found)
         why = {name: one_line(error.message) for name, error in reversed(problems)}
         untried = {
             name: self._instance.redactor.text(
@@ -274,11 +274,11 @@ class _Run:
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return
-        commits: list[Oid] = [commit for each in waiting for commit in each.commits]
+        commits: list[Oid] = [commit for result in waiting for commit in result.commits]
         added = Additions(
-            trials=[each.trial for each in waiting],
-            scores=[score for each in waiting for score in each.scores],
-            files=[tree for each in waiting for tree in each.files],
+            trials=[result.trial for result in waiting],
+            scores=[score for result in waiting for score in result.scores],
+            files=[tree for result in waiting for tree in result.files],
             commits=commits,
         )
         self._suites.add(self._name, added)
@@ -297,7 +297,7 @@ def _require_ready(instance: Instance, tasks: Sequence[Task]) -> None:
         if task.known is None and plays not in ready:
             require_ready(instance, Cast(version.workflow, speaker), agent, role=case.role)
             ready.add(plays)
-        for judge in (each.judge for each in task.planned.judges):
+        for judge in (item.judge for item in task.planned.judges):
             if judge.version is not None and judge.version not in ready:
                 require_ready(instance, Cast(instance.registry.workflow(judge.version)))
                 ready.add(judge.version)

@@ -49,9 +49,9 @@ def by_judge(results: Iterable[Result]) -> dict[str, list[ScoredRun]]:
 def by_tag(scored: Iterable[ScoredRun], tags: Mapping[str, Sequence[str]]) -> dict[str, list[ScoredRun]]:
     """Return the scores by tag; a case counts for each of its `tags`."""
     parts: dict[str, list[ScoredRun]] = {}
-    for each in scored:
-        for tag in tags.get(each.case, ()):
-            parts.setdefault(tag, []).append(each)
+    for run in scored:
+        for tag in tags.get(run.case, ()):
+            parts.setdefault(tag, []).append(run)
     return parts
 
 
@@ -63,17 +63,19 @@ def shares(a: Parts, b: Parts) -> list[Share]:
 def _share(name: str, a: Sequence[ScoredRun], b: Sequence[ScoredRun]) -> Share:
     one, other = by_case(a), by_case(b)
     if not one or not other:
-        means = [(found.score if found else None) for found in map(overall, (one.values(), other.values()))]
+        means = [
+            (average.score if average else None) for average in map(overall, (one.values(), other.values()))
+        ]
         return Share(name, len(one) + len(other), means[0], means[1], 0, 0)
     both = compare_cases(one, other)
     if not both:
         return Share(name, 0, None, None, 0, 0)
-    outcomes = [each.outcome for each in both]
+    outcomes = [item.outcome for item in both]
     return Share(
         name,
         len(both),
-        sum(each.a.score for each in both) / len(both),
-        sum(each.b.score for each in both) / len(both),
+        sum(item.a.score for item in both) / len(both),
+        sum(item.b.score for item in both) / len(both),
         outcomes.count(WIN),
         outcomes.count(LOSS),
     )
@@ -123,7 +125,7 @@ class Side(NamedTuple):
 
     def meets(self, other: Side) -> bool:
         """Whether there is a common case with scores."""
-        return not {each.case for each in self.scored}.isdisjoint(each.case for each in other.scored)
+        return not {run.case for run in self.scored}.isdisjoint(run.case for run in other.scored)
 
     def judges_apart(self, other: Side) -> tuple[set[str], set[str]]:
         """Return the judges of only this, and only the other side, in common cases; by name if their
@@ -140,7 +142,7 @@ class Side(NamedTuple):
     def _judges_of(self, other: Side) -> set[str]:
         if self.judged is None:
             return set(self.judges)
-        cases = self.judged.keys() & {each.case for each in other.scored}
+        cases = self.judged.keys() & {run.case for run in other.scored}
         return {name for case in cases for name in self.judged[case].values()}
 
 
@@ -154,20 +156,20 @@ def side_of(
     """Return a run's side. `results` and `untried` are given if known."""
     counting = {case.hash for case in suite.cases}
     every = results if results is not None else suite.results(run)
-    results = [each for each in every if each.case.hash in counting]
-    failed = {each.name: why_unknown(each) for each in reversed(results) if each.state == ERROR}
+    results = [result for result in every if result.case.hash in counting]
+    failed = {result.name: why_unknown(result) for result in reversed(results) if result.state == ERROR}
     unknown = {**_untried(run, results), **untried, **failed}
     return Side(
         run_name(run, suite, names),
         run.hash,
         workflow_of(suite, run),
         run.agent,
-        tuple(_scored(each for each in results if each.name not in unknown)),
+        tuple(_scored(result for result in results if result.name not in unknown)),
         unknown,
         judges_of(results),
-        tuple(_scored(each for each in every if each.case.hash not in counting)),
+        tuple(_scored(result for result in every if result.case.hash not in counting)),
         _judged(results),
-        by_judge(each for each in results if each.name not in unknown),
+        by_judge(result for result in results if result.name not in unknown),
         flaky(results),
     )
 
@@ -189,14 +191,14 @@ def untried_text(missing: int, repeats: int, why: str) -> str:
 
 
 def _judged(results: Iterable[Result]) -> dict[str, dict[Hash, str]]:
-    found: dict[str, dict[Hash, str]] = {}
+    versions: dict[str, dict[Hash, str]] = {}
     for result in results:
         if result.trial.status == COMPLETED and not result.errors:
             judges = [score.judge for score in result.scores]
-            found.setdefault(result.name, {}).update(
+            versions.setdefault(result.name, {}).update(
                 (hash_of(SCORE, cbor.normalise(judge.nameless())), judge.name) for judge in judges
             )
-    return found
+    return versions
 
 
 def judges_of(results: Iterable[Result]) -> frozenset[str]:
@@ -220,11 +222,13 @@ def side_of_baseline(suite: Suite, baseline: Baseline) -> Side:
         )
     workflow = payload.get("workflow")
     judges = frozenset(payload.get("judges", ()))
-    run = next((each for each in suite.runs if each.hash == payload["run"]), None)
-    known = {each.case for each in scored}
+    run = next((item for item in suite.runs if item.hash == payload["run"]), None)
+    known = {scored_run.case for scored_run in scored}
     results: list[Result] | None = None
     if run is not None:
-        results = [each for each in suite.results(run) if each.name in known and each.case.hash in counting]
+        results = [
+            result for result in suite.results(run) if result.name in known and result.case.hash in counting
+        ]
     return Side(
         payload["said"],
         payload["run"],
@@ -276,8 +280,10 @@ def _payload(run: ScoredRun) -> dict[str, Any]:
 
 def workflow_of(suite: Suite, run: SuiteRun) -> Hash | None:
     """Return the workflow version of all trials, None if several."""
-    found = {suite.trials[each.trial].key.workflow for each in run.results if each.trial in suite.trials}
-    return run.workflow or (found.pop() if len(found) == 1 else None)
+    nodes = {
+        suite.trials[result.trial].key.workflow for result in run.results if result.trial in suite.trials
+    }
+    return run.workflow or (nodes.pop() if len(nodes) == 1 else None)
 
 
 def run_name(run: SuiteRun, suite: Suite, names: Mapping[Hash, str] = {}) -> str:
@@ -290,24 +296,24 @@ def run_name(run: SuiteRun, suite: Suite, names: Mapping[Hash, str] = {}) -> str
 
 def matching(suite: Suite, workflow: Hash | None = None, agent: str | None = None) -> list[SuiteRun]:
     """Return matching runs, newest first, completed ones before others. `agent` may be a label."""
-    found = [
+    runs = [
         run
         for run in suite.runs
         if run.results
         and (workflow is None or workflow_of(suite, run) == workflow)
         and (agent is None or agent in (run.agent, run.label))
     ]
-    return sorted(found, key=lambda run: (not run.stopped, run.time, run.hash), reverse=True)
+    return sorted(runs, key=lambda run: (not run.stopped, run.time, run.hash), reverse=True)
 
 
-def likest(found: Iterable[Side], like: Side) -> Side:
+def likest(sides: Iterable[Side], like: Side) -> Side:
     """Return the first side with the same judges, else with a common case, else with a score. Lazy."""
     chosen, most = None, -1
-    for each in found:
-        meets = each.meets(like)
-        rank = 2 + each.is_judged_as(like) if meets else int(bool(each.scored))
+    for side in sides:
+        meets = side.meets(like)
+        rank = 2 + side.is_judged_as(like) if meets else int(bool(side.scored))
         if rank > most:
-            chosen, most = each, rank
+            chosen, most = side, rank
         if rank == _ALIKE:
             break
     assert chosen is not None
@@ -327,10 +333,10 @@ def by_hash(suite: Suite, text: str) -> SuiteRun | None:
     wanted = text.upper()
     if len(wanted) < SHORTEST or not wanted.isalnum():
         return None
-    found = [run for run in suite.runs if run.hash.startswith(wanted)]
-    if len(found) > 1:
-        raise Usage(f"{text} is {counted(len(found), 'run')} of {suite.name}", "give more characters")
-    return found[0] if found else None
+    runs = [run for run in suite.runs if run.hash.startswith(wanted)]
+    if len(runs) > 1:
+        raise Usage(f"{text} is {counted(len(runs), 'run')} of {suite.name}", "give more characters")
+    return runs[0] if runs else None
 
 
 def agents_of(runs: Iterable[SuiteRun]) -> list[str]:
@@ -340,5 +346,5 @@ def agents_of(runs: Iterable[SuiteRun]) -> list[str]:
 def _scored(results: Iterable[Result]) -> Iterator[ScoredRun]:
     for result in results:
         if (score := result.score) is not None:
-            told = result.trial.told
-            yield ScoredRun(result.name, score, told.seconds, told.cost, told.unpriced)
+            spending = result.trial.told
+            yield ScoredRun(result.name, score, spending.seconds, spending.cost, spending.unpriced)

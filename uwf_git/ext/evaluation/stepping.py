@@ -74,9 +74,9 @@ def threads_for(
     if removed is None:
         removed = removed_here(instance)
     for number in count():
-        found = derived_id(NO_TIME, f"uwf {what} {key}" + (f" {number}" if number else ""))
-        if found not in removed:
-            yield found
+        thread = derived_id(NO_TIME, f"uwf {what} {key}" + (f" {number}" if number else ""))
+        if thread not in removed:
+            yield thread
 
 
 def removed_here(instance: Instance) -> frozenset[str]:
@@ -147,17 +147,17 @@ class _Way:
     def _end(self) -> tuple[str, str] | None:
         instance, base, limits = self._instance, self._base, self._limits
         head = self._head = instance.threads.head(self._thread)
-        made = head.row.number - base.row.number
-        if self._steps is not None and made >= self._steps:
+        count = head.row.number - base.row.number
+        if self._steps is not None and count >= self._steps:
             return COMPLETED, ""
         if head.archive is not None and ended_state(head.archive) is ThreadState.KILLED:
             return FAILED, head.archive.reason or _killed(self._thread)
         if head.archive is not None:
             # It may have come to its end within wider limits than those of now.
             last = _before_last(instance, head)
-            why = _over(instance, last, base, limits, made - 1) if made else ""
+            why = _over(instance, last, base, limits, count - 1) if count else ""
             return (LIMITED, why) if why else (COMPLETED, "")
-        if why := _over(instance, head, base, limits, made):
+        if why := _over(instance, head, base, limits, count):
             return LIMITED, why
         if not is_folder(self._folder):
             return FAILED, "the folder that it worked in is gone: an agent removed it"

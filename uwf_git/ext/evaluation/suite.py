@@ -147,27 +147,27 @@ class Suite(NamedTuple):
         """Return a run's results by case and repeat. Missing ones, in a hand-edited suite, are skipped."""
         return [
             Result(
-                self.named[each.case],
-                self.every[each.case],
-                self.trials[each.trial],
-                tuple(self.scores[score] for score in each.scores if score in self.scores),
-                each.errors,
+                self.named[result.case],
+                self.every[result.case],
+                self.trials[result.trial],
+                tuple(self.scores[score] for score in result.scores if score in self.scores),
+                result.errors,
             )
-            for each in run.results
-            if each.case in self.every and each.trial in self.trials
+            for result in run.results
+            if result.case in self.every and result.trial in self.trials
         ]
 
     def case(self, text: str) -> Case:
         """Return a case by name or hash prefix. Raises NotFound, Usage."""
-        found = [case for case in self.cases if self.named[case.hash] == text]
-        if not found and len(text) >= 4:
-            found = [case for case in self.cases if case.hash.startswith(text.upper())]
-        if not found:
+        cases = [case for case in self.cases if self.named[case.hash] == text]
+        if not cases and len(text) >= 4:
+            cases = [case for case in self.cases if case.hash.startswith(text.upper())]
+        if not cases:
             hint = nearest(text, self.named.values()) or f"see: uwf eval show {self.name}"
             raise NotFound(f"suite {self.name!r} has no case {text!r}", hint)
-        if len(found) > 1:
-            raise Usage(f"{text} is {counted(len(found), 'case')} of {self.name}", "give more characters")
-        return found[0]
+        if len(cases) > 1:
+            raise Usage(f"{text} is {counted(len(cases), 'case')} of {self.name}", "give more characters")
+        return cases[0]
 
 
 class Additions(NamedTuple):
@@ -305,8 +305,8 @@ class Suites:
             ".gitattributes": self._repository.write_blob(layout.GITATTRIBUTES),
             "README.md": self._repository.write_blob(suite_page(name)),
         }
-        for each in (schemas.META, *OF_SUITES, node):
-            blobs[f"suite/{layout.node_file(each)}"] = self._store.blob_of(each)
+        for item in (schemas.META, *OF_SUITES, node):
+            blobs[f"suite/{layout.node_file(item)}"] = self._store.blob_of(item)
         return {path: self._entry(oid) for path, oid in blobs.items()}
 
     def _put(self, added: Additions) -> Iterator[tuple[str, str, Hash]]:
@@ -324,8 +324,8 @@ class Suites:
             *(("run", SUITE_RUN, run.payload()) for run in added.runs),
         )
         for what, type_hash, payload in results:
-            found = put(type_hash, payload)
-            yield what, result_folder(found), found
+            node = put(type_hash, payload)
+            yield what, result_folder(node), node
 
     def _entry(self, blob: Oid) -> Entry:
         return Entry(BLOB_MODE, "", blob)

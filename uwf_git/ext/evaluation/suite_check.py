@@ -68,7 +68,7 @@ def check_suite(
     others = parents[len(sides) :]
     if any(side.row.node != node for side in sides):
         report("wrong-parent", "the commit before is another suite's")
-    if len(sides) > 2 or any(each.row.kind not in ("workflow", "start", "step") for each in others):
+    if len(sides) > 2 or any(other.row.kind not in ("workflow", "start", "step") for other in others):
         report(
             "wrong-parent", "a commit of a suite follows one or two of its own, then come starts and steps"
         )
@@ -85,12 +85,12 @@ def check_suite(
     if len(sides) == 2 and (added.files or added.fixtures):
         report("extra-file", "what puts two sides of a suite together adds to them")
     counts = dict.fromkeys(("case", "removed case", "result", "run"), 0)
-    for found, each in here.items():
-        kind = _TYPES.get(each.type)
+    for found, item in here.items():
+        kind = _TYPES.get(item.type)
         if kind is not None:
             counts[_KINDS[kind]] += 1
-            _check_place(known, added.files, found, each, kind, report)
-            _check_references(known, commit, here, found, each, kind, others, report)
+            _check_place(known, added.files, found, item, kind, report)
+            _check_references(known, commit, here, found, item, kind, others, report)
     known.message(commit, report, suite_message(name, node, counts))
     row = commit_row(commit.oid, "suite", node, commit.parents, commit.time)
     return VerifiedRecord(row._replace(name=name), commit.tree)
@@ -125,8 +125,8 @@ def _new(
     objects: verified_objects.Objects, tree: bytes, before: Sequence[bytes], where: str, report: CheckReport
 ) -> Iterator[tuple[str, verified_objects.Row]]:
     old: dict[bytes, list[verified_objects.Row]] = {}
-    for each in before:
-        for row in objects.tree(each):
+    for content in before:
+        for row in objects.tree(content):
             old.setdefault(row[1], []).append(row)
     rows = objects.tree(tree)
     check_order(rows, tree, where, report)
@@ -139,11 +139,11 @@ def _new(
                 report("unsafe-name", f"the name {path!r} {problem}", Oid(raw=tree), path)
             else:
                 yield path, row
-        elif all(each == row for each in was):
+        elif all(item == row for item in was):
             continue
-        elif mode == verified_objects.FOLDER and all(each[0] == verified_objects.FOLDER for each in was):
-            yield from _new(objects, oid, [each[2] for each in was], f"{path}/", report)
-        elif row != min(was, key=lambda each: each[2]):
+        elif mode == verified_objects.FOLDER and all(item[0] == verified_objects.FOLDER for item in was):
+            yield from _new(objects, oid, [item[2] for item in was], f"{path}/", report)
+        elif row != min(was, key=lambda entry: entry[2]):
             report("changed-file", f"{path} was changed", Oid(raw=tree), path)
     for name in old:
         path = where + verified_objects.shown_name(name)
@@ -171,8 +171,8 @@ def _check_beginning(
     if is_first:
         check_attributes(known.objects, added.files, report)
         known.page(added.files, "", report, lambda: suite_page(name))
-        for each in (schemas.META, *OF_SUITES, node):
-            path = f"suite/{layout.node_file(each)}"
+        for item in (schemas.META, *OF_SUITES, node):
+            path = f"suite/{layout.node_file(item)}"
             top.add(path)
             if path not in added.files:
                 report("missing-file", f"there is no {path}", path=path)
@@ -245,12 +245,12 @@ def _check_references(
     expected = {"removal": ["case"], "score": ["trial"]}.get(kind, ())
     wanted = [(payload[what], what) for what in expected]
     if kind == "case":
-        wanted += [(each, "case") for each in payload.get("replaces", ())]
-    for each in payload["results"] if kind == "run" else ():
+        wanted += [(replace, "case") for replace in payload.get("replaces", ())]
+    for result in payload["results"] if kind == "run" else ():
         wanted += [
-            (each["case"], "case"),
-            (each["trial"], "trial"),
-            *((score, "score") for score in each["scores"]),
+            (result["case"], "case"),
+            (result["trial"], "trial"),
+            *((score, "score") for score in result["scores"]),
         ]
     for target, what in wanted:
         content = here.get(target) or known.nodes.get(target)

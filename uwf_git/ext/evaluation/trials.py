@@ -184,21 +184,21 @@ def tidy(instance: Instance) -> None:
     """Remove folders of recorded trials, removed threads and judges, and leftovers."""
     threads, folder = instance.threads, folders_of(instance)
     recorded: Mapping[Hash, Hash] | None = None
-    for each in folder.iterdir() if folder.is_dir() else ():
-        name, dot, _ = each.name.partition(".")
+    for path in folder.iterdir() if folder.is_dir() else ():
+        name, dot, _ = path.name.partition(".")
         if is_hash(judged := name.removeprefix(JUDGED)):
             with suppress(Busy), instance.locks.turn(_lock(Hash(judged))):
-                discard(each)
+                discard(path)
         if not is_thread_id(name):
             continue
         thread = ThreadId(name)
         if dot:
-            if time.time() - each.lstat().st_mtime > _HALF_MADE:
-                discard(each)
+            if time.time() - path.lstat().st_mtime > _HALF_MADE:
+                discard(path)
         elif instance.locks.is_held(thread):
             continue
         elif not threads.exists(thread):
-            remove_folder(each)
+            remove_folder(path)
         elif threads.has_ended(thread):
             if recorded is None:
                 recorded = _ends(instance)
@@ -213,9 +213,9 @@ def _put_away(instance: Instance, key: Hash, thread: ThreadId) -> None:
 
 def remove_recorded_folders(instance: Instance, recorded: Iterable[TrialResult]) -> None:
     """Remove the folders of recorded trials that are not continued."""
-    for each in recorded:
-        if each.thread is not None and each.trial.status in FINAL:
-            _put_away(instance, each.trial.key.hash, each.thread)
+    for result in recorded:
+        if result.thread is not None and result.trial.status in FINAL:
+            _put_away(instance, result.trial.key.hash, result.thread)
 
 
 def _lock(key: Hash) -> str:
@@ -230,26 +230,26 @@ def _suites(instance: Instance) -> Iterator[Suite]:
 
 
 def _ends(instance: Instance) -> dict[Hash, Hash]:
-    found: dict[Hash, Hash] = {}
+    nodes: dict[Hash, Hash] = {}
     for suite in _suites(instance):
         for trial in suite.trials.values():
             if trial.last is not None:
-                found[trial.last] = trial.key.hash
+                nodes[trial.last] = trial.key.hash
         for score in suite.scores.values():
             if score.step is not None and score.key.trial in suite.trials:
-                found[score.step] = suite.trials[score.key.trial].key.hash
-    return found
+                nodes[score.step] = suite.trials[score.key.trial].key.hash
+    return nodes
 
 
 def _recorded(instance: Instance, key: TrialKey, last: Hash) -> Trial | None:
     wanted = key.hash
-    found = [
+    trials = [
         trial
         for suite in _suites(instance)
         for trial in suite.trials.values()
         if trial.last == last and trial.key.hash == wanted
     ]
-    return best(found) if found else None
+    return best(trials) if trials else None
 
 
 def threads_of(instance: Instance, results: Iterable[Result]) -> dict[Hash, ThreadId]:
@@ -261,7 +261,7 @@ def threads_of(instance: Instance, results: Iterable[Result]) -> dict[Hash, Thre
         key = result.trial.key.hash
         some = [*takewhile(here.__contains__, threads_for(instance, TRIAL, key, removed))]
         if len(some) > 1:
-            some = [each for each in some if threads.head(each).node == result.trial.last] or some[-1:]
+            some = [thread for thread in some if threads.head(thread).node == result.trial.last] or some[-1:]
         if some:
             found[result.trial.hash] = some[0]
     return found
@@ -394,9 +394,9 @@ def _trial(
     head = instance.threads.head(thread)
     base = head_at(instance, _base(instance, planned, thread))
     spent = spent_since(instance, head, base)
-    left = None
+    tree = None
     if planned.case.fixture is not None and head.row.number > before:
-        left = store_final_tree(instance, folders_of(instance) / thread, planned.case.fixture)
+        tree = store_final_tree(instance, folders_of(instance) / thread, planned.case.fixture)
     error = ended.error
     if ended.status == COMPLETED and head.archive is not None:
         state, reason = ended_state(head.archive), head.archive.reason
@@ -410,11 +410,11 @@ def _trial(
         ended.status,
         head.node if head.row.number > before else None,
         instance.redactor.text(one_line(error, _LONGEST_ERROR))[0],
-        left.tree if left else None,
+        tree.tree if tree else None,
         head.row.number - before,
         spent.attempts,
         spending_of(instance, spent),
-        left.notes if left else (),
+        tree.notes if tree else (),
     )
     return identified(trial)
 

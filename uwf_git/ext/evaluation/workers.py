@@ -77,10 +77,10 @@ def _done(instance: Instance, task: Task) -> TrialResult | UwfError:
 
 
 def side_by_side(
-    instance: Instance, tasks: Iterator[Task], asked: TrialOptions, at_once: int
+    instance: Instance, tasks: Iterator[Task], options: TrialOptions, at_once: int
 ) -> Iterator[tuple[Task, TrialResult | UwfError]]:
     """Yield results of up to `at_once` parallel tasks. When the caller stops, running agents' turns are kept."""
-    crew = _WorkerPool(instance, asked, at_once)
+    crew = _WorkerPool(instance, options, at_once)
     try:
         while True:
             while crew.has_room and (task := next(tasks, None)) is not None:
@@ -181,9 +181,9 @@ def _line(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def _written(task: Task, asked: TrialOptions) -> dict[str, Any]:
+def _written(task: Task, options: TrialOptions) -> dict[str, Any]:
     planned, version = task.planned, task.planned.version
-    judges = None if asked.judges is None else [judge.payload() for judge in asked.judges]
+    judges = None if options.judges is None else [judge.payload() for judge in options.judges]
     scores = [
         score.hash for score in task.scores.values() if task.known and score.key.trial == task.known.hash
     ]
@@ -191,7 +191,7 @@ def _written(task: Task, asked: TrialOptions) -> dict[str, Any]:
         "name": planned.name,
         "case": planned.case.hash,
         "version": [version.hash, str(version.commit), version.speaker],
-        "asked": [asked.agent, asked.label, judges, asked.limits._asdict(), str(asked.cwd)],
+        "asked": [options.agent, options.label, judges, options.limits._asdict(), str(options.cwd)],
         "repeat": planned.key.repeat,
         "known": task.known.hash if task.known else None,
         "scores": scores,
@@ -207,11 +207,11 @@ def _task(instance: Instance, said: Mapping[str, Any]) -> Task:
 
     agent, label, judges, limits, cwd = said["asked"]
     given = None if judges is None else tuple(map(parse_judge, judges))
-    asked = TrialOptions(agent, label, given, Limits(**limits), Path(cwd))
+    options = TrialOptions(agent, label, given, Limits(**limits), Path(cwd))
     workflow, commit, speaker = said["version"]
     version = Version(workflow, Oid(hex=commit), instance.registry.workflow(workflow), speaker)
     case = read(parse_case, said["case"])
-    planned = plan(instance, said["name"], case, version, asked, said["repeat"])[-1]
+    planned = plan(instance, said["name"], case, version, options, said["repeat"])[-1]
     scores = [read(parse_score, node) for node in said["scores"]]
     known = read(parse_trial, said["known"]) if said["known"] else None
     return Task(planned, known, {score.key.hash: score for score in scores})

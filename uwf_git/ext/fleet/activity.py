@@ -106,9 +106,9 @@ class Steps:
             return answer
         fault = await self._exchange.share(request["thread"])
         if fault is not None and way_on(fault) == DONE:
-            found = await self._hands.do({**request, "do": "look"})
-            has_moved = "fault" in found or found["stand"]["head"] != request["head"]
-            return found if has_moved else {**found, "fault": fault.as_json()}
+            looked = await self._hands.do({**request, "do": "look"})
+            has_moved = "fault" in looked or looked["stand"]["head"] != request["head"]
+            return looked if has_moved else {**looked, "fault": fault.as_json()}
         return answer if fault is None or "fault" in answer else {"fault": fault.as_json()}
 
     async def _kept_from(self, thread: str, came: float) -> Fault | None:

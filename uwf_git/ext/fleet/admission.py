@@ -83,11 +83,11 @@ class Admission:
 
     def kept(self) -> list[ThreadEntry]:
         """Return waiting threads in the queue that a budget blocks."""
-        return [each._replace(held=USED_UP) for each in self._left] if self.allowance.limits else []
+        return [entry._replace(held=USED_UP) for entry in self._left] if self.allowance.limits else []
 
     def prefer(self, threads: Collection[str]) -> None:
         """Begin some threads first, whose steps are in progress."""
-        self._left = deque(sorted(self._left, key=lambda each: each.thread not in threads))
+        self._left = deque(sorted(self._left, key=lambda entry: entry.thread not in threads))
 
     def next(self, busy: int) -> list[ThreadEntry]:
         """Return the threads to begin now, given the number of busy ones; none once a budget is used up."""
@@ -99,8 +99,8 @@ class Admission:
         if free is None:
             return [self._left.popleft() for _ in range(count)]
         begun = [self._left.popleft() for _ in range(min(count, free))]
-        self._may.update((each.thread, self._made(each.thread) + 1) for each in begun)
-        return [self.again(each) for each in begun]
+        self._may.update((entry.thread, self._made(entry.thread) + 1) for entry in begun)
+        return [self.again(entry) for entry in begun]
 
     def allow(self, wanting: Iterable[str], resting: Iterable[str], closed: Iterable[str]) -> dict[str, int]:
         """Return changed step allowances: one more for each thread that wants to continue, as far as
@@ -135,9 +135,9 @@ class Admission:
         most = self.allowance.limits.get(STEPS)
         if most is None:
             return None
-        made = sum(map(self._made, self._used))
+        used = sum(map(self._made, self._used))
         allowed = sum(max(0, may - self._made(thread)) for thread, may in self._may.items())
-        return max(0, int(most) - made - allowed)
+        return max(0, int(most) - used - allowed)
 
     def note(self, thread: str, used: Mapping[str, float]) -> None:
         """Record a thread's spending since it began."""

@@ -97,15 +97,15 @@ async def connect(place: Endpoint) -> Client:
     from temporalio.service import RetryConfig, RPCError
 
     _silence()
-    given: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     try:
         if not place.own:
-            given = dict(ClientConfig.load_client_connect_config())
-        given |= {"target_host": place.address, "namespace": place.namespace}
-        given["retry_config"] = RetryConfig(max_elapsed_time_millis=int(_RETRY_FOR * 1000))
+            settings = dict(ClientConfig.load_client_connect_config())
+        settings |= {"target_host": place.address, "namespace": place.namespace}
+        settings["retry_config"] = RetryConfig(max_elapsed_time_millis=int(_RETRY_FOR * 1000))
         # Python 3.11's wait_for loses a cancellation if the result arrives at the same time.
         async with asyncio.timeout(_WAIT.total_seconds()):
-            return await Client.connect(**given)
+            return await Client.connect(**settings)
     except (RPCError, RuntimeError, ValueError, OSError) as error:
         raise _unanswered(place.address, error) from None
 
@@ -123,28 +123,28 @@ async def identity(place: Endpoint) -> str:
         described = await client.workflow_service.describe_namespace(wanted, retry=False, timeout=_WAIT)
     except RPCError:
         return sha256(f"{place.address} {place.namespace}".encode()).hexdigest()[:32]
-    given: str = described.namespace_info.id
-    return "".join(character for character in given if character.isalnum() or character == "-")
+    namespace: str = described.namespace_info.id
+    return "".join(character for character in namespace if character.isalnum() or character == "-")
 
 
 async def watch(client: Client, tell: Tell) -> None:
     """Check periodically that the server and namespace exist, since Temporal's workers retry silently. Report
     an outage and its end once each. A server without the namespace counts as an outage."""
     server = f"the Temporal server at {_address(client)}"
-    told: dict[str, Fault] = {}
+    faults: dict[str, Fault] = {}
     while True:
         await asyncio.sleep(_POLL_INTERVAL)
-        found = await _trouble(client)
-        if found is None:
-            for of in told:
+        trouble = await _trouble(client)
+        if trouble is None:
+            for of in faults:
                 again = {"again": "is there again"} if of != server else {}
                 tell({"of": of, "trouble": None, **again})
-            told.clear()
+            faults.clear()
             continue
-        is_gone, fault = found
+        is_gone, fault = trouble
         of = server if is_gone else f"namespace {client.namespace} of {server}"
-        if of not in told:
-            told[of] = fault
+        if of not in faults:
+            faults[of] = fault
             meanwhile = {} if is_gone else {"meanwhile": "no step can be made"}
             tell({"of": of, "trouble": fault.as_json(), **meanwhile})
 
@@ -198,8 +198,8 @@ def _is_gone(error: RPCError) -> bool:
 
 def refusal_reason(place: Endpoint, error: Exception) -> RemoteFailed:
     """Why a server doesn't take a worker."""
-    said = re.search(r'message: "((?:[^"\\]|\\.)*)"', str(error))
-    return _refused(place.address, said[1] if said else str(error).partition("\n")[0])
+    match = re.search(r'message: "((?:[^"\\]|\\.)*)"', str(error))
+    return _refused(place.address, match[1] if match else str(error).partition("\n")[0])
 
 
 def _refused(address: str, why: str) -> RemoteFailed:
@@ -387,14 +387,14 @@ class Queue:
     async def glance(self) -> list[Row]:
         """Return the queued threads as queued, one call per thousand; very recent ones may be missing."""
         with _reported(self.client):
-            found = []
-            async for each in self.client.list_workflows(_OPEN, rpc_timeout=_WAIT):
-                if each.run_id in self._over:
+            rows = []
+            async for execution in self.client.list_workflows(_OPEN, rpc_timeout=_WAIT):
+                if execution.run_id in self._over:
                     continue
-                memo = await each.memo()
+                memo = await execution.memo()
                 state, why = memo.get("state") or QueueState.QUEUED.value, memo.get("why") or ""
-                found.append(Row(each.id, parse_state(str(state)), str(why), used=memo.get("used")))
-            return found
+                rows.append(Row(execution.id, parse_state(str(state)), str(why), used=memo.get("used")))
+            return rows
 
     async def row(self, thread: str) -> Row | None:
         """Return a thread's row, also after it left; None if unknown."""
@@ -423,17 +423,18 @@ class Queue:
         step."""
         with _reported(self.client):
             listed = [
-                each async for each in self.client.list_workflows(_ALL if ended else _OPEN, rpc_timeout=_WAIT)
+                execution
+                async for execution in self.client.list_workflows(_ALL if ended else _OPEN, rpc_timeout=_WAIT)
             ]
-        newest = {each.id: each for each in sorted(listed, key=lambda each: each.start_time)}
-        found = await self._each(newest, lambda thread: self._row(newest[thread]))
-        names = {row.queue for row in found.values() if row.state is QueueState.QUEUED and row.queue}
+        newest = {execution.id: execution for execution in sorted(listed, key=lambda item: item.start_time)}
+        rows = await self._each(newest, lambda thread: self._row(newest[thread]))
+        names = {row.queue for row in rows.values() if row.state is QueueState.QUEUED and row.queue}
         served = await self._each(names, self._is_served)
         return [
             row._replace(why=f"no worker serves the queue {row.queue}")
             if served.get(row.queue) is False
             else row
-            for row in found.values()
+            for row in rows.values()
         ]
 
     async def _row(self, listed: WorkflowExecution) -> Row:
@@ -441,15 +442,19 @@ class Queue:
 
         memo = await listed.memo()
         state, why, used = str(memo.get("state") or ""), str(memo.get("why") or ""), memo.get("used")
-        tries = said if type(said := memo.get("tries")) is int else 0
+        tries = tries_value if type(tries_value := memo.get("tries")) is int else 0
         worker = str(memo.get("worker") or "")
         status = listed.status
         if status == WorkflowExecutionStatus.COMPLETED:
             result = await self.client.get_workflow_handle(listed.id, run_id=listed.run_id).result()
-            said = result if isinstance(result, Mapping) else {}
-            ended = thread_states.parse(said.get("status"), True) or ThreadState.COMPLETED
+            tries_value = result if isinstance(result, Mapping) else {}
+            ended = thread_states.parse(tries_value.get("status"), True) or ThreadState.COMPLETED
             return Row(
-                listed.id, ended, str(said.get("why") or ""), head=str(said.get("head", "")), used=used
+                listed.id,
+                ended,
+                str(tries_value.get("why") or ""),
+                head=str(tries_value.get("head", "")),
+                used=used,
             )
         if status in (WorkflowExecutionStatus.CANCELED, WorkflowExecutionStatus.TERMINATED):
             return Row(listed.id, QueueState.CANCELLED, used=used)
@@ -508,8 +513,8 @@ class Queue:
         for event in reversed(list(unheard)):
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
                 signal = event.workflow_execution_signaled_event_attributes
-                said = await self.client.data_converter.decode(signal.input.payloads)
-                held = messages.hold_reason(held, signal.signal_name, *said[:1])
+                arguments = await self.client.data_converter.decode(signal.input.payloads)
+                held = messages.hold_reason(held, signal.signal_name, *arguments[:1])
         return held
 
     async def _is_served(self, queue: str) -> bool:
@@ -526,7 +531,7 @@ class Queue:
 
     async def _each(self, given: Iterable[Any], do: Callable[[Any], Awaitable[_T]]) -> dict[str, _T]:
         """Return what calls come to by the threads of entries, or by names."""
-        names = {each if isinstance(each, str) else each.thread: each for each in given}
+        names = {item if isinstance(item, str) else item.thread: item for item in given}
         places = asyncio.Semaphore(_AT_ONCE)
 
         async def one(value: Any) -> _T:

@@ -112,8 +112,8 @@ def _take(descriptor: int, how: int, private: Path) -> None:
             if time.monotonic() >= deadline:
                 break
             time.sleep(0.005)
-    found = find(private)
-    where = f" at {found.address}" if found else ""
+    endpoint = find(private)
+    where = f" at {endpoint.address}" if endpoint else ""
     hint = "uwf fleet start --all adds threads to it, uwf fleet status shows it"
     raise Busy(f"a fleet is running for this store{where}", hint)
 
@@ -135,9 +135,9 @@ def unreachable(error: Exception, seconds: float) -> tuple[str, str]:
         return f"it says nothing within {seconds:.0f} s", _ADDRESS
     if isinstance(error, OSError):
         return failure_of(error).message, _TLS  # a file that Temporal's variables name
-    said = str(error).strip().partition("\n")[0].removeprefix("Failed client connect: ")
+    message = str(error).strip().partition("\n")[0].removeprefix("Failed client connect: ")
     for pattern, reason, hint in _REASONS:
-        if found := re.search(pattern, said):
-            return found.expand(reason), hint
-    is_plain = said and not re.search(r"::|[{}`]", said)
-    return said if is_plain else "the connection fails", _ADDRESS
+        if match := re.search(pattern, message):
+            return match.expand(reason), hint
+    is_plain = message and not re.search(r"::|[{}`]", message)
+    return message if is_plain else "the connection fails", _ADDRESS

@@ -107,11 +107,11 @@ class Exchange:
     async def _run(self) -> None:
         while any(self._wanted.values()):
             for kind in self._wanted:
-                asked, self._wanted[kind] = self._wanted[kind], {}
-                if not asked:
+                futures, self._wanted[kind] = self._wanted[kind], {}
+                if not futures:
                     continue
-                answer = await self._hands.do({"do": kind, "threads": list(asked)})
-                for thread, future in asked.items():
+                answer = await self._hands.do({"do": kind, "threads": list(futures)})
+                for thread, future in futures.items():
                     if not future.done():
                         future.set_result(_of(answer, thread))
 
@@ -131,7 +131,7 @@ class FaultReports:
         if fault is None:
             self._of.pop(thread, None)
             if self._now:
-                self._of = {each: kind for each, kind in self._of.items() if kind != self._now}
+                self._of = {item: kind for item, kind in self._of.items() if kind != self._now}
                 self._now, self.fault = "", None
                 self._notify({"of": self._of_what, "trouble": None})
         elif fault.code == Declined.code:
@@ -143,8 +143,8 @@ class FaultReports:
             kind = re.sub(r"[0-9]+|^git \S+ failed: ", "", fault.message)
             if kind not in (self._now, self._of.get(thread)):
                 self._now, self.fault = kind, fault
-                told = fault._replace(message=f"{self._of_what}: {fault.message}")
-                self._notify({"of": self._of_what, "trouble": told.as_json()})
+                fault_here = fault._replace(message=f"{self._of_what}: {fault.message}")
+                self._notify({"of": self._of_what, "trouble": fault_here.as_json()})
             self._of[thread] = kind
 
 

@@ -76,9 +76,9 @@ def mark(repository: Repository, git: Git, remote: Remote, place: Endpoint, iden
         log.info("WED1VCFR", "leaves no mark on {remote}: {why}", remote=remote.name, why=error.message)
     others = [name for name in listed if name != own and _NAME.fullmatch(name)]
     fetched = _fetch(git, remote, others[:_MOST_READ])
-    found = (_read(repository, name, listed[name]) for name in fetched)
-    counting = [each for each in found if each is not None and abs(time.time() - each.time) < COUNTS]
-    counting.sort(key=lambda each: each.time, reverse=True)
+    marks = (_read(repository, name, listed[name]) for name in fetched)
+    counting = [mark for mark in marks if mark is not None and abs(time.time() - mark.time) < COUNTS]
+    counting.sort(key=lambda item: item.time, reverse=True)
     return Marks(counting[:_MAX_MARKS], len(fetched) < len(others) or len(counting) > _MAX_MARKS)
 
 
@@ -90,7 +90,7 @@ def _fetch(git: Git, remote: Remote, names: list[str]) -> list[str]:
         git.run(*command, *names, bounded=True)
     except RemoteFailed as error:
         log.info("3ZC8N5QD", "gets no marks of {remote}: {why}", remote=remote.name, why=error.message)
-        return [each for each in names[:_MAX_MARKS] if len(names) > 1 and _fetch(git, remote, [each])]
+        return [name for name in names[:_MAX_MARKS] if len(names) > 1 and _fetch(git, remote, [name])]
     return names
 
 

@@ -64,7 +64,10 @@ def provider_at(queue: str) -> str:
 
 def queues(config: Config) -> dict[str, Rates]:
     """Return a worker's task queues and limits. Steps for providers not configured here are left to others."""
-    return {QUEUE: Rates(), **{queue_of(name): each.limits for name, each in config.providers.items()}}
+    return {
+        QUEUE: Rates(),
+        **{queue_of(name): provider.limits for name, provider in config.providers.items()},
+    }
 
 
 def next_queue(instance: Instance, head: Head, role: str | None, agent: AgentOptions | None = None) -> str:
@@ -75,8 +78,8 @@ def next_queue(instance: Instance, head: Head, role: str | None, agent: AgentOpt
 def impatient(config: Config) -> Config:
     """Return a configuration whose agents don't wait long for rate limits themselves."""
     providers = {
-        name: each._replace(limits=each.limits._replace(wait=min(each.limits.wait, PATIENCE)))
-        for name, each in config.providers.items()
+        name: provider._replace(limits=provider.limits._replace(wait=min(provider.limits.wait, PATIENCE)))
+        for name, provider in config.providers.items()
     }
     return config._replace(providers=providers)
 
@@ -159,10 +162,10 @@ class Backoff:
 
     async def refuse(self) -> Fault | None:
         """Return the fault for a step to give back, after a moment; None to make it."""
-        left = self._until - time.monotonic()
-        if self._fault is None or left <= 0:
+        remaining = self._until - time.monotonic()
+        if self._fault is None or remaining <= 0:
             return None
-        await asyncio.sleep(min(left, _HANDS_BACK))
+        await asyncio.sleep(min(remaining, _HANDS_BACK))
         return self._fault
 
     def note(self, fault: Fault | None) -> None:

@@ -114,7 +114,7 @@ def _fields(value: object, kind: type[ThreadEntry] | type[ThreadReport]) -> dict
 
 def _is_used(value: object) -> bool:
     return value is None or (
-        isinstance(value, Mapping) and all(type(each) in (int, float) for each in value.values())
+        isinstance(value, Mapping) and all(type(item) in (int, float) for item in value.values())
     )
 
 

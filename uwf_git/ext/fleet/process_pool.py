@@ -70,12 +70,12 @@ class _StepProcess(ChildProcess):
 
     async def last_words(self) -> tuple[str, str]:
         status = await self._pipes.exit_status(_GRACE, 0.5)
-        said = self._pipes.stderr.strip().rpartition("\n")[2]
+        line = self._pipes.stderr.strip().rpartition("\n")[2]
         if status is None:
             how = "closed its output"
         else:
             how = f"was ended by signal {-status}" if status < 0 else f"exited with {status}"
-        return how, said
+        return how, line
 
     def kill(self) -> None:
         """Kill it with its agent."""
@@ -97,7 +97,7 @@ class ProcessPool:
 
     @property
     def processes(self) -> list[int]:
-        return [each.process.pid for each in self._all]
+        return [process.process.pid for process in self._all]
 
     def allow(self, more: int) -> None:
         for _ in range(more):
@@ -123,7 +123,7 @@ class ProcessPool:
 
     async def close(self) -> None:
         self._over = True
-        await asyncio.gather(*(each.close(PATIENCE) for each in self._all))
+        await asyncio.gather(*(process.close(PATIENCE) for process in self._all))
         self._all.clear()
         self._free.clear()
 
@@ -143,8 +143,8 @@ class ProcessPool:
     ) -> Mapping[str, Any]:
         """Drop a dead process. Its last line is logged here only, since it may be an agent's."""
         if answer is None:
-            how, said = await hand.last_words()
-            words = f"{how}: {said}" if said else how
+            how, line = await hand.last_words()
+            words = f"{how}: {line}" if line else how
             log.warning("D8Z6RRN4", "a process that made a step is gone: {words}", words=words)
             if "thread" in request:
                 fault = lost(f"the process that made the step {words}")

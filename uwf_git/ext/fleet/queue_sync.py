@@ -16,7 +16,7 @@ from uwf_git.plugin import Instance, ThreadId, ThreadState, UwfError, parents_of
 
 def outdated(instance: Instance, states: Mapping[str, RowState]) -> list[str]:
     """Return local threads that wait in the queue but not by the refs: answered, resumed, joined or ended."""
-    found = []
+    threads = []
     for thread, state in states.items():
         if isinstance(state, ThreadState) and rests(state):
             with contextlib.suppress(UwfError):
@@ -26,8 +26,8 @@ def outdated(instance: Instance, states: Mapping[str, RowState]) -> list[str]:
                     and waits_for_branches(instance, ThreadId(thread)) is None
                 )
                 if stand.done or not rests(stand.state) or is_joinable:
-                    found.append(thread)
-    return found
+                    threads.append(thread)
+    return threads
 
 
 def notify_fleet(instance: Instance, threads: Collection[str]) -> None:
@@ -41,7 +41,7 @@ def notify_fleet(instance: Instance, threads: Collection[str]) -> None:
 
     try:
         require()
-        heads = [instance.threads.head(ThreadId(each)) for each in threads]
+        heads = [instance.threads.head(ThreadId(thread)) for thread in threads]
         above = {parent for head in heads for parent in parents_of(instance, head)}
         asyncio.run(look({*threads, *above}))
     except UwfError as error:

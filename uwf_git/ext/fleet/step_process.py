@@ -120,7 +120,7 @@ class StepRunner:
             try:
                 if do in ("gather", "share"):
                     return {
-                        "problems": self._exchange(do, [parse_thread_id(each) for each in request["threads"]])
+                        "problems": self._exchange(do, [parse_thread_id(item) for item in request["threads"]])
                     }
                 thread, head = parse_step(request["thread"], request["head"])
             except Exception as error:
@@ -176,9 +176,11 @@ class StepRunner:
         return {"fault": travels.as_json(), "stand": report.as_json() if report else None}
 
     def _fault(self, error: Exception) -> Fault:
-        found, clean = failure_of(error), self._redactor().text
-        throttled = found.throttled or (None, None)
-        return Fault(found.code, found.status, clean(found.message)[0], clean(found.hint)[0], *throttled)
+        failure, clean = failure_of(error), self._redactor().text
+        throttled = failure.throttled or (None, None)
+        return Fault(
+            failure.code, failure.status, clean(failure.message)[0], clean(failure.hint)[0], *throttled
+        )
 
     def _answer(self, stand: ThreadReport) -> dict[str, Any]:
         """Return a thread's state. If it waits for branches, add those to queue: the first that can go on, as many as
@@ -191,7 +193,7 @@ class StepRunner:
     def _gather_branches(self, head: Head) -> None:
         """Fetch the branches of a thread that waits for them. A remote that doesn't answer is asked the next time."""
         if self._orders.remote is not None and (branches := branches_of(self.instance, head)) is not None:
-            self._exchange("gather", [each.thread for each in branches.open])
+            self._exchange("gather", [state.thread for state in branches.open])
 
     def _redactor(self) -> Redactor:
         if self._opened is not None:
@@ -203,15 +205,15 @@ class StepRunner:
         from uwf_git.plugin import RunOptions, step_once
 
         instance = self.instance
-        found = instance.threads.head(thread)
-        if found.archive is not None or found.node != head:
-            log.info("3VZQ8T5N", "has moved on from {head}", head=head, thread=thread, now=found.node)
-            if found.archive is not None:
+        head_now = instance.threads.head(thread)
+        if head_now.archive is not None or head_now.node != head:
+            log.info("3VZQ8T5N", "has moved on from {head}", head=head, thread=thread, now=head_now.node)
+            if head_now.archive is not None:
                 with instance.locks.hold(thread):  # who ended it may have been killed in the midst of that
-                    instance.threads.archive(found, found.archive.status)
+                    instance.threads.archive(head_now, head_now.archive.status)
             self._share_code(thread)
             return self._stand(thread)
-        self._gather_branches(found)
+        self._gather_branches(head_now)
         cwd = Path(self._orders.cwd) if self._orders.cwd else None
         if self._orders.workspace is not None:
             option = parse_workspace_option(self._orders.workspace, self._orders.workspace_remote)

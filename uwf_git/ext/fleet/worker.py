@@ -142,11 +142,11 @@ class _Serving:
         self._steps.ending = True
         if self._exchange is not None:
             self._exchange.end()
-        shutting = [asyncio.ensure_future(each.shutdown()) for each in self._running]
+        shutting = [asyncio.ensure_future(worker.shutdown()) for worker in self._running]
         await self._steps.idle.wait()
         await asyncio.wait(self._running.values(), timeout=_PARTING)
-        for each in shutting:
-            each.cancel()
+        for item in shutting:
+            item.cancel()
         await asyncio.gather(self._hands.close(), self._carrier.close())
         return [running.exception() for running in self._running.values() if running.done()]
 

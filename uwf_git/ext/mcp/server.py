@@ -189,21 +189,23 @@ class Serving:
     async def _list_resources(
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        found: list[types.Resource] = []
+        resources: list[types.Resource] = []
         with contextlib.suppress(CommandFailed):  # no store yet
             workflows, _ = await self._value(Call(("workflow", "list")))
-            for each in workflows:
-                uri = f"uwf://workflow/{quote(each['name'], safe='')}"
-                about = each.get("description") or each.get("problem")
-                found.append(types.Resource(uri=uri, name=each["name"], description=about, mime_type=YAML))
-            threads, _ = await self._value(Call(("thread", "list", "--all", f"--limit={LISTED}")))
-            for each in threads:
-                about = f"{each['name']}, {each['status']}, {each['updated']}"
-                uri = f"uwf://thread/{each['thread']}"
-                found.append(
-                    types.Resource(uri=uri, name=each["thread"], description=about, mime_type=MARKDOWN)
+            for item in workflows:
+                uri = f"uwf://workflow/{quote(item['name'], safe='')}"
+                about = item.get("description") or item.get("problem")
+                resources.append(
+                    types.Resource(uri=uri, name=item["name"], description=about, mime_type=YAML)
                 )
-        return types.ListResourcesResult(resources=found)
+            threads, _ = await self._value(Call(("thread", "list", "--all", f"--limit={LISTED}")))
+            for item in threads:
+                about = f"{item['name']}, {item['status']}, {item['updated']}"
+                uri = f"uwf://thread/{item['thread']}"
+                resources.append(
+                    types.Resource(uri=uri, name=item["thread"], description=about, mime_type=MARKDOWN)
+                )
+        return types.ListResourcesResult(resources=resources)
 
     async def _list_templates(
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
@@ -257,9 +259,9 @@ def _require_ready(location: Location, thread: str) -> None:
     from uwf_git.plugin import require_ready_thread
 
     with calling(location) as invocation:
-        found = find_thread(invocation, thread)
-        if invocation.instance.threads.head(found).row.kind == "start":
-            require_ready_thread(invocation.instance, found)
+        thread_id = find_thread(invocation, thread)
+        if invocation.instance.threads.head(thread_id).row.kind == "start":
+            require_ready_thread(invocation.instance, thread_id)
 
 
 def _transcript(location: Location, thread: str) -> str:

@@ -74,7 +74,7 @@ class ServedTool(NamedTuple):
         for name, value in arguments.items():
             if isinstance(value, str) and "\0" in value:
                 raise Usage(f"{self.name}: {name} holds a NUL", "leave it out")
-        defaults = {name: each["default"] for name, each in self.properties.items() if "default" in each}
+        defaults = {name: item["default"] for name, item in self.properties.items() if "default" in item}
         return self.call({**defaults, **arguments}, folder)
 
 
@@ -201,15 +201,16 @@ def _extract(arguments: Mapping[str, Any], folder: Path) -> Call:
 
 
 def _answer(arguments: Mapping[str, Any], _folder: Path) -> Call:
-    asked = _options(arguments, step="--for", other="--other", unseen="--unseen", code="--code")
+    options = _options(arguments, step="--for", other="--other", unseen="--unseen", code="--code")
     fields = [
         f"--field={name}={text}"
-        for name, given in arguments.get("fields", {}).items()
-        for text in (given if isinstance(given, list) else [given])
+        for name, texts in arguments.get("fields", {}).items()
+        for text in (texts if isinstance(texts, list) else [texts])
     ]
-    said = ["--message=-"] if "answer" in arguments else []
+    message_option = ["--message=-"] if "answer" in arguments else []
     return Call(
-        ("thread", "answer", *said, *fields, *asked, "--", arguments["thread"]), stdin=arguments.get("answer")
+        ("thread", "answer", *message_option, *fields, *options, "--", arguments["thread"]),
+        stdin=arguments.get("answer"),
     )
 
 

@@ -44,7 +44,7 @@ def export(invocation: Invocation, thread: str, out: Path | None, content: bool)
     spans = len(value["resourceSpans"][0]["scopeSpans"][0]["spans"])
     invocation.emit(
         {"thread": head.thread, "spans": spans, "file": str(out)},
-        lambda each: f"wrote {spans} spans to {each['file']}",
+        lambda item: f"wrote {spans} spans to {item['file']}",
     )
 
 

@@ -156,11 +156,17 @@ class _Spans:
         failed = [
             self._agent(
                 workflow,
-                _Done(each.hash, each.role, each.agent, each.detail, self._time(each.hash, each.time)),
-                each.error,
+                _Done(
+                    attempt.hash,
+                    attempt.role,
+                    attempt.agent,
+                    attempt.detail,
+                    self._time(attempt.hash, attempt.time),
+                ),
+                attempt.error,
                 depth,
-            )._replace(key=f"attempt {each.number}")
-            for each in self._instance.attempts.all(head.thread)
+            )._replace(key=f"attempt {attempt.number}")
+            for attempt in self._instance.attempts.all(head.thread)
         ]
         return self._run(head.node, head.commit, head.thread, failed, depth)
 
@@ -220,9 +226,9 @@ class _Spans:
 
     def _time(self, node: Hash, committed: int | None) -> int:
         """Return a time in nanoseconds: the commit's second, refined by the node unless that is older."""
-        made = self._store.get(node).timestamp
-        if committed is None or abs(made // 1000 - committed) <= _SAME:
-            return made * _MS
+        timestamp = self._store.get(node).timestamp
+        if committed is None or abs(timestamp // 1000 - committed) <= _SAME:
+            return timestamp * _MS
         return committed * 1000 * _MS
 
     def _agent(self, workflow: Workflow, done: _Done, error: str | None, depth: int = 0) -> Span:
@@ -240,13 +246,13 @@ class _Spans:
             if depth < DEEPEST:
                 child = self._run(detail, Oid(raw=merged) if merged else None, "", (), depth + 1)
                 begin, end, children = min(begin, child.begin), max(end, child.end), (child,)
-        elif detail is not None and (told := self._instance.store.detail(detail)) is not None:
-            begin = end - told.duration_ms * _MS
-            turns = self._instance.store.turns(told)
-            attributes |= _detail(told, turns)
+        elif detail is not None and (record := self._instance.store.detail(detail)) is not None:
+            begin = end - record.duration_ms * _MS
+            turns = self._instance.store.turns(record)
+            attributes |= _detail(record, turns)
             if self._content:
-                attributes["gen_ai.output.messages"] = _messages("assistant", told.answer)
-            children = self._turns(told.model, turns, begin, end)
+                attributes["gen_ai.output.messages"] = _messages("assistant", record.answer)
+            children = self._turns(record.model, turns, begin, end)
         if role == FORK and commit is not None and depth < DEEPEST:
             children = tuple(self._branches(commit, depth + 1))
             end = max((end, *(child.end for child in children)))

@@ -66,7 +66,7 @@ def file(instance: Instance) -> str:
 def log(instance: Instance) -> list[dict[str, Any]]:
     """Return the policy's versions, newest first. Raises NotFound."""
     tip = Oid(hex=_current(instance).commit)
-    return [_version(instance, each) for each in trust_policies.lineage(instance.store.repository, tip)]
+    return [_version(instance, oid) for oid in trust_policies.lineage(instance.store.repository, tip)]
 
 
 def change(instance: Instance, text: bytes, name: str, accept_existing: bool = False) -> dict[str, Any]:
@@ -119,8 +119,8 @@ def _current(instance: Instance) -> TrustPolicy:
     policy = trust_policies.current(instance)
     if policy is None:
         ref = repository.ref(layout.POLICY)
-        if ref is not None and (found := trust_policies.problems(repository, ref)):
-            raise NotFound(f"no trust policy counts here: {found[0].message}", "see: uwf verify")
+        if ref is not None and (problems := trust_policies.problems(repository, ref)):
+            raise NotFound(f"no trust policy counts here: {problems[0].message}", "see: uwf verify")
         raise NotFound("there is no trust policy", "make one: uwf trust init")
     return policy
 

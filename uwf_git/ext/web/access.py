@@ -131,7 +131,7 @@ class Access:
         )
 
     def _knows(self, header: str) -> bool:
-        pairs = (each.strip().partition("=") for each in header.split(";"))
+        pairs = (part.strip().partition("=") for part in header.split(";"))
         return any(
             hmac.compare_digest(value.encode("latin-1", "replace"), self._secret.encode())
             for name, _, value in pairs
@@ -169,12 +169,12 @@ _TOO_LONG = Refusal(413, f"More than {LARGEST >> 20} MiB is too much.")
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         text = value.decode("latin-1")
         key = name.decode("latin-1")
-        found[key] = f"{found[key]}, {text}" if key in found else text
-    return found
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
 
 
 def _query(scope: Scope) -> list[tuple[str, str]]:
@@ -192,18 +192,18 @@ def _without_token(scope: Scope) -> str | None:
 
 
 async def _body(receive: Receive) -> bytes | Refusal:
-    found = bytearray()
+    content = bytearray()
     try:
         async with asyncio.timeout(PATIENCE):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return Refusal(400, "It broke off.")
-                found += message.get("body", b"")
-                if len(found) > LARGEST:
+                content += message.get("body", b"")
+                if len(content) > LARGEST:
                     return _TOO_LONG
                 if not message.get("more_body", False):
-                    return bytes(found)
+                    return bytes(content)
     except TimeoutError:
         return Refusal(408, "It took too long.")
 
@@ -252,8 +252,8 @@ async def _answer(
     headers: Collection[tuple[str, str]] = (),
     kind: str = "text/plain; charset=utf-8",
 ) -> None:
-    given = {name for name, _ in headers}
-    always = [each for each in _ALWAYS if each[0] not in given]
+    names = {name for name, _ in headers}
+    always = [item for item in _ALWAYS if item[0] not in names]
     own = (("content-type", kind), ("cache-control", "no-store"), *headers, *always)
     body = f"{text}\n".encode() if text else b""
     encoded = [(name.encode(), value.encode("latin-1", "replace")) for name, value in own]

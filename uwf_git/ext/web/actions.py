@@ -179,10 +179,10 @@ def _play(at: ActionTarget, turn: HumanTurn, form: Form) -> ActionRequest:
             lines = [line for line in text.split("\n") if line.strip()]
             given[field.name] = lines if field.is_list else [text]
     fields = [f"--field={name}={text}" for name, texts in given.items() for text in texts]
-    said, unseen = ["--message=-"] if words else [], "unseen" in form.fields
+    message_option, unseen = ["--message=-"] if words else [], "unseen" in form.fields
     code = form.option("code")
     bound = [*([f"--code={code}"] if code else []), *["--unseen"] * unseen]
-    argv = ("thread", "answer", f"--for={step}", *bound, *fields, *said, "--", thread)
+    argv = ("thread", "answer", f"--for={step}", *bound, *fields, *message_option, "--", thread)
     return ActionRequest(
         argv,
         words or None,
@@ -214,8 +214,8 @@ def _pause(at: ActionTarget, form: Form) -> ActionRequest:
 
 def _resume(at: ActionTarget, form: Form) -> ActionRequest:
     text = form.text("message") or None
-    said = [] if text is None else ["--message=-"]
-    argv = ("thread", "resume", *said, "--", at.thread)
+    message_option = [] if text is None else ["--message=-"]
+    argv = ("thread", "resume", *message_option, "--", at.thread)
     return ActionRequest(argv, text, lambda call: control.resume(call.instance, at.thread, text).thread)
 
 
@@ -232,8 +232,8 @@ def _said(option: str, reason: str) -> list[str]:
 
 
 def _limits(form: Form, sign: str = "") -> dict[str, str]:
-    given = [(key, form.option(key)) for key in BUDGET_OPTIONS]
-    return {key: f"{sign if text[0].isdigit() else ''}{text}" for key, text in given if text}
+    amounts = [(key, form.option(key)) for key in BUDGET_OPTIONS]
+    return {key: f"{sign if text[0].isdigit() else ''}{text}" for key, text in amounts if text}
 
 
 def _as_options(limits: Mapping[str, str]) -> list[str]:
@@ -317,7 +317,7 @@ def possible(instance: Instance, head: Head, state: ThreadState) -> PossibleActi
     fields = {"answer": "TEXT", "sure": "yes", **({"message": "TEXT"} if goes_on else {})}
     form = Form(fields | dict.fromkeys(limits, "+N"))
     at = ActionTarget(instance, head)
-    commands = {each.name: each.order(at, form).shown for each in ACTIONS if each.name in names}
+    commands = {action.name: action.order(at, form).shown for action in ACTIONS if action.name in names}
     if turn is not None:
         from uwf_git.plugin import command_at
 
@@ -349,9 +349,9 @@ def _words(key: str) -> str:
 # Starting
 
 
-def start_page(instance: Instance, asked: PageRequest) -> Page:
+def start_page(instance: Instance, request: PageRequest) -> Page:
     """`/start`: a form with all workflows; `workflow` in the query is preselected."""
-    chosen = asked.one("workflow")
+    chosen = request.one("workflow")
     known = registered(instance)
     workflow = shlex.quote(chosen) if chosen else "WORKFLOW"
     return Page(
@@ -449,8 +449,8 @@ class Actions:
 
     def refused(self, head: Head) -> ActionFailed | None:
         """Return why agents didn't start last, None once the thread moved."""
-        found = self._refused.get(head.thread)
-        return found.why if found is not None and found.head == head.node else None
+        start_refused = self._refused.get(head.thread)
+        return start_refused.why if start_refused is not None and start_refused.head == head.node else None
 
     async def do(self, action: Action, thread: str, form: Form) -> str:
         """Perform an action; return the next page's address. Raises HeadMoved if the thread moved since the

@@ -76,7 +76,7 @@ class CodeView:
 
     @property
     def summary(self) -> str:
-        return changed_files.summary([each.as_json() for each in self._changes.files])
+        return changed_files.summary([file.as_json() for file in self._changes.files])
 
     @property
     def files(self) -> Sequence[ChangedFile]:

@@ -114,20 +114,20 @@ def _export(invocation: Invocation, folder: Path, thread: str | None) -> None:
     from uwf_git.ext.web.site import Site
 
     adopt_news(invocation)
-    found, meter = find_thread(invocation, thread) if thread else None, ProgressMeter()
+    thread_id, meter = find_thread(invocation, thread) if thread else None, ProgressMeter()
     try:
         site = Site(invocation.location, place=invocation.place)
-        done = export(site, folder, found, lambda made, of: meter.step("Writing pages", made, of))
+        done = export(site, folder, thread_id, lambda made, of: meter.step("Writing pages", made, of))
     finally:
         meter.clear()
-    left = {"unjudged": list(done.unjudged)} if done.unjudged else {}
+    threads = {"unjudged": list(done.unjudged)} if done.unjudged else {}
     invocation.emit(
-        {"folder": str(folder), "files": done.files, "bytes": done.bytes, **left},
+        {"folder": str(folder), "files": done.files, "bytes": done.bytes, **threads},
         _exported,
     )
 
 
 def _exported(value: Any) -> str:
-    said = f"{value['folder']}: {counted(value['files'], 'file')}, {value['bytes']:,} bytes"
-    left = ", ".join(value.get("unjudged", ()))
-    return f"{said}; not determined: {left}" if left else said
+    sentence = f"{value['folder']}: {counted(value['files'], 'file')}, {value['bytes']:,} bytes"
+    unjudged = ", ".join(value.get("unjudged", ()))
+    return f"{sentence}; not determined: {unjudged}" if unjudged else sentence

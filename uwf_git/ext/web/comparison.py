@@ -36,16 +36,16 @@ class Field(NamedTuple):
     mark: str
 
 
-def page(instance: Instance, asked: PageRequest) -> Page:
+def page(instance: Instance, request: PageRequest) -> Page:
     """Show the comparison. Threads are in the path or `a` and `b` in the query; `from` skips rows. Raises
     NotFound, Usage."""
-    names = [asked.parts.get(side) or asked.one(side) for side in ("a", "b")]
+    names = [request.parts.get(side) or request.one(side) for side in ("a", "b")]
     if not all(names):
         return _choice(instance, next(filter(None, names), ""))
     heads = [instance.threads.head(instance.threads.find(name)) for name in names]
     histories = [instance.threads.history(head) for head in heads]
     shared = shared_steps(*histories)
-    first = asked.number("from")
+    first = request.number("from")
     begin = shared + first
     rows = _rows(instance, histories, begin)
     longest = max(len(history.steps) for history in histories)
@@ -54,7 +54,7 @@ def page(instance: Instance, asked: PageRequest) -> Page:
         "comparison.html",
         f"{title_of(one.start.prompt)} and {title_of(other.start.prompt)}",
         {
-            "asked": asked,
+            "asked": request,
             "sides": [_side(instance, head, history) for head, history in zip(heads, histories, strict=True)],
             "shared": shared,
             "same_workflow": one.workflow_hash == other.workflow_hash,
@@ -79,14 +79,14 @@ def _choice(instance: Instance, name: str) -> Page:
 
 
 def _others(instance: Instance, head: Head | None) -> list[dict[str, str]]:
-    found = [each for each in instance.threads.meant(archived=True) if isinstance(each, Head)]
+    heads = [item for item in instance.threads.meant(archived=True) if isinstance(item, Head)]
     if head is not None:
         row, thread = head.row, head.thread
-        found = [each for each in found if each.thread != thread]
-        found.sort(key=lambda each: (each.row.start != row.start, each.row.name != row.name))
+        heads = [item for item in heads if item.thread != thread]
+        heads.sort(key=lambda entry: (entry.row.start != row.start, entry.row.name != row.name))
     return [
-        {"thread": each.thread, "said": f"{each.row.title or each.thread} · {each.row.name}"}
-        for each in found[:OFFERED]
+        {"thread": item.thread, "said": f"{item.row.title or item.thread} · {item.row.name}"}
+        for item in heads[:OFFERED]
     ]
 
 
@@ -157,8 +157,8 @@ def _fields(output: Any, other: Any, compared: bool) -> list[Field]:
     if not isinstance(output, Mapping):
         return [Field("", output, "differs" if compared and output != other else "")]
     if not compared or not isinstance(other, Mapping):
-        return [Field(name, each, "") for name, each in output.items()]
+        return [Field(name, item, "") for name, item in output.items()]
     marks = {
-        name: "" if name in other and other[name] == each else "differs" for name, each in output.items()
+        name: "" if name in other and other[name] == item else "differs" for name, item in output.items()
     }
-    return [Field(name, each, marks[name] if name in other else "only here") for name, each in output.items()]
+    return [Field(name, item, marks[name] if name in other else "only here") for name, item in output.items()]

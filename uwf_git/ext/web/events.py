@@ -68,8 +68,8 @@ class Tags:
     def of(self, address: str) -> str:
         """Return a page's tag, which changes with its content. Call before making the page."""
         # "Today" and "2 days ago" mean something else tomorrow.
-        told = self._refs.mark(), sorted(self._locks.held()), time.strftime("%F"), self._known, address
-        return f'"{hashlib.sha256(repr(told).encode("utf-8", "replace")).hexdigest()[:32]}"'
+        state = self._refs.mark(), sorted(self._locks.held()), time.strftime("%F"), self._known, address
+        return f'"{hashlib.sha256(repr(state).encode("utf-8", "replace")).hexdigest()[:32]}"'
 
 
 class Streams:
@@ -115,9 +115,9 @@ class Streams:
 
 async def _begin(news: watching.TurnFeed) -> list[watching.Event]:
     """Return the first events; a rest only if idle, since a run rests briefly between steps."""
-    while not (found := news.news()) and not news.works:
+    while not (events := news.news()) and not news.works:
         await asyncio.sleep(_TICK)
-    return found or [watching.WordsAdded(0, "")]
+    return events or [watching.WordsAdded(0, "")]
 
 
 class _Stream(Response):

@@ -134,13 +134,13 @@ class _Unmoved(Threads):
         return self._all[archived]
 
     def past(self, node: Hash) -> Iterator[PastStep]:
-        told: Hash | None = None
+        previous: Hash | None = None
         at: Hash | None = node
         while at is not None and (known := self._past.get(at)) is not None:
             yield known
-            told, at = at, known.step.prev
-        for step in super().past(told or node) if at is not None else ():
-            if step.hash != told:
+            previous, at = at, known.step.prev
+        for step in super().past(previous or node) if at is not None else ():
+            if step.hash != previous:
                 self._past[step.hash] = step
                 yield step
 
@@ -150,10 +150,10 @@ class _Unmoved(Threads):
             for number in range(len(longest.steps), 0, -1):
                 if longest.steps[number - 1].hash == node:
                     return longest._replace(head=node, steps=longest.steps[:number])
-        found = super().history_at(thread, node)
-        if longest is None or longest.thread != thread or len(found.steps) > len(longest.steps):
-            self._longest = found
-        return found
+        history = super().history_at(thread, node)
+        if longest is None or longest.thread != thread or len(history.steps) > len(longest.steps):
+            self._longest = history
+        return history
 
 
 class _Pages:
@@ -162,7 +162,7 @@ class _Pages:
     def __init__(self, site: Site, instance: Instance, folder: Path, thread: ThreadId | None) -> None:
         self._site, self._instance, self._folder = site, instance, folder
         self._chosen = None if thread is None else _with_children(instance, thread)
-        self._base = [("thread", each) for each in sorted(self._chosen or ())]
+        self._base = [("thread", item) for item in sorted(self._chosen or ())]
         self._known = {**site.known(), "live": False, "write": False, "run": False, "tag": ""}
         self._shown = {"sections": sections(instance) if thread is None else []}
         self._names: dict[str, str] = {}
@@ -177,19 +177,19 @@ class _Pages:
             self._file(address)
         while self._left:
             tell(len(self._written), len(self._written) + len(self._left))
-            name, maker, asked = self._left.pop()
-            self._put(name, self._html(name, self._page(maker, asked)))
+            name, maker, request = self._left.pop()
+            self._put(name, self._html(name, self._page(maker, request)))
         if _ABSENT in self._names.values():
-            said = Page("absent.html", "Not in this export", {})
-            self._put(_ABSENT, self._html(_ABSENT, said))
+            page = Page("absent.html", "Not in this export", {})
+            self._put(_ABSENT, self._html(_ABSENT, page))
         return self._written
 
     def _put(self, name: str, data: bytes) -> None:
         self._written[name] = _write(self._folder, name, data)
 
-    def _page(self, maker: Maker, asked: PageRequest) -> Page:
+    def _page(self, maker: Maker, request: PageRequest) -> Page:
         try:
-            return maker(self._instance, asked)
+            return maker(self._instance, request)
         except Exception as error:
             return failed(error, "It cannot be shown")
 
@@ -216,16 +216,16 @@ class _Pages:
         if path.startswith("/static/"):
             return path[1:]
         for pattern, maker in _ROUTES:
-            if (found := pattern.fullmatch(path)) is None:
+            if (match := pattern.fullmatch(path)) is None:
                 continue
-            named = found.groupdict()
+            named = match.groupdict()
             if self._chosen is not None and any(
                 named[part] not in self._chosen for part in ("id", "a", "b") if part in named
             ):
                 self._names[key] = _ABSENT
             else:
                 self._names[key] = name = _name(
-                    path, [each for each in query if each not in self._fixed(path)]
+                    path, [item for item in query if item not in self._fixed(path)]
                 )
                 self._left.append((name, maker, PageRequest(named, query)))
             return self._names[key]
@@ -240,20 +240,20 @@ class _Pages:
 
 
 def _with_children(instance: Instance, thread: ThreadId) -> frozenset[ThreadId]:
-    heads = [each for each in instance.threads.all(archived=True) if isinstance(each, Head)]
+    heads = [item for item in instance.threads.all(archived=True) if isinstance(item, Head)]
     above = parent_threads(instance, heads)
-    found = {thread}
-    while more := {child for child, parent in above.items() if parent in found} - found:
-        found |= more
-    return frozenset(found)
+    threads = {thread}
+    while more := {child for child, parent in above.items() if parent in threads} - threads:
+        threads |= more
+    return frozenset(threads)
 
 
 def _name(path: str, query: Query) -> str:
     if path == "/" and not query:
         return "index.html"
     parts = [_safe(part) for part in path.strip("/").split("/")] if path != "/" else ["threads"]
-    asked = "".join("." + _safe(f"{name}-{value}") for name, value in query)
-    return "/".join(parts) + asked + ".html"
+    suffix = "".join("." + _safe(f"{name}-{value}") for name, value in query)
+    return "/".join(parts) + suffix + ".html"
 
 
 def _safe(text: str) -> str:

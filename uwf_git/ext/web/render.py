@@ -52,7 +52,7 @@ def html(page: Page, link: Link, site: Mapping[str, Any]) -> str:
 
 @cache
 def _environment(live: bool) -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader([FOLDER / "templates", *extensions.template_folders()]),
         autoescape=True,
         undefined=StrictUndefined,
@@ -61,7 +61,7 @@ def _environment(live: bool) -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {
+    environment.filters |= {
         "markdown": lambda text, breaks=False: Markup(markup.markdown(text, breaks=breaks)),
         "value": lambda content: Markup(markup.value(content)),
         "pre": lambda text: Markup(markup.pre(text)),
@@ -81,8 +81,12 @@ def _environment(live: bool) -> Environment:
         "short": shortened,
         "when": _when if live else _exactly,
     }
-    made.globals |= {"ABSENT": thread_states.ABSENT, "Group": thread_states.Group, "ThreadState": ThreadState}
-    return made
+    environment.globals |= {
+        "ABSENT": thread_states.ABSENT,
+        "Group": thread_states.Group,
+        "ThreadState": ThreadState,
+    }
+    return environment
 
 
 def _shown(value: Any) -> Any:

@@ -42,19 +42,19 @@ async def page(location: Location, asked: PageRequest, place: Path | None) -> Pa
     words, title = [*_words(asked), *([] if place else ["--all-projects"])], f"Search: {pattern}"
     try:
         async with _AT_ONCE:
-            found, unread = await _found(location, [*words, "--limit", str(HITS + 1), "--", pattern])
+            hits_read, unread = await _found(location, [*words, "--limit", str(HITS + 1), "--", pattern])
     except CommandFailed as error:
         return Page("search.html", title, {**values, "wrong": error}, STATUS_FIELD.get(error.status, 500))
-    hits = [_hit(each, pattern, asked) for each in found[:HITS]]
+    hits = [_hit(item, pattern, asked) for item in hits_read[:HITS]]
     values |= {"threads": _by_thread(location, hits), "lines": len(hits)}
-    values |= {"more": len(found) > HITS, "unread": unread}
+    values |= {"more": len(hits_read) > HITS, "unread": unread}
     return Page("search.html", title, values)
 
 
 def _by_thread(location: Location, hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
     threads: dict[str, list[dict[str, Any]]] = {}
-    for each in hits:
-        threads.setdefault(each["thread"], []).append(each)
+    for hit in hits:
+        threads.setdefault(hit["thread"], []).append(hit)
     instance = Instance(location)
     try:
         return [
@@ -72,11 +72,11 @@ def _named(instance: Instance, thread: str) -> dict[str, str]:
     return {"title": row.title or thread, "workflow": row.name or ""}
 
 
-def _words(asked: PageRequest) -> list[str]:
-    kind = asked.one("kind")
+def _words(request: PageRequest) -> list[str]:
+    kind = request.one("kind")
     words = ["grep", f"-{kind}" if kind in ("E", "P") else "-F"]
-    words += ["-i"] if asked.one("case") else []
-    return words + [f"--{name}={asked.one(name)}" for name in _FILTERS if asked.one(name)]
+    words += ["-i"] if request.one("case") else []
+    return words + [f"--{name}={request.one(name)}" for name in _FILTERS if request.one(name)]
 
 
 async def _found(location: Location, words: list[str]) -> CommandResult:
@@ -92,10 +92,10 @@ async def _found(location: Location, words: list[str]) -> CommandResult:
         raise CommandFailed("usage", f"the search took more than {SECONDS:.0f} seconds", hint, 2) from None
 
 
-def _hit(found: dict[str, Any], pattern: str, asked: PageRequest) -> dict[str, Any]:
+def _hit(found: dict[str, Any], pattern: str, request: PageRequest) -> dict[str, Any]:
     text, begin = found["text"], found["column"] - 1
     word = re.match(r"\S+", text[begin:])
-    length = (word.end() if word else 1) if asked.one("kind") in ("E", "P") else len(pattern)
+    length = (word.end() if word else 1) if request.one("kind") in ("E", "P") else len(pattern)
     end = begin + length
     before, behind = text[:begin], text[end:]
     return {

@@ -98,8 +98,8 @@ async def _served(access: Access, listening: socket.socket) -> None:
 def _passed_over(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
     if not isinstance(error, OSError):
-        said = f"internal error: {error!r}" if error else f"internal error: {context.get('message')}"
-        sys.stderr.write(f"uwf: {terminal.escape(said)}\n")
+        message = f"internal error: {error!r}" if error else f"internal error: {context.get('message')}"
+        sys.stderr.write(f"uwf: {terminal.escape(message)}\n")
 
 
 class Guarded(H11Protocol):
@@ -166,8 +166,8 @@ def known_hosts(host: str, names: Sequence[str], port: int) -> list[str]:
     """Return the valid `Host` values of a server, the printed one first."""
     own = [] if host in _EVERYWHERE else [_plain(host)]
     hosts = [*own, *names, *(["localhost"] if _plain(host) in _HERE else [])]
-    bare = [f"[{each}]" if ":" in each else each for each in hosts]
-    return [f"{each}:{port}" for each in bare] + (bare if port == 80 else [])
+    bare = [f"[{item}]" if ":" in item else item for item in hosts]
+    return [f"{item}:{port}" for item in bare] + (bare if port == 80 else [])
 
 
 def _plain(host: str) -> str:
@@ -199,14 +199,14 @@ def _redirect(address: str) -> Iterator[Path]:
 def _socket(host: str, port: int | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for wanted in (PORT, 0) if port is None else (port,):
-        made = socket.socket(family, socket.SOCK_STREAM)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            made.bind((host, wanted))
-            made.listen(_BACKLOG)
-            return made
+            listening.bind((host, wanted))
+            listening.listen(_BACKLOG)
+            return listening
         except OSError as error:
-            made.close()
+            listening.close()
             if error.errno != errno.EADDRINUSE:
                 raise UwfError(f"cannot listen on {host}: {error.strerror or error}", "see --host") from None
     raise Usage(f"port {port} is taken", "give another, or leave out --port for one that is free")

@@ -52,8 +52,8 @@ Maker = Callable[[Instance, PageRequest], Page]
 
 
 def _loaded(where: str) -> Maker:
-    def make(instance: Instance, asked: PageRequest) -> Page:
-        page: Page = extensions.load(where)(instance, asked)
+    def make(instance: Instance, request: PageRequest) -> Page:
+        page: Page = extensions.load(where)(instance, request)
         return page
 
     return make
@@ -145,8 +145,8 @@ def _file(path: Path) -> Callable[[Request], Any]:
 
 def _shows(site: Site, maker: Maker, tags: events.Tags, doing: Actions | None) -> Callable[[Request], Any]:
     async def show(request: Request) -> Response:
-        told = doing.told if doing is not None else 0
-        tag = tags.of(f"{request.url.path}?{request.url.query} {told}")
+        position = doing.told if doing is not None else 0
+        tag = tags.of(f"{request.url.path}?{request.url.query} {position}")
         # A reload should correct "5 minutes ago"; a script that polls counts by itself.
         opened = request.headers.get("sec-fetch-mode") == "navigate"
         if not opened and request.headers.get("if-none-match", "").removeprefix("W/") == tag:
@@ -166,7 +166,7 @@ def _parse_request(request: Request) -> PageRequest:
     """Parse a request. Raises Usage for texts that no store or process accepts."""
     query = tuple(request.query_params.multi_items())
     if any(
-        "\0" in part for part in (*request.path_params.values(), *(each for pair in query for each in pair))
+        "\0" in part for part in (*request.path_params.values(), *(item for pair in query for item in pair))
     ):
         raise Usage("there is a NUL in the address", "leave it out")
     return PageRequest(request.path_params, query)
@@ -213,13 +213,13 @@ def _does(site: Site, do: Callable[[Request, Form], Awaitable[str]]) -> Callable
     return act
 
 
-def respond(site: Site, maker: Maker, asked: PageRequest) -> Page:
+def respond(site: Site, maker: Maker, request: PageRequest) -> Page:
     """Return a page, or an error page."""
     known: dict[str, object] = {}
     try:
         with site.opened() as instance, markup.room_for_markdown(render.RENDERED):
             known["sections"] = sections(instance)
-            page = maker(instance, asked)
+            page = maker(instance, request)
     except Exception as error:
         page = failed(error, "Not found" if isinstance(error, NotFound) else "It cannot be shown")
     return page._replace(values={**known, **page.values})

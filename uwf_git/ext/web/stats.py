@@ -27,19 +27,19 @@ SPAN = "30d"
 EVER = "2000-01-01"
 
 
-def spending(instance: Instance, asked: PageRequest) -> Page:
+def spending(instance: Instance, request: PageRequest) -> Page:
     """Show the sums. Query: `by`, `since` (default: 30 days ago), `until`, repeated `thread`. An invalid time
     shows its error with the form. Raises Usage, NotFound."""
-    by = asked.one("by", "workflow")
+    by = request.one("by", "workflow")
     if by not in WAYS:
         raise Usage(f"no by {by!r}", "it is one of " + ", ".join(WAYS))
-    since, until = asked.one("since", SPAN), asked.one("until")
+    since, until = request.one("since", SPAN), request.one("until")
     wrong: Usage | None = None
     try:
         span = resolve.moment(since, "since"), resolve.moment(until or None, "until", 86_400)
     except Usage as error:
         span, wrong = (0.0, 0.0), error
-    threads = [instance.threads.find(each) for each in asked.all("thread")]
+    threads = [instance.threads.find(item) for item in request.all("thread")]
     value = spending_sums(instance, by, span, threads)
     groups: list[dict[str, Any]] = value["groups"]
     shown = groups[-SHOWN:] if by == "day" else groups[:SHOWN]
@@ -48,15 +48,15 @@ def spending(instance: Instance, asked: PageRequest) -> Page:
         "stats.html",
         f"Spending by {by}",
         {
-            "asked": asked,
+            "asked": request,
             "by": by,
             "ways": WAYS,
             "since": since,
             "until": until,
             "ever": EVER,
             "groups": [
-                {**each, "label": label, "link": _link(by, each[by])}
-                for label, each in zip(bar_labels(shown, by), shown, strict=True)
+                {**item, "label": label, "link": _link(by, item[by])}
+                for label, item in zip(bar_labels(shown, by), shown, strict=True)
             ],
             "hidden": len(groups) - len(shown),
             "total": value["total"],

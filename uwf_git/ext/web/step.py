@@ -114,8 +114,8 @@ def weight_of_run(instance: Instance, detail: Hash) -> int:
     own = weight(instance, detail)
     if own > _LARGEST:
         return own
-    found = instance.store.detail(detail)
-    return own + sum(weight(instance, each) for each in set(found.turns)) if found else own
+    record = instance.store.detail(detail)
+    return own + sum(weight(instance, turn) for turn in set(record.turns)) if record else own
 
 
 def in_words(size: int) -> str:
@@ -123,12 +123,12 @@ def in_words(size: int) -> str:
     return f"{max(1, round(size / 1000))} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
 
 
-def step_page(instance: Instance, asked: PageRequest) -> Page:
+def step_page(instance: Instance, request: PageRequest) -> Page:
     """Show a step. Query: `turns` to skip, and `whole`, the part to show in full. Raises NotFound, Usage,
     StoreDamaged."""
-    thread = instance.threads.find(asked.parts["id"])
+    thread = instance.threads.find(request.parts["id"])
     head = instance.threads.head(thread)
-    row = _row(instance, head, asked.parts["number"])
+    row = _row(instance, head, request.parts["number"])
     step = instance.store.step(row.node)
     by = _by(instance, step)
     commit = instance.store.repository.commit(Oid(raw=row.oid))
@@ -136,7 +136,7 @@ def step_page(instance: Instance, asked: PageRequest) -> Page:
     content, detail = _detail(instance, step.detail)
     answered, role = step.role == USER, role_name(step.role)
     remarked = output is not None and remark_in(step.role, output.payload) is not None
-    made = _HistoryView(instance, asked, detail)
+    view = _HistoryView(instance, request, detail)
     came = summarise_thread(instance, output.type, output.payload) if output is not None else None
     by_child = content is not None and is_kind(content.type, "step")
     too_large = Part(Markup(""), f"it has {size(instance, step.output)}, too much to show here")
@@ -147,13 +147,13 @@ def step_page(instance: Instance, asked: PageRequest) -> Page:
         "by": name_of(commit.author) if answered else by,
         "verdict": came.text if came is not None and came.decides else "",
         "made_up": step.agent == REHEARSE,
-        "output": too_large if output is None else made.value("output", output.payload),
-        "said": made.said(output.payload if output else None, content),
-        "raw": made.raw(),
+        "output": too_large if output is None else view.value("output", output.payload),
+        "said": view.said(output.payload if output else None, content),
+        "raw": view.raw(),
         "heavy": "" if content is not None else size(instance, step.detail),
         "code": code_of_step(instance, thread, detail.code if detail else None),
-        "prompt": _prompt(instance, made, asked, head, row, detail) if detail and not answered else None,
-        "instruction": made.prose("instruction", detail.instruction)
+        "prompt": _prompt(instance, view, request, head, row, detail) if detail and not answered else None,
+        "instruction": view.prose("instruction", detail.instruction)
         if detail and detail.instruction
         else None,
         "child": instance.threads.ending_with(step.detail) if by_child else None,
@@ -162,18 +162,18 @@ def step_page(instance: Instance, asked: PageRequest) -> Page:
         "tried": _tried_at(instance, thread, step.prev),
         "committer": name_of(commit.committer),
         "nodes": (("output", step.output), ("detail", step.detail)),
-        "asked": asked,
-        **made.values(),
+        "asked": request,
+        **view.values(),
     }
     return Page("step.html", f"Step {row.number}, {values['role']}", values)
 
 
-def attempt_page(instance: Instance, asked: PageRequest) -> Page:
+def attempt_page(instance: Instance, request: PageRequest) -> Page:
     """Show a failed attempt. Raises NotFound, Usage, StoreDamaged."""
-    thread = instance.threads.find(asked.parts["id"])
+    thread = instance.threads.find(request.parts["id"])
     head = instance.threads.head(thread)
     tip = instance.attempts.tip(thread)
-    wanted = asked.parts["node"].upper()
+    wanted = request.parts["node"].upper()
     rows = instance.attempts.rows(tip) if tip else []
     numbered = [(number, row) for number, row in enumerate(rows, 1) if row.node.startswith(wanted)]
     if not numbered:
@@ -187,7 +187,7 @@ def attempt_page(instance: Instance, asked: PageRequest) -> Page:
     unread = Attempt(row.start or Hash(""), None, row.role or "", "", "")
     attempt = unread if content is None else parse_attempt(content.payload)
     detail_node, detail = _detail(instance, attempt.detail)
-    made = _HistoryView(instance, asked, detail)
+    view = _HistoryView(instance, request, detail)
     printed = (("stdout", attempt.stdout), ("stderr", attempt.stderr))
     heavy = attempt.detail is not None and detail_node is None
     values = {
@@ -195,18 +195,18 @@ def attempt_page(instance: Instance, asked: PageRequest) -> Page:
         "number": number,
         "many": len(rows),
         "role": role_name(attempt.role),
-        "error": too_large if content is None else made.text("error", attempt.error),
-        "printed": [(name, made.text(name, text)) for name, text in printed if text.strip()],
+        "error": too_large if content is None else view.text("error", attempt.error),
+        "printed": [(name, view.text(name, text)) for name, text in printed if text.strip()],
         "after": instance.store.index_commit(instance.threads.commit_of(attempt.prev)).number
         if attempt.prev
         else 0,
-        "said": made.prose("answer", detail.answer) if detail and detail.answer.strip() else None,
+        "said": view.prose("answer", detail.answer) if detail and detail.answer.strip() else None,
         "code": code_of_step(instance, thread, attempt.code),
-        "raw": made.raw(),
+        "raw": view.raw(),
         "heavy": size(instance, attempt.detail) if heavy and attempt.detail else "",
         "nodes": (("detail", attempt.detail),) if attempt.detail else (),
-        "asked": asked,
-        **made.values(),
+        "asked": request,
+        **view.values(),
     }
     return Page("attempt.html", f"Failed attempt {number}, {values['role']}", values)
 
@@ -277,10 +277,10 @@ class _HistoryView:
             "session": brief(detail.session or "", 200),
             "usage": detail.usage,
             "took": amounts(spent_by(self._instance, self._detail), prices) if self._detail else (),
-            "notes": [cut_text(each, _NOTE) for each in (*how_found(detail), *detail.notes)][:_NOTES],
+            "notes": [cut_text(note, _NOTE) for note in (*how_found(detail), *detail.notes)][:_NOTES],
             "turns": [
-                Markup(turn(self._once(each))) if each else None
-                for each in _read_turns(self._instance, detail.turns[skipped : skipped + TURNS])
+                Markup(turn(self._once(record))) if record else None
+                for record in _read_turns(self._instance, detail.turns[skipped : skipped + TURNS])
             ],
             "many_turns": len(detail.turns),
             "skipped": skipped,
@@ -298,11 +298,11 @@ class _HistoryView:
         return _WHOLE if self._asked.one("whole") == name else _ROOM
 
     def _part(self, name: str, text: str, html: str, shown: int) -> Part:
-        left = len(text) - shown
-        if left <= 0:
+        rest = len(text) - shown
+        if rest <= 0:
             return Part(Markup(html), short=len(text) <= _SHORT_PROMPT)
         more = name if self._room(name) < _WHOLE else ""
-        return Part(Markup(html), f"{left:,} of {len(text):,} characters are left out here", more)
+        return Part(Markup(html), f"{rest:,} of {len(text):,} characters are left out here", more)
 
     def text(self, name: str, text: str) -> Part:
         room = self._room(name)
@@ -314,22 +314,22 @@ class _HistoryView:
 
     def value(self, name: str, content: Any) -> Part:
         try:
-            said = plain(content)
+            text = plain(content)
         except RecursionError:
             return Part(Markup(""), "it is nested too deeply to show here")
         room = self._room(name)
-        if len(said) <= _ROOM:
+        if len(text) <= _ROOM:
             return Part(Markup(markup.value(content)))
         if (
             len(plain(_with_texts_of(content, _SHORT))) > _ROOM
         ):  # not texts take the room, but the number of values
-            return self.text(name, said)
+            return self.text(name, text)
         longest = room
         while len(plain(short := _with_texts_of(content, longest))) > room and longest > _SHORT:
             longest //= 2
-        left = len(said) - len(plain(short))
-        more = name if left > 0 and room < _WHOLE else ""
-        words = f"{left:,} of {len(said):,} characters are left out here" if left > 0 else ""
+        rest = len(text) - len(plain(short))
+        more = name if rest > 0 and room < _WHOLE else ""
+        words = f"{rest:,} of {len(text):,} characters are left out here" if rest > 0 else ""
         return Part(Markup(markup.value(short)), words, more)
 
     def said(self, output: Any, node: Node | None) -> Part | None:
@@ -349,21 +349,21 @@ def _with_texts_of(content: Any, longest: int) -> Any:
     if isinstance(content, str):
         return content if len(content) <= longest else f"{content[:longest]}…"
     if isinstance(content, Mapping):
-        return {key: _with_texts_of(each, longest) for key, each in content.items()}
-    return [_with_texts_of(each, longest) for each in content] if isinstance(content, list) else content
+        return {key: _with_texts_of(item, longest) for key, item in content.items()}
+    return [_with_texts_of(item, longest) for item in content] if isinstance(content, list) else content
 
 
 def spent_by(instance: Instance, detail: Detail, failed: bool = False) -> SpendingTotals:
     """Return a run's spending by its detail; turns are read only if needed, and no more than are shown."""
     by_model = detail.extraction.startswith("model:") or not (detail.model or detail.cost)
-    told = detail.turns[:TURNS] if detail.usage is None or by_model else ()
-    return spent_in(detail, filter(None, _read_turns(instance, told)), failed)
+    turns = detail.turns[:TURNS] if detail.usage is None or by_model else ()
+    return spent_in(detail, filter(None, _read_turns(instance, turns)), failed)
 
 
 def live_turns(instance: Instance, thread: ThreadId) -> tuple[list[Markup], int]:
     """Return the newest turns of the step in progress, and their number."""
     turns = watching.current_turns(instance, thread)
-    return [Markup(turn(each)) for each in turns[-_LIVE:]], len(turns)
+    return [Markup(turn(item)) for item in turns[-_LIVE:]], len(turns)
 
 
 def _read_turns(instance: Instance, turns: Sequence[Hash]) -> Iterator[TurnRecord | None]:
@@ -375,10 +375,10 @@ def _read_turns(instance: Instance, turns: Sequence[Hash]) -> Iterator[TurnRecor
 
 
 def _prompt(
-    instance: Instance, made: _HistoryView, asked: PageRequest, head: Head, row: CommitRow, detail: Detail
+    instance: Instance, view: _HistoryView, request: PageRequest, head: Head, row: CommitRow, detail: Detail
 ) -> Part:
     before = instance.store.index_commit(Oid(raw=row.parent or b""))
-    wanted = asked.one("whole") == "prompt"
+    wanted = request.one("whole") == "prompt"
     if row.number > _LONGEST_PAST and not wanted:
         return Part(Markup(""), f"it is made again of the {row.number - 1:,} steps before", "prompt")
     heavy = 0
@@ -394,7 +394,7 @@ def _prompt(
     history = instance.threads.history_at(head.thread, before.node)
     if history.workflow.code is not None:
         return Part(Markup(""), "the code of the workflow made it")
-    return made.text("prompt", prompt_of_step(instance, history, before, row, detail))
+    return view.text("prompt", prompt_of_step(instance, history, before, row, detail))
 
 
 def _row(instance: Instance, head: Head, given: str) -> CommitRow:
@@ -432,13 +432,13 @@ class AttemptView(NamedTuple):
 
 def _tried_at(instance: Instance, thread: ThreadId, prev: Hash | None) -> list[AttemptView]:
     tip = instance.attempts.tip(thread)
-    found = []
+    views = []
     for row in instance.attempts.rows(tip)[-TURNS:] if tip else ():
         content = _node(instance, row.node)
         attempt = parse_attempt(content.payload) if content is not None else None
         if attempt is not None and attempt.prev == prev:
-            found.append(AttemptView(row.node, brief(attempt.error, 300), row.time))
-    return found
+            views.append(AttemptView(row.node, brief(attempt.error, 300), row.time))
+    return views
 
 
 def _or_none(make: Callable[[], T]) -> T | None:

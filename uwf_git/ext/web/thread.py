@@ -112,15 +112,15 @@ class RelatedRow(NamedTuple):
     below: tuple[RelatedRow, ...]
 
 
-def page(instance: Instance, asked: PageRequest) -> Page:
+def page(instance: Instance, request: PageRequest) -> Page:
     """Show a thread; `before` in the query is a step number. Raises NotFound, Usage."""
-    thread = instance.threads.find(asked.parts["id"])
+    thread = instance.threads.find(request.parts["id"])
     try:
         head = instance.threads.head(thread)
     except UwfError as error:
         values = {"thread": thread, "status": ThreadState.CORRUPT.word, "problem": error.message}
         return Page("damaged.html", f"Thread {thread}", values)
-    return _Thread(instance, head, asked).page()
+    return _Thread(instance, head, request).page()
 
 
 class _Thread:
@@ -150,15 +150,15 @@ class _Thread:
             return otherwise
 
     def _read_rows(self) -> Iterator[CommitRow]:
-        found: list[CommitRow] = []
+        rows: list[CommitRow] = []
         try:
             for row in ancestry(self._instance.store, self._head.commit):
                 if row.kind not in ("step", "start"):
                     break
-                found.append(row)
+                rows.append(row)
         except UwfError as error:
             self._problems[error.message] = None
-        return reversed(found)
+        return reversed(rows)
 
     def _read_start(self) -> StartNode | None:
         node = self._head.row.start
@@ -248,11 +248,11 @@ class _Thread:
 
     def _spent(self) -> list[str]:
         store, head = self._instance.store, self._head
-        left = _HEAVIEST
+        room = _HEAVIEST
         if head.row.number and store.index.spent(head.node) is None:
             for past in self._instance.threads.past(head.node):
-                left -= steps.weight_of_run(self._instance, past.step.detail)
-                if left < 0:
+                room -= steps.weight_of_run(self._instance, past.step.detail)
+                if room < 0:
                     return ["more than is summed up here: uwf stats " + head.thread]
         return amounts(spending_account(self._instance, self._head).spent, self._prices)
 
@@ -305,22 +305,22 @@ class _Thread:
         return f"{branches.fork.size - len(branches.open)} of {branches.fork.size} done"
 
     def _kin(self) -> Mapping[str, Any]:
-        parent, tree, left = related_threads(self._instance, self._head, self._rows)
+        parent, tree, rest = related_threads(self._instance, self._head, self._rows)
         self._children = {
-            each.head.commit.raw: each.head.thread
+            thread.head.commit.raw: thread.head.thread
             for at in _each(tree)
-            for each in at.below
-            if each.how == "child"
+            for thread in at.below
+            if thread.how == "child"
         }
-        below = [each for each in tree.below if each.how != "branch" or not self._head.waits_for_join]
+        below = [thread for thread in tree.below if thread.how != "branch" or not self._head.waits_for_join]
         alone = not below and tree.head.thread == self._head.thread
-        return {"parent": parent, "tree": None if alone else self._relative(tree), "left_out": left}
+        return {"parent": parent, "tree": None if alone else self._relative(tree), "left_out": rest}
 
     def _relative(self, of: RelatedThread) -> RelatedRow:
         head = of.head
         below = of.below
         if self._head.waits_for_join:  # which lists its branches itself
-            below = tuple(each for each in below if each.how != "branch")
+            below = tuple(thread for thread in below if thread.how != "branch")
         state = self._or(lambda: thread_state(self._instance, head), ThreadState.CORRUPT)
         how = {
             "": "",
@@ -365,11 +365,11 @@ class _Thread:
         attempts: list[tuple[Hash | None, Entry]] = self._or(lambda: list(self._attempts()), [])
         for prev, entry in attempts:
             tried.setdefault(prev, []).append(entry)
-        found = [] if self._begin else tried.get(None, [])
+        entries = [] if self._begin else tried.get(None, [])
         for row in self._rows:
             if row.kind == "step" and self._begin < row.number <= self._end:
-                found = [*found, self._step(row), *tried.get(row.node, ())]
-        return found
+                entries = [*entries, self._step(row), *tried.get(row.node, ())]
+        return entries
 
     def _step(self, row: CommitRow) -> Entry:
         role, agent = row.role or "", row.agent or ""
@@ -402,8 +402,8 @@ class _Thread:
             child = instance.threads.ending_with(Oid(raw=row.merged))
         spent = self._spent_on(step.detail) if row.merged is None else None
         if row.merged is not None:
-            made = StepContext(row.node, role, None, step.detail, agent)
-            spent = spent_on(instance, [made])[row.node]
+            context = StepContext(row.node, role, None, step.detail, agent)
+            spent = spent_on(instance, [context])[row.node]
         return plain._replace(
             by=brief(by, 60),
             took=tuple(amounts(spent, self._prices)),
@@ -414,8 +414,8 @@ class _Thread:
     def _spent_on(self, detail: Hash, failed: bool = False) -> SpendingTotals | None:
         if steps.weight(self._instance, detail) > steps.LARGEST_IN_A_LINE:
             return None
-        found = self._instance.store.detail(detail)
-        return steps.spent_by(self._instance, found, failed) if found is not None else None
+        record = self._instance.store.detail(detail)
+        return steps.spent_by(self._instance, record, failed) if record is not None else None
 
     def _attempts(self) -> Iterator[tuple[Hash | None, Entry]]:
         instance = self._instance
@@ -423,10 +423,10 @@ class _Thread:
         for row in instance.attempts.rows(tip)[-_TRIED:] if tip else ():
             if steps.weight(instance, row.node) > steps.LARGEST_IN_A_LINE:
                 continue
-            made = instance.store.attempt(row.node)
-            took = amounts(self._spent_on(made.detail, True), self._prices) if made.detail else []
-            told = role_name(made.role), brief(made.agent, 60), brief(made.error, 300)
-            yield made.prev, Entry(None, row.node, *told, True, tuple(took), row.time)
+            attempt = instance.store.attempt(row.node)
+            took = amounts(self._spent_on(attempt.detail, True), self._prices) if attempt.detail else []
+            shown = role_name(attempt.role), brief(attempt.agent, 60), brief(attempt.error, 300)
+            yield attempt.prev, Entry(None, row.node, *shown, True, tuple(took), row.time)
 
 
 _MAY_BE = (
@@ -454,12 +454,12 @@ def _each(tree: RelatedThread) -> Iterator[RelatedThread]:
 
 
 def _without_remarks(rows: Iterable[CommitRow]) -> Iterator[tuple[str, bool]]:
-    asked = False
+    has_asked = False
     for row in rows:
         if row.kind == "step":
-            if row.role != USER or asked or row.resumed == row.parent:
+            if row.role != USER or has_asked or row.resumed == row.parent:
                 yield row.role or "", row.asks
-            asked = row.asks
+            has_asked = row.asks
 
 
 def _how_to_raise(instance: Instance, head: Head) -> str:

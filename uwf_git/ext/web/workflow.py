@@ -47,109 +47,116 @@ SECONDS = 2.0  # of a rehearsal
 _TAKEN = {"+": "added", "-": "removed"}
 
 
-def index(instance: Instance, asked: PageRequest) -> Page:
+def index(instance: Instance, request: PageRequest) -> Page:
     """Show registered workflows and those of threads, or of repeated `thread` in the query only."""
-    only = asked.all("thread")
+    only = request.all("thread")
     used = _used(instance, only)
-    found = [
-        {**used.pop(each["name"], _UNUSED), **each}
-        for each in registered_versions(instance)
-        if not only or each["name"] in used
+    workflows = [
+        {**used.pop(version["name"], _UNUSED), **version}
+        for version in registered_versions(instance)
+        if not only or version["name"] in used
     ]
-    others = [{"name": name, **each} for name, each in sorted(used.items())]
-    return Page("workflows.html", "Workflows", {"workflows": found, "others": others})
+    others = [{"name": name, **item} for name, item in sorted(used.items())]
+    return Page("workflows.html", "Workflows", {"workflows": workflows, "others": others})
 
 
 _UNUSED: Mapping[str, Any] = {"threads": 0, "states": {}, "last": None, "hash": None}
 
 
 def _used(instance: Instance, only: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
-    found: dict[str, list[ListedThread]] = {}
-    for each in list_threads(instance, ThreadFilters(ended=True)):
-        if isinstance(each.head, Head) and each.head.row.name and (not only or each.thread in only):
-            found.setdefault(each.head.row.name, []).append(each)
+    threads: dict[str, list[ListedThread]] = {}
+    for thread in list_threads(instance, ThreadFilters(ended=True)):
+        if isinstance(thread.head, Head) and thread.head.row.name and (not only or thread.thread in only):
+            threads.setdefault(thread.head.row.name, []).append(thread)
     # The list, to which the number links, shows them so.
-    return {name: _states(without_quiet_branches(instance, each)) for name, each in found.items()}
+    return {name: _states(without_quiet_branches(instance, item)) for name, item in threads.items()}
 
 
-def _states(found: Sequence[ListedThread]) -> dict[str, Any]:
-    times = [each.head.updated for each in found if isinstance(each.head, Head)]
-    states = dict(Counter(each.state.word for each in found).most_common())
-    newest = next((each.head.row.workflow for each in found if isinstance(each.head, Head)), None)
+def _states(threads: Sequence[ListedThread]) -> dict[str, Any]:
+    times = [thread.head.updated for thread in threads if isinstance(thread.head, Head)]
+    states = dict(Counter(thread.state.word for thread in threads).most_common())
+    newest = next((thread.head.row.workflow for thread in threads if isinstance(thread.head, Head)), None)
     return {"threads": len(times), "states": states, "last": max(times, default=None), "hash": newest}
 
 
-def page(instance: Instance, asked: PageRequest) -> Page:
+def page(instance: Instance, request: PageRequest) -> Page:
     """Show a workflow by name, NAME~2, CREW/ID or hash; an unregistered name is that of the newest thread
     with it. Query: versions `from` and `to`, `rehearse`, and `thread`. Raises NotFound, Usage."""
-    name = asked.parts["name"]
-    found = stored_workflow(instance, name)
-    if found is None and (version := _used(instance).get(name, _UNUSED)["hash"]):
-        name, found = version, stored_workflow(instance, version)
-    if found is None:
+    name = request.parts["name"]
+    resolved_workflow = stored_workflow(instance, name)
+    if resolved_workflow is None and (version := _used(instance).get(name, _UNUSED)["hash"]):
+        name, resolved_workflow = version, stored_workflow(instance, version)
+    if resolved_workflow is None:
         hint = nearest(name, instance.registry.names()) or "see: uwf workflow list"
         raise NotFound(f"no workflow {name!r}", hint)
-    workflow = found.workflow
-    versions = _versions(instance, found)
-    use = _used(instance, asked.all("thread")).get(workflow.name, _UNUSED)
-    report = _rehearsed(instance, found) if asked.one("rehearse") and workflow.code is None else None
-    bundle = bundle_of(workflow, instance, found.commit)
+    workflow = resolved_workflow.workflow
+    versions = _versions(instance, resolved_workflow)
+    use = _used(instance, request.all("thread")).get(workflow.name, _UNUSED)
+    report = (
+        _rehearsed(instance, resolved_workflow) if request.one("rehearse") and workflow.code is None else None
+    )
+    bundle = bundle_of(workflow, instance, resolved_workflow.commit)
     return Page(
         "workflow.html",
         workflow.name,
         {
-            "asked": asked,
+            "asked": request,
             "name": name,
             "workflow": workflow,
-            "hash": found.hash,
-            "commit": found.commit,
+            "hash": resolved_workflow.hash,
+            "commit": resolved_workflow.commit,
             "versions": versions,
-            "current": next((each["hash"] for each in versions if each["current"]), None),
+            "current": next((item["hash"] for item in versions if item["current"]), None),
             "note": definitions.history_note,
             "use": use,
-            "difference": _difference(instance, asked, versions, found),
+            "difference": _difference(instance, request, versions, resolved_workflow),
             "graph": Markup(drawing(workflow, [])) if workflow.graph else None,
             "described": described(workflow, []),
             "transitions": _transitions(workflow, report),
-            "roles": _roles(found),
-            "conditions": [each for _, each in sorted(workflow.conditions.items())],
+            "roles": _roles(resolved_workflow),
+            "conditions": [condition for _, condition in sorted(workflow.conditions.items())],
             "budget": _budget(workflow),
             "report": report,
             "bundle": bundle,
-            "code": _code(instance, found) if workflow.code is not None else None,
+            "code": _code(instance, resolved_workflow) if workflow.code is not None else None,
         },
     )
 
 
-def _rehearsed(instance: Instance, found: ResolvedWorkflow) -> Rehearsal:
+def _rehearsed(instance: Instance, workflow: ResolvedWorkflow) -> Rehearsal:
     """Return a rehearsal's report within the time for slow decisions. Raises LimitExceeded."""
     try:
         with instance.judging.budget.spend():
-            return rehearse(found.workflow, found.schemas, seconds=SECONDS)
+            return rehearse(workflow.workflow, workflow.schemas, seconds=SECONDS)
     except TimeBudgetExceeded:
         limit = f"slow conditions have taken {instance.judging.budget.seconds:g} s"
-        hint = f"uwf workflow rehearse {found.hash}"
-        raise LimitExceeded(f"workflow {found.workflow.name} was not rehearsed, as {limit}", hint) from None
+        hint = f"uwf workflow rehearse {workflow.hash}"
+        raise LimitExceeded(
+            f"workflow {workflow.workflow.name} was not rehearsed, as {limit}", hint
+        ) from None
 
 
-def _versions(instance: Instance, found: ResolvedWorkflow) -> list[dict[str, Any]]:
+def _versions(instance: Instance, workflow: ResolvedWorkflow) -> list[dict[str, Any]]:
     """Return the versions of the workflow's name; none if unregistered, or another workflow has it."""
-    if found.workflow.crew is None:
+    if workflow.workflow.crew is None:
         with suppress(NotFound):
-            versions = past_versions(instance, found.workflow.name)
-            if any(each["hash"] == found.hash for each in versions):
+            versions = past_versions(instance, workflow.workflow.name)
+            if any(version["hash"] == workflow.hash for version in versions):
                 return versions
     return []
 
 
 def _difference(
-    instance: Instance, asked: PageRequest, versions: Sequence[Mapping[str, Any]], found: ResolvedWorkflow
+    instance: Instance,
+    request: PageRequest,
+    versions: Sequence[Mapping[str, Any]],
+    workflow: ResolvedWorkflow,
 ) -> dict[str, Any] | None:
-    after = asked.one("to")
-    before = asked.one("from")
+    after = request.one("to")
+    before = request.one("from")
     if not (after or before):
         return None
-    sides = [_side(instance, before or _before(versions, after)), _side(instance, after or found.hash)]
+    sides = [_side(instance, before or _before(versions, after)), _side(instance, after or workflow.hash)]
     old, new = (instance.registry.files(Oid(hex=str(side.commit))) for side in sides)
     lines = list(unified_diff(old, new, [f"{side.workflow.name} {side.hash}" for side in sides]))
     return {
@@ -165,15 +172,15 @@ def _difference(
 
 
 def _side(instance: Instance, text: str) -> ResolvedWorkflow:
-    found = stored_workflow(instance, text)
-    if found is None:
+    workflow = stored_workflow(instance, text)
+    if workflow is None:
         raise NotFound(f"no workflow {text!r}", "see: uwf workflow history NAME")
-    return found
+    return workflow
 
 
 def _before(versions: Sequence[Mapping[str, Any]], after: str) -> str:
-    hashes = [str(each["hash"]) for each in versions]
-    places = [place for place, each in enumerate(hashes) if each == after and place + 1 < len(hashes)]
+    hashes = [str(version["hash"]) for version in versions]
+    places = [place for place, node in enumerate(hashes) if node == after and place + 1 < len(hashes)]
     if not places:
         raise Usage(f"there is no version before {after}", "name both, from and to")
     return hashes[places[0] + 1]
@@ -198,13 +205,13 @@ def _transitions(workflow: Workflow, report: Rehearsal | None) -> list[dict[str,
     ]
 
 
-def _roles(found: ResolvedWorkflow) -> list[dict[str, Any]]:
-    workflow = found.workflow
+def _roles(resolved_workflow: ResolvedWorkflow) -> list[dict[str, Any]]:
+    workflow = resolved_workflow.workflow
     roles = []
     for name in DiagramDrawing(workflow).names:
         if (role := workflow.roles.get(name)) is None:
             continue
-        schema = found.schemas[role.schema]
+        schema = resolved_workflow.schemas[role.schema]
         persona = workflow.personas.get(role.persona)
         roles.append(
             {
@@ -223,7 +230,7 @@ def _answers(schema: Any) -> list[list[dict[str, Any]]]:
     if not isinstance(schema, Mapping):
         return []
     variants = next((schema[key] for key in ("oneOf", "anyOf") if isinstance(schema.get(key), list)), ())
-    return [fields for each in (schema, *variants) if (fields := _fields(each))]
+    return [fields for variant in (schema, *variants) if (fields := _fields(variant))]
 
 
 def _fields(schema: Any) -> list[dict[str, Any]]:
@@ -234,11 +241,11 @@ def _fields(schema: Any) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "kind": _kind(each),
+            "kind": _kind(item),
             "required": name in required,
-            "description": each.get("description", "") if isinstance(each, Mapping) else "",
+            "description": item.get("description", "") if isinstance(item, Mapping) else "",
         }
-        for name, each in properties.items()
+        for name, item in properties.items()
     ]
 
 
@@ -250,18 +257,18 @@ def _kind(schema: Any) -> str:
             values = schema[key] if key == "enum" else [schema[key]]
             return "one of " + ", ".join(map(str, values[:12])) if len(values) > 1 else str(values[0])
     kind = schema.get("type", "anything")
-    said = " or ".join(kind) if isinstance(kind, list) else str(kind)
-    if said == "array" and isinstance(items := schema.get("items"), Mapping) and "type" in items:
+    name = " or ".join(kind) if isinstance(kind, list) else str(kind)
+    if name == "array" and isinstance(items := schema.get("items"), Mapping) and "type" in items:
         return f"array of {_kind(items)}"
-    return said
+    return name
 
 
 def _budget(workflow: Workflow) -> list[tuple[str, str]]:
-    given = workflow.budget or {}
+    budget = workflow.budget or {}
     return [
-        (key, f"${given[key]:g}" if key == "maxCost" else _amount(key, given[key]))
+        (key, f"${budget[key]:g}" if key == "maxCost" else _amount(key, budget[key]))
         for key in BUDGET_OPTIONS
-        if key in given
+        if key in budget
     ]
 
 
@@ -269,9 +276,9 @@ def _amount(key: str, value: float) -> str:
     return duration_text(value) if key == "maxWallTime" else f"{value:,.0f}"
 
 
-def _code(instance: Instance, found: ResolvedWorkflow) -> dict[str, Any]:
+def _code(instance: Instance, workflow: ResolvedWorkflow) -> dict[str, Any]:
     try:
-        data = instance.registry.code_of(found.hash)
+        data = instance.registry.code_of(workflow.hash)
     except UwfError as error:
         return {"problem": error.message, "text": "", "hidden": 0}
     lines = data.decode("utf-8", "replace").splitlines()

@@ -67,10 +67,12 @@ class Options(NamedTuple):
 
 def parse_args(args: Sequence[str]) -> Options:
     """Raises Usage."""
-    given, command = read_options("uwf-acp", USAGE, args, ("--mode", "--model", "--auth"), ("--no-files",))
+    options_given, command = read_options(
+        "uwf-acp", USAGE, args, ("--mode", "--model", "--auth"), ("--no-files",)
+    )
     if not command:
         raise Usage("uwf-acp has no command to run", f"{USAGE}, as in: uwf-acp opencode acp")
-    options: dict[str, Any] = {name.removeprefix("--"): value for name, value in given}
+    options: dict[str, Any] = {name.removeprefix("--"): value for name, value in options_given}
     return Options(command, files=options.pop("no-files", None) is None, **options)
 
 
@@ -83,8 +85,8 @@ class _Conversation(Conversation):
         self._kept = ""  # the session of an adopted answer
 
     def begin(self) -> Reply:
-        if left := self.carried_on():
-            return self._go_on(*left)
+        if rest := self.carried_on():
+            return self._go_on(*rest)
         previous = self.ctx.previous_session
         session, notes = self._open(previous)
         remembers = previous is not None and not notes
@@ -153,14 +155,14 @@ def until_later(began: float, now: float, minute: float) -> float:
 def _last_begun(ctx: Context, session: str) -> float | None:
     from uwf_git.plugin import Attempts
 
-    found = []
-    tried = [(each.detail, each.time) for each in Attempts(ctx.store).all(ctx.thread)]
-    steps = [(each.detail, each.time / 1000) for each in ctx.history.steps]
+    times = []
+    tried = [(attempt.detail, attempt.time) for attempt in Attempts(ctx.store).all(ctx.thread)]
+    steps = [(step.detail, step.time / 1000) for step in ctx.history.steps]
     for node, when in (*tried, *steps):
         detail = ctx.store.detail(node) if node is not None else None
         if detail is not None and detail.session == session:
-            found.append(when - detail.duration_ms / 1000)
-    return max(found, default=None)
+            times.append(when - detail.duration_ms / 1000)
+    return max(times, default=None)
 
 
 def _told_anew(ctx: Context, session: str, message: str) -> str:
@@ -203,28 +205,28 @@ def _settings(ctx: Context) -> Settings:
 def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Reply:
     ctx.in_session(session.id)
     try:
-        said = session.prompt(text, ctx.deadline)
+        result = session.prompt(text, ctx.deadline)
     except AgentFailed as error:
         heard = _heard(session, session.heard(), notes)
         error.throttled = Throttled.told(Path(ctx.options.command[0]).name, error.message)
         raise failed_with(_with_text(ctx, heard), error.message, error.hint).since(error) from None
-    reply = _heard(session, said, notes)
-    if said.stop == "end_turn" and not said.failure and said.turns:
+    reply = _heard(session, result, notes)
+    if result.stop == "end_turn" and not result.failure and result.turns:
         ctx.keep(reply)
     reply = _with_text(ctx, reply)
     name = Path(ctx.options.command[0]).name
-    if said.stop in ("refusal", "cancelled"):
-        how = "refused to go on" if said.stop == "refusal" else "cancelled its turn"
+    if result.stop in ("refusal", "cancelled"):
+        how = "refused to go on" if result.stop == "refusal" else "cancelled its turn"
         raise failed_with(reply, f"{name} {how}", f"see what it said: uwf thread attempts {ctx.thread}")
-    if said.stop != "end_turn":
-        why = _UNFINISHED.get(said.stop) or f"it named {one_line(said.stop, 40)!r} as the end of its turn"
+    if result.stop != "end_turn":
+        why = _UNFINISHED.get(result.stop) or f"it named {one_line(result.stop, 40)!r} as the end of its turn"
         raise failed_with(
             reply,
             f"{name} did not finish: {why}",
             f"see what it said: uwf thread attempts {ctx.thread}",
         )
-    if said.failure and judged_answer(ctx, reply).problems:
-        failed = failed_with(reply, f"{name} failed: {_describe(said.failure)}", "try it by hand")
+    if result.failure and judged_answer(ctx, reply).problems:
+        failed = failed_with(reply, f"{name} failed: {_describe(result.failure)}", "try it by hand")
         failed.throttled = Throttled.told(name, failed.message)
         raise failed
     if not reply.text.strip():
@@ -244,15 +246,15 @@ def _describe(failure: str) -> str:
     return printable(failure)
 
 
-def _heard(session: Session, said: PromptResult, notes: Sequence[str]) -> Reply:
+def _heard(session: Session, result: PromptResult, notes: Sequence[str]) -> Reply:
     return Reply(
         "",
         session=session.id,
-        model=said.model,
-        usage=said.usage,
-        turns=said.turns,
-        cost=said.cost,
-        notes=(*notes, *said.notes),
+        model=result.model,
+        usage=result.usage,
+        turns=result.turns,
+        cost=result.cost,
+        notes=(*notes, *result.notes),
     )
 
 

@@ -160,8 +160,8 @@ class Conversation:
         if kind_of(known) not in self._forbidden:
             return False
         # Some call a tool of an MCP server an execution; policies have another name for that.
-        given = known.get("rawInput")
-        return not (isinstance(given, Mapping) and "server" in given and "command" not in given)
+        raw_input = known.get("rawInput")
+        return not (isinstance(raw_input, Mapping) and "server" in raw_input and "command" not in raw_input)
 
     def _bound(self) -> None:
         if len(self._calls) + len(self.turns) >= CALLS:
@@ -285,8 +285,8 @@ def _take_terminal(meta: Any, known: dict[str, Any]) -> None:
 
 
 def _paths(locations: Any) -> list[str]:
-    found = [item.get("path") for item in locations or () if isinstance(item, Mapping)]
-    return [path[:4096] for path in found if isinstance(path, str)][:_KEPT_ENTRIES]
+    paths = [item.get("path") for item in locations or () if isinstance(item, Mapping)]
+    return [path[:4096] for path in paths if isinstance(path, str)][:_KEPT_ENTRIES]
 
 
 def _entries(entries: Any) -> list[dict[str, Any]]:

@@ -96,19 +96,19 @@ def choice_of(opened: Mapping[str, Any], what: str) -> ConfigChoice | None:
 def environment(env: Mapping[str, str], kinds: frozenset[str]) -> dict[str, str]:
     """Return the environment that forbids these kinds, merged over the user's setting. Raises AgentFailed if
     that is not JSON."""
-    told = dict(env)
+    variables = dict(env)
     for those, name, words in _VARIABLES:
         if kinds & those:
             try:
-                before = json.loads(told.get(name) or "{}")
+                before = json.loads(variables.get(name) or "{}")
             except ValueError:
                 before = None
             if not isinstance(before, dict):
                 raise AgentFailed(
                     f"{name} in the environment is not a JSON object", "correct it, or unset it"
                 )
-            told[name] = json.dumps({**before, **words})
-    return told
+            variables[name] = json.dumps({**before, **words})
+    return variables
 
 
 def parameters(kinds: frozenset[str], env: Mapping[str, str]) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def mode_for(
     agent = agent.casefold().rpartition("/")[2]
     if choice is None:
         choice = ConfigChoice(None, {}, "", {}, "")
-    safe = [each for each in _asking(choice) if not kinds & _unasked(agent, choice, each)]
+    safe = [item for item in _asking(choice) if not kinds & _unasked(agent, choice, item)]
     if wanted is not None:
         granted = kinds & _unasked(agent, choice, choice.find(wanted) or wanted)
         if granted:

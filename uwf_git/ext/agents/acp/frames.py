@@ -109,9 +109,9 @@ def printable(text: str) -> str:
 
 def complaint(stderr: str, ended: bool) -> str:
     """Return the last stderr line about an error, or the last line if the agent has ended; else ""."""
-    said = [line.strip() for line in stderr.splitlines() if line.strip()]
-    telling = [line for line in said if "error" in line.lower()]
-    return printable((telling or (said if ended else []) or [""])[-1])
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if "error" in line.lower()]
+    return printable((telling or (lines if ended else []) or [""])[-1])
 
 
 def ending(code: int) -> str:
@@ -123,8 +123,8 @@ def reason(error: Any) -> str:
     data = error.data
     if isinstance(data, Mapping):
         data = next((data[key] for key in ("details", "message", "error", "uri") if data.get(key)), None)
-    said = str(error) if not isinstance(data, str) or data in str(error) else f"{error}: {data}"
-    return printable(said) or f"error {error.code}"
+    text = str(error) if not isinstance(data, str) or data in str(error) else f"{error}: {data}"
+    return printable(text) or f"error {error.code}"
 
 
 def way(method: Mapping[str, Any]) -> str:

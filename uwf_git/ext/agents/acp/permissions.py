@@ -177,7 +177,7 @@ def _is_of_run(request: Request, places: StepFolders) -> bool:
         return False
     if request.kind in ("read", "search"):
         return all(
-            any(_inside(path, each) for each in (places.package, places.state)) for path in request.paths
+            any(_inside(path, item) for item in (places.package, places.state)) for path in request.paths
         )
     document = os.path.realpath(places.state / DOCUMENT_MOUNT)
     return request.kind == "edit" and all(os.path.realpath(path) == document for path in request.paths)
@@ -238,7 +238,7 @@ def _command(value: Any, args: Any) -> str | None:
         if (
             not value.strip()
             or not isinstance(words, list)
-            or not all(isinstance(each, str) for each in words)
+            or not all(isinstance(word, str) for word in words)
         ):
             return None
         return " ".join((value.strip(), *map(shlex.quote, words)))
@@ -256,10 +256,10 @@ def _hides_command(raw: Any, kind: str) -> bool:
 
 
 def _paths(call: Mapping[str, Any], raw: Any, kind: str) -> list[str]:
-    found: list[Any] = []
+    paths: list[Any] = []
     for key in ("locations", "content"):
         items = call.get(key)
-        found += [item.get("path") for item in items or () if isinstance(item, Mapping)] if items else []
+        paths += [item.get("path") for item in items or () if isinstance(item, Mapping)] if items else []
     rest = [raw]
     while rest:
         part = rest.pop()
@@ -268,11 +268,11 @@ def _paths(call: Mapping[str, Any], raw: Any, kind: str) -> list[str]:
         elif isinstance(part, Mapping):
             for key, value in part.items():
                 if key in ("changes", "files") and isinstance(value, Mapping):
-                    found += value
+                    paths += value
                 elif _is_of_file(key, kind):
-                    found += value if isinstance(value, list) else [value]
+                    paths += value if isinstance(value, list) else [value]
             rest += part.values()
-    return [path for path in found if isinstance(path, str) and path and "\0" not in path]
+    return [path for path in paths if isinstance(path, str) and path and "\0" not in path]
 
 
 def _is_of_file(key: str, kind: str) -> bool:

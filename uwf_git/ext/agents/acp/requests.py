@@ -42,7 +42,7 @@ class Files:
         )
         roots = [
             (folder, PROJECT_MOUNT),
-            *((each.path, each.name) for each in (*others, *self._workspace.mounts)),
+            *((other.path, other.name) for other in (*others, *self._workspace.mounts)),
         ]
         self._roots = sorted(((f"{path}".rstrip("/") + "/", name) for path, name in roots), reverse=True)
         self.readable = policy.permits("read_file")
@@ -148,23 +148,23 @@ class Requests:
             question.cancel()
 
     async def _permission(self, params: Mapping[str, Any], conversation: Conversation) -> dict[str, Any]:
-        given = params.get("toolCall")
-        call = given if isinstance(given, Mapping) else {}
+        tool_call = params.get("toolCall")
+        call = tool_call if isinstance(tool_call, Mapping) else {}
         known = conversation.called(str(call.get("toolCallId")))
         known.update({key: value for key, value in call.items() if value not in (None, [], {})})
         request = permissions.parse_request(known, params.get("options"), self._folder)
         decision = permissions.decide(
             request, self._policy, self._folder, self._places
         ) or await self._decided(request)
-        said = f"{'granted' if decision.granted else 'denied'}, {_BY[decision.by]}"
-        asked = {"kind": request.kind, "title": request.title[:500], "paths": [*request.paths[:50]]}
+        outcome = f"{'granted' if decision.granted else 'denied'}, {_BY[decision.by]}"
+        request_value = {"kind": request.kind, "title": request.title[:500], "paths": [*request.paths[:50]]}
         result = {"granted": decision.granted, "by": decision.by, "option": decision.option}
-        turn = TurnRecord("tool", f"{request.shown}: {said}", "permission", asked, result)
+        turn = TurnRecord("tool", f"{request.shown}: {outcome}", "permission", request_value, result)
         turn = turn._replace(call=str(call.get("toolCallId"))[:200], failed=not decision.granted)
         conversation.add(turn)
         if not decision.granted:
             conversation.refuse(str(call.get("toolCallId")))
-            self.notes.append(f"permission {said}: {request.shown}")
+            self.notes.append(f"permission {outcome}: {request.shown}")
         if decision.option is None:
             return {"outcome": {"outcome": "cancelled"}}
         return {"outcome": {"outcome": "selected", "optionId": decision.option}}

@@ -248,9 +248,9 @@ class Session:
         )
 
     async def _is_answered(self, request: asyncio.Task[Any], until: float | None) -> bool:
-        left = None if until is None else max(0.0, until - time.monotonic())
+        remaining = None if until is None else max(0.0, until - time.monotonic())
         over = self._pipes.over
-        await asyncio.wait({request, over}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({request, over}, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
         if not request.done() and over.done():
             await asyncio.wait({request}, timeout=_DRAIN)
             if not request.done():
@@ -262,7 +262,7 @@ class Session:
         silence = self._settings.silence
         while True:
             quiet = None if silence is None else self._heard + silence
-            until = min((each for each in (deadline, quiet) if each is not None), default=None)
+            until = min((item for item in (deadline, quiet) if item is not None), default=None)
             if await self._is_answered(request, until):
                 return None
             now = time.monotonic()
@@ -293,9 +293,9 @@ class Session:
             how += " before it said anything of the protocol"
         elif self.id:
             how += " in the middle of its turn"
-        said = self.complaint() or (frames.noise[-1] if frames.noise else "")
+        complaint = self.complaint() or (frames.noise[-1] if frames.noise else "")
         return AgentFailed(
-            f"{name} {how}" + (f": {said}" if said else ""),
+            f"{name} {how}" + (f": {complaint}" if complaint else ""),
             "its output is kept"
             if self.id
             else "does it speak the Agent Client Protocol? Some agents need an argument, such as acp",
@@ -303,7 +303,7 @@ class Session:
 
     def _refused(self, method: str, error: Any) -> AgentFailed:
         if error.code == _AUTH_REQUIRED:
-            ways = "; ".join(way(each) for each in self._auth_methods)
+            ways = "; ".join(way(auth_method) for auth_method in self._auth_methods)
             hint = "log in with the agent's own program first"
             return AgentFailed(
                 f"{self._name} is not logged in: {reason(error)}",
@@ -312,10 +312,10 @@ class Session:
         if error.code == _METHOD_NOT_FOUND and not self.id:
             hint = "does it speak the Agent Client Protocol?"
             return AgentFailed(f"{self._name} doesn't know {method}", hint)
-        said = self.complaint()
+        complaint = self.complaint()
         return AgentFailed(
             f"{self._name} refused {method}: {reason(error)}",
-            f"it printed: {said}" if said else "try it by hand",
+            f"it printed: {complaint}" if complaint else "try it by hand",
         )
 
     async def _initialize(self, until: float) -> None:
@@ -358,7 +358,7 @@ class Session:
             capabilities=agreed.get("agentCapabilities"),
         )
         methods = agreed.get("authMethods")
-        self._auth_methods = [each for each in methods if isinstance(each, Mapping)] if methods else []
+        self._auth_methods = [method for method in methods if isinstance(method, Mapping)] if methods else []
         if self._settings.auth is not None:
             await self._authenticate(self._settings.auth, until)
 
@@ -428,7 +428,7 @@ class Session:
         able = (
             _mapping(self._capabilities.get("sessionCapabilities")).get("additionalDirectories") is not None
         )
-        folders = [str(each.path) for each in self._settings.others]
+        folders = [str(other.path) for other in self._settings.others]
         return {"additionalDirectories": folders} if able and folders else {}
 
     async def _choose(self, opened: Mapping[str, Any], until: float) -> None:
@@ -436,9 +436,9 @@ class Session:
         mode = enforcement.mode_for(self._name, self._agent, modes, settings.mode, self._forbidden)
         if mode != settings.mode:
             self._remarks.append(f"its mode is {mode}: it may not {enforcement.said(self._forbidden)}")
-        asked = self._forbidden | enforcement.asks(self._agent, modes, mode)
+        asking = self._forbidden | enforcement.asks(self._agent, modes, mode)
         policy = settings.policy
-        if note := policy.check_held(self._name, policy.unheld(asked, ("edit", "execute", "fetch"))):
+        if note := policy.check_held(self._name, policy.unheld(asking, ("edit", "execute", "fetch"))):
             self._remarks.append(note)
         for what, wanted in (("mode", mode), ("model", settings.model)):
             choice = modes if what == "mode" else choice_of(opened, what)
@@ -489,8 +489,8 @@ class Session:
         usage = self._used(usage_of(answer))
         self._conversation.finish(usage, self._model)
         in_words = usage is None and not self._conversation.answered and self._agent in _FAILS_IN_WORDS
-        said = self._said(str(answer.get("stopReason")), usage)
-        return said._replace(failure=self._conversation.aside) if in_words else said
+        result = self._said(str(answer.get("stopReason")), usage)
+        return result._replace(failure=self._conversation.aside) if in_words else result
 
     def _said(self, stop: str, usage: TokenUsage | None) -> PromptResult:
         turns, notes = tuple(self._conversation.turns), (*self._remarks, *self._requests.notes)

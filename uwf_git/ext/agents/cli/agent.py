@@ -180,8 +180,8 @@ class _Conversation(Conversation):
 
     def begin(self) -> Reply:
         ctx = self.ctx
-        if (left := self.carried_on()) and ctx.resume is not None:
-            session, message = left
+        if (rest := self.carried_on()) and ctx.resume is not None:
+            session, message = rest
             return self._gone_on(session, ctx.resume.state, message, carry_on(ctx.resume.error, ctx.prompt))
         if ctx.previous is None or ctx.previous.session is None or not self._row.resume:
             return self._fresh(ctx.prompt)
@@ -294,13 +294,13 @@ class _Conversation(Conversation):
                 ctx.keep(whole(run.reply()))
 
         with contextlib.ExitStack() as stack:
-            said = prompt.replace("\0", "�") if row.prompt == "argument" else ""
-            if len(said.encode("utf-8", "replace")) > _INLINE:
+            text = prompt.replace("\0", "�") if row.prompt == "argument" else ""
+            if len(text.encode("utf-8", "replace")) > _INLINE:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="uwf-prompt-"))
                 path = Path(folder, "prompt.md")
                 path.write_bytes(data)
-                said = f"Your whole task stands in the file {path}. Read it to its end, then do what it says."
-            values = {"session": session or "", "new": new, "prompt": said, "cwd": str(ctx.cwd)}
+                text = f"Your whole task stands in the file {path}. Read it to its end, then do what it says."
+            values = {"session": session or "", "new": new, "prompt": text, "cwd": str(ctx.cwd)}
             argv = [row.program, *arguments(words, self._args, values)]
             try:
                 finished = processes.run_command(
@@ -348,7 +348,7 @@ def _together(reply: Reply, note: str, wasted: Reply | None) -> Reply:
         reply = reply._replace(notes=(note, *reply.notes))
     if wasted is None:
         return reply
-    costs = [each for each in (wasted.cost, reply.cost) if each is not None]
+    costs = [item for item in (wasted.cost, reply.cost) if item is not None]
     turns = reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage),)
     usage, cost = sum_usage([wasted, reply]), sum(costs) if costs else None
     return reply._replace(usage=usage, turns=(*wasted.turns, *turns), cost=cost)

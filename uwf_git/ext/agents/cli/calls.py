@@ -72,16 +72,16 @@ def extra_for(
     for option in row.options:
         if option.when not in holding:
             continue
-        given = _given(args, option.unless)
-        if given and option.when in _RESTRICTING:
-            where = "on this machine" if given.startswith("/") else "in its arguments"
+        argument = _given(args, option.unless)
+        if argument and option.when in _RESTRICTING:
+            where = "on this machine" if argument.startswith("/") else "in its arguments"
             raise AgentFailed(
-                f"{row.program} may not {_RESTRICTING[option.when]} here, and {given} {where} lets it",
-                f"remove {given}, or change tools in config.yaml or of the role",
+                f"{row.program} may not {_RESTRICTING[option.when]} here, and {argument} {where} lets it",
+                f"remove {argument}, or change tools in config.yaml or of the role",
             )
-        if given:
+        if argument:
             continue
-        words += (_filled(each, folders or {}) for each in option.args)
+        words += (_filled(item, folders or {}) for item in option.args)
         for name, text in option.env:
             quoted = {key: json.dumps(path)[1:-1] for key, path in (folders or {}).items()}
             env[name] = _merged(env.get(name), _filled(text, quoted))
@@ -96,7 +96,7 @@ def extra_for(
 
 
 def _filled(text: str, folders: Mapping[str, str]) -> str:
-    return _FOLDER.sub(lambda found: folders.get(found[1], found[0]), text)
+    return _FOLDER.sub(lambda match: folders.get(match[1], match[0]), text)
 
 
 def arguments(words: Sequence[str], extra: Sequence[str], values: Mapping[str, str]) -> list[str]:
@@ -123,17 +123,17 @@ def environment(row: AgentRow, base: Mapping[str, str], extra: Mapping[str, str]
 
 def require(row: AgentRow, env: Mapping[str, str]) -> str:
     """Return the program's path. Raises Unavailable."""
-    found = shutil.which(row.program, path=env.get("PATH"))
-    if found is None:
+    path = shutil.which(row.program, path=env.get("PATH"))
+    if path is None:
         hint = f"install it: {row.install}" if row.install else "install it, or put it on PATH"
         raise Unavailable(f"{row.program} is not installed, or not on PATH", hint)
-    return found
+    return path
 
 
 def missing_login(row: AgentRow, env: Mapping[str, str]) -> str:
     """Return how to log in if nothing is there of what a login leaves, "" if something is, or that is not known. On
     macOS logins are in the keychain."""
-    if not row.signed_in or sys.platform == "darwin" or any(_is_there(each, env) for each in row.signed_in):
+    if not row.signed_in or sys.platform == "darwin" or any(_is_there(item, env) for item in row.signed_in):
         return ""
     return f"{row.program} seems not to be logged in: {row.sign_in or 'log in there'}"
 
@@ -143,7 +143,7 @@ def _is_there(login: str, env: Mapping[str, str]) -> bool:
     name, _, pattern = login.partition(": ")
     if _VARIABLE.fullmatch(name):
         return bool(env.get(name[1:]))
-    if any(not env.get(each) for each in _VARIABLE.findall(name)):
+    if any(not env.get(item) for item in _VARIABLE.findall(name)):
         return False
     path = Path(_VARIABLE.sub(lambda match: env[match[1]], name.replace("~", env.get("HOME") or "~", 1)))
     if not pattern:
@@ -164,9 +164,9 @@ def installed_version(row: AgentRow, env: Mapping[str, str]) -> str | None:
         done = processes.run_command([row.program, *row.version], env=env, timeout=_VERSION_TIMEOUT)
     except AgentFailed:
         return None
-    said = done.stdout_tail.decode("utf-8", "replace") or done.stderr_tail.decode("utf-8", "replace")
-    found = re.search(r"\d+(?:\.\d+)+", said)
-    return found[0] if found else None
+    output = done.stdout_tail.decode("utf-8", "replace") or done.stderr_tail.decode("utf-8", "replace")
+    match = re.search(r"\d+(?:\.\d+)+", output)
+    return match[0] if match else None
 
 
 def older(version: str, least: str) -> bool:
@@ -182,12 +182,12 @@ def session_log(row: AgentRow, session: str, env: Mapping[str, str]) -> Iterator
     for text in row.log:
         if any(not env.get(name) for name in _VARIABLE.findall(text)):
             continue
-        text = _VARIABLE.sub(lambda found: glob.escape(env[found[1]]), text)
+        text = _VARIABLE.sub(lambda match: glob.escape(env[match[1]]), text)
         if text.startswith("~/") and env.get("HOME"):
             text = glob.escape(env["HOME"]) + text[1:]
         text = _ID.sub(lambda found: glob.escape(session[: int(found[1] or len(session))]), text)
-        found = [Path(path) for path in sorted(glob.iglob(text))]  # noqa: PTH207 -- variables make it absolute
-        for path in found:
+        paths = [Path(path) for path in sorted(glob.iglob(text))]  # noqa: PTH207 -- variables make it absolute
+        for path in paths:
             with contextlib.suppress(OSError), path.open("rb") as file:
                 if file.seek(0, os.SEEK_END) > _LOG:
                     file.seek(-_LOG, os.SEEK_END)
@@ -195,13 +195,13 @@ def session_log(row: AgentRow, session: str, env: Mapping[str, str]) -> Iterator
                 else:
                     file.seek(0)
                 yield from file
-        if found:
+        if paths:
             return
 
 
 def _parts(version: str) -> tuple[int, ...]:
-    found = _NUMBERS.search(version)
-    parts = [int(part[:9]) for part in found[0].split(".")] if found else []
+    match = _NUMBERS.search(version)
+    parts = [int(part[:9]) for part in match[0].split(".")] if match else []
     return tuple(parts + [0] * (6 - len(parts)))
 
 
@@ -221,7 +221,7 @@ def _merged(before: str | None, now: str) -> str:
         objects = json.loads(before or ""), json.loads(now)
     except ValueError:
         return now
-    if all(isinstance(each, dict) for each in objects):
+    if all(isinstance(thing, dict) for thing in objects):
         return json.dumps({**objects[0], **objects[1]})
     return now
 

@@ -83,10 +83,10 @@ def sentence(text: str) -> str:
             value, end = json.JSONDecoder().raw_decode(text, brace.start())
         except (ValueError, RecursionError):
             continue
-        if not (said := _describe(value)):
+        if not (sentence_here := _describe(value)):
             return text
-        told = f"{text[: brace.start()]}{said}{text[end:]}".strip()
-        return _WRAPPED.sub(r"\1", told)
+        whole = f"{text[: brace.start()]}{sentence_here}{text[end:]}".strip()
+        return _WRAPPED.sub(r"\1", whole)
     return text
 
 

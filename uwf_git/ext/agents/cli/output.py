@@ -81,8 +81,8 @@ def values(value: Any, path: FieldPath) -> Iterator[Any]:
     step, rest = path[0], path[1:]
     if step in (EVERY_SELECTOR, AGENT_CLI_KEYS):
         listed = value.values() if isinstance(value, dict) and step == EVERY_SELECTOR else value
-        for each in listed if isinstance(value, dict | list) else ():
-            yield from values(each, rest)
+        for item in listed if isinstance(value, dict | list) else ():
+            yield from values(item, rest)
     elif isinstance(step, int):
         if isinstance(value, list) and -len(value) <= step < len(value):
             yield from values(value[step], rest)
@@ -95,9 +95,9 @@ def holds(value: Any, tests: SelectTests) -> bool:
 
 
 def _wanted(found: list[Any], wanted: tuple[Any, ...]) -> bool:
-    if "*" in wanted and any(each not in (None, False, "", [], {}) for each in found):
+    if "*" in wanted and any(item not in (None, False, "", [], {}) for item in found):
         return True
-    return (None in wanted and not found) or any(each in wanted for each in found)
+    return (None in wanted and not found) or any(item in wanted for item in found)
 
 
 def selected(value: Any, select: SelectRule) -> Iterator[Any]:
@@ -185,27 +185,27 @@ class Output:
                 self._line(bytes(self._buffer))
         elif self._row.output == "json":
             for value in whole(text):
-                for each in _parts(value, self._row.after):
-                    self._value(each)
+                for part in _parts(value, self._row.after):
+                    self._value(part)
         else:
             self._value(text.replace("\r\n", "\n"))
         self._buffer.clear()
         self.feed_stderr(b"\n")
         self._value(stderr.decode("utf-8", "replace"), "stderr")
         turns = self._turns.end()
-        found = self._found
+        values = self._found
         messages = [turn.text for turn in turns if turn.role == "assistant" and turn.text]
-        answer, unfinished = self._ending.answer(found["text"], messages)
+        answer, unfinished = self._ending.answer(values["text"], messages)
         return RunOutput(
             answer,
             self.session,
             next(filter(None, self._models), None),
             self._total(),
             turns,
-            tuple(dict.fromkeys(found["errors"])),
-            tuple(dict.fromkeys(found["complaints"])),
+            tuple(dict.fromkeys(values["errors"])),
+            tuple(dict.fromkeys(values["complaints"])),
             tuple(self._trouble),
-            tuple(dict.fromkeys(found["denied"])),
+            tuple(dict.fromkeys(values["denied"])),
             self._known,
             _shown(bytes(self._came)),
             unfinished,
@@ -233,11 +233,11 @@ class Output:
 
     def _value(self, value: Any, stream: str = "stdout") -> None:
         row, known = self._row, False
-        told = "complaints" if stream == "stderr" or row.output == "text" else "errors"
+        name_of_errors = "complaints" if stream == "stderr" or row.output == "text" else "errors"
         texts = [text for find in row.text if find.stream == stream for text in _texts(value, find)]
         if texts:
             self._found["text"], known = texts, True
-        for name, finds in (("session", row.session), (told, row.errors), ("denied", row.denied)):
+        for name, finds in (("session", row.session), (name_of_errors, row.errors), ("denied", row.denied)):
             for find in finds:
                 for text in _texts(value, find) if find.stream == stream else ():
                     self._take(name, text)
@@ -266,14 +266,14 @@ class Output:
         return known
 
     def _in_trouble(self, value: Any, stream: str = "stdout") -> bool:
-        found = [
+        signs = [
             sentence(text)
             for find in self._row.trouble
             if find.stream == stream
             for text in _texts(value, find)
         ]
-        for each in found:
-            text = one_line(each, _SHOWN)
+        for sign in signs:
+            text = one_line(sign, _SHOWN)
             last = self._trouble[-1] if self._trouble else Trouble("")
             if last.text == text:
                 self._trouble[-1] = Trouble(text, last.times + 1)
@@ -281,7 +281,7 @@ class Output:
                 self._trouble = [*self._trouble[1 - _TROUBLES :], Trouble(text)]
             if self._on_trouble:
                 self._on_trouble(text)
-        return bool(found)
+        return bool(signs)
 
     def _take(self, name: str, text: str) -> None:
         kept = self._found[name]
@@ -314,7 +314,7 @@ class _Spending:
             return False
         self._counts |= any(numbers)
         self._guessed |= bool(place.guess) and any(holds(part, place.guess) for part in parts)
-        sums, cost = [sum(each) for each in numbers], sum(costs) if costs else None
+        sums, cost = [sum(number) for number in numbers], sum(costs) if costs else None
         key = "" if place.by is None else _text(_first(value, place.by))
         if place.total == "sum" and place.by is None and "" in self._parts:
             before, paid = self._parts[""]
@@ -356,11 +356,11 @@ class _Ending:
         """Count a printed value with the effects of its turns. `described`: the row finds something else in it.
         Return whether it is a complete end or without significance."""
         row = self._row
-        if any(True for each in row.aside or () for _ in selected(value, each)):
+        if any(True for select in row.aside or () for _ in selected(value, select)):
             return True
         ends = any(True for find in row.complete for _ in _texts(value, find))
         if effects:
-            effect = next((each for each in reversed(effects) if each is not _Effect.EMPTY), _Effect.EMPTY)
+            effect = next((item for item in reversed(effects) if item is not _Effect.EMPTY), _Effect.EMPTY)
             self._complete = False
             if effect in (_Effect.MESSAGE, _Effect.PART):
                 self._spoke, self._after = True, effect.value
@@ -523,12 +523,14 @@ def _shown(data: bytes) -> str:
 def _texts(value: Any, find: FindField) -> Iterator[str]:
     for part in selected(value, find.select):
         if find.say:
-            yield "".join(each if isinstance(each, str) else _text(_first(part, each)) for each in find.say)
+            yield "".join(
+                entry if isinstance(entry, str) else _text(_first(part, entry)) for entry in find.say
+            )
             continue
-        for each in values(part, find.path):
-            if each is None:
+        for item in values(part, find.path):
+            if item is None:
                 continue
-            text = _text(each)
+            text = _text(item)
             if find.pattern is None:
                 yield text
                 continue
@@ -537,14 +539,14 @@ def _texts(value: Any, find: FindField) -> Iterator[str]:
 
 
 def _numbers(value: Any, find: FindField) -> Iterator[float]:
-    for each in values(value, find.path):
+    for item in values(value, find.path):
         if find.pattern is not None:
-            written = re.finditer(find.pattern, each) if isinstance(each, str) else ()
+            written = re.finditer(find.pattern, item) if isinstance(item, str) else ()
             yield from (
                 n for match in written if (n := _amount(match[1] if match.re.groups else match[0])) < 1e15
             )
-        elif isinstance(each, int | float) and not isinstance(each, bool) and 0 <= each < 1e15:
-            yield each
+        elif isinstance(item, int | float) and not isinstance(item, bool) and 0 <= item < 1e15:
+            yield item
 
 
 def _amount(text: str | None) -> float:
@@ -569,7 +571,7 @@ def _arguments(value: Any) -> Any:
 
 def _joined(value: Any) -> str:
     if isinstance(value, list) and value and all(isinstance(e, dict) and "text" in e for e in value):
-        return "\n".join(_text(each["text"]) for each in value)
+        return "\n".join(_text(item["text"]) for item in value)
     return _text(value)
 
 
@@ -577,7 +579,7 @@ def _small(value: Any) -> Any:
     if isinstance(value, str):
         return cut_text(value, _LONGEST)
     if isinstance(value, list):
-        return [_small(each) for each in value]
+        return [_small(item) for item in value]
     if isinstance(value, dict):
-        return {key: _small(each) for key, each in value.items()}
+        return {key: _small(item) for key, item in value.items()}
     return value

@@ -219,11 +219,11 @@ class _Reader:
 
     def _placeholders(self, row: AgentRow) -> None:
         for key, words in (("first", row.first), ("resume", row.resume)):
-            used = [found for word in words for found in _PLACEHOLDER.findall(word)]
-            for each in used:
-                if each not in PLACEHOLDERS:
+            used = [placeholder for word in words for placeholder in _PLACEHOLDER.findall(word)]
+            for item in used:
+                if item not in PLACEHOLDERS:
                     self._refuse(
-                        f"{key} has the unknown placeholder {{{each}}}: {_known(each, PLACEHOLDERS)}"
+                        f"{key} has the unknown placeholder {{{item}}}: {_known(item, PLACEHOLDERS)}"
                     )
             if (words or key == "first") and row.prompt == "argument" and "prompt" not in used:
                 self._miss(f"{key} needs {{prompt}}, since prompt is argument")
@@ -252,11 +252,11 @@ class _Reader:
     def _said(self, value: Any, key: str) -> tuple[str | Path, ...]:
         pieces = _SAID.split(self._text(value, f"{key}.say"))
         paths = [self._path(text, f"{key}.say") or () for text in pieces[1::2]]
-        return tuple(each for pair in zip(pieces[::2], [*paths, None], strict=True) for each in pair if each)
+        return tuple(item for pair in zip(pieces[::2], [*paths, None], strict=True) for item in pair if item)
 
     def _finds(self, value: Any, key: str) -> tuple[Find, ...]:
         listed = value if isinstance(value, list) else [value]
-        finds = [self._find(each, key) for each in listed]
+        finds = [self._find(item, key) for item in listed]
         return tuple(find for find in finds if find is not None)
 
     def _select(self, data: Mapping[str, Any], key: str) -> Select:
@@ -278,11 +278,11 @@ class _Reader:
     def _selects(self, value: Any, key: str) -> tuple[Select, ...]:
         listed = value if isinstance(value, list) else [value]
         return tuple(
-            self._select(self._mapping(each, key, ("when", "each", "where")), key) for each in listed
+            self._select(self._mapping(item, key, ("when", "each", "where")), key) for item in listed
         )
 
     def _usages(self, value: Any, key: str) -> tuple[UsageAt, ...]:
-        return tuple(self._usage(each, key) for each in (value if isinstance(value, list) else [value]))
+        return tuple(self._usage(item, key) for item in (value if isinstance(value, list) else [value]))
 
     def _usage(self, value: Any, key: str) -> UsageAt:
         named = (*UsageAt._fields[:4], "total", "by", "guess", "from", "when", "each", "where")
@@ -300,7 +300,7 @@ class _Reader:
         if not isinstance(value, list):
             self._refuse(f"{key} must be a list")
             return ()
-        return tuple(self._turn(each, f"{key}[{number}]") for number, each in enumerate(value))
+        return tuple(self._turn(item, f"{key}[{number}]") for number, item in enumerate(value))
 
     def _turn(self, value: Any, key: str) -> TurnAt:
         named = ("text", "group", "call", "tool", "arguments", "result")
@@ -318,8 +318,8 @@ class _Reader:
 
     def _options(self, value: Any, key: str) -> tuple[Option, ...]:
         options = []
-        for each in value if isinstance(value, list) else [value]:
-            data = self._mapping(each, key, ("if", "args", "env", "unless"))
+        for item in value if isinstance(value, list) else [value]:
+            data = self._mapping(item, key, ("if", "args", "env", "unless"))
             when = data.get("if", "always")
             if when not in CONDITIONS:
                 self._refuse(f"{key}: unknown condition {when!r}: {_known(str(when), CONDITIONS)}")
@@ -374,16 +374,16 @@ class _Reader:
         return path
 
     def _amounts(self, value: Any, key: str) -> tuple[Find, ...]:
-        found = []
-        for each in [] if value is None else value if isinstance(value, list) else [value]:
+        finds = []
+        for item in [] if value is None else value if isinstance(value, list) else [value]:
             data = (
-                self._mapping(each, key, ("path", "match")) if isinstance(each, Mapping) else {"path": each}
+                self._mapping(item, key, ("path", "match")) if isinstance(item, Mapping) else {"path": item}
             )
             path = self._path(data.get("path", "."), key)
             pattern = self._pattern(data["match"], f"{key}.match") if "match" in data else None
             if path is not None:
-                found.append(Find(path, pattern=pattern))
-        return tuple(found)
+                finds.append(Find(path, pattern=pattern))
+        return tuple(finds)
 
     def _pattern(self, value: Any, key: str) -> str:
         text = self._text(value, key)
@@ -433,10 +433,10 @@ class _Reader:
         if not isinstance(value, Mapping):
             self._refuse(f"{key} must be a mapping")
             return {}
-        for each in value:
-            if known and each not in known:
-                self._refuse(f"unknown key {each!r} in {key}: {_known(str(each), known)}")
-        return {str(each): value[each] for each in value}
+        for item in value:
+            if known and item not in known:
+                self._refuse(f"unknown key {item!r} in {key}: {_known(str(item), known)}")
+        return {str(entry): value[entry] for entry in value}
 
     def _refuse(self, problem: str) -> None:
         self.problems.append(RowProblem(problem))

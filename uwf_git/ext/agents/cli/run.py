@@ -176,10 +176,10 @@ class Run:
     @property
     def answered(self) -> bool:
         """Whether it ended with an answer in the wanted session, as far as known."""
-        finished, said = self._finished, self._said
+        finished, output = self._finished, self._said
         well = finished is not None and finished.returncode == 0 and self._other is None and not self.refused
-        whole = well and said is not None and not said.errors and not said.unfinished
-        return whole and said is not None and bool(said.turns or (said.text or "").strip())
+        whole = well and output is not None and not output.errors and not output.unfinished
+        return whole and output is not None and bool(output.turns or (output.text or "").strip())
 
     def reply(self) -> Reply:
         """Return the reply, even of a failed run."""
@@ -188,21 +188,21 @@ class Run:
         return self._reply
 
     def _made(self) -> Reply:
-        said, session = self.said, self.session
+        output, session = self.said, self.session
         usage, cost = self._usage(session)
         return Reply(
-            said.text or "",
+            output.text or "",
             session=session if session and self._row.resume else None,
-            model=said.model or model_in(self._ctx.options.args) or None,
+            model=output.model or model_in(self._ctx.options.args) or None,
             usage=usage,
-            turns=said.turns,
+            turns=output.turns,
             cost=cost,
             notes=tuple(self._notes()),
         )
 
     def lost(self) -> str | None:
         """Return why the session could not be resumed, else None."""
-        row, said = self._row, self.said
+        row, output = self._row, self.said
         name = f"session {self._session} of {row.program}"
         if self._session is None:
             return None
@@ -215,12 +215,14 @@ class Run:
         if self._says(row.lost):
             return f"{name} could not be resumed: {words}"
         # No reason is known, and nothing has happened yet.
-        silent = not said.errors and not said.complaints and not said.turns and not self._says(row.login)
+        silent = (
+            not output.errors and not output.complaints and not output.turns and not self._says(row.login)
+        )
         return f"{name} could not be resumed: {words}" if silent and finished.returncode > 0 else None
 
     def failure(self, env: Mapping[str, str]) -> AgentFailed | None:
         """Return what is wrong, None with an answer. May run the program for its version."""
-        finished, said, program = self._finished, self.said, self._row.program
+        finished, output, program = self._finished, self.said, self._row.program
         sign_in = self._row.sign_in or f"log in with {program} first"
         if self.refused:
             if self._says_in_trouble(self._row.login):
@@ -233,7 +235,7 @@ class Run:
             return finished.exceeded.failure(program, self._ctx.alias)
         if finished.timed_out:
             return self._out_of_time(finished)
-        if finished.returncode == 0 and not said.errors:
+        if finished.returncode == 0 and not output.errors:
             return self._unanswered(env)
         number = -finished.returncode if finished.returncode < 0 else _BY_SIGNAL.get(finished.returncode, 0)
         how = f"was ended by signal {number}" if number else f"exited with {finished.returncode}"
@@ -241,7 +243,7 @@ class Run:
             return AgentFailed(f"{program} is not logged in, or its key is refused: {self._words()}", sign_in)
         words = explained(self._stated() if number else self._words())
         message = f"{program} {how}: {words}" if words else f"{program} {how} and didn't say why"
-        if said.errors:
+        if output.errors:
             message = f"{program} failed: {words}"
         elif (old := self._too_old(env)) is not None:
             return old
@@ -249,10 +251,10 @@ class Run:
         return AgentFailed(message, advice_on(words) or kept)
 
     def _out_of_time(self, finished: processes.CommandResult) -> AgentFailed:
-        program, said = self._row.program, self.said
+        program, output = self._row.program, self.said
         hint = f"raise agents.<name>.{'silence' if finished.fell_silent else 'timeout'} in config.yaml"
-        if said.trouble and self._is_stuck:
-            trouble = str(said.trouble[-1])
+        if output.trouble and self._is_stuck:
+            trouble = str(output.trouble[-1])
             message = f"{program} failed: {trouble}; it was still trying when it was ended {finished.told}"
             return AgentFailed(message, advice_on(trouble) or "try again later")
         late = AgentFailed(f"{program} {finished.overran} {finished.told}; {self._last_seen()}", hint)
@@ -277,31 +279,31 @@ class Run:
         return f"last seen: {one_line(printed, SEEN_FIELD)}" if printed else "it printed nothing"
 
     def _unanswered(self, env: Mapping[str, str]) -> AgentFailed | None:
-        row, said = self._row, self.said
-        if said.turns or (said.text or "").strip():
-            if not said.unfinished:
+        row, output = self._row, self.said
+        if output.turns or (output.text or "").strip():
+            if not output.unfinished:
                 return None
             why = self._stated()
             return AgentFailed(
-                f"{row.program} did not finish: {said.unfinished}" + (f": {why}" if why else ""),
+                f"{row.program} did not finish: {output.unfinished}" + (f": {why}" if why else ""),
                 f"what it said is kept: uwf thread attempts {self._ctx.thread}",
             )
-        if said.trouble and said.known:
+        if output.trouble and output.known:
             words = self._stated()
             advice = advice_on(words) or "try again, or another model"
             return AgentFailed(f"{row.program} gave no answer: {words}", advice)
-        if said.text is not None:
+        if output.text is not None:
             return AgentFailed(f"{row.program} gave an empty answer", "try again, or with another model")
-        if not said.came:
+        if not output.came:
             return AgentFailed(
                 f"{row.program} exited with 0 and printed nothing", f"see: {row.program} --help"
             )
         if (old := self._too_old(env)) is not None:
             return old
         field = "text" if row.text else "turns"
-        misfit = f"nothing it looks for is there, output: {row.output}" if not said.known else f"no {field}"
+        misfit = f"nothing it looks for is there, output: {row.output}" if not output.known else f"no {field}"
         return AgentFailed(
-            f"{row.program} printed what the row {row.name!r} does not fit ({misfit}): {said.came}",
+            f"{row.program} printed what the row {row.name!r} does not fit ({misfit}): {output.came}",
             "the program has changed, or was told to print something else; "
             f"a row of your own goes under agentClis.{row.name} in config.yaml",
         )
@@ -325,38 +327,38 @@ class Run:
         return bool(pattern and re.search(pattern, text))
 
     def _stated(self) -> str:
-        said = self.said
-        stated = (said.errors, said.complaints, [each.text for each in said.trouble[-1:]])
+        output = self.said
+        stated = (output.errors, output.complaints, [trouble.text for trouble in output.trouble[-1:]])
         return one_line("; ".join(map(sentence, next(filter(None, stated), ()))), _SHOWN)
 
     def _words(self) -> str:
-        said = self.said
+        output = self.said
         if words := self._stated():
             return words
         lines = [line.strip() for line in self.printed[1].splitlines() if line.strip()]
-        if self._row.output == "text" and said.came:
-            return one_line(said.came, _SHOWN)
+        if self._row.output == "text" and output.came:
+            return one_line(output.came, _SHOWN)
         telling = [line for line in lines if re.search(r"(?i)error\b|fail|not |cannot|unknown|denied", line)]
-        printed = "" if said.known else said.came
+        printed = "" if output.known else output.came
         return one_line(sentence((telling or lines[-1:] or [printed])[0]), _SHOWN)
 
     def _notes(self) -> list[str]:
-        row, said = self._row, self.said
-        notes = [f"{row.program} was not allowed: {one_line(what, _SHOWN)}" for what in said.denied]
+        row, output = self._row, self.said
+        notes = [f"{row.program} was not allowed: {one_line(what, _SHOWN)}" for what in output.denied]
         finished = self._finished
-        failed = finished is None or finished.timed_out or finished.returncode != 0 or bool(said.errors)
-        if not failed and said.trouble:
-            times = counted(sum(each.times for each in said.trouble), "time")
-            return [*notes, f"{row.program} had trouble {times}: {said.trouble[-1].text}", *self._missed()]
-        notes += [f"{row.program}: {each}" for each in said.trouble[-_NOTED:]]
+        failed = finished is None or finished.timed_out or finished.returncode != 0 or bool(output.errors)
+        if not failed and output.trouble:
+            times = counted(sum(trouble.times for trouble in output.trouble), "time")
+            return [*notes, f"{row.program} had trouble {times}: {output.trouble[-1].text}", *self._missed()]
+        notes += [f"{row.program}: {trouble}" for trouble in output.trouble[-_NOTED:]]
         return notes if failed else [*notes, *self._missed()]
 
     def _missed(self) -> list[str]:
-        row, said = self._row, self.said
+        row, output = self._row, self.said
         looked = (
-            ("session id", "one", row.session and said.session is None),
-            ("turns", "them", row.turns and not said.turns),
-            ("usage", "it", row.usage and (said.spent is None or said.spent.usage is None)),
+            ("session id", "one", row.session and output.session is None),
+            ("turns", "them", row.turns and not output.turns),
+            ("usage", "it", row.usage and (output.spent is None or output.spent.usage is None)),
         )
         return [
             f"{row.program} printed no {what} where its row looks for {it}"
@@ -390,7 +392,7 @@ def spent_before(ctx: Context, agent: str, session: str) -> tuple[TokenUsage, fl
 
     nodes = [step.detail for step in ctx.history.steps if step.agent == agent]
     tried = Attempts(ctx.store).all(ctx.thread)
-    nodes += [each.detail for each in tried if each.detail is not None and each.agent == agent]
+    nodes += [attempt.detail for attempt in tried if attempt.detail is not None and attempt.agent == agent]
     total, cost = [0, 0, 0], 0.0
     for node in dict.fromkeys(nodes):
         detail = ctx.store.detail(node)

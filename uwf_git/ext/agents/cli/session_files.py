@@ -35,7 +35,7 @@ def session_folder(
     for place in places:
         if any(not env.get(name) for name in _VARIABLE.findall(place)):
             continue
-        text = _VARIABLE.sub(lambda found: env[found[1]], place)
+        text = _VARIABLE.sub(lambda match: env[match[1]], place)
         if text.startswith("~/"):
             text = env.get("HOME", "") + text[1:]
         if not text.startswith("/"):
@@ -73,10 +73,10 @@ def patterns_for(files: Sequence[str], session: str) -> list[list[str]]:
     if not session or "/" in session or not session.isprintable() or session.startswith("."):
         raise Unusable("its id is not a file's name")
 
-    def literal(found: re.Match[str]) -> str:
-        return re.sub(r"([*?[])", r"[\1]", session[: int(found[1] or len(session))])
+    def literal(match: re.Match[str]) -> str:
+        return re.sub(r"([*?[])", r"[\1]", session[: int(match[1] or len(session))])
 
-    return [[_ID.sub(literal, name) for name in each.split("/")] for each in files]
+    return [[_ID.sub(literal, name) for name in file.split("/")] for file in files]
 
 
 def fits(path: str, patterns: Sequence[Sequence[str]]) -> bool:
@@ -84,23 +84,23 @@ def fits(path: str, patterns: Sequence[Sequence[str]]) -> bool:
     names = path.split("/")
     if not path.isprintable() or any(name in ("", ".", "..") or "\\" in name for name in names):
         return False
-    return any(len(names) == len(each) and all(map(fnmatchcase, names, each)) for each in patterns)
+    return any(len(names) == len(pattern) and all(map(fnmatchcase, names, pattern)) for pattern in patterns)
 
 
 def read_files(folder: Path, patterns: Sequence[Sequence[str]]) -> dict[str, bytes]:
     """Return a session's files by path. Raises Unusable, OSError."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     size = 0
     with confined_paths.opened_below(folder, ()) as descriptor:
         for pattern in patterns:
             for path, inside in _matches(descriptor, pattern, ""):
-                if path in found:
+                if path in contents:
                     continue
-                found[path] = _read(path.rpartition("/")[2], inside)
-                size += len(found[path])
-                if size > LIMIT or len(found) > MOST:
+                contents[path] = _read(path.rpartition("/")[2], inside)
+                size += len(contents[path])
+                if size > LIMIT or len(contents) > MOST:
                     raise Unusable(f"it has more than {LIMIT >> 20} MB")
-    return found
+    return contents
 
 
 def _matches(folder: int, names: Sequence[str], above: str) -> Iterator[tuple[str, int]]:
@@ -148,10 +148,10 @@ def place_file(folder: Path, path: str, data: bytes, replace: bool = False) -> N
     with confined_paths.opened_below(folder, ()) as top:
         inside = os.dup(top)
         try:
-            for each in above:
+            for item in above:
                 with suppress(FileExistsError):
-                    os.mkdir(each, 0o700, dir_fd=inside)
-                inner = os.open(each, confined_paths.FOLDER, dir_fd=inside)
+                    os.mkdir(item, 0o700, dir_fd=inside)
+                inner = os.open(item, confined_paths.FOLDER, dir_fd=inside)
                 os.close(inside)
                 inside = inner
             new = f".uwf-{secrets.token_hex(8)}"

@@ -28,7 +28,7 @@ def without_secrets(data: bytes, redactor: Redactor) -> tuple[str, int]:
     end = lines.pop()
     if end.strip() and _parsed(end) is not None:
         lines.append(end)
-    found = 0
+    total = 0
     for place, line in enumerate(lines):
         if not line.strip():
             continue
@@ -40,8 +40,8 @@ def without_secrets(data: bytes, redactor: Redactor) -> tuple[str, int]:
             if _breaks_signature(value, clean):
                 raise Unusable("a secret is in a part that is signed, and can't be taken out")
             lines[place] = json.dumps(clean, separators=(",", ":"))
-            found += count
-    return "".join(f"{line}\n" for line in lines), found
+            total += count
+    return "".join(f"{line}\n" for line in lines), total
 
 
 def _parsed(line: str) -> dict[str, Any] | None:
@@ -65,7 +65,7 @@ def _is_signed(value: dict[str, Any]) -> bool:
     if any(isinstance(value.get(name), str) and value[name] for name in _SIGNATURES):
         return True
     beside = [value[name] for name in _BESIDE if isinstance(value.get(name), dict)]
-    return any(_is_signed(each) for part in beside for each in part.values() if isinstance(each, dict))
+    return any(_is_signed(item) for part in beside for item in part.values() if isinstance(item, dict))
 
 
 def parts_of(text: str) -> list[str]:

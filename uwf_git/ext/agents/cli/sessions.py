@@ -116,7 +116,9 @@ class ProgramSessions:
         else:
             folder = session_folder(where.folders, self._folder, self._env)
             data = {} if folder is None else read_files(folder, patterns_for(where.files, session))
-        clean = {path: without_secrets(each, self._ctx.instance.redactor) for path, each in data.items()}
+        clean = {
+            path: without_secrets(content, self._ctx.instance.redactor) for path, content in data.items()
+        }
         return {path: text for path, (text, _) in clean.items()}, sum(count for _, count in clean.values())
 
     def _export(self, where: SessionsAt, session: str) -> bytes | None:
@@ -195,8 +197,8 @@ class ProgramSessions:
             path.write_bytes(document_of(lines, where.each))
             done = self._run(where.imports, "", str(path))
         if done.returncode != 0:
-            said = last_line(done.stderr_tail.decode("utf-8", "replace"))
-            raise Unusable(f"{self._row.program} did not take it: {said or done.returncode}")
+            complaint = last_line(done.stderr_tail.decode("utf-8", "replace"))
+            raise Unusable(f"{self._row.program} did not take it: {complaint or done.returncode}")
 
 
 def _reason(error: Exception) -> str:

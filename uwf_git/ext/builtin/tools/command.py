@@ -45,10 +45,10 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
     taken: list[str] = []
     file, name = context.outputs.new_file()
     began = time.monotonic()
-    told = context.workspace.told
+    shown = context.workspace.told
 
     def clean(text: str) -> str:
-        return context.outputs.clean(told(text))
+        return context.outputs.clean(shown(text))
 
     with file:
         output = _Output(file, context.show)
@@ -59,13 +59,13 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
     printed = output.text(done.stderr_tail, clean)
     result: dict[str, Any] = {
         "exitCode": None if done.timed_out or done.exceeded else done.returncode,
-        "output": told(printed),
+        "output": shown(printed),
         "confined": program is not None,
         "seconds": round(time.monotonic() - began, 2),
     }
     if output.size > tool_results.SHOWN:
         if context.workspace.by_name:
-            context.outputs.retell(name, told)
+            context.outputs.retell(name, shown)
         result |= tool_results.truncation_note(name, output.size)
     if program is None:
         result["note"] = "the command ran without a sandbox: it could reach whatever the user can"
@@ -178,7 +178,7 @@ def _confined(
         taken += before.left
         try:
             with bubblewrap.Lifetime() as lifetime:
-                repositories = tuple(project.joinpath(*each.parts) for each in before.found)
+                repositories = tuple(project.joinpath(*repository.parts) for repository in before.found)
                 scratch = context.outputs.scratch
                 view = bubblewrap.View(context.workspace, context.visible, scratch, network, repositories)
                 argv = bubblewrap.confined(program, view, folder, lifetime.arguments, no_git)

@@ -127,18 +127,18 @@ def _parsed(url: str) -> httpx.URL:
 
 
 def _address(host: str, port: int, context: ToolContext) -> str:
-    asked = f"[{host}]" if ":" in host else host.rstrip(".")
-    if not context.policy.reaches(asked, port, True):
+    host_shown = f"[{host}]" if ":" in host else host.rstrip(".")
+    if not context.policy.reaches(host_shown, port, True):
         raise ToolFailure("denied", f"{tool_results.shown(host)} is not among the hosts that may be asked")
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise ToolFailure("network", f"there is no host {tool_results.shown(host)}") from None
-    addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
     if not addresses:
         raise ToolFailure("network", f"{tool_results.shown(host)} has no address")
     for address in addresses:
-        if not is_public(address) and not context.policy.reaches(asked, port, False):
+        if not is_public(address) and not context.policy.reaches(host_shown, port, False):
             raise ToolFailure(
                 "denied",
                 f"{tool_results.shown(host)} is at {address}, which is not a public address; allowHosts can name it",

@@ -49,8 +49,8 @@ def read_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]
             raise ToolFailure("binary", f"{tool_results.shown(spot.shown)} is a binary file of {size} bytes")
         file.seek(0)
         room = Room(context.workspace.limits.read)
-        found = _range(file, first, column, most, room, context.outputs.clean)
-        return {"path": spot.shown, "bytes": size, **found}
+        lines = _range(file, first, column, most, room, context.outputs.clean)
+        return {"path": spot.shown, "bytes": size, **lines}
 
 
 class Room:
@@ -132,8 +132,8 @@ def _range(
 
 def write_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
     data = arguments["content"].encode("utf-8")
-    (made,) = context.workspace.change([FileChange(arguments["path"], data)])
-    return {"path": made.path, "bytes": len(data), "created": made.kind == "created"}
+    (changed,) = context.workspace.change([FileChange(arguments["path"], data)])
+    return {"path": changed.path, "bytes": len(data), "created": changed.kind == "created"}
 
 
 def edit_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
@@ -154,8 +154,8 @@ def edit_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]
             "give more of what is around it, or all: true",
         )
     line = text.count("\n", 0, text.index(old)) + 1
-    (made,) = context.workspace.change([FileChange(path, text.replace(old, new).encode("utf-8"))])
-    return {"path": made.path, "replaced": count, "line": line}
+    (changed,) = context.workspace.change([FileChange(path, text.replace(old, new).encode("utf-8"))])
+    return {"path": changed.path, "replaced": count, "line": line}
 
 
 def _crlf(text: str) -> str:
@@ -191,16 +191,16 @@ def list_dir(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
 
 def _entry(folder: int, name: str, inside: MountedPath, context: ToolContext) -> dict[str, Any]:
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISLNK(found.st_mode):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
             target = context.workspace.told_link(f"{inside.shown}/{name}", os.readlink(name, dir_fd=folder))
             return {"name": name, "type": "link", "target": target}
     except OSError:
         return {"name": name, "type": "gone"}
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         return {"name": name, "type": "folder"}
-    if stat.S_ISREG(found.st_mode):
-        return {"name": name, "type": "file", "bytes": found.st_size}
+    if stat.S_ISREG(status.st_mode):
+        return {"name": name, "type": "file", "bytes": status.st_size}
     return {"name": name, "type": "special"}
 
 

@@ -69,7 +69,7 @@ class McpServers:
         cwd: Path,
         deadline: float | None = None,
     ) -> None:
-        self._servers = [each for each in servers if could_permit(policy, f"mcp/{each.name}/")]
+        self._servers = [server for server in servers if could_permit(policy, f"mcp/{server.name}/")]
         self._policy = policy
         self._environ = environ
         self._cwd = cwd
@@ -113,7 +113,9 @@ class McpServers:
         for server in self._servers:
             self._connections[server.name] = _Connection(server, self._environ, self._cwd)
         # All at once: most of the time is theirs.
-        waiting = {name: each.start(portal, self._stack) for name, each in self._connections.items()}
+        waiting = {
+            name: connection.start(portal, self._stack) for name, connection in self._connections.items()
+        }
         for name, future in waiting.items():
             tools = listed[name] = self._connections[name].listed(future, self._left(START_SECONDS))
             log.debug(
@@ -122,7 +124,7 @@ class McpServers:
         return self._named(listed)
 
     def _named(self, listed: Mapping[str, Sequence[mcp_types.Tool]]) -> list[Tool]:
-        found: dict[str, tuple[_Connection, mcp_types.Tool]] = {}
+        tools_by_name: dict[str, tuple[_Connection, mcp_types.Tool]] = {}
         for name, connection in self._connections.items():
             tools = [tool for tool in listed[name] if self._wanted(connection.server, tool.name)]
             if len(tools) > MOST_TOOLS:
@@ -143,8 +145,8 @@ class McpServers:
                         f"{tool_results.shown(whole)} was left out: the schema of its arguments is too large"
                     )
                 else:
-                    found.setdefault(whole, (connection, tool))
-        wire = wire_names(found)
+                    tools_by_name.setdefault(whole, (connection, tool))
+        wire = wire_names(tools_by_name)
         return [
             Tool(
                 wire[whole],
@@ -153,7 +155,7 @@ class McpServers:
                 partial(connection.call, tool.name),
                 known_as=whole,
             )
-            for whole, (connection, tool) in found.items()
+            for whole, (connection, tool) in tools_by_name.items()
         ]
 
     def _wanted(self, server: McpServer, tool: str) -> bool:
@@ -305,15 +307,15 @@ class _Connection:
         return {**environ, ENCLOSING_NONCE_VARIABLE: WITHHELD_VARIABLES}
 
     async def _list(self, client: Client) -> list[mcp_types.Tool]:
-        found: list[mcp_types.Tool] = []
+        tools: list[mcp_types.Tool] = []
         cursor: str | None = None
         for _page in range(50):
             page = await client.list_tools(cursor=cursor)
-            found += page.tools
+            tools += page.tools
             cursor = page.next_cursor
             if cursor is None:
                 break
-        return found
+        return tools
 
     def _failure(self, who: str, error: Exception, seconds: float) -> ToolFailure:
         from mcp import MCPError
@@ -332,12 +334,12 @@ class _Connection:
         process = self._process
         if process is None:
             return ""
-        said = next((line.strip() for line in reversed(process.stderr.splitlines()) if line.strip()), "")
+        complaint = next((line.strip() for line in reversed(process.stderr.splitlines()) if line.strip()), "")
         if process.trouble:
             return process.trouble
         if process.returncode is not None:
             how = f"exited with {process.returncode}" if process.returncode >= 0 else "was killed"
-            return f"{how}: {tool_results.shown(said)}" if said else how
+            return f"{how}: {tool_results.shown(complaint)}" if complaint else how
         if process.noise:
             return f"printed what is not a message: {tool_results.shown(process.noise)}"
         return ""
@@ -442,7 +444,7 @@ def _parts(result: CallToolResult) -> tuple[list[str], list[str]]:
 
 def _repeats(text: str, value: Any) -> bool:
     try:
-        said = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return bool(said == value or value == {"result": said})
+    return bool(data == value or value == {"result": data})

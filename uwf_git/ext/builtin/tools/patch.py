@@ -55,8 +55,8 @@ def apply_patch(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
     changes: list[FileChange] = []
     for patch in parse_patch(arguments["patch"]):
         changes += _changes(patch, context.workspace)
-    made = context.workspace.change(changes)
-    return {"changed": [{"path": each.path, "kind": each.kind} for each in made]}
+    changed = context.workspace.change(changes)
+    return {"changed": [{"path": item.path, "kind": item.kind} for item in changed]}
 
 
 def parse_patch(text: str) -> list[FilePatch]:
@@ -122,9 +122,9 @@ class _PatchReader:
         if kind == "Add File":
             return FilePatch("add", path, content=self._content())
         target = ""
-        found = _HEADER.fullmatch((self.peek() or "").rstrip())
-        if found is not None and found[1] == "Move to":
-            target = found[2].strip()
+        match = _HEADER.fullmatch((self.peek() or "").rstrip())
+        if match is not None and match[1] == "Move to":
+            target = match[2].strip()
             self.take()
         hunks = self._hunks()
         if not hunks and not target:
@@ -221,15 +221,15 @@ def _place(lines: Sequence[str], hunk: Hunk, begin: int, what: str) -> int:
     for alike in (lambda line: line, str.rstrip, str.strip):
         wanted = [alike(line) for line in hunk.old]
         have = [alike(line) for line in lines]
-        found = [
+        places = [
             at
             for at in range(begin, len(lines) - len(wanted) + 1)
             if have[at] == wanted[0] and have[at : at + len(wanted)] == wanted
         ]
         if hunk.at_end:
-            found = [at for at in found if at + len(wanted) == len(lines)] or found
-        if found:
-            return _one(found, hunk, what)
+            places = [at for at in places if at + len(wanted) == len(lines)] or places
+        if places:
+            return _one(places, hunk, what)
     first = next((line for line in hunk.old if line.strip()), "")
     raise ToolFailure(
         "no_match",

@@ -45,9 +45,9 @@ def glob(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
     paths: list[str] = []
     first = arguments.get("offset", 1)
     with _below({"path": mount, **arguments}, context) as (files, spot), _limited(context):
-        for found in files:
-            if fits(found.path):
-                paths.append(f"{spot.shown}/{found.path}")
+        for file in files:
+            if fits(file.path):
+                paths.append(f"{spot.shown}/{file.path}")
                 if len(paths) == first - 1 + FOUND + 1:
                     break
     wanted, more = tool_results.page(len(paths), first, FOUND)
@@ -62,14 +62,14 @@ def grep(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
     room = Room(context.workspace.limits.read)
     lines: list[str] = []
     with _files(arguments, context) as (files, spot), _limited(context):
-        for found in files:
-            if not fits(found.path):
+        for file in files:
+            if not fits(file.path):
                 continue
-            text = _text(found)
+            text = _text(file)
             if text is None:
                 skipped += 1
                 continue
-            name = f"{spot.shown}/{found.path}" if found.path else spot.shown
+            name = f"{spot.shown}/{file.path}" if file.path else spot.shown
             for number, line in enumerate(text.split("\n"), 1):
                 match = pattern.search(line)
                 if match is None:
@@ -115,8 +115,8 @@ def _limited(context: ToolContext) -> Iterator[None]:
 def _files(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[Iterator[_Found], MountedPath]]:
     path = arguments.get("path", "@project")
     with context.workspace.locate(path) as spot:
-        found = spot.status()
-        if found is not None and not stat.S_ISDIR(found.st_mode):
+        status = spot.status()
+        if status is not None and not stat.S_ISDIR(status.st_mode):
             with open_regular(spot):  # raises what is wrong with it
                 yield iter([_Found(spot.folder, spot.name, "")]), spot
             return
@@ -280,10 +280,10 @@ def _translated(pattern: str) -> str:
             result.append("[^/]*")
         elif sign == "?":
             result.append("[^/]")
-        elif sign == "[" and (found := re.match(r"\[([!^]?)(\]?[^\]/]*)\]", rest)):
-            inside = re.sub(r"([\\\[&~|])", r"\\\1", found[2])
-            result.append(f"(?!/)[{'^' if found[1] else ''}{inside}]")
-            step = found.end()
+        elif sign == "[" and (match := re.match(r"\[([!^]?)(\]?[^\]/]*)\]", rest)):
+            inside = re.sub(r"([\\\[&~|])", r"\\\1", match[2])
+            result.append(f"(?!/)[{'^' if match[1] else ''}{inside}]")
+            step = match.end()
         elif sign == "{" and "}" in rest:
             result.append("(?:")
             open_braces += 1

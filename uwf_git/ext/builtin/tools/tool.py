@@ -54,10 +54,10 @@ class ToolContext(NamedTuple):
         """Return the permitted seconds: at most `most`, and the step's rest. Raises ToolFailure."""
         if self.deadline is None:
             return most
-        left = self.deadline - time.monotonic()
-        if left <= 0:
+        remaining = self.deadline - time.monotonic()
+        if remaining <= 0:
             raise ToolFailure("timeout", "the step's time is up")
-        return min(most, left)
+        return min(most, remaining)
 
 
 class Tool(NamedTuple):
@@ -131,22 +131,22 @@ class Toolbox:
         confined = None
         if "run_command" in self.names:
             project = self.context.workspace.project.path
-            found = bubblewrap.find_sandbox(
+            sandbox = bubblewrap.find_sandbox(
                 self.context.environ, network=bool(policy.network), project=project
             )
-            confined = found.program is not None
-        further = [f"{each.name}/… ({each.told})" for each in self.context.workspace.mounts if each.told]
+            confined = sandbox.program is not None
+        further = [f"{mount.name}/… ({mount.told})" for mount in self.context.workspace.mounts if mount.told]
         return policy.describe(self.names, confined, further)
 
     def call(self, name: str, arguments: str | Mapping[str, Any] | None) -> ToolResult:
         """Execute a call. `arguments` is text or a value. Faults of the model or tool become results."""
-        given: dict[str, Any] | None = None
+        values: dict[str, Any] | None = None
         try:
             tool = self._tool(name)
-            given = parse_arguments(arguments)
-            self._check(tool, given)
-            value = {"ok": True, **tool.run(given, self.context)}
-            return ToolResult(True, self._fit(value), given)
+            values = parse_arguments(arguments)
+            self._check(tool, values)
+            value = {"ok": True, **tool.run(values, self.context)}
+            return ToolResult(True, self._fit(value), values)
         except ToolFailure as error:
             failure = error
         except UwfError as error:
@@ -154,12 +154,12 @@ class Toolbox:
         except OSError as error:
             failure = ToolFailure("failed", error.strerror or str(error))
         except Exception as error:  # a tool's own fault must not cost the work of a whole step
-            said = (
+            message = (
                 f"{tool_results.shown(name)} broke: {type(error).__name__}: {tool_results.shown(str(error))}"
             )
-            failure = ToolFailure("internal", said)
+            failure = ToolFailure("internal", message)
         failure = ToolFailure(failure.code, self.context.workspace.told(failure.message))
-        return ToolResult(False, failure.value, given)
+        return ToolResult(False, failure.value, values)
 
     def _tool(self, name: str) -> Tool:
         tool = self._tools.get(name)
@@ -178,8 +178,8 @@ class Toolbox:
             schema = self._schemas[tool.name] = Schema(dict(tool.parameters))
         problems = schema.problems(arguments, at_most=3)
         if problems:
-            said = "; ".join(tool_results.shown(str(problem), 300) for problem in problems)
-            raise ToolFailure("invalid_arguments", f"{tool.name}: {said}")
+            message = "; ".join(tool_results.shown(str(problem), 300) for problem in problems)
+            raise ToolFailure("invalid_arguments", f"{tool.name}: {message}")
 
     def _fit(self, value: dict[str, Any]) -> dict[str, Any]:
         if depth(value, DEEPEST) > DEEPEST:
@@ -220,8 +220,8 @@ def parse_arguments(arguments: str | Mapping[str, Any] | None) -> dict[str, Any]
         except _NoConstant as error:
             raise ToolFailure("invalid_arguments", f"the arguments are no JSON: {error}") from None
         except json.JSONDecodeError as error:
-            said = f"the arguments are no JSON: {tool_results.shown(str(error))}"
-            raise ToolFailure("invalid_arguments", said) from None
+            message = f"the arguments are no JSON: {tool_results.shown(str(error))}"
+            raise ToolFailure("invalid_arguments", message) from None
         except ValueError:
             raise ToolFailure("invalid_arguments", f"the arguments hold {PAYLOAD_TOO_LONG}") from None
     if value is None:
@@ -241,11 +241,13 @@ def depth(value: Any, most: int) -> int:
     """Return a value's nesting depth, at most `most + 1`."""
     level, layer = 0, [value]
     while level <= most:
-        containers = [each for each in layer if isinstance(each, Mapping | list | tuple)]
+        containers = [item for item in layer if isinstance(item, Mapping | list | tuple)]
         if not containers:
             break
         layer = [
-            inner for each in containers for inner in (each.values() if isinstance(each, Mapping) else each)
+            inner
+            for container in containers
+            for inner in (container.values() if isinstance(container, Mapping) else container)
         ]
         level += 1
     return level

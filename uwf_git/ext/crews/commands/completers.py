@@ -15,9 +15,9 @@ def _personas(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, st
         if name.startswith(incomplete):
             yield name, ""
         if f"{name}/".startswith(incomplete) or incomplete.startswith(f"{name}/"):
-            for each in crews.crew(crews.current(name).hash).members:
-                if (address := f"{name}/{each.persona.id}").startswith(incomplete):
-                    yield address, each.persona.title
+            for member in crews.crew(crews.current(name).hash).members:
+                if (address := f"{name}/{member.persona.id}").startswith(incomplete):
+                    yield address, member.persona.title
 
 
 complete_persona = partial(completers.offer, _personas)

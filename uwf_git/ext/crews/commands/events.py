@@ -48,8 +48,8 @@ class EventPrinter:
         if self._text:
             print_error(self._invocation, failure)
         else:
-            told = {"code": failure.code, "message": failure.message, "hint": failure.hint}
-            self.event("error", {"error": told})
+            failure_value = {"code": failure.code, "message": failure.message, "hint": failure.hint}
+            self.event("error", {"error": failure_value})
 
     def begin(self) -> None:
         self.status, self._words = 0, False
@@ -161,10 +161,12 @@ def _live_line(invocation: Invocation, thread: ThreadId) -> Any:
 
 
 def _tool_line(value: Any) -> str:
-    given = value["arguments"]
-    if isinstance(given, dict) and len(given) == 1:
-        given = next(iter(given.values()))
-    shown = one_line(given if isinstance(given, str) else json.dumps(given, ensure_ascii=False), _SHOWN)
+    argument = value["arguments"]
+    if isinstance(argument, dict) and len(argument) == 1:
+        argument = next(iter(argument.values()))
+    shown = one_line(
+        argument if isinstance(argument, str) else json.dumps(argument, ensure_ascii=False), _SHOWN
+    )
     sign = terminal.style("✗", "red") if value["failed"] else terminal.style("→", "dim")
     line = f"{sign} {value['tool']} {shown}".rstrip()
     error = value["result"].get("error") if value["failed"] and isinstance(value["result"], dict) else None
@@ -175,5 +177,5 @@ def _tool_line(value: Any) -> str:
 
 
 def question_lines(question: str, options: Sequence[str]) -> str:
-    lines = [line for each in question.splitlines() if (line := each.strip())]
+    lines = [line for item in question.splitlines() if (line := item.strip())]
     return "\n".join([*lines, *(f"  {option}" for option in numbered_lines(options))])

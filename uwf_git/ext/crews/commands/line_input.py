@@ -169,5 +169,5 @@ def _size() -> Size:
 
     from prompt_toolkit.data_structures import Size
 
-    found = get_terminal_size()
-    return Size(rows=found.lines, columns=found.columns)
+    size = get_terminal_size()
+    return Size(rows=size.lines, columns=size.columns)

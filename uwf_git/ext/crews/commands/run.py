@@ -101,23 +101,23 @@ class Run:
         from uwf_git.plugin import raise_if_paused, raise_if_stuck, raise_if_used_up, thread_outlook
 
         head = self._instance.threads.active_head(self.thread)
-        asked = thread_outlook(self._instance, head)
+        outlook = thread_outlook(self._instance, head)
         if head.row.asks:
             self._asked = head.node
             value = {
                 "thread": self.thread,
                 "step": head.node,
-                "role": asked.asks,
-                "question": asked.question,
-                "options": list(asked.options),
-                "reason": asked.reason,
+                "role": outlook.asks,
+                "question": outlook.question,
+                "options": list(outlook.options),
+                "reason": outlook.reason,
             }
             self._shown.event(
                 "question", value, lambda value: question_lines(value["question"], value["options"])
             )
             return
         raise_if_paused(self._instance, self.thread)
-        raise_if_stuck(self._instance, asked, head)
+        raise_if_stuck(self._instance, outlook, head)
         raise_if_used_up(self._instance, head)
 
     def answer(self, text: str) -> None:

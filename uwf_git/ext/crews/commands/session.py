@@ -144,11 +144,11 @@ class Session:
         if self._named is None:
             self._agent = talker(self._instance, self._entry)
 
-    def go_back_to(self, left: SessionState) -> None:
-        self.meet(left.who, left.conversation or left.run)
-        self.thread = left.conversation
-        if left.run is not None:
-            self._run = self._running(left.run)
+    def go_back_to(self, state: SessionState) -> None:
+        self.meet(state.who, state.conversation or state.run)
+        self.thread = state.conversation
+        if state.run is not None:
+            self._run = self._running(state.run)
 
     def open(self) -> None:
         """Print the introduction, the last messages and the question."""
@@ -203,9 +203,9 @@ class Session:
 
     def offers(self) -> Iterable[tuple[str, str]]:
         """Yield possible inputs with their effects."""
-        found = [(name, does) for name, (does, _) in self._commands().items()]
+        offers = [(name, does) for name, (does, _) in self._commands().items()]
         if self._run is not None:
-            return [*((option, "") for option in self._run.options()), *found]
+            return [*((option, "") for option in self._run.options()), *offers]
         if self._entry is not None:
             from uwf_git.ext.crews.menu import shown
 
@@ -213,8 +213,8 @@ class Session:
             for choice in shown(self._entry.member, self._entry.crew.workflows):
                 item = menu[choice.place]
                 named = filter(None, (item.trigger, item.cmd, *item.aliases))
-                found += [(name, item.description) for name in named]
-        return found
+                offers += [(name, item.description) for name in named]
+        return offers
 
     def place(self) -> str:
         """The name of the run that takes input, or ""."""
@@ -329,23 +329,23 @@ class Session:
         commands[name][1]()
 
     def _commands(self) -> dict[str, tuple[str, Callable[[], None]]]:
-        found: dict[str, tuple[str, Callable[[], None]]] = {}
+        commands: dict[str, tuple[str, Callable[[], None]]] = {}
         if self._entry is not None:
-            found["/menu"] = ("Show the menu.", self._menu)
+            commands["/menu"] = ("Show the menu.", self._menu)
         if self._chosen is not None:
-            found["/leave"] = ("Don't begin the run.", self.drop)
+            commands["/leave"] = ("Don't begin the run.", self.drop)
         elif self._run is not None:
-            found["/pause"] = ("Pause the run: nobody steps it.", self._pause)
-            found["/leave"] = ("Leave the run as it is.", self._leave)
-            found["/stop"] = ("End the run for good.", self._stop)
-            found["/resume"] = ("Go on with the run.", self._go_on)
+            commands["/pause"] = ("Pause the run: nobody steps it.", self._pause)
+            commands["/leave"] = ("Leave the run as it is.", self._leave)
+            commands["/stop"] = ("End the run for good.", self._stop)
+            commands["/resume"] = ("Go on with the run.", self._go_on)
         elif self._left is not None and not self._owes_reply():
-            found["/resume"] = ("Go back to the run and go on with it.", self._go_on)
+            commands["/resume"] = ("Go back to the run and go on with it.", self._go_on)
         else:
-            found["/resume"] = ("Have what was said last answered.", self._go_on)
-        found["/dismiss"] = ("Leave.", self._dismiss)
-        found["/help"] = ("Show these.", self._help)
-        return found
+            commands["/resume"] = ("Have what was said last answered.", self._go_on)
+        commands["/dismiss"] = ("Leave.", self._dismiss)
+        commands["/help"] = ("Show these.", self._help)
+        return commands
 
     # Talking
 
@@ -355,8 +355,8 @@ class Session:
         if self._after is not None:
             self.thread = self._begun(self._after)
             self._after = None
-        said = say_to(self._instance, self._talk(), text, chosen)
-        self.shown.event("message", self._message(said))
+        outcome = say_to(self._instance, self._talk(), text, chosen)
+        self.shown.event("message", self._message(outcome))
         self._reply()
 
     def _talk(self) -> ThreadId:
@@ -369,15 +369,15 @@ class Session:
 
         origin = None if after is None else self._instance.threads.head(after).commit
         if self._entry is None:
-            made = begin_conversation(self._instance, origin)
+            thread = begin_conversation(self._instance, origin)
         else:
             at = self._entry
-            made = begin_conversation_with(
+            thread = begin_conversation_with(
                 self._instance, at.crews, at.version, at.crew, at.member.persona, origin
             )
         if self._cwd is not None:
-            self._instance.folders.remember(made, self._cwd)
-        return made
+            self._instance.folders.remember(thread, self._cwd)
+        return thread
 
     def _reply(self) -> None:
         from uwf_git.plugin import step_without_hooks
@@ -405,12 +405,12 @@ class Session:
     def _stopped(self) -> None:
         self.shown.rest()
         thread = self.thread if self._run is None else self._run.thread
-        said = (
+        sentence = (
             "stopped; /resume asks again"
             if self._run is None
             else "stopped; /resume goes on, /leave leaves the run, /stop ends it"
         )
-        self.shown.event("stopped", {"thread": thread}, lambda _: terminal.style(said, "dim"))
+        self.shown.event("stopped", {"thread": thread}, lambda _: terminal.style(sentence, "dim"))
 
     # Runs
 
@@ -425,9 +425,9 @@ class Session:
         origin = self._instance.threads.head(self._talk()).commit
         workflow = begins.workflow.workflow
         commit = entry.crews.workflow_version(Oid(hex=entry.version.commit), workflow)
-        found = at_version(self._instance, workflow, str(commit))
+        resolved_workflow = at_version(self._instance, workflow, str(commit))
         what = ThreadStart(begins.prompt, cwd=self._cwd, data=begins.data, origin=origin)
-        begun = begin_thread(self._invocation, found, what, persona=begins.persona, to_run=True)
+        begun = begin_thread(self._invocation, resolved_workflow, what, persona=begins.persona, to_run=True)
         self._after = None
         self._run = self._running(begun.thread)
         self._run.tell("started")
@@ -516,5 +516,5 @@ def _task_line(value: Any) -> str:
 
 
 def _help_lines(value: Any) -> str:
-    rows = [(each["name"], each["does"]) for each in value["commands"]]
+    rows = [(command["name"], command["does"]) for command in value["commands"]]
     return terminal.table([*rows, ("Ctrl-C", "Stop the reply."), ("Ctrl-D", "Leave.")])

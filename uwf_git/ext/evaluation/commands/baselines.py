@@ -98,9 +98,9 @@ def show(invocation: Invocation, suite: str) -> None:
 def list_(invocation: Invocation) -> None:
     """List the baselines and how each was measured."""
     baselines = Baselines(invocation.instance.store)
-    found = [brief(baselines, baselines.current(name)) for name in baselines.names()]
+    rows = [brief(baselines, baselines.current(name)) for name in baselines.names()]
     columns = ("suite", _SCORE, ("set", "time"), ("of", "said"))
-    invocation.emit(found, Table(*columns, empty="no baseline; uwf eval baseline set SUITE"))
+    invocation.emit(rows, Table(*columns, empty="no baseline; uwf eval baseline set SUITE"))
     Failures(invocation).missing()
 
 
@@ -109,8 +109,8 @@ def list_(invocation: Invocation) -> None:
 def history(invocation: Invocation, suite: str) -> None:
     """List a suite's baselines, newest first, with their authors."""
     columns = (_SCORE, ("set", "time"), ("commit", "{commit:short}"), ("by", "author"), ("of", "said"))
-    found = past(Baselines(invocation.instance.store), suite)
-    invocation.emit(found, Table(*columns, ("", definitions.history_note)))
+    rows = past(Baselines(invocation.instance.store), suite)
+    invocation.emit(rows, Table(*columns, ("", definitions.history_note)))
 
 
 def past(baselines: Baselines, suite: str) -> list[dict[str, Any]]:
@@ -137,9 +137,11 @@ def propose(invocation: Invocation, measured: MeasuredRun, branch: str, remote: 
     Without --remote the proposal stays on this machine. Proposing again under the same name adds a version.
     """
     baselines = Baselines(invocation.instance.store)
-    made = measured.baseline(invocation)
+    baseline = measured.baseline(invocation)
     view = _scores_view(definitions.PROPOSAL)
-    definitions.propose(invocation, baselines, made.payload, branch, remote, lambda _: _scores(made), view)
+    definitions.propose(
+        invocation, baselines, baseline.payload, branch, remote, lambda _: _scores(baseline), view
+    )
 
 
 @command(
@@ -170,14 +172,14 @@ def version_value(baselines: Baselines, version: RegisteredVersion) -> dict[str,
 
 
 def brief(baselines: Baselines, version: RegisteredVersion) -> dict[str, Any]:
-    told = _scores(baselines.baseline(version))
-    del told["cases"]
-    return {**told, "hash": version.hash, "commit": version.commit, "time": iso(version.time)}
+    value = _scores(baselines.baseline(version))
+    del value["cases"]
+    return {**value, "hash": version.hash, "commit": version.commit, "time": iso(version.time)}
 
 
 def _scores(baseline: Baseline) -> dict[str, Any]:
     payload = baseline.payload
-    cases = [_case(each) for each in payload["cases"]]
+    cases = [_case(case) for case in payload["cases"]]
     return {
         "suite": baseline.suite,
         "said": payload["said"],

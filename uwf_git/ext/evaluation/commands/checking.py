@@ -70,13 +70,13 @@ class _Judges(NamedTuple):
 
 def _judges(base: Side, now: Side, against: str) -> _Judges:
     called = f"the {BASELINE}" if against == BASELINE else against
-    if said := judged_otherwise(base, now, (called, "this run")):
-        return _Judges(False, said)
+    if reason := judged_otherwise(base, now, (called, "this run")):
+        return _Judges(False, reason)
     if base.judged is None and base.scored:
-        said = (
+        reason = (
             f"run {base.run} of {called} isn't here, so that nobody knows more of its judges than their names"
         )
-        return _Judges(None, said)
+        return _Judges(None, reason)
     return _Judges(True)
 
 
@@ -103,14 +103,14 @@ def check_value(
         },
         "worseCases": [
             {
-                "case": each.case,
-                "drop": round(-each.difference, 6),
-                "before": round(each.a.score, 6),
-                "now": round(each.b.score, 6),
-                "chance": None if (chance := fallen.lower[each.case]) is None else round(chance, 6),
+                "case": item.case,
+                "drop": round(-item.difference, 6),
+                "before": round(item.a.score, 6),
+                "now": round(item.b.score, 6),
+                "chance": None if (chance := fallen.lower[item.case]) is None else round(chance, 6),
             }
-            for each in fallen.lost
-            if each.case in fallen.lower
+            for item in fallen.lost
+            if item.case in fallen.lower
         ],
         "unsureCases": list(fallen.unsure),
         "missing": list(fallen.missing),
@@ -122,13 +122,13 @@ def check_value(
 def check_text(value: Mapping[str, Any]) -> str:
     colour = {PASSED: "green", WORSE: "red"}.get(value["verdict"], "yellow")
     drop = value["drop"]
-    said = f"{_lower(drop)} is allowed" if value["cases"] else "nothing was compared"
+    sentence = f"{_lower(drop)} is allowed" if value["cases"] else "nothing was compared"
     if drop["least"] - drop["chance"] <= drop["allowed"] + SAME < drop["least"]:
-        said += f", but chance alone may make {drop['chance']:.2f} of it"
-    more = [_worse_case(each) for each in value["worseCases"]]
+        sentence += f", but chance alone may make {drop['chance']:.2f} of it"
+    more = [_worse_case(item) for item in value["worseCases"]]
     more += [f"{case} may be worse, or unlucky" for case in value["unsureCases"]]
-    lines = "".join(f"  {each}\n" for each in more)
-    return f"{compared_text(value)}\n{terminal.style(value['verdict'], colour)}  {said}\n{lines}"
+    lines = "".join(f"  {item}\n" for item in more)
+    return f"{compared_text(value)}\n{terminal.style(value['verdict'], colour)}  {sentence}\n{lines}"
 
 
 def _worse_case(each: Mapping[str, Any]) -> str:
@@ -156,7 +156,7 @@ def raise_unless_passed(
     suite, drop = value["suite"], value["drop"]
     if value["verdict"] == WORSE:
         why = [f"its score is {_lower(drop)} is allowed"] if fallen.is_too_much else []
-        why += [_worse_case(each) for each in value["worseCases"][:SHOWN]]
+        why += [_worse_case(item) for item in value["worseCases"][:SHOWN]]
         more = len(value["worseCases"]) - SHOWN
         why += [counted(more, "more case")] if more > 0 else []
         raise Worse(
@@ -174,7 +174,7 @@ def raise_unless_passed(
         lower = f"its score is {_lower(drop)} is allowed"
         if not fallen.is_perhaps_chance:
             lower = f"{fallen.unsure[0]} is lower by more than {fallen.allowed_each:g}"
-        often = 2 * max(each["b"]["runs"] for each in value["cases"])
+        often = 2 * max(item["b"]["runs"] for item in value["cases"])
         raise Undecided(
             f"{open_}: {lower}, but that may be chance",
             f"try each case more often: --repeat {often}; or allow more: --max-drop, --max-case-drop",
@@ -187,7 +187,7 @@ def raise_unless_passed(
     many, case = counted(len(fallen.missing), "case"), fallen.missing[0]
     have = "has" if len(fallen.missing) == 1 else "have"
     reason = f", {now.unknown[case]}" if case in now.unknown else ""
-    broken = next((each for each in results if each.name == case and each.state == ERROR), None)
+    broken = next((result for result in results if result.name == case and result.state == ERROR), None)
     raise Undecided(
         f"{open_}: {many} {have} no score, such as {case}{reason}",
         continue_hint(broken) if broken else f"run it to its end: uwf eval run {suite}",
@@ -207,16 +207,16 @@ def checked(
     for result in results:
         why = [f"{score.judge.name}: {score.reason}" for score in result.scores if score.reason]
         reasons.setdefault(result.name, []).extend(why)
-    lower = {each["case"]: each for each in value["worseCases"]}
-    found = []
-    for each in value["cases"]:
-        one, other = each["a"], each["b"]
-        said = f"{one['score']:.2f} before, {other['score']:.2f} now"
-        case, is_lower = each["case"], each["outcome"] == LOSS
+    lower = {entry["case"]: entry for entry in value["worseCases"]}
+    outcomes = []
+    for item in value["cases"]:
+        one, other = item["a"], item["b"]
+        sentence = f"{one['score']:.2f} before, {other['score']:.2f} now"
+        case, is_lower = item["case"], item["outcome"] == LOSS
         if case in lower:
-            said = _worse_case(lower[case])
+            sentence = _worse_case(lower[case])
         seconds = other["seconds"] * other["runs"]
-        whole = "\n".join([said, *reasons.get(case, ())])
+        whole = "\n".join([sentence, *reasons.get(case, ())])
         if unlike:
             wrong = UNSURE
         elif case in lower or (is_lower and fallen.is_too_much):
@@ -225,18 +225,18 @@ def checked(
             wrong = UNSURE
         else:
             wrong = ""
-        message = (unlike or said) if wrong else ""
-        found.append(CaseOutcome(case, seconds, wrong, message, whole, types[wrong]))
+        message = (unlike or sentence) if wrong else ""
+        outcomes.append(CaseOutcome(case, seconds, wrong, message, whole, types[wrong]))
     apart = dict.fromkeys(value["gone"], "it counts no longer")
     apart |= dict.fromkeys(value["onlyB"], "it is not in the baseline")
-    found += [
+    outcomes += [
         CaseOutcome(case, 0.0, CASE_SKIPPED, said, said, types[CASE_SKIPPED]) for case, said in apart.items()
     ]
     unsure = UNSURE if value["verdict"] == UNDECIDED else CASE_SKIPPED
     for case in sorted({*value["missing"], *now.unknown}):
-        said = f"no score: {now.unknown.get(case, 'it was not run')}"
-        found.append(CaseOutcome(case, 0.0, unsure, said, said, types[unsure]))
-    return sorted(found, key=lambda each: each.name)
+        sentence = f"no score: {now.unknown.get(case, 'it was not run')}"
+        outcomes.append(CaseOutcome(case, 0.0, unsure, sentence, sentence, types[unsure]))
+    return sorted(outcomes, key=lambda outcome: outcome.name)
 
 
 @command(
@@ -316,10 +316,10 @@ def check(
     base = find_side(invocation, before, against, like=now)
     # For a changed case without a score, the variation of similar cases is known.
     gone = by_case(base.gone)
-    changed = [each for each in base.gone if each.case in now.unknown]
-    found = compare(base.scored, now.scored)
-    compared = compared_value(read, base, now, found)
-    fallen = drop((*base.scored, *changed), now.scored, max_drop, max_case_drop, found.difference)
+    changed = [scored_run for scored_run in base.gone if scored_run.case in now.unknown]
+    comparison = compare(base.scored, now.scored)
+    compared = compared_value(read, base, now, comparison)
+    fallen = drop((*base.scored, *changed), now.scored, max_drop, max_case_drop, comparison.difference)
     judges = _judges(base, now, against)
     value = check_value(compared, fallen, gone.keys() - now.unknown.keys(), judges, same_judges)
     unlike = judges.said if same_judges else ""
@@ -365,10 +365,10 @@ def _warn_of_apart(invocation: Invocation, value: Mapping[str, Any], now: Side) 
         "new since the baseline": value["onlyB"],
         "without a score, new since the baseline": sorted(now.unknown.keys() - {*value["missing"]}),
     }
-    for said, cases in apart.items():
+    for reason, cases in apart.items():
         if cases:
             why = f", {now.unknown[cases[0]]}" if cases[0] in now.unknown else ""
-            invocation.warn(f"not compared: {counted(len(cases), 'case')} {said}, such as {cases[0]}{why}")
+            invocation.warn(f"not compared: {counted(len(cases), 'case')} {reason}, such as {cases[0]}{why}")
 
 
 def _require_workflow(invocation: Invocation, text: str | None) -> None:

@@ -47,21 +47,24 @@ def compare(
     """
     from uwf_git.ext.evaluation.comparison import compare as do
 
-    found = find_suite(invocation, suite, (a, b))
-    one, other = find_sides(invocation, found, (a, b), workflow, agent)
+    suite_here = find_suite(invocation, suite, (a, b))
+    one, other = find_sides(invocation, suite_here, (a, b), workflow, agent)
     warn_of_judges(invocation, one, other)
-    value = compared_value(found, one, other, do(one.scored, other.scored))
+    value = compared_value(suite_here, one, other, do(one.scored, other.scored))
     if plot is not None:
         from uwf_git.plugin import charts
 
-        title, note = f"{one.said} → {other.said}", f"{found.name}: the score of each case, ○ before, ● after"
+        title, note = (
+            f"{one.said} → {other.said}",
+            f"{suite_here.name}: the score of each case, ○ before, ● after",
+        )
         write_whole(
             plot, charts.pair_chart(title, note, pairs_of(value)).encode("utf-8", "replace"), force=True
         )
     invocation.emit(value, compared_text)
 
 
-def compared_value(suite: Suite, a: Side, b: Side, found: Comparison) -> dict[str, Any]:
+def compared_value(suite: Suite, a: Side, b: Side, comparison: Comparison) -> dict[str, Any]:
     """Return the JSON. `byJudge` is null if unknown."""
     from uwf_git.ext.evaluation.sides import by_tag, shares
 
@@ -71,7 +74,7 @@ def compared_value(suite: Suite, a: Side, b: Side, found: Comparison) -> dict[st
         "suite": suite.name,
         "a": side_value(a),
         "b": side_value(b),
-        **comparison_value(found),
+        **comparison_value(comparison),
         "byJudge": None if judged is None else shares_value(judged),
         "byTag": shares_value(shares(by_tag(a.scored, tags), by_tag(b.scored, tags))),
     }
@@ -91,8 +94,8 @@ def side_value(side: Side) -> dict[str, Any]:
 
 def warn_of_judges(invocation: Invocation, a: Side, b: Side) -> None:
     """Warn if the sides' scores are not comparable."""
-    if said := judged_otherwise(a, b):
-        invocation.warn(f"no runs were judged alike, so the scores may not mean the same: {said}")
+    if difference := judged_otherwise(a, b):
+        invocation.warn(f"no runs were judged alike, so the scores may not mean the same: {difference}")
 
 
 def compared_text(value: Mapping[str, Any]) -> str:
@@ -106,7 +109,7 @@ def _sides(value: Mapping[str, Any]) -> str:
 
 def _flaky(value: Mapping[str, Any]) -> str:
     rows = [(f"flaky in {name}", flaky_text(value[name]["flaky"])) for name in "ab"]
-    return "\n" + terminal.fields(rows) if any(said for _, said in rows) else ""
+    return "\n" + terminal.fields(rows) if any(text for _, text in rows) else ""
 
 
 def _unknown(value: Mapping[str, Any]) -> str:
@@ -125,41 +128,45 @@ OUTCOMES = {WIN: "better", LOSS: "worse", TIE: "same"}
 _COLOUR = {WIN: "green", LOSS: "red", TIE: "dim"}
 
 
-def comparison_value(found: Comparison) -> dict[str, Any]:
-    between = found.difference
+def comparison_value(comparison: Comparison) -> dict[str, Any]:
+    between = comparison.difference
     return {
-        "wins": found.count(WIN),
-        "losses": found.count(LOSS),
-        "ties": found.count(TIE),
-        "chance": round(found.chance, 6),
+        "wins": comparison.count(WIN),
+        "losses": comparison.count(LOSS),
+        "ties": comparison.count(TIE),
+        "chance": round(comparison.chance, 6),
         "score": None if between is None else _rounded(between),
-        "average": {"a": average_value(found.a), "b": average_value(found.b)},
+        "average": {"a": average_value(comparison.a), "b": average_value(comparison.b)},
         "cases": [
             {
-                "case": each.case,
-                "outcome": each.outcome,
-                "difference": round(each.difference, 6) + 0.0,
-                "a": average_value(each.a),
-                "b": average_value(each.b),
+                "case": case.case,
+                "outcome": case.outcome,
+                "difference": round(case.difference, 6) + 0.0,
+                "a": average_value(case.a),
+                "b": average_value(case.b),
             }
-            for each in found.cases
+            for case in comparison.cases
         ],
-        "onlyA": list(found.only_a),
-        "onlyB": list(found.only_b),
+        "onlyA": list(comparison.only_a),
+        "onlyB": list(comparison.only_b),
     }
 
 
-def average_value(found: Average | None) -> dict[str, Any] | None:
-    return None if found is None else _rounded(found._replace(seconds=round(found.seconds, 3)))
+def average_value(average: Average | None) -> dict[str, Any] | None:
+    return None if average is None else _rounded(average._replace(seconds=round(average.seconds, 3)))
 
 
-def shares_value(found: Iterable[Share]) -> list[dict[str, Any]]:
-    return list(map(_rounded, found))
+def shares_value(shares: Iterable[Share]) -> list[dict[str, Any]]:
+    return list(map(_rounded, shares))
 
 
-def flaky_value(found: Mapping[str, Passes] | None) -> list[dict[str, Any]] | None:
+def flaky_value(passeses: Mapping[str, Passes] | None) -> list[dict[str, Any]] | None:
     """Return flaky cases as JSON, None if unknown."""
-    return None if found is None else [{"case": case, **each._asdict()} for case, each in found.items()]
+    return (
+        None
+        if passeses is None
+        else [{"case": case, **passese._asdict()} for case, passese in passeses.items()]
+    )
 
 
 def _rounded(value: Interval | Average | Share) -> dict[str, Any]:
@@ -191,8 +198,8 @@ def comparison_text(value: Mapping[str, Any]) -> str:
     if not value["cases"]:
         return "the two have no case in common\n" + _only(value)
     rows = [
-        (each["case"], score_text(each["a"]), score_text(each["b"]), outcome_text(each["outcome"]))
-        for each in value["cases"]
+        (case["case"], score_text(case["a"]), score_text(case["b"]), outcome_text(case["outcome"]))
+        for case in value["cases"]
     ]
     one, other = value["average"]["a"], value["average"]["b"]
     summary = [
@@ -210,15 +217,15 @@ def parts_text(value: Mapping[str, Any]) -> str:
     for key, called in (("byJudge", "judge"), ("byTag", "tag")):
         if parts := value[key]:
             rows = [
-                (each["name"], str(each["cases"]), *(_mean(each[side]) for side in "ab"), _won(each))
-                for each in parts
+                (part["name"], str(part["cases"]), *(_mean(part[side]) for side in "ab"), _won(part))
+                for part in parts
             ]
             text += "\n" + terminal.table(rows, (called, "cases", "a", "b", ""))
     return text
 
 
 def flaky_text(found: Sequence[Mapping[str, Any]] | None) -> str:
-    return ", ".join(f"{each['case']} ({each['passed']} of {each['runs']} passed)" for each in found or ())
+    return ", ".join(f"{item['case']} ({item['passed']} of {item['runs']} passed)" for item in found or ())
 
 
 def _mean(score: float | None) -> str:
@@ -275,7 +282,7 @@ def _only(value: Mapping[str, Any]) -> str:
 
 
 def _known(*averages: Mapping[str, Any]) -> bool:
-    return any(each["cost"] is not None or each["unpriced"] for each in averages)
+    return any(average["cost"] is not None or average["unpriced"] for average in averages)
 
 
 def _paid(average: Mapping[str, Any]) -> str:
@@ -296,10 +303,10 @@ def pairs_of(value: Mapping[str, Any]) -> list[charts.Pair]:
 
     return [
         charts.Pair(
-            each["case"],
-            spread(each["a"]),
-            spread(each["b"]),
-            f"{each['a']['score']:.2f} → {each['b']['score']:.2f}",
+            case["case"],
+            spread(case["a"]),
+            spread(case["b"]),
+            f"{case['a']['score']:.2f} → {case['b']['score']:.2f}",
         )
-        for each in value["cases"]
+        for case in value["cases"]
     ]

@@ -79,9 +79,9 @@ def report(
     if against is not None:
         base = find_side(invocation, read, against, like=now)
         warn_of_judges(invocation, base, now)
-        found = compare(base.scored, now.scored)
-        compared = compared_value(read, base, now, found)
-        lower = dict(drop(base.scored, now.scored, 0.0, between=found.difference).lower)
+        comparison = compare(base.scored, now.scored)
+        compared = compared_value(read, base, now, comparison)
+        lower = dict(drop(base.scored, now.scored, 0.0, between=comparison.difference).lower)
     value = {"suite": suite, "said": now.said, **_run_value(invocation, read, chosen)}
     data = page(value, compared, lower).encode("utf-8", "replace")
     if str(file) == "-":
@@ -102,8 +102,8 @@ def report(
 
 def _chosen(invocation: Invocation, suite: Suite, text: str | None) -> SuiteRun:
     if text is not None:
-        found = find_side(invocation, suite, text).run
-        runs = [run for run in suite.runs if run.hash == found]
+        node = find_side(invocation, suite, text).run
+        runs = [run for run in suite.runs if run.hash == node]
         if not runs:
             raise NotFound(f"the run of {text} isn't here", f"see: uwf eval show {suite.name}")
     else:
@@ -123,7 +123,7 @@ def _run_value(invocation: Invocation, suite: Suite, run: SuiteRun) -> dict[str,
         **run_value(run, results),
         "time": run.time // 1000,
         **parts_value(results, tags),
-        "results": [result_value(each, threads.get(each.trial.hash)) for each in results],
+        "results": [result_value(result, threads.get(result.trial.hash)) for result in results],
     }
 
 
@@ -169,12 +169,12 @@ def _changes(compared: Mapping[str, Any], lower: Mapping[str, float | None]) -> 
     )
     rows = [
         (
-            markup.text(each["case"]),
-            _score(each["a"]),
-            _score(each["b"]),
-            markup.text(OUTCOMES[each["outcome"]]),
+            markup.text(case["case"]),
+            _score(case["a"]),
+            _score(case["b"]),
+            markup.text(OUTCOMES[case["outcome"]]),
         )
-        for each in compared["cases"]
+        for case in compared["cases"]
     ]
     return (
         heading
@@ -206,15 +206,15 @@ def _parts(run: Mapping[str, Any], compared: Mapping[str, Any] | None) -> str:
     for key, called in (("byJudge", "judge"), ("byTag", "tag")):
         if not run[key]:
             continue
-        before = {each["name"]: each["a"] for each in (compared or {}).get(key) or ()}
+        before = {item["name"]: item["a"] for item in (compared or {}).get(key) or ()}
         rows = [
             (
-                markup.text(each["name"]),
-                str(each["cases"]),
-                *([_number(before.get(each["name"]))] if compared else []),
-                _number(each["score"]),
+                markup.text(item["name"]),
+                str(item["cases"]),
+                *([_number(before.get(item["name"]))] if compared else []),
+                _number(item["score"]),
             )
-            for each in run[key]
+            for item in run[key]
         ]
         header = (called, "cases", *(["before"] if compared else []), "score")
         shown += tag("h2", f"By {called}") + markup.table(header, rows, "numbers")
@@ -224,14 +224,14 @@ def _parts(run: Mapping[str, Any], compared: Mapping[str, Any] | None) -> str:
 def _trials(results: Iterable[Mapping[str, Any]]) -> str:
     rows = [
         (
-            markup.text(each["case"]),
-            str(each["repeat"]),
-            markup.text(each["state"]),
-            _number(each["score"]),
-            "<br>".join(map(markup.text, _said(each))),
-            tag("code", markup.text(each["thread"])) if each["thread"] else "",
+            markup.text(result["case"]),
+            str(result["repeat"]),
+            markup.text(result["state"]),
+            _number(result["score"]),
+            "<br>".join(map(markup.text, _said(result))),
+            tag("code", markup.text(result["thread"])) if result["thread"] else "",
         )
-        for each in results
+        for result in results
     ]
     return tag("h2", "Trials") + markup.table(
         ("case", "repeat", "", "score", "judges", "thread"), rows, "values"
@@ -240,10 +240,10 @@ def _trials(results: Iterable[Mapping[str, Any]]) -> str:
 
 def _said(result: Mapping[str, Any]) -> list[str]:
     lines = [
-        f"{each['judge']} {each['score']:.2f}{': ' + each['reason'] if each['reason'] else ''}"
-        for each in result["scores"]
+        f"{score['judge']} {score['score']:.2f}{': ' + score['reason'] if score['reason'] else ''}"
+        for score in result["scores"]
     ]
-    return [one_line(each, _REASON) for each in (*lines, *result["errors"], result["error"]) if each]
+    return [one_line(line, _REASON) for line in (*lines, *result["errors"], result["error"]) if line]
 
 
 def _score(average: Mapping[str, Any]) -> str:

@@ -34,12 +34,12 @@ def case_value(name: str, case: Case) -> dict[str, Any]:
     }
 
 
-def told_value(told: AgentSpending) -> dict[str, Any]:
+def told_value(spending: AgentSpending) -> dict[str, Any]:
     return {
-        "cost": told.cost,
-        "unpriced": told.unpriced,
-        "seconds": round(told.seconds, 3),
-        "usage": told.usage._asdict() if told.usage else None,
+        "cost": spending.cost,
+        "unpriced": spending.unpriced,
+        "seconds": round(spending.seconds, 3),
+        "usage": spending.usage._asdict() if spending.usage else None,
     }
 
 
@@ -111,7 +111,7 @@ def parts_value(results: Sequence[Result], tags: Mapping[str, Sequence[str]]) ->
     from uwf_git.ext.evaluation.comparison import ScoredRun, by_case, overall
     from uwf_git.ext.evaluation.sides import by_judge, by_tag, flaky
 
-    scored = [ScoredRun(each.name, each.score) for each in results if each.score is not None]
+    scored = [ScoredRun(result.name, result.score) for result in results if result.score is not None]
     value: dict[str, Any] = {}
     for key, parts in (("byJudge", by_judge(results)), ("byTag", by_tag(scored, tags))):
         value[key] = []
@@ -137,13 +137,13 @@ def result_line(value: Mapping[str, Any], size: int = 0, is_known: bool = False)
     name = called(value["case"], value["repeat"])
     took = [f"{value['seconds']:.1f} s"] if value["seconds"] else []
     took += [in_dollars(value["cost"], value["unpriced"])] if value["cost"] or value["unpriced"] else []
-    said = ", ".join(took) + (" (known)" if is_known else "")
+    details = ", ".join(took) + (" (known)" if is_known else "")
     why = why_of(value)
     parts = [
         terminal.style(value["state"].ljust(6), _COLOUR[value["state"]]),
         name + " " * (size - terminal.columns(name)),
         "–".ljust(4) if value["score"] is None else f"{value['score']:.2f}",
-        terminal.style(said.strip(), "dim"),
+        terminal.style(details.strip(), "dim"),
         one_line(why, 160) if why else "",
     ]
     return "  ".join(part for part in parts if part)
@@ -152,7 +152,9 @@ def result_line(value: Mapping[str, Any], size: int = 0, is_known: bool = False)
 def why_of(value: Mapping[str, Any]) -> str:
     if value["status"] != COMPLETED:
         return f"{value['status']}: {value['error']}" if value["error"] else str(value["status"])
-    missed = [f"{each['judge']}: {each['reason'] or 'no'}" for each in value["scores"] if not each["passed"]]
+    missed = [
+        f"{score['judge']}: {score['reason'] or 'no'}" for score in value["scores"] if not score["passed"]
+    ]
     failed = [value["error"]] if value["error"] else []
     return "; ".join([*value["errors"], *missed, *failed])
 

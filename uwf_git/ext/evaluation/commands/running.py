@@ -221,14 +221,14 @@ def carried_out(
         for case in chosen:
             version = versions(case)
             require_played(instance, version.cast, agents, case.role)
-    asked = TrialOptions(
+    options_here = TrialOptions(
         options.agent,
         options.label.strip(),
         parse_judges(options.judges, commands=True),
         Limits(options.max_steps, options.case_budget, options.retries),
         Path.cwd(),
     )
-    is_limited = bool(options.budget.get("maxCost") or asked.limits.budget.get("maxCost"))
+    is_limited = bool(options.budget.get("maxCost") or options_here.limits.budget.get("maxCost"))
     _warn(invocation, versions, chosen, agents, is_limited)
     step = None
     if options.by is not None:
@@ -243,7 +243,9 @@ def carried_out(
     return run_suite(
         instance,
         suite,
-        RunPlan(chosen, versions, asked, versions.given, options.repeat, options.jobs, options.budget, step),
+        RunPlan(
+            chosen, versions, options_here, versions.given, options.repeat, options.jobs, options.budget, step
+        ),
         _teller(invocation, options.quiet, [read.named[case.hash] for case in chosen], options.repeat),
         waits,
     )
@@ -252,18 +254,18 @@ def carried_out(
 def _chosen(suite: Suite, names: tuple[str, ...], tags: tuple[str, ...]) -> list[Case]:
     if not suite.cases:
         raise NotFound(f"suite {suite.name!r} has no cases", f"uwf eval add ID --to {suite.name}")
-    found = (
+    cases = (
         list({case.hash: case for case in map(suite.case, names)}.values()) if names else list(suite.cases)
     )
     for tag in tags:
-        found = [case for case in found if tag in case.tags]
-    if not found:
+        cases = [case for case in cases if tag in case.tags]
+    if not cases:
         known = sorted({tag for case in suite.cases for tag in case.tags})
         raise NotFound(
             f"no case of {suite.name!r} has the tag {tags[-1]!r}",
             nearest(tags[-1], known) or f"see: uwf eval show {suite.name}",
         )
-    return found
+    return cases
 
 
 class _Versions:
@@ -290,20 +292,22 @@ class _Versions:
             raise Usage(f"case {case.name!r} names no workflow", "give one: --workflow NAME")
         if own not in self._known:
             name = self._instance.registry.workflow(own).name
-            found = stored_workflow(self._instance, name) or stored_workflow(self._instance, own)
-            assert found is not None
-            self._known[own] = self._version(found)
+            stored = stored_workflow(self._instance, name) or stored_workflow(self._instance, own)
+            assert stored is not None
+            self._known[own] = self._version(stored)
         return self._known[own]
 
-    def _version(self, found: ResolvedWorkflow) -> Version:
+    def _version(self, workflow: ResolvedWorkflow) -> Version:
         from uwf_git.ext.evaluation.trials import Version
 
-        if found.workflow.code is not None and found.compiled is not None:
+        if workflow.workflow.code is not None and workflow.compiled is not None:
             from uwf_git.plugin import trust_code
 
-            trust_code(self._instance, found.workflow)  # a file that is named by its path is trusted by that
-        commit = version_of(self._instance, found)
-        return Version(found.hash, commit, found.workflow, found.speaker)
+            trust_code(
+                self._instance, workflow.workflow
+            )  # a file that is named by its path is trusted by that
+        commit = version_of(self._instance, workflow)
+        return Version(workflow.hash, commit, workflow.workflow, workflow.speaker)
 
 
 def _warn(
@@ -317,10 +321,10 @@ def _warn(
         return
     from uwf_git.plugin import missing_price_reason
 
-    found = {version.hash: version for version in map(versions, cases)}
+    all_versions = {version.hash: version for version in map(versions, cases)}
     whys = [
         why
-        for version in found.values()
+        for version in all_versions.values()
         for why in missing_price_reason(invocation.instance, version.cast, version.workflow.roles, agent)
     ]
     warn_of_limit(invocation.instance, list(dict.fromkeys(whys)))

@@ -44,8 +44,8 @@ def find_side(
     """Return a word's side: the baseline, a run by hash, or the newest run of a version or agent, completed
     ones first. `workflow` and `agent` must match; runs with the judges of `like` take precedence, then with
     its version and agent. Raises NotFound, Usage."""
-    found = _fitting(invocation, suite, text, workflow, agent)
-    return found[0].side if like is None else _likest(found, like)
+    candidates = _fitting(invocation, suite, text, workflow, agent)
+    return candidates[0].side if like is None else _likest(candidates, like)
 
 
 def find_sides(
@@ -59,14 +59,14 @@ def find_sides(
     common case, else the newest. Raises NotFound, Usage."""
     others = _fitting(invocation, suite, texts[1], workflow, agent)
     ones = _fitting(invocation, suite, texts[0], workflow, agent)
-    found: tuple[Side, Side] | None = None
+    sides: tuple[Side, Side] | None = None
     for other in others:
         one = _likest(ones, other.side)
         if one.meets(other.side):
             if one.is_judged_as(other.side):
                 return one, other.side
-            found = found or (one, other.side)
-    return found or (_likest(ones, others[0].side), others[0].side)
+            sides = sides or (one, other.side)
+    return sides or (_likest(ones, others[0].side), others[0].side)
 
 
 class _Candidate:
@@ -82,9 +82,12 @@ class _Candidate:
         return self._read()
 
 
-def _likest(found: Sequence[_Candidate], like: Side) -> Side:
-    near = sorted(found, key=lambda each: (each.agent != like.agent) + (each.workflow != like.workflow))
-    return sides.likest((each.side for each in near), like)
+def _likest(candidates: Sequence[_Candidate], like: Side) -> Side:
+    near = sorted(
+        candidates,
+        key=lambda candidate: (candidate.agent != like.agent) + (candidate.workflow != like.workflow),
+    )
+    return sides.likest((candidate.side for candidate in near), like)
 
 
 def _fitting(
@@ -99,17 +102,17 @@ def _fitting(
         side = sides.side_of_baseline(suite, baselines.baseline(version))
         return [_Candidate(side.agent, side.workflow, lambda: side)]
     if (one := sides.by_hash(suite, text)) is not None:
-        found = [one]
+        runs = [one]
     elif (version_ := _version(invocation, text)) is not None:
-        found = sides.matching(suite, version_, agent)
+        runs = sides.matching(suite, version_, agent)
     else:
-        found = sides.matching(suite, _version(invocation, workflow) if workflow else None, text)
-    if not found:
+        runs = sides.matching(suite, _version(invocation, workflow) if workflow else None, text)
+    if not runs:
         raise _no_run(suite, text, version_ is not None, workflow, agent)
     names = names_of(invocation.instance, suite)
     return [
         _Candidate(run.agent, sides.workflow_of(suite, run), partial(sides.side_of, suite, run, names))
-        for run in found
+        for run in runs
     ]
 
 
@@ -152,14 +155,14 @@ def find_suite(invocation: Invocation, name: str | None, words: Sequence[str]) -
         return suites.read(names[0])
     if not names:
         raise NotFound("there is no suite", "uwf eval add THREAD --to SUITE")
-    found = [suite for suite in map(suites.read, names) if _has(invocation, suite, words)]
-    said = " and ".join(words)
-    if not found:
-        raise NotFound(f"no suite has runs of {said}", f"name one: --suite SUITE, of {', '.join(names)}")
-    if len(found) > 1:
-        which = ", ".join(suite.name for suite in found)
-        raise Usage(f"{said} may be of several suites: {which}", "name one: --suite SUITE")
-    return found[0]
+    suites_here = [suite for suite in map(suites.read, names) if _has(invocation, suite, words)]
+    phrase = " and ".join(words)
+    if not suites_here:
+        raise NotFound(f"no suite has runs of {phrase}", f"name one: --suite SUITE, of {', '.join(names)}")
+    if len(suites_here) > 1:
+        which = ", ".join(suite.name for suite in suites_here)
+        raise Usage(f"{phrase} may be of several suites: {which}", "name one: --suite SUITE")
+    return suites_here[0]
 
 
 def _has(invocation: Invocation, suite: Suite, words: Sequence[str]) -> bool:

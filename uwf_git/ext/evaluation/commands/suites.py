@@ -101,38 +101,38 @@ def add(
     if suite is None:
         raise Usage("which suite?", "uwf eval add ID --to SUITE")
     instance = invocation.instance
-    found = [each for text in threads for each in _drafted(instance, text, role)]
-    if name is not None and len(found) != 1:
-        raise Usage(f"--name is for one case, and these are {len(found)}", "leave it out")
+    drafts = [draft for text in threads for draft in _drafted(instance, text, role)]
+    if name is not None and len(drafts) != 1:
+        raise Usage(f"--name is for one case, and these are {len(drafts)}", "leave it out")
     if name is not None and (problem := name_problem(name)):
         raise Usage(f"the name {name!r} {problem}", "as in csv-export")
     value = resolve.json_value(expected) if expected is not None else None
     given = parse_judges(judges, commands=False) or ()
     with instance.store.together():
         if fixture is None:
-            found = [with_code(instance, each) for each in found]
+            drafts = [with_code(instance, draft) for draft in drafts]
         else:
             given_files = store_folder(instance, fixture.expanduser())
-            found = [each._replace(case=each.case._replace(fixture=given_files)) for each in found]
+            drafts = [draft._replace(case=draft.case._replace(fixture=given_files)) for draft in drafts]
         drafted = [
-            each._replace(
-                case=each.case._replace(
-                    name=name or each.case.name,
+            draft._replace(
+                case=draft.case._replace(
+                    name=name or draft.case.name,
                     judges=given,
                     expected=value,
                     tags=tuple(tags),
                 )
             )
-            for each in found
+            for draft in drafts
         ]
         suites, before = _suites(instance, suite)
         fits = fitted(before, drafted, name is not None)
         for start in range(0, len(fits), MOST_COMMITS):
             some = fits[start : start + MOST_COMMITS]
-            commits = [commit for each in some for commit in each.commits]
-            files = sorted({each.case.fixture for each in some if each.case.fixture})
-            suites.add(suite, Additions([each.case for each in some], files=files, commits=commits))
-    _emit_added(invocation, suite, suites, [each.case for each in fits], len(drafted) - len(fits))
+            commits = [commit for draft in some for commit in draft.commits]
+            files = sorted({draft.case.fixture for draft in some if draft.case.fixture})
+            suites.add(suite, Additions([draft.case for draft in some], files=files, commits=commits))
+    _emit_added(invocation, suite, suites, [draft.case for draft in fits], len(drafted) - len(fits))
 
 
 def _drafted(instance: Instance, text: str, role: str | None) -> list[CaseDraft]:
@@ -165,12 +165,12 @@ def split_step(text: str) -> tuple[str, str | None]:
 
 
 def _row(head: Head, rows: Sequence[CommitRow], text: str) -> CommitRow:
-    found = [row for row in rows if text.isdecimal() and row.number == int(text)]
-    if not found and len(text) >= 4:
-        found = [row for row in rows if row.node.startswith(text.upper())]
-    if len(found) != 1:
+    commit_rows = [row for row in rows if text.isdecimal() and row.number == int(text)]
+    if not commit_rows and len(text) >= 4:
+        commit_rows = [row for row in rows if row.node.startswith(text.upper())]
+    if len(commit_rows) != 1:
         raise NotFound(f"thread {head.thread} has no step {text}", f"see: uwf thread steps {head.thread}")
-    return found[0]
+    return commit_rows[0]
 
 
 def parse_judges(texts: Sequence[str], commands: bool) -> tuple[Judge, ...] | None:
@@ -237,17 +237,17 @@ def import_(invocation: Invocation, file: Path, suite: str | None, workflow: str
         name = suite or read.suite or file.name.split(".", 1)[0]
 
         def version(text: str) -> tuple[Any, Any]:
-            found = resolve.find_workflow(invocation, text)
-            return found.hash, version_of(instance, found)
+            resolved_workflow = resolve.find_workflow(invocation, text)
+            return resolved_workflow.hash, version_of(instance, resolved_workflow)
 
         drafted = with_workflows(read, version, version(workflow) if workflow else None)
         suites, before = _suites(instance, name)
         fits = fitted(before, drafted, True)
-        files = {each.case.fixture for each in fits if each.case.fixture}
-        commits = [commit for each in fits for commit in each.commits]
+        files = {draft.case.fixture for draft in fits if draft.case.fixture}
+        commits = [commit for draft in fits for commit in draft.commits]
         if fits:
-            suites.add(name, Additions([each.case for each in fits], files=sorted(files), commits=commits))
-    _emit_added(invocation, name, suites, [each.case for each in fits], len(drafted) - len(fits))
+            suites.add(name, Additions([draft.case for draft in fits], files=sorted(files), commits=commits))
+    _emit_added(invocation, name, suites, [draft.case for draft in fits], len(drafted) - len(fits))
 
 
 @command(
@@ -265,9 +265,9 @@ def remove(invocation: Invocation, suite: str, cases: tuple[str, ...], yes: bool
     suites = Suites(instance.store)
     read = suites.read(suite)
     if cases:
-        found = [read.case(text) for text in cases]
-        suites.add(suite, Additions(removed=[case.hash for case in found]))
-        names = [read.named[case.hash] for case in found]
+        cases_here = [read.case(text) for text in cases]
+        suites.add(suite, Additions(removed=[case.hash for case in cases_here]))
+        names = [read.named[case.hash] for case in cases_here]
     elif not yes:
         count = counted(len(read.cases), "case")
         raise Usage(f"suite {suite!r} with {count} and their results would be deleted", "repeat with --yes")
@@ -334,22 +334,22 @@ def show(invocation: Invocation, suite: str, case: str | None) -> None:
 
     read = Suites(invocation.instance.store).read(suite)
     cases = [read.case(case)] if case is not None else list(read.cases)
-    values = [case_value(read.named[each.hash], each) for each in cases]
+    values = [case_value(read.named[item.hash], item) for item in cases]
     if case is not None:
         invocation.emit(values[0])
         return
     names = names_of(invocation.instance, read)
-    tags = {read.named[each.hash]: each.tags for each in read.cases}
+    tags = {read.named[item.hash]: item.tags for item in read.cases}
     runs = []
-    for each in read.runs:
-        results = read.results(each)
+    for run in read.runs:
+        results = read.results(run)
         more = {
-            "said": run_name(each, read, names),
+            "said": run_name(run, read, names),
             "judges": sorted(judges_of(results)),
-            "time": each.time // 1000,
+            "time": run.time // 1000,
             **parts_value(results, tags),
         }
-        runs.append(run_value(each, results) | more)
+        runs.append(run_value(run, results) | more)
     value = {"suite": suite, "commit": str(read.commit), "cases": values, "runs": runs}
     invocation.emit(value, _suite_text)
 

@@ -225,16 +225,16 @@ def mark_remote(invocation: Invocation, remote: str | None, at: Endpoint) -> str
             f"{there.name} has marks of fleets that were not read, so another one may step its threads: "
             f"git --git-dir {quote(str(repository.path))} ls-remote {there.name} 'refs/uwf/fleets/*'"
         )
-    for each in marks.counting:
-        where = "a server of its own" if each.place.own else each.place.address
-        if each.place.own:
+    for item in marks.counting:
+        where = "a server of its own" if item.place.own else item.place.address
+        if item.place.own:
             join = "give both machines one server by --address"
         else:
-            join = f"join it: --address {quote(each.place.address)} --namespace {quote(each.place.namespace)}"
-        over = f"git --git-dir {quote(str(repository.path))} push {there.name} --delete {each.ref}"
+            join = f"join it: --address {quote(item.place.address)} --namespace {quote(item.place.namespace)}"
+        over = f"git --git-dir {quote(str(repository.path))} push {there.name} --delete {item.ref}"
         invocation.warn(
             f"another fleet steps threads of {there.name}, and makes the same steps again: namespace "
-            f"{each.place.namespace} at {where}, begun on {each.machine} {time_ago(each.time)} — {join}; "
+            f"{item.place.namespace} at {where}, begun on {item.machine} {time_ago(item.time)} — {join}; "
             f"if it is over: {over}"
         )
     return known
@@ -257,11 +257,11 @@ def to_step(invocation: Invocation, chosen: ThreadSelection, failures: Failures)
     divergences are excluded from filters, for review."""
     from uwf_git.plugin import parted_from
 
-    found = chosen_threads(invocation, chosen, failures, chosen.filters.states or TO_STEP, to_step=True)
+    threads = chosen_threads(invocation, chosen, failures, chosen.filters.states or TO_STEP, to_step=True)
     if chosen.ids:
-        return found
+        return threads
     store = invocation.instance.store
-    kept = [thread for thread in found if parted_from(store, thread) is not None]
+    kept = [thread for thread in threads if parted_from(store, thread) is not None]
     if kept:
         are, it = ("are", "them") if len(kept) > 1 else ("is", "it")
         invocation.note(
@@ -269,7 +269,7 @@ def to_step(invocation: Invocation, chosen: ThreadSelection, failures: Failures)
             + " ".join(kept[:3])
             + (" …" if len(kept) > 3 else "")
         )
-    return [thread for thread in reversed(found) if thread not in kept]
+    return [thread for thread in reversed(threads) if thread not in kept]
 
 
 def share(
@@ -285,6 +285,6 @@ def share(
     problems = gather_all(exchange, threads)
     sound = [thread for thread, problem in problems.items() if problem is None]
     problems |= share_all(exchange, sound, stepped=False)
-    for problem in {id(each): each for each in problems.values() if each is not None}.values():
+    for problem in {id(item): item for item in problems.values() if item is not None}.values():
         failures.add(problem)
     return [thread for thread in threads if problems[thread] is None]

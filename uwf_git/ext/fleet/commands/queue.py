@@ -187,12 +187,12 @@ def _table(values: Any, short: Callable[[str], str]) -> list[str]:
     if not values:
         return ["the queue is empty"]
     rows = [
-        (short(each["thread"]), each["state"], _since(each["since"]), each["worker"], _why(each))
-        for each in values
+        (short(value["thread"]), value["state"], _since(value["since"]), value["worker"], _why(value))
+        for value in values
     ]
-    counts = Counter(each["state"] for each in values)
-    told = ", ".join(f"{counts[state]} {state}" for state in WORDS if counts[state])
-    return [*terminal.table(rows).splitlines(), f"{counted(len(values), 'thread')}: {told}"]
+    counts = Counter(value["state"] for value in values)
+    summary = ", ".join(f"{counts[state]} {state}" for state in WORDS if counts[state])
+    return [*terminal.table(rows).splitlines(), f"{counted(len(values), 'thread')}: {summary}"]
 
 
 def _why(value: Any) -> str:
@@ -245,7 +245,7 @@ def _signal(
 
     if every == bool(ids):
         raise Usage("which threads?", "give ids, or --all for all that the queue has")
-    named = [_id(invocation, each) for each in ids]
+    named = [_id(invocation, item) for item in ids]
     private = invocation.instance.store.repository.private
 
     async def tell(queue: Queue) -> tuple[dict[str, bool], list[str]]:
@@ -256,14 +256,14 @@ def _signal(
         had = [thread for thread, was_there in told.items() if was_there]
         return told, await queue.let_go(had, (lambda: find(private) is None) if at.own else None)
 
-    told, still = _ask(at, tell)
+    answers, still = _ask(at, tell)
     failures = Failures(invocation)
-    for thread, had in told.items():
+    for thread, had in answers.items():
         if not had and ids:
             failures.add(
                 NotFound(f"thread {thread} is not in the queue", f"uwf fleet start {thread} puts it in")
             )
-    values = [{"thread": thread, done: True} for thread, had in told.items() if had]
+    values = [{"thread": thread, done: True} for thread, had in answers.items() if had]
     _emit(invocation, ids, values, f"{done} {{thread}}")
     if still:
         invocation.warn(
@@ -318,10 +318,10 @@ def sync(
     async def bring(queue: Queue) -> dict[str, list[str]]:
         states = {row.thread: row.state for row in await queue.glance()}
         blocked = [thread for thread, state in states.items() if state is QueueState.BLOCKED]
-        told = [*outdated(instance, states), *blocked]
-        await queue.signal(told, messages.LOOK)
-        started = await queue.start(each for each in begun if each.thread not in states)
-        return {"told": told, "started": [thread for thread, row in started.items() if row is None]}
+        threads_told = [*outdated(instance, states), *blocked]
+        await queue.signal(threads_told, messages.LOOK)
+        started = await queue.start(entry for entry in begun if entry.thread not in states)
+        return {"told": threads_told, "started": [thread for thread, row in started.items() if row is None]}
 
     value = _ask(server.find(invocation), bring)
     invocation.emit(value, _synced_text)
@@ -329,8 +329,8 @@ def sync(
 
 
 def _synced_text(value: Any) -> str:
-    told, started = len(value["told"]), len(value["started"])
-    return f"{counted(told, 'thread')} told of news, {counted(started, 'thread')} put in"
+    count, started = len(value["told"]), len(value["started"])
+    return f"{counted(count, 'thread')} told of news, {counted(started, 'thread')} put in"
 
 
 def _ask(at: Endpoint, do: Callable[[Queue], Awaitable[_T]]) -> _T:

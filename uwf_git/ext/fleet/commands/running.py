@@ -126,8 +126,8 @@ def run(
     failures = Failures(invocation)
     if not chosen.ids and chosen.filters == ThreadFilters():
         chosen = ThreadSelection((), ThreadFilters(ended=True))  # as --all says
-    found = to_step(invocation, chosen, failures)
-    if not found:
+    threads = to_step(invocation, chosen, failures)
+    if not threads:
         if not chosen.ids:
             private = invocation.instance.store.repository.private
             shows = "uwf fleet status" if find(private) else "uwf thread list"
@@ -138,17 +138,17 @@ def run(
     invocation.going_on = "nothing is lost, the same command goes on"
     instance = invocation.instance
     if server.address is None:  # else workers elsewhere may have other agents
-        found = [thread for thread in found if _is_ready(invocation, thread, work.agent, failures)]
+        threads = [thread for thread in threads if _is_ready(invocation, thread, work.agent, failures)]
     if work.remote is not None and server.address is not None:
-        found = share(invocation, work.remote, found, failures)
-    if not found:
+        threads = share(invocation, work.remote, threads, failures)
+    if not threads:
         failures.end()
         return
-    wanted = pace.entries(instance, found, work.agent, counts=bool(bounds.budget))
+    wanted = pace.entries(instance, threads, work.agent, counts=bool(bounds.budget))
     allowed = FleetLimits(bounds.open_, bounds.budget, instance.config.stops_unpriced)
     admission = Admission(wanted, allowed)
-    told = EventPrinter(invocation)
-    table = Table(instance, admission, len(wanted), told)
+    printer = EventPrinter(invocation)
+    table = Table(instance, admission, len(wanted), printer)
     with up(instance, server.named()) as (at, own_server), table.drawn(invocation, quiet):
         known = mark_remote(invocation, work.remote, at)
         fleet = Fleet(instance, own_server, WorkerSettings(at, jobs, orders), workers, table, table.seen)
@@ -164,7 +164,7 @@ def run(
     failures.note(
         report_ends(
             invocation,
-            told.give_up,
+            printer.give_up,
             ended,
             faults,
             server.named(),
@@ -340,7 +340,7 @@ def worker(
     from uwf_git.ext.fleet.worker import WorkerSettings, make_steps
 
     client.require()
-    orders, told = work.orders(invocation), EventPrinter(invocation)
+    orders, printer = work.orders(invocation), EventPrinter(invocation)
     instance = invocation.instance
     at = server.find(invocation)
     duty = WorkerSettings(at, jobs, orders)
@@ -351,7 +351,7 @@ def worker(
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) != signal.SIG_IGN:
                 loop.add_signal_handler(number, over.set)
-        await make_steps(instance.location, duty, told, over, alone=True)
+        await make_steps(instance.location, duty, printer, over, alone=True)
 
     if at.own:
         asyncio.run(until_ended())

@@ -71,8 +71,8 @@ def report_ends(
     for row in waits:
         if used.standing.reached is None or row.state is not QueueState.HELD or row.is_paused:
             groups[row.state, row.why].append(row)
-    for found in groups.values():
-        print_error(invocation, _rest(found, at))
+    for rows_here in groups.values():
+        print_error(invocation, _rest(rows_here, at))
     is_short = used.standing.reached is not None and (
         left or any(row.state is QueueState.HELD for row in waits)
     )

@@ -72,13 +72,13 @@ def end_of(status: str | None) -> str | None:
 def way_of(steps: Iterable[tuple[str, bool]], end: str | None) -> list[str]:
     """Return the nodes that a thread passed, from $START to its `end`, $END, $FAIL or None. `steps` are roles without
     remarks, and whether each asks."""
-    taken, asked = [START], False
+    taken, has_asked = [START], False
     for role, asks in steps:
-        if role == USER and not asked:  # resumption, by the edge from the start
+        if role == USER and not has_asked:  # resumption, by the edge from the start
             taken.append(START)
         elif role not in (END, USER):
             taken.append(role)
-        asked = asks
+        has_asked = asks
     return [*taken, end] if end is not None else taken
 
 
@@ -125,22 +125,22 @@ def _passed(drawn: DiagramDrawing, taken: Sequence[str], ran: Sequence[BranchWay
 
 def branch_ways(instance: Instance, rows: Iterable[CommitRow]) -> list[BranchWays]:
     """Return the roles that the branches of each fork passed, of forks in the order of `rows`, oldest first."""
-    left, found = _MOST_ROWS, []
+    room, ways_here = _MOST_ROWS, []
     for row in rows:
         if row.role != FORK:
             continue
         ways = []
         for head in instance.threads.heads(begun_at(instance, row)).values():
             way: list[str] = []
-            for each in ancestry(instance.store, head.commit):
-                left -= 1
-                if each.kind != "step" or left < 0:
+            for commit_row in ancestry(instance.store, head.commit):
+                room -= 1
+                if commit_row.kind != "step" or room < 0:
                     break
-                if each.role not in (None, USER, FORK, JOIN, END):
-                    way.append(each.role or "")
+                if commit_row.role not in (None, USER, FORK, JOIN, END):
+                    way.append(commit_row.role or "")
             ways.append(tuple(reversed(way)))
-        found.append(tuple(filter(None, ways)))
-    return found
+        ways_here.append(tuple(filter(None, ways)))
+    return ways_here
 
 
 def transitions(workflow: Workflow, taken: Sequence[str], ran: Sequence[BranchWays] = ()) -> list[Transition]:
@@ -157,8 +157,8 @@ def _transitions(drawn: DiagramDrawing, passed: _Passed) -> list[Transition]:
         if arrow.target in known:
             labels.setdefault((arrow.source, arrow.target), []).append(arrow.label)
     return [
-        Transition(*ends, " / ".join(filter(None, each)), passed.arrows[ends])
-        for ends, each in labels.items()
+        Transition(*ends, " / ".join(filter(None, label)), passed.arrows[ends])
+        for ends, label in labels.items()
     ]
 
 
@@ -237,13 +237,15 @@ def drawing(
         _node(name, number, left, passed.nodes[name], turns.get(name, "")) for name, number in places.items()
     ]
     parts += [label for _, label in shown]
-    said = "; ".join(
+    description = "; ".join(
         f"{_in_text(names[way.source])} to {_in_text(names[way.target])}"
         + (f" ({way.label})" if way.label else "")
         for way in placed
     )
     inside = (
-        tag("title", markup.text(f"The graph of {workflow.name}")) + tag("desc", markup.text(said)) + _ARROWS
+        tag("title", markup.text(f"The graph of {workflow.name}"))
+        + tag("desc", markup.text(description))
+        + _ARROWS
     )
     size = f"0 0 {left + _WIDTH + right:.0f} {height:.0f}"
     wide = f"{left + _WIDTH + right:.0f}"
@@ -329,7 +331,7 @@ def _labelled(
         return ""
     size = len(short) * _LETTER
     begin, end = (at - size, at) if back else (at, at + size)
-    while any(begin < right and end > left and abs(middle - y) < 14 for left, right, y in labels):
+    while any(begin < right and end > begin_x and abs(middle - y) < 14 for begin_x, right, y in labels):
         middle += 14
     labels.append((begin, end, middle))
     title = tag("title", markup.text(label)) if short != label else ""
@@ -350,8 +352,8 @@ def _node(name: str, place: int, left: float, count: int, turn: str) -> str:
     middle = left + _WIDTH / 2
     label = shortened(shown, 16 if turn else 22) + (f" · {count}×" if count and not ends else "")
     label += f" · {turn}" if turn and not ends else ""
-    said = f"{shown}: {counted(count, 'step')}" + (f", {turn}" if turn else "")
-    title = tag("title", markup.text(said if not ends else shown))
+    title_text = f"{shown}: {counted(count, 'step')}" + (f", {turn}" if turn else "")
+    title = tag("title", markup.text(title_text if not ends else shown))
     return tag(
         "g",
         title

@@ -25,10 +25,10 @@ def amounts(spent: SpendingTotals | None, prices: Mapping[str, Price]) -> list[s
     if spent is None:
         return []
     tokens, paid = spent.tokens, spent.money(prices)
-    found = [f"{tokens.total:,} tokens"] if tokens is not None else []
-    found += [in_dollars(paid.cost, paid.unpriced)] if paid.cost is not None else []
-    found += [lasted(spent.seconds)] if spent.seconds >= 0.05 else []
-    return found
+    parts = [f"{tokens.total:,} tokens"] if tokens is not None else []
+    parts += [in_dollars(paid.cost, paid.unpriced)] if paid.cost is not None else []
+    parts += [lasted(spent.seconds)] if spent.seconds >= 0.05 else []
+    return parts
 
 
 def lasted(seconds: float) -> str:
@@ -58,17 +58,17 @@ def turn(record: TurnRecord) -> str:
     """Return a turn as HTML, tool calls folded."""
     kind = f"turn {record.role if record.role.isalpha() else ''}"
     if record.tool is None:
-        said = record.text.strip()
+        text = record.text.strip()
         words = (
-            markup.answer(cut_text(said, _PROSE)) if record.role == "assistant" else markup.pre(record.text)
+            markup.answer(cut_text(text, _PROSE)) if record.role == "assistant" else markup.pre(record.text)
         )
-        return tag("div", tag("strong", markup.text(record.role)) + (words if said else ""), kind)
+        return tag("div", tag("strong", markup.text(record.role)) + (words if text else ""), kind)
     parts = []
     if record.arguments not in (None, {}):
         parts.append(tag("p", "arguments", "meta") + markup.pre(plain(record.arguments)))
     if record.result not in (None, ""):
         parts.append(tag("p", "result", "meta") + markup.pre(plain(record.result)))
-    if (said := record.text.strip()) and said not in plain(record.result) and not _is_in(said, record.result):
+    if (text := record.text.strip()) and text not in plain(record.result) and not _is_in(text, record.result):
         parts.append(markup.pre(record.text))
     failed = tag("span", ", failed", "is-no") if record.failed else ""
     title = tag("strong", markup.text(brief(record.tool, _GIST))) + failed

@@ -88,8 +88,8 @@ class _Page:
             parts = [run.spent for run in inner if run.number == number]
             self._spent[step] = spent_together([self._spent[step], *parts])
         self._attempts: dict[Hash | None, list[FailedAttempt]] = {}
-        for each in instance.attempts.all(head.thread):
-            self._attempts.setdefault(each.prev, []).append(each)
+        for attempt in instance.attempts.all(head.thread):
+            self._attempts.setdefault(attempt.prev, []).append(attempt)
 
     def html(self) -> str:
         title = title_of(self._history.start.prompt)
@@ -138,24 +138,24 @@ class _Page:
         return f"{len(self._history.steps)}{failed}"
 
     def _notices(self) -> str:
-        found = []
-        if made := self._head.row.rehearsed:
-            whole = "All" if made == len(self._history.steps) else "Some"
-            found.append(
-                f"<strong>{whole} of this is made up:</strong> {counted(made, 'step')} by {markup.text(REHEARSE)},"
+        notices = []
+        if rehearsed := self._head.row.rehearsed:
+            whole = "All" if rehearsed == len(self._history.steps) else "Some"
+            notices.append(
+                f"<strong>{whole} of this is made up:</strong> {counted(rehearsed, 'step')} by {markup.text(REHEARSE)},"
                 " which invents valid answers to try a workflow out."
             )
         ahead = thread_outlook(self._instance, self._head, self._history)
         if not self._head.archive and ahead.next == USER and ahead.question:
             options = "".join(tag("li", markup.text(option)) for option in ahead.options)
             listed = tag("ul", options) if options else ""
-            found.append(
+            notices.append(
                 f"<strong>{markup.text(ahead.asks or 'It')} asks:</strong> "
                 + markup.markdown(ahead.question, breaks=True)
                 + listed
             )
         elif not self._head.archive and ahead.next not in (None, END):
-            found.append(
+            notices.append(
                 "Not at its end: "
                 + (
                     "the code decides which role is next."
@@ -164,8 +164,8 @@ class _Page:
                 )
             )
         elif ahead.problem and not self._head.archive:
-            found.append(f"<strong>It cannot continue:</strong> {markup.text(ahead.problem)}")
-        return "".join(tag("div", each, "notice") for each in found)
+            notices.append(f"<strong>It cannot continue:</strong> {markup.text(ahead.problem)}")
+        return "".join(tag("div", notice, "notice") for notice in notices)
 
     def _whose(self, name: str) -> str:
         workflow = self._history.workflow
@@ -183,10 +183,10 @@ class _Page:
         steps = (step for step in self._history.steps if step.remark is None)
         taken = way_of(((step.role, asks_human(step.output)) for step in steps), end)
         workflow = self._history.workflow
-        said = markup.markdown(workflow.description) if workflow.description.strip() else ""
+        description = markup.markdown(workflow.description) if workflow.description.strip() else ""
         return (
             tag("h2", f"Workflow {markup.text(workflow.name)}")
-            + said
+            + description
             + drawing(workflow, taken, ran=branch_ways(self._instance, reversed(self._rows)))
         )
 
@@ -206,8 +206,8 @@ class _Page:
         )
 
     def _listed(self, step: StepContext) -> list[str]:
-        made = self._commits.get(step.hash)
-        return [*self._amounts(self._spent.get(step.hash)), *([exact_number(made.time)] if made else [])]
+        commit = self._commits.get(step.hash)
+        return [*self._amounts(self._spent.get(step.hash)), *([exact_number(commit.time)] if commit else [])]
 
     # Steps
 
@@ -222,8 +222,8 @@ class _Page:
         store = self._instance.store
         node = store.get(step.detail)
         detail = store.detail(step.detail)
-        said = self._summary(step)
-        badges = tag("span", markup.text(said.text), "badge") if said.decides else ""
+        summary = self._summary(step)
+        badges = tag("span", markup.text(summary.text), "badge") if summary.decides else ""
         if step.agent == REHEARSE:
             badges += tag("span", "made up", "badge made-up")
         parts = [tag("div", tag("h3", f"{number} {markup.text(self._who(step))}") + badges, "head")]
@@ -244,26 +244,26 @@ class _Page:
     def _who(self, step: StepContext) -> str:
         if step.role != USER:
             return role_name(step.role)
-        made = self._commits.get(step.hash)
+        commit = self._commits.get(step.hash)
         what = "answer" if step.remark is None else "remark"
-        return f"{what} of {name_of(made.committer) if made else 'a person'}"
+        return f"{what} of {name_of(commit.committer) if commit else 'a person'}"
 
     def _meta(self, step: StepContext, detail: Detail | None) -> str:
         spent = self._spent.get(step.hash)
-        made = self._commits.get(step.hash)
+        commit = self._commits.get(step.hash)
         parts = [markup.text(step.by)]
         if detail is not None and detail.model:
             parts.append(markup.text(detail.model))
         parts += map(markup.text, self._amounts(spent))
-        if made is not None:
-            parts.append(markup.text(exact_number(made.time)))
+        if commit is not None:
+            parts.append(markup.text(exact_number(commit.time)))
         parts.append(tag("code", markup.text(step.hash)))
         return " · ".join(parts)
 
     def _child(self, last: Hash, depth: int) -> str:
         threads = self._instance.threads
         history = threads.history_at(self._head.thread, last)
-        found = next(
+        thread = next(
             (
                 head.thread
                 for head in threads.all(archived=True)
@@ -272,7 +272,7 @@ class _Page:
             None,
         )
         name = f"by the workflow {markup.text(history.workflow.name)}, {counted(len(history.steps), 'step')}"
-        where = f" · thread {tag('code', markup.text(found))}" if found else ""
+        where = f" · thread {tag('code', markup.text(thread))}" if thread else ""
         task = tag("div", markup.markdown(history.start.prompt, breaks=True), "task")
         steps = "".join(
             self._step(number, step, "", depth + 1) for number, step in enumerate(history.steps, 1)
@@ -314,14 +314,14 @@ class _Page:
 
     def _footer(self) -> str:
         head, history = self._head, self._history
-        made = self._commits[history.head]
+        commit = self._commits[history.head]
         facts = [
             ("thread", tag("code", markup.text(head.thread))),
             ("head", tag("code", markup.text(history.head))),
             (
                 "commit",
                 f"{tag('code', markup.text(head.commit))}, "
-                f"{markup.text(exact_number(made.time))}, by {markup.text(made.committer)}",
+                f"{markup.text(exact_number(commit.time))}, by {markup.text(commit.committer)}",
             ),
             ("to check", tag("code", markup.text(f"uwf verify {head.thread}"))),
         ]
