@@ -6,7 +6,7 @@ import io
 import os
 import sys
 import time
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 _PATIENCE = 2.0  # seconds for a write after the command was told to end
 _TICK = 0.1
@@ -44,6 +44,14 @@ class _Output(_Stream):
             f"cannot print the result: {error.strerror}",
             "what the command did until then is done: look with uwf thread show or uwf thread list",
         ) from None
+
+
+def is_terminal(stream: IO[Any] | None) -> bool:
+    """Return whether a stream is a terminal. Python has None for closed ones."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
 
 
 def prepare() -> None:

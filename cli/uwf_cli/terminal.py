@@ -9,8 +9,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from itertools import accumulate
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
+from uwf_cli.streams import is_terminal as is_terminal
 from uwf_git.base.thread_states import colour_of, label_of
 
 if TYPE_CHECKING:
@@ -57,14 +58,6 @@ def _shown(match: re.Match[str]) -> str:
     from uwf_git.base.text import escaped
 
     return escaped(match.group())
-
-
-def is_terminal(stream: IO[Any] | None) -> bool:
-    """Return whether a stream is a terminal. Python has None for closed ones."""
-    try:
-        return stream is not None and stream.isatty()
-    except ValueError:  # closed
-        return False
 
 
 def colours() -> bool:

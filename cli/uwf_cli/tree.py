@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from uwf_cli.command import group
 from uwf_git.base.version import VERSION
-
-
-def _version(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if value and not context.resilient_parsing:
-        click.echo(f"uwf {VERSION}")
-        context.exit()
-
-
-_VERSION: Any = click.Option(
-    ["--version", "-V"],
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_version,
-    help="Print the version.",
-)
 
 workflow = group(
     "uwf_cli.commands",
@@ -256,4 +238,5 @@ uwf = group(
     "to a unique prefix.",
     epilog="Topics of uwf help: environment, exit-statuses, output, storage, threads.",
 )
-uwf.params.insert(0, _VERSION)
+click.version_option(VERSION, "--version", "-V", message="uwf %(version)s", help="Print the version.")(uwf)
+uwf.params.insert(0, uwf.params.pop())

@@ -40,3 +40,40 @@ def test_a_step_calls_the_ten_functions_in_the_order_of_the_page(thread: str) ->
     )
     assert len(names) == 10
     assert json.loads(done.stdout.splitlines()[-1]) == names
+
+
+FILES = """
+import pathlib, sys
+import uwf_git
+
+root, command = pathlib.Path(uwf_git.__file__).parent.parent, sys.argv[1:]
+files = set()
+
+def watch(frame, event, _):
+    code = frame.f_code
+    is_body = code.co_name == "<module>" or "__qualname__" in code.co_names
+    if event == "call" and not is_body and any(part in code.co_filename for part in ("/uwf_git/", "/uwf_cli/")):
+        files.add(code.co_filename)
+
+sys.setprofile(watch)
+sys.argv = ["uwf", *command]
+from uwf_cli.main import main
+
+try:
+    main()
+finally:
+    sys.setprofile(None)
+    print(len(files), *sorted(files), sep="\\n", file=sys.stderr)
+"""
+MOST_FILES = 90
+
+
+def test_a_step_enters_few_files(thread: str) -> None:
+    agent = f"env {sys.executable} -m uwf_git.ext.agents.rehearse"
+    words = ["thread", "step", thread, "--agent", agent]
+    done = subprocess.run(
+        [sys.executable, "-c", FILES, *words], capture_output=True, text=True, check=True, timeout=60
+    )
+    number, *files = done.stderr.splitlines()
+    assert json.loads(done.stdout)["role"] == "writer"
+    assert int(number) <= MOST_FILES, files
