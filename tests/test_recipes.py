@@ -100,12 +100,8 @@ def test_the_recipe_for_a_kind_of_turn_makes_one_that_is_checked_stepped_and_ver
     table = sources / "uwf_git" / "workflow" / "turn.py"
     text = table.read_text(encoding="utf-8").replace("    RESULT,\n", "    RESULT,\n    TEXT,\n")
     table.write_text(text.replace("    END = TurnRow(", f"{row}    END = TurnRow("), encoding="utf-8")
-    imports = (
-        "from uwf_git.engine.new_step import NewStep, engines_step\n"
-        "from uwf_git.engine.turn.hooks import Room, Work\n"
-        "from uwf_git.format.types import TEXT\n\n\n"
-    )
-    (sources / "uwf_git" / "engine" / "turn" / "note.py").write_text(imports + room, encoding="utf-8")
+    note = sources / "uwf_git" / "engine" / "turn" / "note.py"
+    note.write_text(room, encoding="utf-8")
     schema = "{type: object, properties: {n: {type: string}}, required: [n]}"
     role = f"{{description: x, systemPrompt: y, outputSchema: {schema}}}"
     (hermetic / "noted.yaml").write_text(
@@ -119,6 +115,13 @@ def test_the_recipe_for_a_kind_of_turn_makes_one_that_is_checked_stepped_and_ver
     call("thread", "run", thread, "--agent", "uwf-rehearse", "--format", "text")
     assert [each["role"] for each in call("thread", "steps", thread)] == ["a", "$NOTE", "b"]
     assert call("verify")["findings"] == []
+    forged = call("thread", "start", "noted", "-p", "y")["thread"]
+    note.write_text(room.replace("return instruction", 'return "forged"'), encoding="utf-8")
+    call("thread", "run", forged, "--agent", "uwf-rehearse", "--format", "text")
+    note.write_text(room, encoding="utf-8")
+    assert [(each["thread"], each["code"]) for each in call("verify", status=7)["findings"]] == [
+        (forged, "wrong-output")
+    ]
 
 
 def test_the_recipe_for_an_agent_makes_one(sources: Path, call: Call, hermetic: Path) -> None:

@@ -86,6 +86,9 @@ def raise_unless_completed(instance: Instance, head: Head, stopped: str, hint: s
     if calls := asking_below(instance, head):
         problem = f"thread {head.thread} waits for a person: call {calls[0].thread} asks"
         raise Waiting(problem, command_of(instance, calls[0]))
+    state = thread_state(instance, head)
+    if state.error not in (None, NotRunning):
+        raise state.error(f"thread {head.thread} is {state.word}: {state.sentence}", hint)
     raise NotRunning(f"thread {head.thread} is not at its end{stopped}", hint)
 
 

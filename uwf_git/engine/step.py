@@ -224,7 +224,7 @@ def _take(turn: Turn) -> Position:
 
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
     """End a thread, its running agent, and the branches that it waits for; join those that waited for it. Moves and
-    raises as `settling.stop`, and as the joins' steps."""
+    raises as `turn.table.stop`, and as the joins' steps."""
     head = stop(instance, thread, reason)
     joined: list[Outcome] = []
     tell_parents(instance, head, joined)

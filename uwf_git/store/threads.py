@@ -592,7 +592,7 @@ class Threads(Histories):
 
         `known` are the StepNodes of the history; `merged` become the other parents; `then` is the next role,
         $END or $FAIL, if known. With `begins` the step is the first of a new thread on a shared past. Raises
-        Outrun, leaving the ref, if another step was first; NotFound for missing nodes.
+        ConcurrentCommit, leaving the ref, if another step was first; NotFound for missing nodes.
         """
         with self._store.together():
             self._store.store_drafts()

@@ -72,13 +72,14 @@ class FanOutChecks:
             return
         if step.agent != UWF:
             report(code, f"{step.agent} made the step of {role}, which is {UWF}'s own")
-        self._check_detail(role, detail, before, report)
+        self.check_engines_detail(role, detail, before, report)
         if isinstance(decision, FansOut):
             self._check_fork(before, decision, output.payload, report)
         else:
             self._check_joined(before, output.payload, report)
 
-    def _check_detail(self, role: str, detail: Node, before: Record, report: Report) -> None:
+    def check_engines_detail(self, role: str, detail: Node, before: Record, report: Report) -> None:
+        """Check that the detail of a step that the engine made says nothing but on what, and with which code."""
         recorded = parse_detail(detail.payload) if is_kind(detail.type, "detail") else None
         if recorded is None or recorded._replace(code=None) != Detail("", context=before.row.node):
             message = f"the detail of a step of {role} has something else than its context and code"

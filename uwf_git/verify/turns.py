@@ -9,7 +9,7 @@ from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import HUMAN, REHEARSE, Step, Workflow, answer_in, remark_in
 from uwf_git.format.node import Node
-from uwf_git.format.types import ANSWER, END, FORK, JOIN_OUTPUT, PERSON, REMARK, USER, is_kind
+from uwf_git.format.types import ANSWER, END, FORK, JOIN_OUTPUT, PERSON, REMARK, USER, UWF, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.verify.approvals import ApprovalChecks
 from uwf_git.verify.calls import CallChecks
@@ -25,7 +25,7 @@ from uwf_git.workflow.moderator import (
     Next,
     WorkflowEnded,
 )
-from uwf_git.workflow.turn import gathers_threads, outputs_of
+from uwf_git.workflow.turn import gathers_threads, is_engines, outputs_of
 
 
 class TurnChecks:
@@ -113,7 +113,24 @@ class TurnChecks:
             return
         if workflow.is_persons(role) and step.agent not in (HUMAN, REHEARSE):
             report("not-a-person", f"{step.agent} played {role}, which is a person's role")
+        if is_engines(role):
+            self._check_engines(new, decision, report)
         self._check_output(new, outputs_of(workflow, role), decision.instruction, report)
+
+    def _check_engines(self, new: StepCommit, decision: Next, report: Report) -> None:
+        """Check a step that the engine makes of a decision alone, by its room. A room that says nothing fails it."""
+        from uwf_git.engine.turn.engines import EngineRoom
+        from uwf_git.engine.turn.table import room_of
+
+        step, role = new.step, decision.role
+        room = room_of(self._known.definition(new.before).workflow, role)
+        if (
+            step.agent != UWF
+            or not isinstance(room, EngineRoom)
+            or new.output.payload != room.output(decision.instruction or "")
+        ):
+            report("wrong-output", f"step {new.node} is not the one that {UWF} makes of {role}")
+        self._fan_outs.check_engines_detail(role, new.detail, new.before, report)
 
     def _check_output(
         self, new: StepCommit, allowed: tuple[Hash, ...], instruction: str | None, report: Report
