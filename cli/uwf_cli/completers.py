@@ -40,7 +40,7 @@ def offer(
 
     try:
         invocation = context.find_object(Invocation) or Invocation()
-        return [CompletionItem(name, help=said) for name, said in find(invocation, incomplete)][:MOST]
+        return [CompletionItem(name, help=text) for name, text in find(invocation, incomplete)][:MOST]
     except Exception:
         return []
 
@@ -97,8 +97,8 @@ def _speakers(invocation: Invocation, begun: str) -> Offers:
     """Offer the personas of all crews by id."""
     from uwf_git.store.definitions import packages
 
-    found = packages(invocation.instance.store)
-    speakers = dict(speaker for item in found for name in item.names() for speaker in item.speakers(name))
+    stored = packages(invocation.instance.store)
+    speakers = dict(speaker for item in stored for name in item.names() for speaker in item.speakers(name))
     return [(id_, name) for id_, name in speakers.items() if id_.startswith(begun)]
 
 

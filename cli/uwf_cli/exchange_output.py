@@ -204,8 +204,8 @@ def counts(refs: Sequence[str], steps: int, about: Mapping[str, int] = {}) -> st
     return ", ".join(parts) or counted(len(refs), "ref")
 
 
-def _merged(each: Any) -> str:
-    return next(f"{kind} {each[kind]}" for kind in ref_kinds.versioned() if kind in each)
+def _merged(merge: Any) -> str:
+    return next(f"{kind} {merge[kind]}" for kind in ref_kinds.versioned() if kind in merge)
 
 
 def _some(what: str, names: Iterable[str], before: str = "") -> list[str]:
@@ -217,9 +217,9 @@ def _some(what: str, names: Iterable[str], before: str = "") -> list[str]:
     return [f"{what} {known[0]}" if len(known) == 1 else counted(len(known), what)]
 
 
-def _named(said: str, threads: Iterable[str], each_one: bool, more: str = "") -> list[str]:
+def _named(word: str, threads: Iterable[str], each_one: bool, more: str = "") -> list[str]:
     named = [f"thread {thread}" for thread in sorted(threads)] if each_one else _some("thread", threads)
-    return [f"{said}: {item}{more}" for item in named]
+    return [f"{word}: {item}{more}" for item in named]
 
 
 def _held(remote: str, refs: Sequence[str], verbose: bool) -> list[str]:
@@ -238,17 +238,17 @@ def _held(remote: str, refs: Sequence[str], verbose: bool) -> list[str]:
     return [f"deleted on {remote}, kept here: {', '.join(shown)}{more}; {back}"]
 
 
-def _line(each: Any) -> str:
-    line = f"{TOLD[each['case']]:<9}  {_short(each['ref'])}"
-    if each["case"] == "deleted-there":
+def _line(change: Any) -> str:
+    line = f"{TOLD[change['case']]:<9}  {_short(change['ref'])}"
+    if change["case"] == "deleted-there":
         line += ": deleted there; what is here stays"
-    if fork := each.get("fork"):
+    if fork := change.get("fork"):
         whose = "your" if fork["side"] == "ours" else "their"
         line += f"; {whose} {counted(fork['steps'], 'step')} went on as thread {terminal.style(fork['thread'], 'bold')}"
-    if each.get("proposal"):
-        kind = ref_kinds.kind_of(each["ref"])
+    if change.get("proposal"):
+        kind = ref_kinds.kind_of(change["ref"])
         group = kind.commands if kind is not None else "uwf workflow"
-        line += f"; your version is kept: {group} accept {each['proposal']}"
+        line += f"; your version is kept: {group} accept {change['proposal']}"
     return line
 
 

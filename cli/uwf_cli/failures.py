@@ -89,8 +89,8 @@ def _without_secrets(invocation: Invocation, failure: Failure) -> Failure:
     except FileNotFoundError:  # the failure already says that the working folder is gone
         return failure
 
-    def told(found: Any) -> Any:
-        return found._replace(message=clean(found.message)[0], hint=clean(found.hint)[0])
+    def told(finding: Any) -> Any:
+        return finding._replace(message=clean(finding.message)[0], hint=clean(finding.hint)[0])
 
     cleaned: Failure = told(failure)._replace(file=clean(failure.file)[0])
     return cleaned._replace(findings=tuple(map(told, failure.findings)))
@@ -189,21 +189,25 @@ def reported(stderr: str) -> dict[str, Any] | None:
         return None
 
 
-def _is_told(found: Any, message: str) -> bool:
-    path = getattr(found, "path", None)
+def _is_told(finding: Any, message: str) -> bool:
+    path = getattr(finding, "path", None)
     place = (
-        f":{found.line}:{found.column}" if path is None else f"{path}:{found.line}" if found.line else path
+        f":{finding.line}:{finding.column}"
+        if path is None
+        else f"{path}:{finding.line}"
+        if finding.line
+        else path
     )
-    return found.severity == "error" and _one_line(f"{place}: {found.message}") in _one_line(message)
+    return finding.severity == "error" and _one_line(f"{place}: {finding.message}") in _one_line(message)
 
 
-def _finding(found: Any, file: str) -> str:
-    hint = f" — {found.hint}" if found.hint else ""
-    path = getattr(found, "path", None)  # of a package, which has many files
+def _finding(finding: Any, file: str) -> str:
+    hint = f" — {finding.hint}" if finding.hint else ""
+    path = getattr(finding, "path", None)  # of a package, which has many files
     places = [path or file] if path or file else []
-    places += [found.line, found.column] if found.line or path is None else []
+    places += [finding.line, finding.column] if finding.line or path is None else []
     where = "".join(f"{place}:" for place in places)
-    return _one_line(f"{where} {found.severity}: {found.message}{hint}")
+    return _one_line(f"{where} {finding.severity}: {finding.message}{hint}")
 
 
 def _one_line(text: str) -> str:

@@ -208,10 +208,10 @@ def _to_step(invocation: Invocation, filters: Filters, among: Collection[ThreadS
             left.setdefault(why, []).append(thread.thread)
         else:
             able.append(thread)
-    found = [branch.thread for branch in without_quiet_branches(instance, able)]
+    ids = [branch.thread for branch in without_quiet_branches(instance, able)]
     for why, threads in left.items() if filters.states else ():
         invocation.warn(f"left alone, {why}: {named(threads, _NAMED)}")
-    return found
+    return ids
 
 
 def require_yes(invocation: Invocation, threads: list[ThreadId], verb: str) -> None:

@@ -357,14 +357,16 @@ def check_tree(
     from uwf_git.verify.published import verify_branch
 
     checkout = open_checkout(path)
-    found = checkout.branch(revision, branch)
+    target_branch = checkout.branch(revision, branch)
     if target:
-        found = found._replace(target=HEADS + target.removeprefix(HEADS))
-    commit = checkout.commit(found)
-    published = verify_branch(checkout.repository, commit, found, checkout.heads(found), on_commit)
+        target_branch = target_branch._replace(target=HEADS + target.removeprefix(HEADS))
+    commit = checkout.commit(target_branch)
+    published = verify_branch(
+        checkout.repository, commit, target_branch, checkout.heads(target_branch), on_commit
+    )
     if files and revision == "HEAD" and checkout.top is not None:
         published = _with_folder(checkout, commit, published)
-    return _report(found, commit, published)
+    return _report(target_branch, commit, published)
 
 
 def _report(branch: Branch, commit: Oid, published: Published) -> Report:

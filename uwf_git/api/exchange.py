@@ -408,14 +408,14 @@ def threads_there(exchange: Exchange, ids: Sequence[str]) -> list[ThreadId]:
     from uwf_git.store.threads import NEWEST
 
     instance, remote, git = exchange
-    found: dict[ThreadId, None] = {}
+    parsed: dict[ThreadId, None] = {}
     there: set[ThreadId] = set()
     for item in ids:
         if len(item) == 26:
-            found[parse_thread_id(item)] = None
+            parsed[parse_thread_id(item)] = None
             continue
         try:
-            found[instance.threads.find(item)] = None
+            parsed[instance.threads.find(item)] = None
         except NotFound:
             if item.startswith(NEWEST):
                 raise
@@ -425,8 +425,8 @@ def threads_there(exchange: Exchange, ids: Sequence[str]) -> list[ThreadId]:
                 refs = list_refs(git, instance.store.repository, remote).refs
                 there = {layout.thread_of(name) for name in refs if layout.is_thread_ref(name)}
             try:
-                found[ThreadId(complete(item, there, "thread", ends=True))] = None
+                parsed[ThreadId(complete(item, there, "thread", ends=True))] = None
             except NotFound:
                 hint = "give the whole id of one that is folded there"
                 raise NotFound(f"no thread {item}, neither here nor on {remote.name}", hint) from None
-    return list(found)
+    return list(parsed)

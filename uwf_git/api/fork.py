@@ -85,16 +85,16 @@ def _fork(
     return Fork(thread, step, source, warning)
 
 
-def _same_branches(instance: Instance, made: Head, source: ThreadId | None) -> str:
+def _same_branches(instance: Instance, forked: Head, source: ThreadId | None) -> str:
     """Return a warning if the new thread waits for others that failed or were killed, else ""."""
     from uwf_git.engine.forks import awaited, begun_at
 
-    ends = [head.archive.status for head in awaited(instance, made) if head.archive is not None]
+    ends = [head.archive.status for head in awaited(instance, forked) if head.archive is not None]
     bad = sum(status != COMPLETED for status in ends)
     return (
-        f"{made.thread} has the same branches: those that failed or were killed, {bad} of"
-        f" {len(begun_at(instance, made.row))}, are not tried again — to ask all anew:"
-        f" uwf thread fork {source or made.thread} --at {made.row.number - 1}"
+        f"{forked.thread} has the same branches: those that failed or were killed, {bad} of"
+        f" {len(begun_at(instance, forked.row))}, are not tried again — to ask all anew:"
+        f" uwf thread fork {source or forked.thread} --at {forked.row.number - 1}"
         if bad
         else ""
     )

@@ -96,7 +96,7 @@ def _like(
         return heads
     author = (wanted.author or "").casefold()
     forked_by = _forked_by(instance) if author else {}
-    found = [
+    alike = [
         head
         for head in heads
         if isinstance(head, Head)
@@ -106,9 +106,9 @@ def _like(
         and (author in (head.row.author or "").casefold() or author in forked_by.get(head.thread, ""))
     ]
     if wanted.search is None:
-        return list(found)
+        return list(alike)
     text, prompts = wanted.search.casefold(), dict[str, bool]()
-    return [head for head in found if _asks_for(instance, head, text, prompts)]
+    return [head for head in alike if _asks_for(instance, head, text, prompts)]
 
 
 def _forked_by(instance: Instance) -> dict[ThreadId, str]:

@@ -61,7 +61,7 @@ def _steps(instance: Instance, seen: Watch) -> list[dict[str, Any]]:
     # What a killed engine left between two steps is no step in progress.
     steps = {thread: seen.step(thread) if thread in held else None for thread in sorted(held | runs)}
     inner = {step.child.thread for step in steps.values() if step and step.child}
-    found: list[dict[str, Any]] = []
+    values: list[dict[str, Any]] = []
     for thread, step in steps.items():
         parent = None
         while thread not in inner or parent:
@@ -74,9 +74,9 @@ def _steps(instance: Instance, seen: Watch) -> list[dict[str, Any]]:
                     "name": row.name,
                     "parent": parent or min(parents_of(instance, head), default=None),
                 }
-                found.append({**value, **awaited_value(instance, head), **step_value(step)})
+                values.append({**value, **awaited_value(instance, head), **step_value(step)})
             if step is None or step.child is None:
                 break
             parent, step = thread, step.child
             thread = step.thread
-    return [item for _, item in nested(found)]
+    return [item for _, item in nested(values)]

@@ -252,8 +252,8 @@ class Thread:
                 raise
             if outcome is None or outcome.role is None:
                 return
-            made = outcome.position.history.steps
-            yield _step(len(made), made[-1])
+            recorded = outcome.position.history.steps
+            yield _step(len(recorded), recorded[-1])
 
     # Actions of a person
 

@@ -418,24 +418,24 @@ def _without_spread_keys(items: Sequence[Any]) -> tuple[list[Any], int]:
     return list(items), 0
 
 
-def _texts(value: Any, found: list[str]) -> list[str]:
+def _texts(value: Any, collected: list[str]) -> list[str]:
     if isinstance(value, str):
-        found.append(value)
+        collected.append(value)
     elif isinstance(value, (dict, Mapping)):
         for key, item in value.items():
-            found.append(key)
+            collected.append(key)
             if item is not None:
-                _texts(item, found)
+                _texts(item, collected)
             if isinstance(item, str) and (head := _head(key)):
-                found.append(head + item)
+                collected.append(head + item)
     elif isinstance(value, list | tuple):
         for item in value:
-            _texts(item, found)
+            _texts(item, collected)
         if value and _without_spread_keys(value)[1]:
-            found.append("\n".join(value))
+            collected.append("\n".join(value))
     elif isinstance(value, int) and abs(value) >= _LEAST_NUMBER:
-        found.append(str(value))
-    return found
+        collected.append(str(value))
+    return collected
 
 
 def _head(key: str) -> str:

@@ -71,11 +71,11 @@ def joining_value(instance: Instance, head: Head) -> dict[str, Any]:
 
 
 def _value(threads: Sequence[ThreadId], statuses: Sequence[str], fork: Fork) -> dict[str, Any]:
-    each = [
+    branches = [
         {"index": index, "thread": thread, "status": status, "item": item_text(item)}
         for index, (thread, status, item) in enumerate(zip(threads, statuses, fork.items, strict=False))
     ]
-    return {"counts": counts(statuses), "each": each}
+    return {"counts": counts(statuses), "each": branches}
 
 
 def joined_value(instance: Instance, head: Head) -> dict[str, Any]:

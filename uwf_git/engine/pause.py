@@ -61,14 +61,16 @@ def pause_of(instance: Instance, thread: ThreadId) -> Pause | None:
         kind, data = instance.store.repository.read(tag)
         if kind != TAG:
             raise ValueError("it is not a tag")
-        found = parse_tag(data)
+        pause_tag = parse_tag(data)
     except (ValueError, LookupError, OverflowError) as error:
         raise StoreDamaged(
             f"the pause of thread {thread} is not what uwf writes: {error}", f"uwf thread resume {thread}"
         ) from None
-    name, bracket, address = found.tagger.partition("<")
+    name, bracket, address = pause_tag.tagger.partition("<")
     by = f"{one_line(name, _LONGEST_NAME)} {bracket}{one_line(address, _LONGEST_NAME)}".strip()
-    return Pause(tag, by, found.time, one_line(found.message.partition(": ")[2], layout.LONGEST_REASON))
+    return Pause(
+        tag, by, pause_tag.time, one_line(pause_tag.message.partition(": ")[2], layout.LONGEST_REASON)
+    )
 
 
 def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = False) -> Pause:

@@ -143,8 +143,8 @@ def _own(spent: Totals) -> tuple[Any, ...]:
 
 def _spent_again(steps: int, attempts: int, own: Sequence[Any]) -> Totals:
     seconds, unmetered, lines = own
-    each = tuple([ModelUsage(line[0], Tokens(*line[1:4]), line[4]) for line in lines])
-    return Totals(steps, attempts, seconds, unmetered, each)
+    models = tuple([ModelUsage(line[0], Tokens(*line[1:4]), line[4]) for line in lines])
+    return Totals(steps, attempts, seconds, unmetered, models)
 
 
 def nested(instance: Instance, head: Head, known: Container[str] = ()) -> list[Run]:
@@ -413,9 +413,9 @@ def _read(text: str | None) -> Account | None:
     if text is None:
         return None
     steps, attempts, seconds, unmetered, lines, raised, *joins = json.loads(text)
-    each = tuple(ModelUsage(line[0], Tokens(*line[1:4]), line[4]) for line in lines)
+    models = tuple(ModelUsage(line[0], Tokens(*line[1:4]), line[4]) for line in lines)
     return Account(
-        Totals(steps, attempts, seconds, unmetered, each),
+        Totals(steps, attempts, seconds, unmetered, models),
         {key: (value, Hash(step)) for key, (value, step) in raised.items()},
         tuple(map(Hash, joins[0])) if joins else (),
     )

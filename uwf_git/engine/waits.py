@@ -83,7 +83,7 @@ def waiting_for_people(instance: Instance) -> list[Waits]:
     """Return all waiting threads of the project, oldest first, without running, paused and unreadable ones. A
     sub-workflow's question appears once, with the parent thread."""
     states = ThreadStates(instance)
-    found: list[Waits] = []
+    people: list[Waits] = []
     for head in instance.threads.meant():
         if not isinstance(head, Head):
             continue
@@ -92,10 +92,10 @@ def waiting_for_people(instance: Instance) -> list[Waits]:
         except UwfError:
             continue
         if waits is not None:
-            found.append(waits._replace(parent=min(parents_of(instance, head), default="")))
-    asking = {item.thread for item in found}
-    found = [item for item in found if instance.sessions.owner(SUBWORKFLOW, item.thread) not in asking]
-    return sorted(found, key=lambda entry: (entry.since, entry.thread))
+            people.append(waits._replace(parent=min(parents_of(instance, head), default="")))
+    asking = {item.thread for item in people}
+    people = [item for item in people if instance.sessions.owner(SUBWORKFLOW, item.thread) not in asking]
+    return sorted(people, key=lambda entry: (entry.since, entry.thread))
 
 
 def waits_of(instance: Instance, head: Head) -> Waits | None:

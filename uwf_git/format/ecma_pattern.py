@@ -192,8 +192,8 @@ class _Translation:
             if not match[1]:
                 return f"{opening}{'|'.join(inner)})", False
             # Python wants one length, which each alternative may have of its own.
-            each = [f"{opening}{alternative})" for alternative in inner]
-            return ("".join(each) if match[2] == "!" else f"(?:{'|'.join(each)})"), False
+            alternatives = [f"{opening}{alternative})" for alternative in inner]
+            return ("".join(alternatives) if match[2] == "!" else f"(?:{'|'.join(alternatives)})"), False
         if match := self._match(_MODIFIERS):
             return self._modified(match, start), True
         if self._take("?<"):

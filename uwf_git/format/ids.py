@@ -121,11 +121,11 @@ def by_age(thread: ThreadId) -> tuple[bool, ThreadId]:
     return milliseconds_of(thread) == NO_TIME, thread
 
 
-def derived_id(when: int, said: str) -> ThreadId:
+def derived_id(when: int, text: str) -> ThreadId:
     """Return a deterministic thread id: a time in Unix milliseconds, and 80 bits of a digest of `said`."""
     from hashlib import sha256
 
-    digest = int.from_bytes(sha256(said.encode()).digest()[:10], "big")
+    digest = int.from_bytes(sha256(text.encode()).digest()[:10], "big")
     return ThreadId(_base32(min(max(when, 0), 2**48 - 1), 10) + _base32(digest, 16))
 
 

@@ -45,15 +45,15 @@ def parse_persona(name: str, payload: Any) -> Persona:
     return from_payload(Persona, payload, id=name)
 
 
-def find_persona(crew: str, personas: Iterable[Persona], said: str) -> Persona:
+def find_persona(crew: str, personas: Iterable[Persona], name: str) -> Persona:
     """Return a persona by id or name, ignoring case. Raises NotFound with the nearest."""
     known = list(personas)
-    exact = [persona for persona in known if persona.id == said]
-    folded = said.casefold()
+    exact = [persona for persona in known if persona.id == name]
+    folded = name.casefold()
     matching = exact or [
         persona for persona in known if folded in (persona.id.casefold(), persona.name.casefold())
     ]
     if len(matching) != 1:
-        hint = nearest(said, [persona.id for persona in known]) or f"see: uwf crew show {crew}"
-        raise NotFound(f"crew {crew!r} has no persona {one_line(said, 80)!r}", hint)
+        hint = nearest(name, [persona.id for persona in known]) or f"see: uwf crew show {crew}"
+        raise NotFound(f"crew {crew!r} has no persona {one_line(name, 80)!r}", hint)
     return matching[0]

@@ -115,11 +115,11 @@ class Schema:
             raise Invalid(f"schema has a pattern that is not a regular expression: {error}") from None
         except RecursionError:
             raise Invalid("schema recurses without end", "look for a $ref to itself") from None
-        found: list[Problem] = []
+        messages: list[Problem] = []
         for item in errors:
             for leaf in _leaves(item):
-                found.append(Problem(_pointer(leaf.absolute_path), _shorten(_message(leaf))))
-        return list(dict.fromkeys(found))[:at_most]
+                messages.append(Problem(_pointer(leaf.absolute_path), _shorten(_message(leaf))))
+        return list(dict.fromkeys(messages))[:at_most]
 
     def is_valid(self, value: Any) -> bool:
         return not self.problems(value, at_most=1)

@@ -106,9 +106,9 @@ def _in_place(root: Any, schema: Any, depth: int, steps: Iterator[int]) -> Itera
         yield from _in_place(root, item, depth + 1, steps)
 
 
-def _fields(found: _Object) -> tuple[Field, ...]:
-    order = dict.fromkeys([*(name for name in found.required if name in found.properties), *found.properties])
-    return tuple(Field(name, found.properties[name], name in found.required) for name in order)
+def _fields(shape: _Object) -> tuple[Field, ...]:
+    order = dict.fromkeys([*(name for name in shape.required if name in shape.properties), *shape.properties])
+    return tuple(Field(name, shape.properties[name], name in shape.required) for name in order)
 
 
 def resolve(root: Any, schema: Any) -> dict[str, Any]:

@@ -202,6 +202,6 @@ class Bulk:
         return digest.digest()
 
 
-def _repeats(content: bytes, said: bytes) -> bool:
+def _repeats(content: bytes, known: bytes) -> bool:
     places = range(0, len(content) - _SAMPLE, len(content) // _SAMPLES)
-    return any(content[at : at + _SAMPLE] in said for at in places)
+    return any(content[at : at + _SAMPLE] in known for at in places)

@@ -89,14 +89,14 @@ class Config:
     """Git's configuration of a repository, or one file, read again after changes. Raises GitError."""
 
     def __init__(self, of: Repository | str) -> None:
-        found = ffi.new("git_config **")
+        out = ffi.new("git_config **")
         if isinstance(of, str):
-            check_error(C.git_config_open_ondisk(found, of.encode("utf-8", "surrogateescape")))
+            check_error(C.git_config_open_ondisk(out, of.encode("utf-8", "surrogateescape")))
         else:
             pointer = ffi.new("git_repository **")
             ffi.buffer(pointer)[:] = of._pointer[:]  # type: ignore[attr-defined]
-            check_error(C.git_repository_config(found, pointer[0]))
-        self._config = ffi.gc(found[0], C.git_config_free)
+            check_error(C.git_repository_config(out, pointer[0]))
+        self._config = ffi.gc(out[0], C.git_config_free)
 
     def value(self, key: str) -> str | None:
         """Return a value, "" for a key without one, None if unset."""

@@ -119,10 +119,10 @@ def index(places: Iterable[ObjectLocation], checksum: bytes) -> bytes:
     ordered = sorted(places)
     number = len(ordered)
     # How many ids begin with a byte up to each.
-    counts, each = bytearray(), struct.Struct(">I")
+    counts, counter = bytearray(), struct.Struct(">I")
     for before, place in enumerate(ordered):
-        counts += each.pack(before) * (place.oid[0] - len(counts) // each.size)
-    counts += each.pack(number) * (256 - len(counts) // each.size)
+        counts += counter.pack(before) * (place.oid[0] - len(counts) // counter.size)
+    counts += counter.pack(number) * (256 - len(counts) // counter.size)
     large = [place.offset for place in ordered if place.offset >= _FAR]
     known = iter(range(len(large)))
     offsets = [place.offset if place.offset < _FAR else _FAR | next(known) for place in ordered]
@@ -184,7 +184,7 @@ def install(
             Path(path).unlink(missing_ok=True)
 
 
-def _written(folder: Path, begin: str, data: bytes, made: list[str]) -> int:
+def _written(folder: Path, begin: str, data: bytes, folders: list[str]) -> int:
     path = f"{folder}/{begin}{os.urandom(6).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
@@ -192,7 +192,7 @@ def _written(folder: Path, begin: str, data: bytes, made: list[str]) -> int:
     except FileNotFoundError:
         make_folders(folder)
         descriptor = os.open(path, flags, 0o444)
-    made.append(path)
+    folders.append(path)
     try:
         share(path)
         rest = memoryview(data)
@@ -449,11 +449,11 @@ def _parsed(places: Iterable[ObjectLocation], data: bytes) -> _Read | None:
     entries = []
     try:
         for place in locations:
-            each = _entry(data, place.offset)
-            if each.back and place.offset - each.back not in begun:
+            entry = _entry(data, place.offset)
+            if entry.back and place.offset - entry.back not in begun:
                 return None
             begun.add(place.offset)
-            entries.append(each)
+            entries.append(entry)
     except (IndexError, ValueError):
         return None
     return _Read(locations, entries, data) if locations else None

@@ -259,11 +259,11 @@ def _copy(content: bytearray, offset: int, size: int) -> None:
         offset, size = offset + length, size - length
 
 
-def _write(made: bytearray, content: bytes) -> None:
+def _write(delta: bytearray, content: bytes) -> None:
     for at in range(0, len(content), _WRITTEN):
         part = content[at : at + _WRITTEN]
-        made.append(len(part))
-        made += part
+        delta.append(len(part))
+        delta += part
 
 
 def applied(base: bytes, delta: bytes, at_most: int) -> bytes | None:

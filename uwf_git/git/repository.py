@@ -358,12 +358,12 @@ class Repository(ObjectDatabase):
             if (created := self._create_many(refs, packed)) is not None:
                 self.on_moves([move for move in moves if move.name in created], True)
                 return created
-        made = set()
+        done = set()
         for name, oid in refs.items():
             with contextlib.suppress(HeadMoved):
                 self.create_ref(name, oid)
-                made.add(name)
-        return made
+                done.add(name)
+        return done
 
     def _create_many(self, refs: Mapping[str, Oid], packed: bool) -> set[str] | None:
         if packed:

@@ -327,11 +327,11 @@ def _session(pid: int) -> int:
 
 def _children() -> list[int]:
     """Return this process's children, zombies included."""
-    found: list[int] = []
+    pids: list[int] = []
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):
-            found += map(int, content(f"{task}/children").split())
-    return found
+            pids += map(int, content(f"{task}/children").split())
+    return pids
 
 
 def _adopts(yes: bool) -> bool:

@@ -198,10 +198,10 @@ class Workspace:
         except ToolFailure:
             return "nowhere that a tool can go"
 
-    def _target(self, change: Change, made: list[str]) -> contextlib.AbstractContextManager[MountedPath]:
+    def _target(self, change: Change, folders: list[str]) -> contextlib.AbstractContextManager[MountedPath]:
         deleted = change.data is None
         return self.locate(
-            change.path, Rules(writing=True, make_folders=not deleted, follow=not deleted, made=made)
+            change.path, Rules(writing=True, make_folders=not deleted, follow=not deleted, made=folders)
         )
 
     def _remove_folders(self, folders: list[str]) -> None:

@@ -190,10 +190,10 @@ class Histories:
         row = self._store.index.node(workflow) if workflow is not None else None
         return row is not None and row[0] == CODE
 
-    def credit(self, made: Step | Attempt) -> Credit:
+    def credit(self, record: Step | Attempt) -> Credit:
         """Return who made a step or an attempt."""
-        cast = self.cast_role(made.start, made.role)
-        return cast.credit(made.agent) if cast is not None else Credit(made.agent)
+        cast = self.cast_role(record.start, record.role)
+        return cast.credit(record.agent) if cast is not None else Credit(record.agent)
 
     def past(self, node: Hash) -> Iterator[PastStep]:
         """Yield the StepNodes from one back to the first, newest first. Raises StoreDamaged if a `prev` is a

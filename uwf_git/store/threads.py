@@ -711,8 +711,8 @@ class Threads(Histories):
         if entry.oid not in self._workflow_files:
             nodes = self._repository.file(entry.oid, "nodes")
             names = [e.name for e in self._repository.tree(nodes)] if nodes else []
-            found = (layout.node_in_path(f"nodes/{name}") for name in names)
-            self._workflow_files[entry.oid] = frozenset(node for node in found if node)
+            hashes = (layout.node_in_path(f"nodes/{name}") for name in names)
+            self._workflow_files[entry.oid] = frozenset(node for node in hashes if node)
         return self._workflow_files[entry.oid]
 
     def archive(self, head: Head, status: str, reason: str = "") -> Head:

@@ -112,13 +112,13 @@ _EDGE_FIELDS = {
 
 
 def _edges(workflow: Workflow) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    by_source: dict[str, dict[str, Any]] = {}
     for source, edges in workflow.graph.items():
         for edge in edges:
             ground = edge.status or edge.condition
             name = f"{source} → {', '.join(edge.entries)}" + (f" on {ground}" if ground else "")
-            found.setdefault(name, {"source": source, **edge.fields})
-    return found
+            by_source.setdefault(name, {"source": source, **edge.fields})
+    return by_source
 
 
 Defined = TypeVar("Defined")

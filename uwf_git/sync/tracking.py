@@ -98,7 +98,7 @@ def list_refs(
     branches. `meanwhile` is called while waiting. Raises RemoteFailed, also beyond `uwf.maxRefs`."""
     published = [f"{branches}*" for branches in layout.version_branches()]
     patterns = ["refs/uwf/*", *(["HEAD", "refs/heads/*"] if branches else published)]
-    found: set[str] = set()
+    ours: set[str] = set()
     at_most = repository.config.max_refs
     too_many = RemoteFailed(
         f"{remote.name} lists more than {at_most:,} refs under refs/uwf/",
@@ -116,7 +116,7 @@ def list_refs(
                 refs.update(zip([row[41:] for row in rows], [Oid(hex=row[:40]) for row in rows], strict=True))
             else:
                 room = at_most - len(refs) - len(strange)
-                more = sort_out(_of_uwf(remote, _rows(text), found), _is_taken, room, too_many)
+                more = sort_out(_of_uwf(remote, _rows(text), ours), _is_taken, room, too_many)
                 refs.update(more.refs)
                 strange.extend(more.strange)
             if len(refs) + len(strange) > at_most:
@@ -124,7 +124,7 @@ def list_refs(
     log.debug(
         "W1JTH9PS", "{remote} lists {refs} refs", remote=remote.name, refs=len(refs), strange=strange[:10]
     )
-    return RemoteListing(refs, tuple(strange), not branches or bool(found))
+    return RemoteListing(refs, tuple(strange), not branches or bool(ours))
 
 
 @cache
@@ -329,11 +329,11 @@ def _fetch_few(
     return Fetched(RemoteListing(refs, strange), gone, refs, known)
 
 
-def rows_of(said: str) -> list[tuple[str, Oid | None, str]] | None:
+def rows_of(output: str) -> list[tuple[str, Oid | None, str]] | None:
     """Parse the table of a fetch: flag, new object (None if not printed), and the remote's name. None if the
     beginning is missing."""
-    rows = [(flag, Oid(hex=oid) if oid else None, name) for flag, oid, name in _TOLD.findall(said)]
-    return None if rows and not _HEAD.search(said) else rows
+    rows = [(flag, Oid(hex=oid) if oid else None, name) for flag, oid, name in _TOLD.findall(output)]
+    return None if rows and not _HEAD.search(output) else rows
 
 
 def _is_tracked(repository: Repository, remote: Remote, name: str, known: Oid | None, oid: Oid) -> bool:

@@ -87,7 +87,7 @@ def send(
             first=group[:10],
         )
         try:
-            found = transfer(git, remote, specs, updates)
+            all_results = transfer(git, remote, specs, updates)
         except RemoteFailed as error:
             if smaller and _SIZE_LIMIT.search(error.message):
                 log.warning(
@@ -102,7 +102,7 @@ def send(
             if results:
                 break
             raise
-        came = {name: found[name] for name in group if name in found}
+        came = {name: all_results[name] for name in group if name in all_results}
         waiting = waiting[size:]
         if reason := _refused_as_a_whole(came):
             if smaller and (len(group) > MOST_OF_A_FORGE or _SIZE_LIMIT.search(reason)):

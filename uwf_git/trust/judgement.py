@@ -243,14 +243,14 @@ class Requirements:
         cache = SeenSignatures(self._repository.private)
         try:
             seen = cache.get(objects)
-            found = {
+            read = {
                 oid: Signature(GOOD, "", signature.fingerprint, signature.fingerprint, signature.primary)
                 for oid, signature in ({} if self._fresh else seen).items()
                 if signature.fingerprint
             }
-            missing = [oid for oid in objects if oid not in found]
+            missing = [oid for oid in objects if oid not in read]
             new = self._read(missing)
-            found |= new
+            read |= new
             cache.add(
                 {
                     oid: SeenSignature(signature.fingerprint, signature.primary, int(self._now))
@@ -262,7 +262,7 @@ class Requirements:
             )
         finally:
             cache.close()
-        return found, seen
+        return read, seen
 
 
 def note_signatures(instance: Instance, refs: Mapping[str, Oid]) -> None:

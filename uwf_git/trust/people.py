@@ -144,11 +144,11 @@ class People:
 
     def listed(self, names: Sequence[str]) -> list[str]:
         """Return the people that names mean, groups with their members."""
-        found: dict[str, None] = {}
+        everyone: dict[str, None] = {}
         for name in names:
             members = self.policy.members([name]) if self.policy is not None else ()
-            found.update(dict.fromkeys(sorted(members) or [name]))
-        return list(found)
+            everyone.update(dict.fromkeys(sorted(members) or [name]))
+        return list(everyone)
 
     def unknown(self, names: Sequence[str]) -> list[str]:
         """Return the names that may be groups, and that no policy tells of."""

@@ -120,10 +120,10 @@ def remember(repository: Repository, commit: Oid, remote: str | None = None) -> 
     shared = dict(known.shared) if known is not None else {}
     if remote is not None:
         shared[remote] = commit
-    found = Remembered(lineage(repository, commit)[-1], commit, shared)
-    lines = [f"{found.first} {found.newest}", *(f"{name} {oid}" for name, oid in sorted(shared.items()))]
+    memory = Remembered(lineage(repository, commit)[-1], commit, shared)
+    lines = [f"{memory.first} {memory.newest}", *(f"{name} {oid}" for name, oid in sorted(shared.items()))]
     write_private(repository.private / "policy", "\n".join(lines).encode() + b"\n", synced=True)
-    return found
+    return memory
 
 
 def problem_there(repository: Repository, remote: str, refs: Mapping[str, Oid | None]) -> str:

@@ -282,10 +282,10 @@ def _tag_signature(git: Git, tag: Oid, settings: Sequence[str], is_ssh: bool) ->
     return (_from_ssh if is_ssh else _from_gpg)(done.err, done.code)
 
 
-def _from_gpg(said: str, code: int) -> Signature:
+def _from_gpg(output: str, code: int) -> Signature:
     rows = [
         line.removeprefix("[GNUPG:] ").partition(" ")[::2]
-        for line in said.split("\n")
+        for line in output.split("\n")
         if line.startswith("[GNUPG:] ")
     ]
     words = dict(rows)
@@ -302,9 +302,9 @@ def _from_gpg(said: str, code: int) -> Signature:
     return Signature(state, signer, key, valid[0], valid[9] if len(valid) > 9 else "")
 
 
-def _from_ssh(said: str, code: int) -> Signature:
+def _from_ssh(output: str, code: int) -> Signature:
     """Read the first line. The fingerprint of a key that is not among the signers is not vouched for."""
-    first = said.partition("\n")[0]
+    first = output.partition("\n")[0]
     if match := _SSH_GOOD.fullmatch(first):
         signer, key = match[1] or "", match[2]
         return Signature(GOOD, signer, key, key) if signer and code == 0 else Signature(UNKNOWN, "", key)

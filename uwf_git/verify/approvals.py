@@ -116,7 +116,7 @@ class ApprovalChecks:
             raise Bad("missing-node", f"node {node} cannot be read")
         if not (is_kind(content.type, "approval") or is_kind(content.type, "revocation")):
             raise Bad("wrong-kind", f"node {node} is of type {content.type}, no approval")
-        said = parse_record(content)
+        statement = parse_record(content)
         start = head.row.start or head.row.node
         here = reached(
             path,
@@ -127,16 +127,16 @@ class ApprovalChecks:
             head,
             known.definition(head).nodes,
             report,
-            frozenset([said.approval]) if isinstance(said, Revocation) else frozenset(),
+            frozenset([statement.approval]) if isinstance(statement, Revocation) else frozenset(),
         )
-        if commit.author != ident(said):
+        if commit.author != ident(statement):
             report("wrong-author", f"the author is {one_line(commit.author, 120)!r}, who is not its person")
         record = ApprovalRecord(
-            node, commit.oid, commit.committer, commit.time, said, commit.parents[-1], head.row.time
+            node, commit.oid, commit.committer, commit.time, statement, commit.parents[-1], head.row.time
         )
-        approval_record = self._given(said, commit.parents[0]) if before is not None else None
+        approval_record = self._given(statement, commit.parents[0]) if before is not None else None
         role = self._check_said(record, approval_record, head, here, report)
-        page, message = page_and_message(node, said, lambda output: known.content(here, output).payload)
+        page, message = page_and_message(node, statement, lambda output: known.content(here, output).payload)
         check_page(known.objects, files, path, report, lambda: page)
         known.message(commit, report, message)
         return _record_of(commit, node, start, role, before)
@@ -211,11 +211,13 @@ class ApprovalChecks:
             raise Bad("missing-file", "there is no folder of approvals", Oid(raw=tree))
         return {name: oid for _, name, oid in self._known.objects.tree(row[2])}
 
-    def _given(self, said: Approval | Revocation, tip: Oid) -> ApprovalRecord | None:
+    def _given(self, statement: Approval | Revocation, tip: Oid) -> ApprovalRecord | None:
         """Return the approval that a revocation takes back, which `tip` leads to."""
-        if isinstance(said, Approval):
+        if isinstance(statement, Approval):
             return None
-        return next((record for record in self._records_up_to(tip) if record.hash == said.approval), None)
+        return next(
+            (record for record in self._records_up_to(tip) if record.hash == statement.approval), None
+        )
 
     def _records_up_to(self, tip: Oid) -> list[ApprovalRecord]:
         count = 0

@@ -71,11 +71,11 @@ class BranchHistory:
             if record is not None:
                 records[oid.raw] = record
                 continue
-            each = foreign[oid.raw] = self.read(oid)
+            commit = foreign[oid.raw] = self.read(oid)
             if oid in self.shallow:
-                absent.update(parent.raw for parent in each.parents)
+                absent.update(parent.raw for parent in commit.parents)
                 continue
-            for parent in each.parents:
+            for parent in commit.parents:
                 if parent.raw not in seen:
                     seen.add(parent.raw)
                     pending.append(parent)

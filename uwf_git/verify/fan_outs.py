@@ -285,11 +285,11 @@ class FanOutChecks:
         expected = self._start_of(fork, other, branch.position)
         if expected is None:
             return  # the fork is reported
-        type_hash, said, name = expected
+        type_hash, value, name = expected
         if content.type != type_hash:
             report(_BRANCH, f"StartNode {node} is of type {content.type}, not of a branch's")
-        for key in sorted(said.keys() | content.payload.keys()):
-            if not _same(said.get(key), content.payload.get(key)):
+        for key in sorted(value.keys() | content.payload.keys()):
+            if not _same(value.get(key), content.payload.get(key)):
                 report(_BRANCH, f"the {key} of branch {branch.position} is not what its fork says")
         if name and self._known.name_of(version) != name:
             report(_BRANCH, f"branch {branch.position} is of {self._known.name_of(version)}, not of {name}")

@@ -142,8 +142,8 @@ class Objects:
         # A signature is all that may follow: its first line, and others that a space begins.
         for number, line in enumerate(lines):
             if not line.startswith(" " if number else "gpgsig -----BEGIN ") or not line.isprintable():
-                said = _shown(line.partition(" ")[0])
-                raise Bad("malformed", f"commit {oid} has a header {said!r} where none belongs", oid)
+                header = _shown(line.partition(" ")[0])
+                raise Bad("malformed", f"commit {oid} has a header {header!r} where none belongs", oid)
         if len(parents) != len(set(parents)):
             raise Bad("malformed", f"commit {oid} has one parent twice", oid)
         when = int(committer.group(2))

@@ -170,22 +170,27 @@ class Records:
         name = self._known.new_folder(commit.tree, ("steps",), number)
         files, here = self._known.folder(name.tree, name.path, node, report)
         content = self._known.node(here, node, "step")
-        made = parse_step(content.payload)
-        folders = layout.step_folder(number, made.role)
+        recorded = parse_step(content.payload)
+        folders = layout.step_folder(number, recorded.role)
         grown(self._known.objects, commit.tree, before.tree, folders, report, self._pages.added(before))
-        if made.start != before.row.start:
-            report("wrong-chain", f"start is {made.start}, that of the thread is {before.row.start}")
-        if made.prev != _prev(before.row):
-            report("wrong-chain", f"prev is {made.prev}, the commit before records {before.row.node}")
+        if recorded.start != before.row.start:
+            report("wrong-chain", f"start is {recorded.start}, that of the thread is {before.row.start}")
+        if recorded.prev != _prev(before.row):
+            report("wrong-chain", f"prev is {recorded.prev}, the commit before records {before.row.node}")
 
         definition = self._known.definition(before)
         past = self._known.past
         past.go_to(before, self._known.records)
         if node in past.hashes:
             raise Bad("wrong-chain", f"step {node} is in the thread already")
-        here = self._check_reached(name.path, files, here, node, made.start, before, definition.nodes, report)
-        output, detail = self._known.content(here, made.output), self._known.content(here, made.detail)
-        step = StepCommit(commit, node, made, before, output, detail, here)
+        here = self._check_reached(
+            name.path, files, here, node, recorded.start, before, definition.nodes, report
+        )
+        output, detail = (
+            self._known.content(here, recorded.output),
+            self._known.content(here, recorded.detail),
+        )
+        step = StepCommit(commit, node, recorded, before, output, detail, here)
         decided = before.decided and self._turns.check(step, report)
         extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
         code = pages.code_of(detail)
@@ -195,22 +200,22 @@ class Records:
             layout.step_message(
                 number,
                 node,
-                made.role,
-                made.agent,
+                recorded.role,
+                recorded.agent,
                 pages.verdict(output.payload),
                 extraction,
                 code.commit if code else "",
             ),
         )
-        credit = self._known.credit(before, made)
-        if made.role != USER:
+        credit = self._known.credit(before, recorded)
+        if recorded.role != USER:
             self._known.author(commit, credit, report)
         joined = self._turns.check_parents(step, report)
         answer = answer_in(detail.type, detail.payload) if definition.workflow.needs_answers else None
-        context = made.context(node, output.payload, credit, answer, content.timestamp)
+        context = recorded.context(node, output.payload, credit, answer, content.timestamp)
         others = [self._known.records.get(parent.raw) for parent in commit.parents[1:]]
         rows = [other.row if other is not None else None for other in others]
-        row = step_row(_row(commit, "step", node), before.row, made, output.payload, rows)
+        row = step_row(_row(commit, "step", node), before.row, recorded, output.payload, rows)
         record = Record(
             row, commit.tree, step=context, decided=decided, code=code, joined=joined, calls=calls_in(detail)
         )

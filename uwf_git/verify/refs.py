@@ -400,7 +400,7 @@ class Verifier:
             except Bad as bad:
                 report(bad.code, bad.message, bad.at, bad.path)
 
-    def _policy(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
+    def _policy(self, name: str, oid: Oid, policy: list[Finding], report: Report) -> None:
         from uwf_git.trust.policies import problems
 
         self._commit(oid)
@@ -534,9 +534,9 @@ class Verifier:
         more = self._store.repository.config.to_raise("uwf.maxVerify", "600")
         return f"{what} was not checked, as checks have taken {self._seconds:g} s; allow more: {more}"
 
-    def _settle(self, oid: Oid, record: Record | None, found: tuple[Finding, ...]) -> None:
+    def _settle(self, oid: Oid, record: Record | None, findings: tuple[Finding, ...]) -> None:
         self._known.records[oid.raw] = record
-        self._found[oid.raw] = found
+        self._found[oid.raw] = findings
 
 
 class _Rows(NamedTuple):

@@ -222,11 +222,11 @@ class Known:
             known = self.starts[start] = parse_start(self.nodes.get(start).payload)
         return known
 
-    def credit(self, head: Record, made: Step | Attempt) -> Credit:
+    def credit(self, head: Record, record: Step | Attempt) -> Credit:
         """Return who made a step or an attempt, in the thread of a start or step. Raises Bad."""
         assert head.row.start is not None
         cast = cast_of(self.definition(head).workflow, self.start_of(head.row.start))
-        return cast.role(made.role).credit(made.agent)
+        return cast.role(record.role).credit(record.agent)
 
     def decision(self, head: Record, aside: bool = False) -> Decision | str:
         """Return the decision at a start or step, or why there is none. `aside` leaves `past` unchanged, for

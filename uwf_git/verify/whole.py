@@ -324,8 +324,8 @@ def _told_otherwise(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iter
     for record in verifier.records():
         if not record.joined or record.step is None:
             continue
-        said = [branch for branch in record.step.output["branches"] if branch["status"] != LEFT]
-        for item, tip in zip(said, record.joined, strict=True):
+        named = [branch for branch in record.step.output["branches"] if branch["status"] != LEFT]
+        for item, tip in zip(named, record.joined, strict=True):
             claim = heads.get(item["thread"])
             if claim is None or claim.commit != tip or claim.status in ("", item["status"]):
                 continue

@@ -184,9 +184,9 @@ def field_of(value: Value, name: str) -> Field:
             for field in way.fields:
                 if not known.get(field.name, "").startswith(SCHEMA_OF):
                     known[field.name] = whose
-            if (found := way.field(name)) is not None:
+            if (inner := way.field(name)) is not None:
                 below = (START_OF if name == "start" else STEP) if whose == HISTORY else whose
-                reached.append(Alternative(root, found.schema, below))
+                reached.append(Alternative(root, inner.schema, below))
     owners = tuple(dict.fromkeys(alternative.whose for alternative in within if alternative.whose))
     return Field(tuple(reached) if len(reached) <= _MAX_ALTERNATIVES else None, known, owners)
 

@@ -65,8 +65,8 @@ def innermost(bodies: Sequence[Body]) -> dict[str, tuple[Body, ...]]:
         for role in body.roles:
             around.setdefault(role, []).append(body)
     return {
-        role: tuple(body for body in found if not any(other.is_within(body) for other in found))
-        for role, found in around.items()
+        role: tuple(body for body in inside if not any(other.is_within(body) for other in inside))
+        for role, inside in around.items()
     }
 
 

@@ -133,7 +133,7 @@ class _Reader:
                 'each: "$last().FIELD", or a list; or remove the other keys',
             )
             return None
-        each, fixed = self._edge["each"], self._fixed()
+        source, fixed = self._edge["each"], self._fixed()
         expression = None
         if fixed is not None:
             payload["branches"] = [
@@ -144,13 +144,13 @@ class _Reader:
                 }
                 for it in fixed
             ]
-        elif isinstance(each, list):
-            payload["items"] = each
-            if not each:
+        elif isinstance(source, list):
+            payload["items"] = source
+            if not source:
                 self._bad("each", f"{self._what}: each is an empty list, so there would be no branch")
-        elif not isinstance(each, str):
+        elif not isinstance(source, str):
             self._fields.wrong_type(
-                (*self._path, "each"), f"{self._what}: each", "an expression or a list", each
+                (*self._path, "each"), f"{self._what}: each", "an expression or a list", source
             )
             return None
         elif (expression := self._fields.text(self._edge, self._path, "each", self._what)) is not None:
@@ -176,15 +176,15 @@ class _Reader:
 
     def _fixed(self) -> tuple[DraftBranch, ...] | None:
         """Return the branches of a list of them; None if `each` is something else."""
-        each = self._edge["each"]
-        if not isinstance(each, list) or not each:
+        items = self._edge["each"]
+        if not isinstance(items, list) or not items:
             return None
-        branches = [isinstance(it, dict) and bool(it.keys() & {"role", "workflow"}) for it in each]
+        branches = [isinstance(it, dict) and bool(it.keys() & {"role", "workflow"}) for it in items]
         # With a role of its own, its edge has items, whose fields may have any name.
         if not (all(branches) or (any(branches) and not self._edge.keys() & {"role", "workflow"})):
             return None
         draft_branches = []
-        for number, item in enumerate(each):
+        for number, item in enumerate(items):
             place: ValuePath = (*self._path, "each", number)
             what = f"{self._what}: branch {number}"
             hint = f"write {{role: {one_line(item, 40)}}}" if isinstance(item, str) else ""
@@ -251,11 +251,11 @@ class _Reader:
         if edge.get("onConflict") is not None:
             conflict = self._fields.text(edge, self._path, "onConflict", self._what)
             fields |= {"onConflict": conflict} if conflict not in (None, ASK) else {}
-        each = edge["each"]
-        if isinstance(each, list) and len(each) > fields.get("max", DEFAULT_MOST):
-            self._bad("each", f"{self._what}: each has {len(each)} items, more than max", "raise max")
-        elif isinstance(each, list) and type(need) is int and need > len(each) > 0:
-            message = f"{self._what}: need is {need}, and each has {counted(len(each), 'item')}"
+        items = edge["each"]
+        if isinstance(items, list) and len(items) > fields.get("max", DEFAULT_MOST):
+            self._bad("each", f"{self._what}: each has {len(items)} items, more than max", "raise max")
+        elif isinstance(items, list) and type(need) is int and need > len(items) > 0:
+            message = f"{self._what}: need is {need}, and each has {counted(len(items), 'item')}"
             self._bad("need", message, f"need: {ALL}")
         return {key: value for key, value in fields.items() if not (key == "max" and value == DEFAULT_MOST)}
 

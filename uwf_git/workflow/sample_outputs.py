@@ -81,12 +81,12 @@ def hints_of(workflow: Workflow, role: str) -> Hints:
 
 
 def _first(values: Iterable[_T]) -> tuple[_T, ...]:
-    found: dict[_T, None] = {}
+    literals: dict[_T, None] = {}
     for value in values:
-        found[value] = None
-        if len(found) == _MOST_LITERALS:
+        literals[value] = None
+        if len(literals) == _MOST_LITERALS:
             break
-    return tuple(found)
+    return tuple(literals)
 
 
 @lru_cache(maxsize=1024)

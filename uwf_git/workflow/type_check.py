@@ -222,23 +222,23 @@ class _Walk:
                 result = self._filtered(result, stage)
         return result if node.group is None else None
 
-    def _filtered(self, found: Value, stage: Any) -> Value:
+    def _filtered(self, value: Value, stage: Any) -> Value:
         if stage.type != "filter":
             return None
         test = stage.expr
         if test.type == "number":
-            return last_of(found) if test.value == -1 else found
+            return last_of(value) if test.value == -1 else value
         if test.type == "string":
             name = one_line(str(test.value), 40)
             message = f'["{name}"] is no way to a field: it keeps all there is'
             self.doubt("unknown-field", message, f"write .{name}")
             return None
         before = len(self.found)
-        self.value(test, items(found))
-        return None if len(self.found) > before else _kept(items(found), test)
+        self.value(test, items(value))
+        return None if len(self.found) > before else _kept(items(value), test)
 
-    def _field(self, found: Value, name: str, place: int, path: Any) -> Value:
-        field = field_of(found, name)
+    def _field(self, value: Value, name: str, place: int, path: Any) -> Value:
+        field = field_of(value, name)
         if field.value == ():
             self._missing(field, name, place, path)
             return None

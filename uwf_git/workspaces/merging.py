@@ -171,11 +171,11 @@ class Merging:
             else:
                 with _merging(position):
                     tree = tree or self._tree(root, done)
-                    found = self._three_way(root, tree, commits[commit].tree, position)
-                    if isinstance(found, Conflict):
-                        conflicts[position] = found._replace(commit=commit)
+                    tree_or_conflict = self._three_way(root, tree, commits[commit].tree, position)
+                    if isinstance(tree_or_conflict, Conflict):
+                        conflicts[position] = tree_or_conflict._replace(commit=commit)
                         continue
-                    tree, done = found, self._changes(root, [found])[found]
+                    tree, done = tree_or_conflict, self._changes(root, [tree_or_conflict])[tree_or_conflict]
             merged.append(commit)
             if len(merged) % MOST_PARENTS == 0:
                 trees[len(merged)] = tree = tree or self._tree(root, done)
@@ -222,7 +222,7 @@ class Merging:
 
     def _changes(self, root: str, trees: Iterable[str]) -> dict[str, _Changes]:
         """Return the changes of trees against that of the base."""
-        found = {root: _Changes()}
+        by_tree = {root: _Changes()}
         pairs = "".join(f"{root} {tree}\n" for tree in dict.fromkeys(trees) if tree != root)
         data = self._run(
             "diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", stdin=pairs.encode("ascii")
@@ -231,7 +231,7 @@ class Merging:
         while at < len(data):
             if data[at : at + 1] != b":":
                 end = data.index(b"\n", at)
-                changes = found[data[at:end].decode("ascii").split()[1]] = _Changes()
+                changes = by_tree[data[at:end].decode("ascii").split()[1]] = _Changes()
                 at = end + 1
                 continue
             end = data.index(b"\0", at)
@@ -239,7 +239,7 @@ class Merging:
             path_end = data.index(b"\0", end + 1)
             changes.put(data[end + 1 : path_end], status, mode, oid)
             at = path_end + 1
-        return found
+        return by_tree
 
     def _tree(self, root: str, changes: _Changes) -> str:
         """Return the tree of the base with changes, by an index."""

@@ -111,13 +111,13 @@ def unshared(
     """Return the threads, of these or of all, whose code stays here although their project has a remote, by the
     project's checkout and that remote."""
     notes = Notes(instance.store.repository.private)
-    found: dict[tuple[str, str], list[ThreadId]] = defaultdict(list)
+    by_remote: dict[tuple[str, str], list[ThreadId]] = defaultdict(list)
     for (project, remote), own in _changed(instance, threads).items():
         if not remote and (name := Project(Path(project)).usual_remote()):
             for thread in own:
                 note = notes.read(thread)
-                found[(note.checkout if note is not None else "") or project, name].append(thread)
-    return found
+                by_remote[(note.checkout if note is not None else "") or project, name].append(thread)
+    return by_remote
 
 
 def _is_dropped(instance: Instance, thread: ThreadId) -> bool:
@@ -141,13 +141,13 @@ def _changed(
     for thread, note in known.items():
         if note.kind == WORKTREE and note.owner == thread and not _is_dropped(instance, thread):
             groups[note.project, remote_of(instance, note)][thread] = note
-    found = {}
+    by_remote = {}
     for (where, remote), own in groups.items():
         prefixes = [BRANCHES, *([tracking(remote, ThreadId(""))] if remote else [])]
         words = ("for-each-ref", "--format=%(refname) %(objectname)", *prefixes)
         lines = Project(Path(where)).line(*words).splitlines()
         tips = dict(line.split(" ", 1) for line in lines)
-        found[where, remote] = [
+        by_remote[where, remote] = [
             thread
             for thread, note in own.items()
             if (tip := tips.get(branch_of(thread)))
@@ -159,4 +159,4 @@ def _changed(
                 or not Project(Path(where)).is_ancestor(tip, tips[tracking(remote, thread)])
             )
         ]
-    return {key: own for key, own in found.items() if own}
+    return {key: own for key, own in by_remote.items() if own}

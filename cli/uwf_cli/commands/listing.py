@@ -119,8 +119,8 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
         newest = enumerate(islice(instance.threads.newest(), _NUMBERED), 1)
         numbers = {str(thread): f"@{number}" if number > 1 else "@" for number, thread in newest}
         rows = [
-            (numbers.get(each["thread"], ""), *row)
-            for row, (_, each) in zip(rows, nested(value), strict=True)
+            (numbers.get(thread["thread"], ""), *row)
+            for row, (_, thread) in zip(rows, nested(value), strict=True)
         ]
         header.insert(0, "")
     if wide:
@@ -134,7 +134,7 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
 
 
 def _row(
-    each: dict[str, Any],
+    thread: dict[str, Any],
     name: str,
     wide: bool,
     several: bool,
@@ -142,21 +142,21 @@ def _row(
     now: float,
     names: Callable[[str], str],
 ) -> tuple[str, ...]:
-    status = terminal.status(each["status"])
-    if each["status"] == ThreadState.CORRUPT.word:
+    status = terminal.status(thread["status"])
+    if thread["status"] == ThreadState.CORRUPT.word:
         return (name, status, *[""] * (4 + 2 * wide + several + projects))
-    if each.get("run") and each["status"] != ThreadState.RUNNING.word:
+    if thread.get("run") and thread["status"] != ThreadState.RUNNING.word:
         status += " (run)"
-    cells = [name, status, ago(_seconds(each["updated"]), now)]
-    cells.append(f"{each['steps']:2d} {role_name(each['role'])}" if each["role"] else "")
+    cells = [name, status, ago(_seconds(thread["updated"]), now)]
+    cells.append(f"{thread['steps']:2d} {role_name(thread['role'])}" if thread["role"] else "")
     if wide:
-        cells += [each["agent"] or "", each["author"] or ""]
-    cells.append(_cost(each))
+        cells += [thread["agent"] or "", thread["author"] or ""]
+    cells.append(_cost(thread))
     if projects:
-        cells.append(each["project"] or "")
+        cells.append(thread["project"] or "")
     if several:
-        cells.append(each["name"])
-    return (*cells, branches_mark(each) + origin_mark(each, names) + each["title"])
+        cells.append(thread["name"])
+    return (*cells, branches_mark(thread) + origin_mark(thread, names) + thread["title"])
 
 
 def _left_out(instance: Instance, every: Sequence[ListedThread], threads: Sequence[ListedThread]) -> str:
@@ -173,28 +173,28 @@ def _left_out(instance: Instance, every: Sequence[ListedThread], threads: Sequen
     return ", ".join(f"{number} more {one if number == 1 else many}" for number, one, many in kinds if number)
 
 
-def branches_mark(each: Mapping[str, Any]) -> str:
+def branches_mark(thread: Mapping[str, Any]) -> str:
     """Return a mark before the title of a thread that waits for branches, else ""."""
-    if (counts := each.get("branches")) is None:
+    if (counts := thread.get("branches")) is None:
         return ""
     ended = sum(counts.get(status, 0) for status in words(ENDED))
     return terminal.style(f"({ended} of {sum(counts.values())} branches)", "dim") + " "
 
 
-def origin_mark(each: Mapping[str, Any], names: Callable[[str], str] = str) -> str:
+def origin_mark(thread: Mapping[str, Any], names: Callable[[str], str] = str) -> str:
     """Return a mark before the title of a fork or divergence, else ""."""
-    if origin := each.get("divergedFrom"):
+    if origin := thread.get("divergedFrom"):
         return terminal.style(f"(other side of {names(origin['thread'])})", "yellow") + " "
-    if origin := each.get("forkedFrom"):
+    if origin := thread.get("forkedFrom"):
         return terminal.style(f"(fork of {names(origin['thread'])})", "dim") + " "
     return ""
 
 
-def _cost(each: dict[str, Any]) -> str:
-    if not each["rehearsed"]:
-        return dollars(each["cost"], each["unpriced"] or 0)
+def _cost(thread: dict[str, Any]) -> str:
+    if not thread["rehearsed"]:
+        return dollars(thread["cost"], thread["unpriced"] or 0)
     mark = terminal.style("rehearsed", "yellow")
-    return mark if each["cost"] is None else f"{dollars(each['cost'], each['unpriced'])} {mark}"
+    return mark if thread["cost"] is None else f"{dollars(thread['cost'], thread['unpriced'])} {mark}"
 
 
 def _seconds(text: str) -> float:

@@ -157,13 +157,13 @@ def _watch(invocation: Invocation, running: Callable[[], list[dict[str, Any]]]) 
             time.sleep(_PAUSE)
 
 
-def _rows(found: Sequence[dict[str, Any]]) -> list[str]:
+def _rows(runs: Sequence[dict[str, Any]]) -> list[str]:
     from uwf_cli.watching.lines import lasted, spent
     from uwf_git.api.listing import nested
 
     room = terminal.width()
     lines = []
-    for depth, item in nested(found):
+    for depth, item in nested(runs):
         since = "" if item["role"] is None else f"  step {item['step']}  {lasted(item['seconds'])}"
         head = f"{terminal.style(item['thread'], 'bold')}  {item['name'] or ''}{since}"
         who = "between two steps" if item["role"] is None else f"{role_name(item['role'])} {whose(item)}"

@@ -95,9 +95,9 @@ def _stats_text(value: Any) -> str:
     )
 
 
-def _cells(each: Any) -> tuple[str, ...]:
-    counts = [f"{each[key]:,}" if each[key] is not None else "–" for key in ("input", "cached", "output")]
-    return (str(each["steps"]), str(each["attempts"] or ""), *counts, dollars(each["cost"], each["unpriced"]))
+def _cells(sums: Any) -> tuple[str, ...]:
+    counts = [f"{sums[key]:,}" if sums[key] is not None else "–" for key in ("input", "cached", "output")]
+    return (str(sums["steps"]), str(sums["attempts"] or ""), *counts, dollars(sums["cost"], sums["unpriced"]))
 
 
 def labels(groups: list[dict[str, Any]], by: str) -> list[str]:

@@ -48,17 +48,17 @@ def step(
     from uwf_git.api.run import Options
     from uwf_git.api.run import step as make
 
-    shared, found = exchanged(invocation, thread, remote)
+    shared, thread_id = exchanged(invocation, thread, remote)
     if agent is None:
-        warn_unless_ready(invocation.instance, found)
+        warn_unless_ready(invocation.instance, thread_id)
     where = None if cwd is None else folder(cwd)
-    place(invocation, found, workspace, where)
-    warn_of_agent(invocation, found, agent)
-    command, repeats = f"uwf thread step {found}", repeated(agent, where, remote)
-    lines = live_line(invocation, command + repeats, found, quiet)
+    place(invocation, thread_id, workspace, where)
+    warn_of_agent(invocation, thread_id, agent)
+    command, repeats = f"uwf thread step {thread_id}", repeated(agent, where, remote)
+    lines = live_line(invocation, command + repeats, thread_id, quiet)
     with repeating(command, repeats), lines or nullcontext():
         options = Options(agent, where, live_stderr(invocation, lines), shared, files=files or "")
-        outcome = make(invocation.instance, found, options)
+        outcome = make(invocation.instance, thread_id, options)
     emit_outcome(invocation, outcome)
     if outcome.done:
         from uwf_git.api.outcome import raise_as_ended

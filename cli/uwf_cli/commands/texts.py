@@ -40,15 +40,15 @@ def help_(context: click.Context, invocation: Invocation, names: tuple[str, ...]
         text = _LINK.sub(r"\1", topic(names[0]))
         invocation.emit_document(text, {"topic": names[0], "text": text}, rich=True)
         return
-    found = context.find_root()
+    root = context.find_root()
     for name in names:
-        group = found.command
+        group = root.command
         if not isinstance(group, Group):
             break
-        _, member, _ = group.resolve_command(found, [name])
+        _, member, _ = group.resolve_command(root, [name])
         assert member is not None
-        found = click.Context(member, info_name=name, parent=found)
-    click.echo(found.get_help(), color=False)
+        root = click.Context(member, info_name=name, parent=root)
+    click.echo(root.get_help(), color=False)
 
 
 def topic(name: str) -> str:

@@ -53,9 +53,9 @@ def watch(invocation: Invocation, thread: str | None) -> None:
     """
     from uwf_git.api.events import Events
 
-    found = find_thread(invocation, thread) if thread else None
-    if found is not None:
-        _one(invocation, found)
+    thread_id = find_thread(invocation, thread) if thread else None
+    if thread_id is not None:
+        _one(invocation, thread_id)
         return
     adopt_news(invocation)
     happening = Events(invocation.instance)

@@ -336,12 +336,12 @@ class Agent:
             attempts=context.attempts,
         )
 
-        def detail_with(said: Detail, turns: Sequence[TurnRecord]) -> Hash:
+        def detail_with(detail_here: Detail, turns: Sequence[TurnRecord]) -> Hash:
             read = recorder.read_beside(turns)
-            usage = sum_tokens([said.usage, *(turn.usage for turn in read)])
-            said = said._replace(budget=order.budget, usage=usage)
-            said = recorder.keep_session(said, conversation.keep_session)
-            return recorder.detail(said, [*read, *turns], order, head.node)
+            usage = sum_tokens([detail_here.usage, *(turn.usage for turn in read)])
+            detail_here = detail_here._replace(budget=order.budget, usage=usage)
+            detail_here = recorder.keep_session(detail_here, conversation.keep_session)
+            return recorder.detail(detail_here, [*read, *turns], order, head.node)
 
         with ExitStack() as stack:
             if context.mounts is not None:

@@ -43,8 +43,8 @@ def join_text(number: int, step: StepContext, before: StepContext | None, room: 
     """Return the branches of a join by index, in about `room` characters. `before` is the step of its fork."""
     fork = parse_fork(before.output) if before is not None else None
     branches = parse_join(step.output)
-    each = "" if fork is None else f", one for each {fork.name}"
-    lines = [f"## Step {number}: {step.output['summary']} and joined{each}"]
+    loop = "" if fork is None else f", one for each {fork.name}"
+    lines = [f"## Step {number}: {step.output['summary']} and joined{loop}"]
     items = [""] * len(branches) if fork is None else [_item(fork, item) for item in fork.items]
     outputs = [_json(branch.output) for branch in branches]
     lengths = [_HEADING + len(item) + len(output) for item, output in zip(items, outputs, strict=True)]

@@ -48,13 +48,13 @@ def _header(report: Mapping[str, Any]) -> Iterator[str]:
     yield tag("h2", "Task") + tag("div", markup.markdown(report["texts"]["prompt"], breaks=True), "task")
 
 
-def _verification(found: Mapping[str, Any]) -> Iterator[str]:
+def _verification(report: Mapping[str, Any]) -> Iterator[str]:
     yield tag("h2", "Verification")
-    counts = ", ".join(counted(number, what.removesuffix("s")) for what, number in found["verified"].items())
-    wrong = counted(len(found["findings"]), "finding") if found["findings"] else "nothing is wrong"
-    yield tag("p", markup.text(f"{found['by']} at {found['time']}: {counts}: {wrong}."))
+    counts = ", ".join(counted(number, what.removesuffix("s")) for what, number in report["verified"].items())
+    wrong = counted(len(report["findings"]), "finding") if report["findings"] else "nothing is wrong"
+    yield tag("p", markup.text(f"{report['by']} at {report['time']}: {counts}: {wrong}."))
     for kind in ("findings", "warnings", "notes"):
-        rows = [(markup.text(item["code"]), markup.text(item["message"])) for item in found[kind]]
+        rows = [(markup.text(item["code"]), markup.text(item["message"])) for item in report[kind]]
         if rows:
             yield markup.table((kind, ""), rows)
 
@@ -122,8 +122,8 @@ def _unknown(report: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _who(made: Mapping[str, Any], with_key: bool = True) -> str:
-    by, signature = made["by"], made["signature"]
+def _who(record: Mapping[str, Any], with_key: bool = True) -> str:
+    by, signature = record["by"], record["signature"]
     signed = "not signed"
     if signature:
         signer = f" by {signature['signer']}" if signature["signer"] else ""

@@ -115,7 +115,7 @@ def _verification(report: Report) -> dict[str, Any]:
     }
 
 
-def _unknown(made: Mapping[str, Any], report: Report) -> Iterator[str]:
+def _unknown(record: Mapping[str, Any], report: Report) -> Iterator[str]:
     for state, says in (
         ("", "not signed"),
         ("unknown", "signed with a key that is not known here"),
@@ -123,9 +123,9 @@ def _unknown(made: Mapping[str, Any], report: Report) -> Iterator[str]:
         ("revoked", "signed with a key that is revoked"),
         ("bad", "signed with a bad signature"),
     ):
-        if names := list(_with_state(made, state)):
+        if names := list(_with_state(record, state)):
             yield f"{says}: {', '.join(names)}"
-    for approval in made["approvals"]:
+    for approval in record["approvals"]:
         for one in approval["given"] or [approval]:
             if (one["signature"] or {}).get("state") != GOOD_SIGNATURE:
                 who, what = one["by"], "made" if one is approval else "approved"
@@ -133,17 +133,17 @@ def _unknown(made: Mapping[str, Any], report: Report) -> Iterator[str]:
                     f"only git's configuration says that {who['name']} <{who['email']}> {what}"
                     f" step {approval['number']}"
                 )
-    if rehearsed := [str(step["number"]) for step in made["steps"] if step["agent"] == REHEARSE]:
+    if rehearsed := [str(step["number"]) for step in record["steps"] if step["agent"] == REHEARSE]:
         yield f"{REHEARSE} generated the outputs of steps {', '.join(rehearsed)}"
     yield from (note.message for note in report.verified.notes)
     yield _CLAIMED
     yield _CLOCKS
 
 
-def _with_state(made: Mapping[str, Any], state: str) -> Iterator[str]:
-    named = [("the start", made["start"])]
-    named += [(f"step {step['number']}", step) for step in made["steps"]]
-    named += [("the end", made["end"])] if made["end"] else []
+def _with_state(record: Mapping[str, Any], state: str) -> Iterator[str]:
+    named = [("the start", record["start"])]
+    named += [(f"step {step['number']}", step) for step in record["steps"]]
+    named += [("the end", record["end"])] if record["end"] else []
     for name, item in named:
         if (item["signature"] or {"state": ""})["state"] == state:
             yield name

@@ -84,7 +84,7 @@ class _Conversation(Conversation):
             return _reply(ended, self._session, notes)
 
 
-def _begun(ctx: Context, options: Options, said: str, tools: str) -> Loop:
+def _begun(ctx: Context, options: Options, begin: str, tools: str) -> Loop:
     from uwf_git.ext.builtin.conversation import Conversation as Messages
     from uwf_git.ext.builtin.loop import Loop
 
@@ -93,7 +93,7 @@ def _begun(ctx: Context, options: Options, said: str, tools: str) -> Loop:
         messages.replay(ctx.previous.exchanges())
     if ctx.resume is not None:
         messages.replay(ctx.resume.exchanges())
-    messages.tell(said)
+    messages.tell(begin)
 
     def missing(text: str) -> Sequence[str]:
         return judged_answer(ctx, Reply(text)).problems

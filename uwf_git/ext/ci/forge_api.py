@@ -310,7 +310,7 @@ def _is_here(host: str) -> bool:
         return False
 
 
-def _rate_limit(response: httpx.Response, said: str) -> float | None:
+def _rate_limit(response: httpx.Response, text: str) -> float | None:
     """Return the seconds to wait for a rate limit, None if it is another refusal."""
     headers = response.headers
     limited = response.status_code == 429 or (
@@ -318,7 +318,7 @@ def _rate_limit(response: httpx.Response, said: str) -> float | None:
         and (
             "retry-after" in headers
             or headers.get("x-ratelimit-remaining") == "0"
-            or "rate limit" in said.lower()
+            or "rate limit" in text.lower()
         )
     )
     if not limited:

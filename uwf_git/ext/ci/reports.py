@@ -101,10 +101,10 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 def annotated(problems: Iterable[Problem]) -> str:
     """Return a command for each problem, errors first, at most MOST."""
-    found = sorted(problems, key=lambda problem: tuple(_COMMANDS).index(problem.level))
-    lines = [_annotation(problem) for problem in found[:MOST]]
-    if len(found) > MOST:
-        lines[-1] = f"::notice title=uwf::{len(found) - MOST + 1} more problems are in the log"
+    ordered = sorted(problems, key=lambda problem: tuple(_COMMANDS).index(problem.level))
+    lines = [_annotation(problem) for problem in ordered[:MOST]]
+    if len(ordered) > MOST:
+        lines[-1] = f"::notice title=uwf::{len(ordered) - MOST + 1} more problems are in the log"
     return "".join(f"{line}\n" for line in lines)
 
 

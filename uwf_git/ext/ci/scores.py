@@ -40,8 +40,8 @@ def checked_scores(checkout: Checkout, workflows: Mapping[str, Compiled]) -> Ite
         if not code:
             code, baselines, error = _uwf(root, "eval", "baseline", "list")
         if code:
-            said = f"the suites cannot be read: {error}"
-            yield Check("suite", "*", UwfError.exit_status, said, (Problem("error", "suites", said),))
+            problem = f"the suites cannot be read: {error}"
+            yield Check("suite", "*", UwfError.exit_status, problem, (Problem("error", "suites", problem),))
             return
         for path, compiled in workflows.items():
             file = _written(Path(folder), path, compiled)

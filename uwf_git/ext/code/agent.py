@@ -358,13 +358,13 @@ def _stored(
     notes: Sequence[str],
 ) -> Hash:
     history = at.history
-    said, turns = _said(result.answer, calls, order, recorder)
+    draft, turns = _said(result.answer, calls, order, recorder)
     agents = calls.asked if calls.asked != [agent] else []
     others = f", and {len(agents) - _NAMED} more" if len(agents) > _NAMED else ""
     who = f"the code asked {', '.join(agents[:_NAMED])}{others}" if agents else ""
-    said = said._replace(notes=(*said.notes, *notes, *filter(None, (who, calls.foreign))), calls=counts)
+    draft = draft._replace(notes=(*draft.notes, *notes, *filter(None, (who, calls.foreign))), calls=counts)
     output = recorder.put(result.type, recorder.redact(result.output, "output"))
-    detail = recorder.detail(said, turns, order, at.head.node)
+    detail = recorder.detail(draft, turns, order, at.head.node)
     step = Step(history.start_hash, history.prev, result.role, output, detail, agent)
     node = recorder.put(STEPNODE, step.payload())
     recorder.settle(order, node, detail, calls=calls.commits)
@@ -392,8 +392,8 @@ def _author(result: CodeResult, heard: Sequence[ConversationResult], is_generate
 def _failed(
     error: UwfError, live: Live, head: Hash, order: EngineOrder, calls: Calls, recorder: Recorder
 ) -> AttemptFailed:
-    said, turns = _said("", calls, order, recorder)
-    detail = recorder.detail(said._replace(extraction="failed"), turns, order, head) if turns else None
+    draft, turns = _said("", calls, order, recorder)
+    detail = recorder.detail(draft._replace(extraction="failed"), turns, order, head) if turns else None
     if detail is not None:
         recorder.settle(order, None, detail, error)
     failed = AttemptFailed(error, detail)

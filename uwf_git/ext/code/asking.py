@@ -82,14 +82,14 @@ class Asking:
             kind, value = QUESTION, suspended.question
         except UwfError as error:
             self.error = error
-            _, said, turns = self._heard()
+            _, draft, turns = self._heard()
             if not turns:
                 raise
-            detail = recorder.detail(said._replace(extraction="failed"), turns, order, head.node)
+            detail = recorder.detail(draft._replace(extraction="failed"), turns, order, head.node)
             recorder.settle(order, None, detail, error)
             raise AttemptFailed(error, detail) from None
-        agent, said, turns = self._heard()
-        detail = recorder.detail(said, turns, order, head.node)
+        agent, draft, turns = self._heard()
+        detail = recorder.detail(draft, turns, order, head.node)
         output = recorder.put(kind, recorder.redact(value, "output"))
         by = recorder.redact(agent, "agent") or RUNNER.name
         step = Step(history.start_hash, history.prev, role, output, detail, by)

@@ -475,18 +475,18 @@ class _Calls:
         return value
 
 
-def _of_person(asks: Question, said: str) -> Any:
+def _of_person(asks: Question, answer: str) -> Any:
     """Return a person's answer to a script. Raises Suspended, with the problem, if it breaks the schema."""
     from uwf_git.plugin import ExpectedOutput, judge_answer
 
     if asks.schema is None:
-        return said
+        return answer
     schema = Schema(asks.schema)
     with suppress(Invalid):
-        value = normalise_payload(parse_json(said))
+        value = normalise_payload(parse_json(answer))
         if schema.is_valid(value):
             return value
-    verdict = judge_answer(Reply(said), ExpectedOutput(Role(BUNDLE, "", RESULT), schema))
+    verdict = judge_answer(Reply(answer), ExpectedOutput(Role(BUNDLE, "", RESULT), schema))
     if verdict.problems:
         wrong = f"The last answer did not fit: {verdict.problems[0]}"
         raise Suspended({"$status": SUSPEND_STATUS, "question": f"{asks.prompt}\n\n{wrong}"}, asks.plays)

@@ -214,8 +214,8 @@ class Live:
         try:
             calls.put(number, message)
         except (AgentFailed, NotFound, Untrusted) as error:  # its code may catch it
-            said = f"{error.message} — {error.hint}" if error.hint else error.message
-            self._notify(number, {"error": said})
+            problem = f"{error.message} — {error.hint}" if error.hint else error.message
+            self._notify(number, {"error": problem})
 
     def _next_line(self, calls: Calls | None, show: Show, left: float) -> tuple[bytes, float]:
         while (line := self._line()) is None:

@@ -90,8 +90,8 @@ def descriptor_of(meta: Mapping[str, Any], types: Iterable[str], otherwise: str)
     name, description = meta.get("name"), meta.get("description")
     titles = [phase.get("title") for phase in meta.get("phases") or () if isinstance(phase, dict)]
     phases = ", ".join(title for title in titles if isinstance(title, str))
-    said = _ASKED + (f"; its phases: {phases}" if phases else "")
-    roles = {AGENT: {"description": said, "schema": _SCHEMA}}
+    about = _ASKED + (f"; its phases: {phases}" if phases else "")
+    roles = {AGENT: {"description": about, "schema": _SCHEMA}}
     for kind in types:
         if kind != AGENT and not kind.startswith(("$", "__")) and not name_problem(kind):
             roles[kind] = {"description": _NAMED, "schema": _SCHEMA}

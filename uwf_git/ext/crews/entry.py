@@ -171,10 +171,10 @@ class Entry:
         description = self.member.menu[choice.place].description.strip()
         return _CODE.sub("", description, count=1) or description or choice.label
 
-    def _check_whole(self, said: str) -> None:
+    def _check_whole(self, name: str) -> None:
         """Raise ValidationFailed with what a workflow lacks."""
         try:
-            crew_workflow = offered_by(self.crew, said)
+            crew_workflow = offered_by(self.crew, name)
         except (UnknownWorkflow, NotSupportedClassicWorkflow) as error:
             raise ValidationFailed(error.message, error.hint) from None
         workflow = self.crews.workflows(self.crew)[crew_workflow.workflow]
@@ -223,9 +223,9 @@ class Entry:
         shown = clean[:most].decode("utf-8", "ignore")
         return {"path": path, "format": kind, "text": shown, "size": len(text.encode())}
 
-    def _read(self, said: str) -> tuple[str, bytes]:
+    def _read(self, name: str) -> tuple[str, bytes]:
         try:
-            path = mounted(said)
+            path = mounted(name)
         except Invalid as error:
             raise DataLoadFailed(error.message, error.hint) from None
         mount, _, rest = path.partition("/")

@@ -130,10 +130,10 @@ def matching(pattern: str, words: str, hint: str = "", code: str = "bad-value") 
     compiled = re.compile(pattern, re.ASCII)
 
     def read(part: Part, path: ValuePath, value: Any) -> str | None:
-        said = text(part, path, value)
-        if said is None or compiled.fullmatch(said := said.strip()):
-            return said
-        part.findings.error(path, code, f'{where(path)} "{one_line(said, 60)}" is not {words}', hint)
+        word = text(part, path, value)
+        if word is None or compiled.fullmatch(word := word.strip()):
+            return word
+        part.findings.error(path, code, f'{where(path)} "{one_line(word, 60)}" is not {words}', hint)
         return None
 
     return read
@@ -141,11 +141,11 @@ def matching(pattern: str, words: str, hint: str = "", code: str = "bad-value") 
 
 def one_of(*choices: str) -> Kind:
     def read(part: Part, path: ValuePath, value: Any) -> str | None:
-        said = text(part, path, value)
-        if said is None or said in choices:
-            return said
-        hint = part.findings.nearest(said, choices)
-        part.findings.error(path, "bad-value", f'{where(path)} "{one_line(said, 60)}" is not known', hint)
+        word = text(part, path, value)
+        if word is None or word in choices:
+            return word
+        hint = part.findings.nearest(word, choices)
+        part.findings.error(path, "bad-value", f'{where(path)} "{one_line(word, 60)}" is not known', hint)
         return None
 
     return read
@@ -160,20 +160,20 @@ def list_of(kind: Kind, at_least: int = 0) -> Kind:
             return None
         if len(value) < at_least:
             part.findings.error(path, "bad-value", f"{where(path)} is empty", "it takes at least one")
-        made = []
+        pairs = []
         for number, item in enumerate(value):
             below = (*path, number)
-            if not is_absent(item) and (found := kind(part, below, item)) is not None:
-                made.append((below, found))
-        return made
+            if not is_absent(item) and (field_value := kind(part, below, item)) is not None:
+                pairs.append((below, field_value))
+        return pairs
 
     return read
 
 
 def texts(part: Part, path: ValuePath, value: Any) -> tuple[str, ...] | None:
     """A list of non-blank texts."""
-    found = _texts(part, path, value)
-    return None if found is None else tuple(item for _, item in found)
+    pairs = _texts(part, path, value)
+    return None if pairs is None else tuple(item for _, item in pairs)
 
 
 _texts = list_of(text)
@@ -193,7 +193,7 @@ def object_of(
         if not isinstance(value, dict):
             wrong(part, path, value, "a mapping")
             return None
-        made: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for key, item in value.items():
             below = (*path, key)
             if key not in known:
@@ -203,8 +203,8 @@ def object_of(
                     part.findings.key_error(
                         below, "unknown-key", f'{where(path)} has no field "{shown}"', hint
                     )
-            elif not is_absent(item) and (found := known[key](part, below, item)) is not None:
-                made[key] = found
+            elif not is_absent(item) and (field_value := known[key](part, below, item)) is not None:
+                fields[key] = field_value
         for key in required:
             if key not in value:
                 part.findings.error(path, "missing-key", f"{where(path)} has no {key}", f'add "{key}"')
@@ -214,7 +214,7 @@ def object_of(
                 part.findings.error(
                     (*path, key), "missing-key", f"{where((*path, key))} is empty", "fill it in"
                 )
-        return made
+        return fields
 
     return read
 

@@ -118,8 +118,8 @@ def _step_beside(instance: Instance, row: CommitRow, head: Head) -> int | None:
     numbers = [commit_row.number for commit_row in steps_of(instance, head) if _is_of_role(commit_row)]
     before = [number for number in numbers if number < row.number][-1:]
     after = [number for number in numbers if number > row.number][:1]
-    found = after + before if row.role == JOIN else before + after
-    return found[0] if found else None
+    steps = after + before if row.role == JOIN else before + after
+    return steps[0] if steps else None
 
 
 def steps_of(instance: Instance, head: Head) -> list[CommitRow]:
@@ -179,8 +179,8 @@ def _is_of_the_same(one: Case, other: Case) -> bool:
 def read_file(instance: Instance, path: Path) -> File:
     """Parse a file of cases and store its fixtures. Raises NotFound, Invalid with the line."""
     if path.suffix.lower() in LINES:
-        found = list(_lines(path))
-        if not found:
+        rows = list(_lines(path))
+        if not rows:
             raise Invalid(f"{path} has no cases", '{"name": …, "prompt": …}, a case a line')
         top: dict[str, Any] = {}
     else:
@@ -192,16 +192,16 @@ def read_file(instance: Instance, path: Path) -> File:
         if not isinstance(listed, list) or not listed:
             raise Invalid(f"{path} has no list of cases", "cases: [{name: …, prompt: …}]")
         prefix = ("cases",) if isinstance(data, dict) else ()
-        found = []
+        rows = []
         for place, item in enumerate(listed):
             mark = document.mark((*prefix, place))
             if isinstance(item, dict):
                 _known(item, _FIELDS, partial(_line_of, document, (*prefix, place)))
-            found.append((item, f"{path}:{mark.line}"))
+            rows.append((item, f"{path}:{mark.line}"))
     suite = top.get("suite", "")
     if not isinstance(suite, str):
         raise Invalid(f"{path}: suite is not a name", "suite: bugs")
-    cases = tuple(_case(instance, path.parent, top, value, where) for value, where in found)
+    cases = tuple(_case(instance, path.parent, top, value, where) for value, where in rows)
     names = [case.name for case, _ in cases]
     for name in names:
         if names.count(name) > 1:

@@ -143,18 +143,18 @@ def average(runs: Sequence[ScoredRun]) -> Average:
 
 def overall(cases: Iterable[Sequence[ScoredRun]]) -> Average | None:
     """Return the average of cases, each counting once; the extremes are of cases' means. None without any."""
-    each = [average(runs) for runs in cases]
-    if not each:
+    averages = [average(runs) for runs in cases]
+    if not averages:
         return None
-    costs = [one.cost for one in each if one.cost is not None]
+    costs = [one.cost for one in averages if one.cost is not None]
     return Average(
-        sum(one.runs for one in each),
-        fmean(one.score for one in each),
-        min(one.score for one in each),
-        max(one.score for one in each),
-        fmean(one.seconds for one in each),
+        sum(one.runs for one in averages),
+        fmean(one.score for one in averages),
+        min(one.score for one in averages),
+        max(one.score for one in averages),
+        fmean(one.seconds for one in averages),
         fmean(costs) if costs else None,
-        sum(one.unpriced for one in each),
+        sum(one.unpriced for one in averages),
     )
 
 

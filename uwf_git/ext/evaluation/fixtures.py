@@ -336,8 +336,8 @@ class _Rules:
         except OSError as error:
             raise _unwritable(error) from None
 
-    def without_ignored(self, found: list[_Found]) -> Iterator[_Found]:
-        names = {item: b"./" + os.fsencode(item.path) for item in found}
+    def without_ignored(self, entries: list[_Found]) -> Iterator[_Found]:
+        names = {item: b"./" + os.fsencode(item.path) for item in entries}
         content = b"".join(name + b"\0" for name in names.values())
         options = (f"--work-tree={self._copies}", "-c", f"core.excludesFile={os.devnull}")
         done = _run(

@@ -186,10 +186,10 @@ def read(judge: Judge, value: Any, reason: str = "") -> Judgement:
     raise _no_judgement(judge, json.dumps(value))
 
 
-def _no_judgement(judge: Judge, said: str, problem: str = "") -> Invalid:
+def _no_judgement(judge: Judge, text: str, problem: str = "") -> Invalid:
     why = f": {one_line(problem)}" if problem else ""
     return Invalid(
-        f"judge {judge.name!r} returned {one_line(said, 80)}, which is not a judgement{why}",
+        f"judge {judge.name!r} returned {one_line(text, 80)}, which is not a judgement{why}",
         "true or false, a number from 0 to 1, or an object with score, passed, reason",
     )
 

@@ -18,11 +18,11 @@ def evals(instance: Instance, asked: PageRequest) -> Page:
     from uwf_git.ext.evaluation.commands.baselines import brief
     from uwf_git.ext.evaluation.suite import Suites
 
-    found, baselines = Suites(instance.store), Baselines(instance.store)
+    every_suite, baselines = Suites(instance.store), Baselines(instance.store)
     accepted = {name: brief(baselines, baselines.current(name)) for name in baselines.names()}
     suites = []
-    for name in found.names():
-        suite = found.read(name)
+    for name in every_suite.names():
+        suite = every_suite.read(name)
         suites.append(
             {
                 "name": name,

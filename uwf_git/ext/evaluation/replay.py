@@ -106,7 +106,7 @@ def _transplanted(
             _expect(at, step.role, f"step {row.number}")
         node = _as_step(instance, at, row, step)
         files = store.files(node, UnionSet(nodes, known, {start}))
-        known |= {found for path in files if (found := layout.node_in_path(path)) is not None}
+        known |= {known_node for path in files if (known_node := layout.node_in_path(path)) is not None}
         context = threads.context(node, definition)
         after = at.after(context)
         detail = store.detail(context.detail)

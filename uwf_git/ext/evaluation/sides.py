@@ -88,9 +88,9 @@ def flaky(results: Iterable[Result]) -> dict[str, Passes]:
         if result.state in (PASSED, MISSED):
             states.setdefault(result.name, []).append(result.state)
     return {
-        name: Passes(found.count(PASSED), len(found))
-        for name, found in sorted(states.items())
-        if len(set(found)) > 1
+        name: Passes(outcomes.count(PASSED), len(outcomes))
+        for name, outcomes in sorted(states.items())
+        if len(set(outcomes)) > 1
     }
 
 

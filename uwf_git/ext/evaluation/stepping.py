@@ -204,9 +204,9 @@ def _pause(failed: AgentFailed, tries: int) -> None:
         time.sleep(min(_LONGEST_WAIT, throttled.after if throttled.after is not None else 2.0**tries))
 
 
-def _over(instance: Instance, head: Head, base: Head, limits: Limits, made: int) -> str:
-    if made >= limits.most:
-        return f"it has made {counted(made, 'step')}, and no more are allowed"
+def _over(instance: Instance, head: Head, base: Head, limits: Limits, count: int) -> str:
+    if count >= limits.most:
+        return f"it has made {counted(count, 'step')}, and no more are allowed"
     if not limits.budget:
         return ""
     used = spent_since(instance, head, base).amounts(instance.config.prices)

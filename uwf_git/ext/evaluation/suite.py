@@ -82,7 +82,7 @@ def result_folder(node: Hash) -> str:
 def suite_page(name: str) -> bytes:
     """Return a suite's README.md, without its growing contents."""
     shown = markdown.code(name)
-    said = (
+    page = (
         f"# Suite {shown}\n\nCases by which workflows and agents are judged, and what came of them.\n\n"
         "- `cases/` has a folder for each case.\n"
         "- `results/` has trials, what judges said of them, and runs.\n"
@@ -90,7 +90,7 @@ def suite_page(name: str) -> bytes:
         "- `removed/` takes cases out again: here nothing is ever deleted.\n\n"
         f"`uwf eval show {name}` lists them, `uwf eval run {name}` runs them.\n"
     )
-    return harmless(said).encode("utf-8")
+    return harmless(page).encode("utf-8")
 
 
 def case_page(case: Mapping[str, Any]) -> bytes:
@@ -115,8 +115,8 @@ def case_page(case: Mapping[str, Any]) -> bytes:
     parts += [markdown.quoted(case["prompt"])] if case.get("prompt", "").strip() else []
     parts += [markdown.table(("", ""), rows)] if rows else []
     if "expected" in case:
-        said = json.dumps(case["expected"], ensure_ascii=False, indent=2, sort_keys=True)
-        parts += ["## Expected", fenced(said, "json")]
+        expected = json.dumps(case["expected"], ensure_ascii=False, indent=2, sort_keys=True)
+        parts += ["## Expected", fenced(expected, "json")]
     return harmless("\n\n".join(parts) + "\n").encode("utf-8")
 
 
@@ -282,11 +282,13 @@ class Suites:
             present = set(self._nodes(tree))
         files: dict[str, Entry] = {}
         counts = dict.fromkeys(("case", "removed case", "result", "run"), 0)
-        for what, folder, found in self._put(added):
-            if found not in present:
-                present.add(found)
+        for what, folder, added_node in self._put(added):
+            if added_node not in present:
+                present.add(added_node)
                 counts[what] += 1
-                files[f"{folder}/{layout.node_file(found)}"] = self._entry(self._store.blob_of(found))
+                files[f"{folder}/{layout.node_file(added_node)}"] = self._entry(
+                    self._store.blob_of(added_node)
+                )
         for case in added.cases:
             folder = case_folder(case.name, case.hash)
             if f"{folder}/{layout.node_file(case.hash)}" in files:

@@ -85,12 +85,12 @@ def check_suite(
     if len(sides) == 2 and (added.files or added.fixtures):
         report("extra-file", "what puts two sides of a suite together adds to them")
     counts = dict.fromkeys(("case", "removed case", "result", "run"), 0)
-    for found, item in here.items():
+    for hash_, item in here.items():
         kind = _TYPES.get(item.type)
         if kind is not None:
             counts[_KINDS[kind]] += 1
-            _check_place(known, added.files, found, item, kind, report)
-            _check_references(known, commit, here, found, item, kind, others, report)
+            _check_place(known, added.files, hash_, item, kind, report)
+            _check_references(known, commit, here, hash_, item, kind, others, report)
     known.message(commit, report, suite_message(name, node, counts))
     row = commit_row(commit.oid, "suite", node, commit.parents, commit.time)
     return VerifiedRecord(row._replace(name=name), commit.tree)
@@ -182,10 +182,10 @@ def _check_beginning(
         if path not in top and not inside:
             report("extra-file", f"{path} does not belong to a suite", path=path)
         elif inside:
-            found = layout.node_in_path(path)
-            if found is None and not _is_page(path):
+            named = layout.node_in_path(path)
+            if named is None and not _is_page(path):
                 report("extra-file", f"{path} is neither a node nor a page of one", path=path)
-            elif found is not None and found in here and here[found].type not in _TYPES:
+            elif named is not None and named in here and here[named].type not in _TYPES:
                 report("extra-file", f"{path} is of a type that no suite holds", path=path)
 
 
@@ -195,24 +195,24 @@ def _is_page(path: str) -> bool:
 
 
 def _check_place(
-    known: KnownRecords, files: Mapping[str, bytes], found: Hash, node: Node, kind: str, report: CheckReport
+    known: KnownRecords, files: Mapping[str, bytes], hash_: Hash, node: Node, kind: str, report: CheckReport
 ) -> None:
     payload = node.payload
     if kind == "case":
-        folder = case_folder(payload["name"], found)
+        folder = case_folder(payload["name"], hash_)
         page = {"README.md": blob} if (blob := files.get(f"{folder}/README.md")) else {}
         known.page(page, f"{folder}/", report, lambda: case_page(payload))
     else:
-        folder = "removed" if kind == "removal" else result_folder(found)
-    if f"{folder}/{layout.node_file(found)}" not in files:
-        report("extra-file", f"{kind} {found} is not in {folder}/nodes")
+        folder = "removed" if kind == "removal" else result_folder(hash_)
+    if f"{folder}/{layout.node_file(hash_)}" not in files:
+        report("extra-file", f"{kind} {hash_} is not in {folder}/nodes")
 
 
 def _check_references(
     known: KnownRecords,
     commit: verified_objects.CommitObject,
     here: Mapping[Hash, Node],
-    found: Hash,
+    hash_: Hash,
     node: Node,
     kind: str,
     others: Sequence[VerifiedRecord],
@@ -228,20 +228,20 @@ def _check_references(
     needed = {"case": payload.get("step") or payload.get("start"), "trial": payload.get("last")}
     stands_on = needed.get(kind, payload.get("step"))
     if stands_on is not None and stands_on not in heads:
-        report("wrong-parent", f"{kind} {found} depends on {stands_on}, which no parent records")
+        report("wrong-parent", f"{kind} {hash_} depends on {stands_on}, which no parent records")
     elif stands_on is not None:
         row = heads[stands_on]
         if kind == "case" and payload["start"] != (row.start or row.node):
-            report("wrong-chain", f"case {found} begins with {payload['start']}, its thread does not")
+            report("wrong-chain", f"case {hash_} begins with {payload['start']}, its thread does not")
         if kind == "trial" and payload["workflow"] != row.workflow:
-            report("wrong-chain", f"trial {found} is of another workflow than its thread")
+            report("wrong-chain", f"trial {hash_} is of another workflow than its thread")
     if kind == "case" and ("prompt" in payload) is ("start" in payload):
-        report("breaks-schema", f"case {found} is neither of a thread nor a prompt")
+        report("breaks-schema", f"case {hash_} is neither of a thread nor a prompt")
     judges = {"case": payload.get("judges", ()), "score": [payload.get("judge")]}.get(kind, ())
     for judge in judges:
         kinds = judge.keys() & _JUDGES[kind]
         if len(kinds) != 1:
-            report("breaks-schema", f"{kind} {found} has a judge of {len(kinds)} kinds")
+            report("breaks-schema", f"{kind} {hash_} has a judge of {len(kinds)} kinds")
     expected = {"removal": ["case"], "score": ["trial"]}.get(kind, ())
     wanted = [(payload[what], what) for what in expected]
     if kind == "case":
@@ -255,10 +255,10 @@ def _check_references(
     for target, what in wanted:
         content = here.get(target) or known.nodes.get(target)
         if _TYPES.get(content.type) != what:
-            report("wrong-kind", f"{kind} {found} names {target}, which is not a {what}")
+            report("wrong-kind", f"{kind} {hash_} names {target}, which is not a {what}")
     for key in ("fixture", "work"):
         if (tree := payload.get(key)) is not None and not _has_fixture(known.objects, commit.tree, tree):
-            report("missing-file", f"{kind} {found} names files {tree}, which are not in {FIXTURES}")
+            report("missing-file", f"{kind} {hash_} names files {tree}, which are not in {FIXTURES}")
 
 
 def _has_fixture(objects: verified_objects.Objects, root: bytes, tree: str) -> bool:

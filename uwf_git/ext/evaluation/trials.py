@@ -256,15 +256,15 @@ def threads_of(instance: Instance, results: Iterable[Result]) -> dict[Hash, Thre
     """Return the local threads of trials."""
     threads = instance.threads
     here, removed = threads.ids(), removed_here(instance)
-    found: dict[Hash, ThreadId] = {}
+    begun: dict[Hash, ThreadId] = {}
     for result in results:
         key = result.trial.key.hash
         some = [*takewhile(here.__contains__, threads_for(instance, TRIAL, key, removed))]
         if len(some) > 1:
             some = [thread for thread in some if threads.head(thread).node == result.trial.last] or some[-1:]
         if some:
-            found[result.trial.hash] = some[0]
-    return found
+            begun[result.trial.hash] = some[0]
+    return begun
 
 
 def start_thread(instance: Instance, planned: PlannedTrial) -> tuple[ThreadId, Trial | None]:
@@ -325,7 +325,7 @@ def conduct(
             trial, commits, thread = _tried(instance, planned)
         else:
             trial, commits = known, ()
-        found, errors, lost = list[Score](), list[str](), AgentSpending()
+        given_scores, errors, lost = list[Score](), list[str](), AgentSpending()
         is_new = known is None
         if trial.status == COMPLETED and planned.judges:
             outcome = None
@@ -342,9 +342,9 @@ def conduct(
                         continue
                     if score.step is not None:
                         commits = (*commits, instance.threads.commit_of(score.step))
-                found.append(score)
+                given_scores.append(score)
         files = tuple(filter(None, (trial.work,))) if known is None else ()
-        return TrialResult(trial, tuple(found), tuple(errors), commits, files, is_new, thread, lost)
+        return TrialResult(trial, tuple(given_scores), tuple(errors), commits, files, is_new, thread, lost)
 
 
 def _waits(processes: Sequence[int]) -> None:

@@ -198,22 +198,22 @@ def _written(task: Task, options: TrialOptions) -> dict[str, Any]:
     }
 
 
-def _task(instance: Instance, said: Mapping[str, Any]) -> Task:
+def _task(instance: Instance, message: Mapping[str, Any]) -> Task:
     store = instance.store
     store.sync()
 
     def read(parse: Callable[[Hash, Any], _T], node: Hash) -> _T:
         return parse(node, store.get(node).payload)
 
-    agent, label, judges, limits, cwd = said["asked"]
+    agent, label, judges, limits, cwd = message["asked"]
     given = None if judges is None else tuple(map(parse_judge, judges))
     options = TrialOptions(agent, label, given, Limits(**limits), Path(cwd))
-    workflow, commit, speaker = said["version"]
+    workflow, commit, speaker = message["version"]
     version = Version(workflow, Oid(hex=commit), instance.registry.workflow(workflow), speaker)
-    case = read(parse_case, said["case"])
-    planned = plan(instance, said["name"], case, version, options, said["repeat"])[-1]
-    scores = [read(parse_score, node) for node in said["scores"]]
-    known = read(parse_trial, said["known"]) if said["known"] else None
+    case = read(parse_case, message["case"])
+    planned = plan(instance, message["name"], case, version, options, message["repeat"])[-1]
+    scores = [read(parse_score, node) for node in message["scores"]]
+    known = read(parse_trial, message["known"]) if message["known"] else None
     return Task(planned, known, {score.key.hash: score for score in scores})
 
 

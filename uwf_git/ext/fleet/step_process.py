@@ -296,8 +296,8 @@ def _failures(head: Head) -> str:
     return archive.reason if archive is not None and ended_state(archive) is ThreadState.WITH_FAILURES else ""
 
 
-def _problem(found: str | None, thread: ThreadId) -> str | None:
-    return None if found is None else f"no role can go next; see: uwf thread show {thread}"
+def _problem(role: str | None, thread: ThreadId) -> str | None:
+    return None if role is None else f"no role can go next; see: uwf thread show {thread}"
 
 
 def _gone(problem: UwfError) -> UwfError:

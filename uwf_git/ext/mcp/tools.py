@@ -128,14 +128,14 @@ def _workflow(arguments: Mapping[str, Any], folder: Path) -> str:
 
 
 def _options(arguments: Mapping[str, Any], **options: str) -> list[str]:
-    found = []
+    words = []
     for name, option in options.items():
         value = arguments.get(name)
         if value is True:
-            found.append(option)
+            words.append(option)
         elif value is not None and value is not False:
-            found.append(f"{option}={value}")
-    return found
+            words.append(f"{option}={value}")
+    return words
 
 
 def _validate(arguments: Mapping[str, Any], folder: Path) -> Call:
@@ -169,8 +169,8 @@ def _thread(
     """Return the call of a command about a thread, or another `subject`; `message` is the argument that it reads."""
 
     def call(arguments: Mapping[str, Any], _folder: Path) -> Call:
-        said = ["--message=-"] if message in arguments else []
-        words = ("thread", command, *said, *_options(arguments, **options), "--", arguments[subject])
+        option = ["--message=-"] if message in arguments else []
+        words = ("thread", command, *option, *_options(arguments, **options), "--", arguments[subject])
         return Call(words, arguments.get(message), wrap=wrap, apart=apart)
 
     return call

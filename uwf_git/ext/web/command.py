@@ -117,7 +117,7 @@ def _export(invocation: Invocation, folder: Path, thread: str | None) -> None:
     thread_id, meter = find_thread(invocation, thread) if thread else None, ProgressMeter()
     try:
         site = Site(invocation.location, place=invocation.place)
-        done = export(site, folder, thread_id, lambda made, of: meter.step("Writing pages", made, of))
+        done = export(site, folder, thread_id, lambda written, of: meter.step("Writing pages", written, of))
     finally:
         meter.clear()
     threads = {"unjudged": list(done.unjudged)} if done.unjudged else {}

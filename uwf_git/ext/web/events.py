@@ -214,16 +214,16 @@ class _Stream(Response):
             output = parse_step(payload).output
             if weight(instance, output) > LARGEST_IN_A_LINE:
                 return "", False
-            found = instance.store.get(output)
-            came = summarise_thread(instance, found.type, found.payload)
+            output_node = instance.store.get(output)
+            came = summarise_thread(instance, output_node.type, output_node.payload)
             return one_line(came.text, _WORDS), came.decides
         except UwfError:
             return "", False
 
 
-def _order(made: int, order: EngineOrder) -> dict[str, Any]:
+def _order(count: int, order: EngineOrder) -> dict[str, Any]:
     by = one_line(order.credit.name, 60)
-    return {"made": made, "step": order.number, "role": role_name(order.role), "by": by}
+    return {"made": count, "step": order.number, "role": role_name(order.role), "by": by}
 
 
 async def _gone(receive: Receive) -> None:

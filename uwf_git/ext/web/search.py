@@ -92,14 +92,14 @@ async def _found(location: Location, words: list[str]) -> CommandResult:
         raise CommandFailed("usage", f"the search took more than {SECONDS:.0f} seconds", hint, 2) from None
 
 
-def _hit(found: dict[str, Any], pattern: str, request: PageRequest) -> dict[str, Any]:
-    text, begin = found["text"], found["column"] - 1
+def _hit(hit: dict[str, Any], pattern: str, request: PageRequest) -> dict[str, Any]:
+    text, begin = hit["text"], hit["column"] - 1
     word = re.match(r"\S+", text[begin:])
     length = (word.end() if word else 1) if request.one("kind") in ("E", "P") else len(pattern)
     end = begin + length
     before, behind = text[:begin], text[end:]
     return {
-        **found,
+        **hit,
         "before": ("…" if len(before) > AROUND else "") + before[-AROUND:],
         "match": text[begin:end][: 2 * AROUND],
         "behind": behind[:AROUND] + ("…" if len(behind) > AROUND else ""),

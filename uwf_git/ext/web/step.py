@@ -211,12 +211,12 @@ def attempt_page(instance: Instance, request: PageRequest) -> Page:
     return Page("attempt.html", f"Failed attempt {number}, {values['role']}", values)
 
 
-def _by(instance: Instance, made: Step | Attempt) -> str:
+def _by(instance: Instance, record: Step | Attempt) -> str:
     def shortened(agent: str) -> str:
         return brief(agent, 100)
 
-    credit = _or_none(lambda: instance.threads.credit(made))
-    return credit.text(agent=shortened) if credit is not None else shortened(made.agent)
+    credit = _or_none(lambda: instance.threads.credit(record))
+    return credit.text(agent=shortened) if credit is not None else shortened(record.agent)
 
 
 def _common(instance: Instance, head: Head, row: CommitRow, by: str) -> dict[str, Any]:

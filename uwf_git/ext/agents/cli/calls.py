@@ -101,13 +101,13 @@ def _filled(text: str, folders: Mapping[str, str]) -> str:
 
 def arguments(words: Sequence[str], extra: Sequence[str], values: Mapping[str, str]) -> list[str]:
     """Fill in placeholders, with `extra` at {args} or at the end."""
-    made: list[str] = []
+    filled: list[str] = []
     for word in words if "{args}" in words else [*words, "{args}"]:
         if word == "{args}":
-            made += extra
+            filled += extra
         else:
-            made.append(_WORD.sub(lambda match: values.get(match[1], ""), word))
-    return made
+            filled.append(_WORD.sub(lambda match: values.get(match[1], ""), word))
+    return filled
 
 
 def environment(row: AgentRow, base: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:

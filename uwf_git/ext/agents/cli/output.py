@@ -94,10 +94,10 @@ def holds(value: Any, tests: SelectTests) -> bool:
     return all(_wanted(list(values(value, path)), wanted) for path, wanted in tests)
 
 
-def _wanted(found: list[Any], wanted: tuple[Any, ...]) -> bool:
-    if "*" in wanted and any(item not in (None, False, "", [], {}) for item in found):
+def _wanted(results: list[Any], wanted: tuple[Any, ...]) -> bool:
+    if "*" in wanted and any(item not in (None, False, "", [], {}) for item in results):
         return True
-    return (None in wanted and not found) or any(item in wanted for item in found)
+    return (None in wanted and not results) or any(item in wanted for item in results)
 
 
 def selected(value: Any, select: SelectRule) -> Iterator[Any]:
@@ -212,9 +212,9 @@ class Output:
         )
 
     def _total(self) -> SessionUsage | None:
-        each = [spending.total() for spending in self._spent]
-        tokens = next((spent for spent in each if spent.usage is not None), None)
-        paid = next((spent for spent in each if spent.cost), None)  # 0 is said of a model without a price
+        totals = [spending.total() for spending in self._spent]
+        tokens = next((spent for spent in totals if spent.usage is not None), None)
+        paid = next((spent for spent in totals if spent.cost), None)  # 0 is said of a model without a price
         if tokens is None and paid is None:
             return None
         return SessionUsage(

@@ -260,10 +260,10 @@ class _Reader:
         return tuple(find for find in finds if find is not None)
 
     def _select(self, data: Mapping[str, Any], key: str) -> Select:
-        each = data.get("each")
+        path = data.get("each")
         return Select(
             self._tests(data.get("when"), f"{key}.when"),
-            None if each is None else self._path(each, f"{key}.each"),
+            None if path is None else self._path(path, f"{key}.each"),
             self._tests(data.get("where"), f"{key}.where"),
         )
 
@@ -331,10 +331,10 @@ class _Reader:
 
     def _after(self, value: Any, key: str) -> SecondCall:
         data = self._mapping(value, key, ("args", "each", "since"))
-        each = data.get("each")
+        path = data.get("each")
         return SecondCall(
             self._texts(data.get("args", []), f"{key}.args"),
-            None if each is None else self._path(each, f"{key}.each"),
+            None if path is None else self._path(path, f"{key}.each"),
             self._tests(data.get("since"), f"{key}.since"),
         )
 
@@ -344,11 +344,11 @@ class _Reader:
             self._texts(data.get(name, []), f"{key}.{name}")
             for name in ("folder", "files", "export", "import")
         )
-        each = self._path(data["each"], f"{key}.each") if "each" in data else ()
+        path = self._path(data["each"], f"{key}.each") if "each" in data else ()
         if folders or files:
             fits = bool(folders and files) and not data.keys() & {"export", "import", "each"}
         else:
-            fits = bool(exports and imports) and each is not None and each[1:] == (EVERY,)
+            fits = bool(exports and imports) and path is not None and path[1:] == (EVERY,)
         parts = [name for pattern in files for name in pattern.split("/")]
         fits = fits and all(name not in ("", ".", "..") for name in parts)
         fits = fits and all("{session" in pattern for pattern in files)
@@ -358,7 +358,7 @@ class _Reader:
                 f"{key} needs folder and files with {{session}}, or export, import and each: .NAME[]"
             )
             return None
-        return SessionsAt(folders, files, exports, imports, str(each[0]) if each else "")
+        return SessionsAt(folders, files, exports, imports, str(path[0]) if path else "")
 
     def _env(self, value: Any, key: str) -> tuple[tuple[str, str], ...]:
         variables = self._mapping(value, key)

@@ -92,24 +92,24 @@ def moved(text: str, old: str, new: str) -> str:
     return text
 
 
-def lines_of(document: bytes, each: str) -> bytes:
+def lines_of(document: bytes, key: str) -> bytes:
     """Return an exported session as lines: its messages, and last the rest of it. Raises Unusable."""
     try:
         value = json.loads(document)
-        messages = value.pop(each)
+        messages = value.pop(key)
         if not isinstance(messages, list):
             raise TypeError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Unusable(f"its export is not a JSON object with a list of {each}") from None
+        raise Unusable(f"its export is not a JSON object with a list of {key}") from None
     # Sorted: a program may print what it took back in another order.
     lines = (json.dumps(item, separators=(",", ":"), sort_keys=True) for item in [*messages, value])
     return "".join(f"{line}\n" for line in lines).encode("ascii")
 
 
-def document_of(lines: str, each: str) -> bytes:
+def document_of(lines: str, key: str) -> bytes:
     """Return the export of such lines. Raises Unusable."""
     values = [_parsed(line) for line in lines.splitlines()]
-    if not values or None in values or each in (values[-1] or {}):
+    if not values or None in values or key in (values[-1] or {}):
         raise Unusable("what is kept of it is no export")
     *messages, rest = values
-    return json.dumps({**(rest or {}), each: messages}).encode("ascii")
+    return json.dumps({**(rest or {}), key: messages}).encode("ascii")

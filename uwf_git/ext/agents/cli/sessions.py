@@ -178,11 +178,11 @@ class ProgramSessions:
         for file in kept.files:
             parts = []
             for part in file.parts:
-                found = store.get(part)
-                if not is_kind(found.type, "text"):
+                part_node = store.get(part)
+                if not is_kind(part_node.type, "text"):
                     raise Unusable(f"node {node} has a part {part} that is no text")
-                parts.append(found.payload)
-                size += len(found.payload)
+                parts.append(part_node.payload)
+                size += len(part_node.payload)
                 if size > LIMIT:
                     raise Unusable(f"it has more than {LIMIT >> 20} MB")
             texts[file.path] = "".join(parts)

@@ -363,13 +363,13 @@ def wire_names(names: Iterable[str]) -> dict[str, str]:
     ambiguous."""
     plain = {name: re.sub(r"[^A-Za-z0-9_-]", "_", "__".join(name.split("/", 2))) for name in names}
     taken = Counter(plain.values())
-    found = {}
+    wires = {}
     for name, wire in plain.items():
         if wire != "__".join(name.split("/", 2)) or len(wire) > LONGEST_NAME or taken[wire] > 1:
             digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
             wire = f"{wire[: LONGEST_NAME - 9]}_{digest}"
-        found[name] = wire
-    return found
+        wires[name] = wire
+    return wires
 
 
 def _is_broken(schema: Mapping[str, Any]) -> bool:

@@ -208,8 +208,8 @@ def updated(text: str, hunks: Sequence[Hunk], path: str) -> str:
     return newline.join([*lines, ""] if (ended or not text) and lines else lines)
 
 
-def _with_kept_context(found: Sequence[str], hunk: Hunk) -> list[str]:
-    kept = {wanted: there for wanted, there in zip(hunk.old, found, strict=True) if wanted != there}
+def _with_kept_context(lines: Sequence[str], hunk: Hunk) -> list[str]:
+    kept = {wanted: there for wanted, there in zip(hunk.old, lines, strict=True) if wanted != there}
     return [kept.get(line, line) for line in hunk.new] if kept else list(hunk.new)
 
 
@@ -237,14 +237,14 @@ def _place(lines: Sequence[str], hunk: Hunk, begin: int, what: str) -> int:
     )
 
 
-def _one(found: Sequence[int], hunk: Hunk, what: str) -> int:
-    if len(found) > 1 and not hunk.after and not hunk.at_end:
-        places = ", ".join(str(at + 1) for at in found[:10])
+def _one(places_of_hunk: Sequence[int], hunk: Hunk, what: str) -> int:
+    if len(places_of_hunk) > 1 and not hunk.after and not hunk.at_end:
+        places = ", ".join(str(at + 1) for at in places_of_hunk[:10])
         raise ToolFailure(
             "not_unique",
-            f"{what}: its lines are in the file {len(found)} times, at {places}: give more context",
+            f"{what}: its lines are in the file {len(places_of_hunk)} times, at {places}: give more context",
         )
-    return found[0]
+    return places_of_hunk[0]
 
 
 def _after(lines: Sequence[str], wanted: str, begin: int, what: str) -> int:

@@ -131,9 +131,9 @@ def check_text(value: Mapping[str, Any]) -> str:
     return f"{compared_text(value)}\n{terminal.style(value['verdict'], colour)}  {sentence}\n{lines}"
 
 
-def _worse_case(each: Mapping[str, Any]) -> str:
-    sure = "" if each["chance"] is None else f", which chance does in {percent(each['chance'])} of checks"
-    return f"{each['case']} is worse: {each['before']:.2f} before, {each['now']:.2f} now{sure}"
+def _worse_case(case: Mapping[str, Any]) -> str:
+    sure = "" if case["chance"] is None else f", which chance does in {percent(case['chance'])} of checks"
+    return f"{case['case']} is worse: {case['before']:.2f} before, {case['now']:.2f} now{sure}"
 
 
 def _lower(drop: Mapping[str, float]) -> str:
@@ -230,7 +230,8 @@ def checked(
     apart = dict.fromkeys(value["gone"], "it counts no longer")
     apart |= dict.fromkeys(value["onlyB"], "it is not in the baseline")
     outcomes += [
-        CaseOutcome(case, 0.0, CASE_SKIPPED, said, said, types[CASE_SKIPPED]) for case, said in apart.items()
+        CaseOutcome(case, 0.0, CASE_SKIPPED, reason, reason, types[CASE_SKIPPED])
+        for case, reason in apart.items()
     ]
     unsure = UNSURE if value["verdict"] == UNDECIDED else CASE_SKIPPED
     for case in sorted({*value["missing"], *now.unknown}):

@@ -224,8 +224,8 @@ def parts_text(value: Mapping[str, Any]) -> str:
     return text
 
 
-def flaky_text(found: Sequence[Mapping[str, Any]] | None) -> str:
-    return ", ".join(f"{item['case']} ({item['passed']} of {item['runs']} passed)" for item in found or ())
+def flaky_text(cases: Sequence[Mapping[str, Any]] | None) -> str:
+    return ", ".join(f"{item['case']} ({item['passed']} of {item['runs']} passed)" for item in cases or ())
 
 
 def _mean(score: float | None) -> str:
@@ -235,7 +235,7 @@ def _mean(score: float | None) -> str:
 def _won(part: Mapping[str, Any]) -> str:
     if part["a"] is None or part["b"] is None:
         return ""
-    counts = [f"{part[key]} {said}" for key, said in (("wins", "better"), ("losses", "worse")) if part[key]]
+    counts = [f"{part[key]} {word}" for key, word in (("wins", "better"), ("losses", "worse")) if part[key]]
     return ", ".join(counts) or "same"
 
 

@@ -153,8 +153,8 @@ def page(
 
 
 def _flaky(flaky: Sequence[Mapping[str, Any]]) -> str:
-    said = flaky_text(flaky)
-    return tag("div", f"<strong>Flaky:</strong> {markup.text(said)}", "notice") if said else ""
+    notice = flaky_text(flaky)
+    return tag("div", f"<strong>Flaky:</strong> {markup.text(notice)}", "notice") if notice else ""
 
 
 def _changes(compared: Mapping[str, Any], lower: Mapping[str, float | None]) -> str:
@@ -163,7 +163,7 @@ def _changes(compared: Mapping[str, Any], lower: Mapping[str, float | None]) -> 
         return heading + tag("p", "The two have no case in common.")
     counts = f"{compared['wins']} better, {compared['losses']} worse, {compared['ties']} the same"
     one, other = (compared["average"][side]["score"] for side in "ab")
-    said = f"{counts}. Score {one:.2f} → {other:.2f}: {difference_text(compared['score'])}."
+    headline = f"{counts}. Score {one:.2f} → {other:.2f}: {difference_text(compared['score'])}."
     chart = charts.pairs_drawing(
         "Score of each case: a circle is before, a dot after", pairs_of(compared)[:CHARTED]
     )
@@ -178,7 +178,7 @@ def _changes(compared: Mapping[str, Any], lower: Mapping[str, float | None]) -> 
     ]
     return (
         heading
-        + tag("p", markup.text(said))
+        + tag("p", markup.text(headline))
         + "".join(map(_worse, lower, lower.values()))
         + tag("div", chart, "scrolls", tabindex="0")
         + markup.table(("case", "before", "after", ""), rows, "numbers")
@@ -192,13 +192,13 @@ def _worse(case: str, chance: float | None) -> str:
 
 
 def _alone(compared: Mapping[str, Any]) -> str:
-    said = ""
+    html = ""
     for key, side in (("onlyA", "a"), ("onlyB", "b")):
         if cases := compared[key]:
-            said += tag(
+            html += tag(
                 "p", markup.text(f"Only {compared[side]['said']} has a score of {', '.join(cases)}."), "dim"
             )
-    return said
+    return html
 
 
 def _parts(run: Mapping[str, Any], compared: Mapping[str, Any] | None) -> str:

@@ -278,9 +278,9 @@ def remove(invocation: Invocation, suite: str, cases: tuple[str, ...], yes: bool
             suites.remove(suite)
         names = []
     value = {"suite": suite, "removed": names, "forgotten": not cases}
-    said = ", ".join(names) or "the suite"
+    shown = ", ".join(names) or "the suite"
     invocation.emit(
-        value, lambda _: f"removed {terminal.escape(said)} {'from' if cases else ''} {suite}".strip()
+        value, lambda _: f"removed {terminal.escape(shown)} {'from' if cases else ''} {suite}".strip()
     )
 
 

@@ -266,7 +266,7 @@ class EventPrinter:
             step = value["step"]
             label, shown = self._label(step["thread"]), {**step, **value["told"]}
             del self._busy[step["thread"]]
-            invocation.emit(step, lambda found: f"{label}  {outcome_line(found)}", shown, compact=True)
+            invocation.emit(step, lambda row: f"{label}  {outcome_line(row)}", shown, compact=True)
         elif "fault" in value:
             fault, thread = value["fault"], value["thread"]
             if fault["code"] == Busy.code:

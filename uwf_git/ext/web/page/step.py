@@ -92,5 +92,5 @@ def plain(content: Any) -> str:
 
 
 def _first_text(arguments: Any) -> str:
-    each = arguments.values() if isinstance(arguments, Mapping) else (arguments,)
-    return brief(next((one for one in each if isinstance(one, str)), ""), 80)
+    parts = arguments.values() if isinstance(arguments, Mapping) else (arguments,)
+    return brief(next((one for one in parts if isinstance(one, str)), ""), 80)
