@@ -16,11 +16,12 @@ from rows import Row, Size, compared, cost
 from stores import BY_CONDITION, UWF, Lab
 
 from uwf_git.ext.crews.compile import compile_crew
+from uwf_git.ext.crews.crew_node import Effect, Handler, Member, MenuItem
 from uwf_git.ext.crews.menu import route
 from uwf_git.ext.crews.package import read_archive
 from uwf_git.ext.crews.registry import Crews, Definition
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.personas import Effect, Handler, Member, MenuItem, Persona
+from uwf_git.format.personas import Persona
 
 
 def importing(folder: Path, size: Size) -> Iterator[Row]:
@@ -50,7 +51,7 @@ def routing(folder: Path, size: Size) -> Iterator[Row]:
         )
         for n in range(1, size.menu + 1)
     )
-    member = Member(Persona("ada", "Ada"), menu)
+    member = Member(Persona("ada", "Ada"), menu=menu)
     inputs = (
         "",
         str(size.menu),

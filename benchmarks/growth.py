@@ -16,7 +16,8 @@ from rows import Point, Row, Size, compared
 from stores import UWF, Lab, prose
 
 from uwf_git.format.ids import Hash, new_thread_id
-from uwf_git.format.types import TEXT, start_node
+from uwf_git.format.kinds import Start
+from uwf_git.format.types import TEXT
 from uwf_git.git.bulk import FULL as FULL_PACK
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import BLOB
@@ -138,7 +139,7 @@ def _crowd(lab: Lab, many: int) -> None:
     refs = {}
     with store.repository.in_bulk() as bulk, store.index.transaction():
         for number in range(many):
-            node = store.put(*start_node(lab.workflow, f"Measure this, {number}.", None, None, "", None))
+            node = store.put(*Start(lab.workflow, f"Measure this, {number}.").typed_payload())
             thread = new_thread_id()
             refs[layout.THREADS + thread] = threads.begin(version, node, thread, stamp)
             if len(bulk) > FULL_PACK:
