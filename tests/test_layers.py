@@ -16,6 +16,7 @@ import pytest
 from conftest import REPOSITORY
 
 from uwf_git import ext, plugin
+from uwf_git.workflow.turn import TurnKind
 
 ROOMS = (
     "base",
@@ -73,6 +74,9 @@ SOURCES = {
 }
 
 
+TURNS = "uwf_git.engine.turn"
+"""Its table loads the rooms by the names of the kinds."""
+
 NAME = re.compile(r"uwf_(?:git|cli)(?:\.\w+)+")
 
 
@@ -107,7 +111,8 @@ def imports(module: str) -> set[str]:
     """Every module that a module imports, at its top, inside functions or for its types only, and every module that a
     string of it names."""
     tree = ast.parse(SOURCES[module].read_text(encoding="utf-8"))
-    return {*_imported(tree), *_named(tree)} - {module}
+    rooms = {f"{TURNS}.{kind.value.name}" for kind in TurnKind} if module == f"{TURNS}.table" else set()
+    return {*_imported(tree), *_named(tree), *rooms} - {module}
 
 
 def _named(tree: ast.AST) -> Iterator[str]:

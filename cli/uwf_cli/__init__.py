@@ -9,8 +9,7 @@
     resolve     arguments: texts, files, workflows
     selection   arguments and filters that select threads
     completers  shell completion
-    exchange    git with a progress meter, and what a plain `git fetch` brought
-    exchange_output  results of push and pull as text
+    exchange    git with a progress meter; `exchange_output` has the results of push and pull as text
     output      JSON, YAML and text
     terminal    escaping, styles, tables
     watching/   live lines, threads in parallel, events

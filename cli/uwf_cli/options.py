@@ -104,17 +104,13 @@ def budget(
 
     def decorate(function: _F) -> _F:
         def packed(*args: Any, **given: Any) -> Any:
-            texts = {key: given.pop(f"{parameter}_{word}", None) for word, (key, _) in _LIMITS.items()}
-            amounts: dict[str, Any] = {key: text for key, text in texts.items() if text is not None}
-            if amounts and not may_add:
-                from uwf_git.engine.budget import parse_option
-
-                amounts = {key: parse_option(key, text) for key, text in amounts.items()}
-            return function(*args, **{parameter: amounts}, **given)
+            texts = {word: given.pop(f"{parameter}_{word}") for word in helps}
+            typed = {f"--max-{word}": text for word, text in texts.items() if text is not None}
+            return function(*args, **{parameter: _amounts(typed, may_add) if typed else {}}, **given)
 
         wrapped: Any = update_wrapper(packed, function)
         for word, text in reversed(list(helps.items())):
-            unit = _LIMITS[word][1]
+            unit = _UNITS[word]
             metavar = f"{unit}|+{unit}" if may_add else unit
             wrapped = click.option(f"{begin}{word}", f"{parameter}_{word}", metavar=metavar, help=text)(
                 wrapped
@@ -124,12 +120,14 @@ def budget(
     return decorate
 
 
-_LIMITS = {
-    "steps": ("maxSteps", "N"),
-    "tokens": ("maxTokens", "N"),
-    "cost": ("maxCost", "USD"),
-    "time": ("maxWallTime", "TIME"),
-}
+def _amounts(texts: Mapping[str, str], may_add: bool) -> dict[str, Any]:
+    from uwf_git.engine.budget import OPTIONS, parse_option
+
+    amounts = {key: texts[option] for key, option in OPTIONS.items() if option in texts}
+    return dict(amounts) if may_add else {key: parse_option(key, text) for key, text in amounts.items()}
+
+
+_UNITS = {"steps": "N", "tokens": "N", "cost": "USD", "time": "TIME"}
 PAUSES = {
     "tokens": "Pause for approval after N tokens.",
     "cost": "Pause for approval after spending USD.",

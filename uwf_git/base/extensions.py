@@ -167,8 +167,8 @@ class Pages(NamedTuple):
 
 
 class Runner(NamedTuple):
-    """What makes all steps of a kind of workflow: the `name` that they have as their agent, which nobody can choose,
-    and `where` its `Agent` is."""
+    """The agent of all steps of a kind of workflow, loaded from `where`. Steps record its `name`, which nobody can
+    choose."""
 
     name: str
     where: str
@@ -177,7 +177,7 @@ class Runner(NamedTuple):
 class Extension(NamedTuple):
     """A feature's contributions. Workflow kinds and languages are those of the format.
 
-    `runners` map a kind of workflow to the one of all its steps, `step_parts` to their `StepParts`,
+    `runners` map a kind of workflow to its runner, `step_parts` to their `StepParts`,
     `compilers` a language to an `api.compilers.Compiler`. `node_types` map the hashes of a shipped
     extension's built-in types to the mapping of their schemas; other packages store schemas as nodes, so that
     stores stay readable without them.

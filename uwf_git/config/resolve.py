@@ -229,9 +229,6 @@ def why_missing(program: str, folder: str | None = None, path: str | None = None
     return "" if is_open or shutil.which(whole) else f"{program} is not a file that can be run"
 
 
-# Known agents
-
-
 class Plugin(NamedTuple):
     """A package's agent. `load()` returns an `Agent`, or a function that returns one."""
 
