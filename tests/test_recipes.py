@@ -31,21 +31,32 @@ def sources(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def call(sources: Path, hermetic: Path) -> Call:
-    """Run the command of the copy on one of several stores, and return its JSON."""
+def program(sources: Path, hermetic: Path) -> Call:
+    """Run Python with the copy, on one of several stores, and return what it prints."""
 
-    def run(*args: str | Path, root: str = "ada", status: int = 0) -> Any:
+    def run(*args: str, root: str = "ada", status: int = 0) -> str:
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(sources), str(sources / "cli")]),
             "UWF_STORAGE_ROOT": str(hermetic / root),
         }
-        command = [sys.executable, "-P", "-m", "uwf_cli.main", *map(str, args)]
+        command = [sys.executable, "-P", *args]
         done = subprocess.run(
             command, cwd=hermetic, env=environment, capture_output=True, text=True, timeout=60, check=False
         )
         assert done.returncode == status, done.stderr
-        return json.loads(done.stdout) if done.stdout.startswith(("{", "[")) else done.stdout
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def call(program: Call) -> Call:
+    """Run the command of the copy on one of several stores, and return its JSON."""
+
+    def run(*args: str | Path, root: str = "ada", status: int = 0) -> Any:
+        output = program("-m", "uwf_cli.main", *map(str, args), root=root, status=status)
+        return json.loads(output) if output.startswith(("{", "[")) else output
 
     return run
 
@@ -78,18 +89,28 @@ def test_the_recipe_for_a_command_makes_one(sources: Path, call: Call) -> None:
     assert "Count the words of each step." in call("thread", "--help")
 
 
-def test_the_recipe_for_a_status_makes_one(sources: Path, call: Call) -> None:
+def test_the_recipe_for_a_status_makes_one(sources: Path, call: Call, program: Call) -> None:
     recipe = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("    STALLED = StateRow(")
     table = sources / "uwf_git" / "base" / "thread_states.py"
     row = recipe[1] + recipe[2].partition("```")[0]
     text = table.read_text(encoding="utf-8")
-    table.write_text(
-        text.replace("    @property\n    def word", f"{row}    @property\n    def word"), encoding="utf-8"
-    )
+    before = "    @property\n    def word"
+    table.write_text(text.replace(before, row + before), encoding="utf-8")
     call("workflow", "put", EXAMPLES / "solve-issue.yaml")
-    call("thread", "start", "solve-issue", "-p", "x")
+    thread = call("thread", "start", "solve-issue", "-p", "x")["thread"]
     assert call("thread", "list", "--status", "stalled") == []
     assert "corrupt, stalled" in " ".join(call("thread", "list", "--help").split())
+    state = f"import uwf_git as uwf; print(uwf.open().thread({thread!r}).state)"
+    assert program("-c", state) == "Idle(role='planner', status='idle')\n"
+
+    at_once = row.replace("> 7 * 86_400", ">= 0")
+    table.write_text(text.replace(before, at_once + before), encoding="utf-8")
+    assert [item["thread"] for item in call("thread", "list", "--status", "stalled")] == [thread]
+    assert program("-c", state) == "Idle(role='planner', status='stalled')\n"
+
+    for_a_person = at_once.replace("Actor.AGENT", "Actor.PERSON")
+    table.write_text(text.replace(before, for_a_person + before), encoding="utf-8")
+    assert program("-c", state) == "Stuck(problem='nobody has stepped it for a week', status='stalled')\n"
 
 
 def test_the_recipe_for_a_kind_of_turn_makes_one_that_is_checked_stepped_and_verified(

@@ -118,7 +118,9 @@ print(thread.step(agent, cwd={str(tmp_path)!r}).output, thread.state)
 assert process() == before
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "{'n': 6} Completed(failures='')\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "{'n': 6} Completed(failures='', status='completed')\n"), (
+        done.stderr
+    )
 
 
 def test_a_thread_that_cannot_be_stepped_yields_nothing_and_its_state_says_why(

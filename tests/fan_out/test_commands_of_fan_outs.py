@@ -58,7 +58,7 @@ def test_the_state_of_a_thread_that_waits_for_branches_counts_and_lists_them_by_
             {"index": 2, "thread": third, "status": ThreadState.IDLE.word, "item": "c"},
         ],
     }
-    assert state_of(world.instance, thread) == Idle("$JOIN")
+    assert state_of(world.instance, thread) == Idle("$JOIN", ThreadState.JOINING.word)
     step = world.head(thread).node
     assert shown(world, third)["branchOf"] == {"thread": thread, "step": step, "index": 2}
 

@@ -1,17 +1,17 @@
-"""States of a thread, as values for `match`."""
+"""States of a thread, as values for `match`: rows of `base.thread_states`, with what is known of this thread."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from uwf_git.base.errors import NotFound, UwfError
-from uwf_git.base.thread_states import Group, Request, ThreadState, states_of
+from uwf_git.base.thread_states import Actor, Group, Request, ThreadState, states_of
 from uwf_git.engine.budget import budget_reached
 from uwf_git.engine.call_answer import fields_wanted
 from uwf_git.engine.kit.form import FormField, options_of
 from uwf_git.engine.next_turn import outlook, wordless
 from uwf_git.engine.pause import pause_of
-from uwf_git.engine.thread_state import asking_below, thread_state
+from uwf_git.engine.thread_state import EndedState, asking_below, ended_state, thread_state
 from uwf_git.engine.waits import Waits, waits_in
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
@@ -24,10 +24,13 @@ class Idle(NamedTuple):
     """The thread can be stepped; `role` is next: `$JOIN` while its branches have not ended, which `run` runs."""
 
     role: str
+    status: str = ThreadState.IDLE.word
 
 
 class Running(NamedTuple):
     """A step is in progress."""
+
+    status: str = ThreadState.RUNNING.word
 
 
 class Waiting(NamedTuple):
@@ -41,6 +44,7 @@ class Waiting(NamedTuple):
     fields: tuple[FormField, ...] = ()
     missing: int = 0
     of: tuple[str, ...] = ()
+    status: str = ThreadState.ASKING.word
 
 
 class Paused(NamedTuple):
@@ -48,12 +52,14 @@ class Paused(NamedTuple):
 
     by: str
     reason: str = ""
+    status: str = ThreadState.PAUSED.word
 
 
 class OverBudget(NamedTuple):
     """The budget limit in `reason` is reached. A person may raise it."""
 
     reason: str
+    status: str = ThreadState.OVER_BUDGET.word
 
 
 class Failed(NamedTuple):
@@ -62,64 +68,92 @@ class Failed(NamedTuple):
 
     error: str
     ended: bool = False
+    status: str = ThreadState.FAILED.word
 
 
 class Stuck(NamedTuple):
-    """No edge matches the last output."""
+    """No edge matches the last output, or another `problem` that a person has to solve."""
 
     problem: str
+    status: str = ThreadState.STUCK.word
 
 
 class Completed(NamedTuple):
     """The thread reached the end of its workflow; `failures` are those that it doesn't tolerate, "" for none."""
 
     failures: str = ""
+    status: str = ThreadState.COMPLETED.word
 
 
 class Killed(NamedTuple):
     """The thread was killed."""
 
     reason: str = ""
+    status: str = ThreadState.KILLED.word
 
 
 State = Idle | Running | Waiting | Paused | OverBudget | Failed | Stuck | Completed | Killed
-"""Any of these."""
+"""Any of these. The class says what can be done now; `status` is the state's word, as `--status` takes it."""
 
 
 def state_of(instance: Instance, thread: ThreadId) -> State:
-    """Return a thread's state. Raises NotFound, StoreDamaged."""
+    """Return a thread's state. The columns of its row choose the class. Raises NotFound, StoreDamaged."""
     head = instance.threads.head(thread)
+    if head.archive:
+        return _ended(ended_state(head.archive), head.archive.reason)
     state = thread_state(instance, head)
-    reason = head.archive.reason if head.archive else ""
-    if state is ThreadState.KILLED:
-        return Killed(reason)
-    if state.is_ended:
-        return Failed(reason, ended=True) if state.group is Group.FAILED else Completed(reason)
-    if state is ThreadState.RUNNING:
-        return Running()
-    if state is ThreadState.PAUSED and (pause := pause_of(instance, thread)) is not None:
-        return Paused(pause.by, pause.reason)
-    match state.request:
-        case Request.QUESTION | Request.ROLE:
-            if (waits := waits_in(instance, head, state)) is not None:
-                missing, of = _missing(waits)
-                return Waiting(
-                    waits.question, waits.options, waits.role, waits.reason, waits.fields, missing, of
-                )
-        case Request.BUDGET:
-            return OverBudget(budget_reached(instance, head))
-        case Request.CALL:
-            return _asked_by_call(instance, asking_below(instance, head)[0])
-        case None:
+    match state.actor:
+        case Actor.PROCESS:
+            return Running(state.word)
+        case Actor.PERSON if (request := _request(instance, head, state)) is not None:
+            return request
+        case Actor.PERSON | Actor.AGENT | Actor.BRANCHES | Actor.NOBODY:
             pass
         case _:
-            assert_never(state.request)
+            assert_never(state.actor)
     following = outlook(instance, head)
     if following.problem is not None:
-        return Stuck(following.problem)
-    if state is ThreadState.FAILING and (attempt := instance.attempts.last(head)) is not None:
-        return Failed(attempt.error)
-    return Idle(following.next or "")
+        return Stuck(following.problem, state.word)
+    if state.group is Group.FAILED and (attempt := instance.attempts.last(head)) is not None:
+        return Failed(attempt.error, status=state.word)
+    return Idle(following.next or "", state.word)
+
+
+def _ended(state: EndedState, reason: str) -> Failed | Completed | Killed:
+    match state:
+        case ThreadState.COMPLETED | ThreadState.WITH_FAILURES:
+            return Completed(reason, state.word)
+        case ThreadState.FAILED:
+            return Failed(reason, True, state.word)
+        case ThreadState.KILLED:
+            return Killed(reason, state.word)
+        case _:
+            assert_never(state)
+
+
+def _request(
+    instance: Instance, head: Head, state: ThreadState
+) -> Waiting | OverBudget | Paused | Stuck | None:
+    """Return what has to be done by a person; None if somebody has done it meanwhile."""
+    if state is ThreadState.PAUSED:
+        pause = pause_of(instance, head.thread)
+        return None if pause is None else Paused(pause.by, pause.reason, state.word)
+    match state.request:
+        case Request.QUESTION | Request.ROLE:
+            if (waits := waits_in(instance, head, state)) is None:
+                return None
+            missing, of = _missing(waits)
+            return Waiting(
+                waits.question, waits.options, waits.role, waits.reason, waits.fields, missing, of, state.word
+            )
+        case Request.BUDGET:
+            return OverBudget(budget_reached(instance, head), state.word)
+        case Request.CALL:
+            return _asked_by_call(instance, asking_below(instance, head)[0], state.word)
+        case None:
+            return Stuck(state.value.meaning, state.word)
+        case _:
+            assert_never(state.request)
 
 
 def _missing(waits: Waits) -> tuple[int, tuple[str, ...]]:
@@ -127,10 +161,11 @@ def _missing(waits: Waits) -> tuple[int, tuple[str, ...]]:
     return (0, ()) if gate is None else (gate.missing, tuple(gate.awaited))
 
 
-def _asked_by_call(instance: Instance, call: Head) -> Waiting:
+def _asked_by_call(instance: Instance, call: Head, status: str) -> Waiting:
     next_turn, fields = outlook(instance, call), fields_wanted(instance, call)
     question = f"call {call.thread}: {next_turn.question or wordless(instance, call)}"
-    return Waiting(question, next_turn.options or options_of(fields), next_turn.asks or "", fields=fields)
+    options = next_turn.options or options_of(fields)
+    return Waiting(question, options, next_turn.asks or "", fields=fields, status=status)
 
 
 def standing(instance: Instance, head: Head) -> dict[str, Any]:
