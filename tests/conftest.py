@@ -29,7 +29,7 @@ from uwf_git.git.lockfiles import lockfiles_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import init, locate
 
-pytest_plugins = ["site_serving", "lived_in", "suite_bench", "evidence"]
+pytest_plugins = ["pytester", "site_serving", "lived_in", "suite_bench", "evidence"]
 
 REPOSITORY = Path(__file__).parent.parent
 EXAMPLES = REPOSITORY / "examples"
@@ -113,8 +113,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark extended tests, and begin with the tests that are given most time, so that none of them is left alone at the
-    end. Without the extended tests, a property is tried with a third of its examples. With _REST, keep what a run
-    without the extended tests leaves out, shortens or has skipped."""
+    end. Without the extended tests, a property is tried with a third of its examples, and a test that has the mark with
+    a sample of its variants. With _REST, keep what a run without the extended tests leaves out, shortens or has
+    skipped."""
+    mark_beyond_samples(items)
     for item in items:
         if config.option.markexpr == "not extended" and _has_many_examples(item):
             _shorten(item)
@@ -128,6 +130,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=done)
         items[:] = [item for item in items if item not in set(done)]
     items.sort(key=time_given, reverse=True)
+
+
+def mark_beyond_samples(items: list[pytest.Item]) -> None:
+    """Mark as extended all variants of a test but those of its sample: as many as its mark says, the first, the last,
+    and evenly spread between them."""
+    families: dict[tuple[str, int], list[pytest.Item]] = {}
+    for item in items:
+        if (mark := item.get_closest_marker("sample")) is not None:
+            families.setdefault((item.nodeid.partition("[")[0], mark.args[0]), []).append(item)
+    for (_, size), variants in families.items():
+        last = len(variants) - 1
+        sample = {round(place * last / max(size - 1, 1)) for place in range(size)}
+        for place, item in enumerate(variants):
+            if place not in sample:
+                item.add_marker(pytest.mark.extended)
 
 
 def _is_for_all_only(item: pytest.Item) -> bool:

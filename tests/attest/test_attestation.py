@@ -399,7 +399,7 @@ def test_a_step_of_a_sub_workflow_has_the_steps_that_did_it(uwf: Uwf, root: Path
     assert names == ["1/output", "1/1/output"]
 
 
-@pytest.mark.needs("node")
+@pytest.mark.needs("node", "bwrap")
 def test_an_imported_thread_and_one_of_a_code_workflow_are_attested(
     uwf: Uwf, root: Path, tmp_path: Path
 ) -> None:

@@ -469,6 +469,7 @@ def is_told_to_one_who_comes_fresh(world: ProofWorld) -> None:
     assert codes or cloned.error, cloned.out
 
 
+@pytest.mark.sample(12)
 @each_of(FRESH_AND_SEEN)
 def test_one_who_has_seen_the_true_history_and_one_who_comes_fresh_are_told(
     world: ProofWorld, forge: Forgery

@@ -201,6 +201,7 @@ def test_there_are_twenty_of_them() -> None:
     assert len({*HISTORIES}) >= 20
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda each: each.__name__.replace("_", "-"))
 def test_nobody_is_told_of_a_forgery(world: ProofWorld, history: History) -> None:
     history(world)
