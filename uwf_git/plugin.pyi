@@ -39,8 +39,7 @@ from uwf_cli.output import as_json as as_json
 from uwf_cli.output import as_yaml as as_yaml
 from uwf_cli.output import branches_text as branches_text
 from uwf_cli.output import dollars as _in_dollars
-from uwf_cli.output import exact as _exact_number
-from uwf_cli.output import iso as _iso_of_milliseconds
+from uwf_cli.output import exact as _exact_time
 from uwf_cli.page import addresses as _page_addresses
 from uwf_cli.page import markup as markup
 from uwf_cli.page.addresses import STATUS as _STATUS_FIELD
@@ -65,7 +64,6 @@ from uwf_cli.views import View as View
 from uwf_cli.watching import lines as _step_lines
 
 from uwf_git.api import control as control
-from uwf_git.api.check import UNCHECKED as UNCHECKED
 from uwf_git.api.check import Report as Report
 from uwf_git.api.check import check as check
 from uwf_git.api.check import check_tree as check_tree
@@ -142,6 +140,7 @@ from uwf_git.base.errors import RequirementUnmet as RequirementUnmet
 from uwf_git.base.errors import Rewritten as Rewritten
 from uwf_git.base.errors import SigningFailed as SigningFailed
 from uwf_git.base.errors import StoreDamaged as StoreDamaged
+from uwf_git.base.errors import StoreUnwritable as StoreUnwritable
 from uwf_git.base.errors import Throttled as Throttled
 from uwf_git.base.errors import TimedOut as TimedOut
 from uwf_git.base.errors import Unavailable as Unavailable
@@ -200,9 +199,8 @@ from uwf_git.base.timelimit import TimeExceeded as TimeExceeded
 from uwf_git.base.timelimit import time_limit as time_limit
 from uwf_git.base.version import VERSION as VERSION
 from uwf_git.config import resolve as _known_agents
-from uwf_git.config.policy import EXTRACT as _EXTRACT_TOOL
-from uwf_git.config.policy import FETCH as _FETCH_TOOLS
-from uwf_git.config.policy import RUN as _RUN_TOOLS
+from uwf_git.config.policy import FETCH as _FETCH_TOOL
+from uwf_git.config.policy import RUN as _RUN_TOOL
 from uwf_git.config.policy import SPEAKER as SPEAKER
 from uwf_git.config.policy import WRITING as _WRITING_TOOLS
 from uwf_git.config.policy import ToolPolicy as ToolPolicy
@@ -284,7 +282,7 @@ from uwf_git.engine.kit.chat import ContextTooLong as ContextTooLong
 from uwf_git.engine.kit.chat import model_alias as model_alias
 from uwf_git.engine.kit.chat import resolve_endpoint as resolve_endpoint
 from uwf_git.engine.kit.coerce import coerce as _coerce_value
-from uwf_git.engine.kit.context import SEEN as _SEEN_FIELD
+from uwf_git.engine.kit.context import SEEN as _SEEN_LENGTH
 from uwf_git.engine.kit.context import SILENCE as _SILENCE_LIMIT
 from uwf_git.engine.kit.context import Context as Context
 from uwf_git.engine.kit.context import KeptSession as KeptSession
@@ -380,7 +378,6 @@ from uwf_git.engine.thread_state import thread_state as thread_state
 from uwf_git.engine.trusted_code import require_trusted as require_trusted
 from uwf_git.engine.trusted_code import trust_code as trust_code
 from uwf_git.engine.turn.table import settle as _settle_thread
-from uwf_git.engine.waits import BUDGET as _BUDGET_WAIT
 from uwf_git.engine.waits import waits_in as waits_in
 from uwf_git.format import builtin as _schemas
 from uwf_git.format import cbor as cbor
@@ -417,7 +414,7 @@ from uwf_git.format.ids import is_thread_id as is_thread_id
 from uwf_git.format.ids import name_problem as name_problem
 from uwf_git.format.ids import parse_thread_id as parse_thread_id
 from uwf_git.format.json_text import read_json as read_json
-from uwf_git.format.kinds import COMPLETE as _COMPLETE_TURN
+from uwf_git.format.kinds import COMPLETE as _COMPLETE_CONDITION
 from uwf_git.format.kinds import CONTENT as _CONTENT_FIELD
 from uwf_git.format.kinds import EXTRACT as EXTRACT
 from uwf_git.format.kinds import HUMAN as HUMAN
@@ -487,7 +484,7 @@ from uwf_git.format.types import JAVASCRIPT as JAVASCRIPT
 from uwf_git.format.types import JOIN as JOIN
 from uwf_git.format.types import MOST_ROUNDS as MOST_ROUNDS
 from uwf_git.format.types import OF_THREADS as OF_THREADS
-from uwf_git.format.types import OWN as _OWN_TYPES
+from uwf_git.format.types import OWN as _OWN_FORM
 from uwf_git.format.types import PYTHON as PYTHON
 from uwf_git.format.types import QUESTION as QUESTION
 from uwf_git.format.types import REMARK as REMARK
@@ -513,14 +510,14 @@ from uwf_git.git.fsync import ASIDE as _ASIDE_FOLDER
 from uwf_git.git.fsync import make_folder as make_folder
 from uwf_git.git.fsync import make_folders as make_folders
 from uwf_git.git.fsync import share as _share_folder
-from uwf_git.git.libgit2 import GitError as GitError
-from uwf_git.git.libgit2 import discover_repository as discover_repository
-from uwf_git.git.libgit2 import open_repository as open_repository
+from uwf_git.git.ignored import ignored_below as ignored_below
 from uwf_git.git.objects import BLOB as BLOB
+from uwf_git.git.objects import BLOB_MODE as BLOB_MODE
+from uwf_git.git.objects import TREE_MODE as TREE_MODE
 from uwf_git.git.objects import Commit as Commit
 from uwf_git.git.objects import Entry as Entry
 from uwf_git.git.objects import Oid as Oid
-from uwf_git.git.objects import Person as _CommitPerson
+from uwf_git.git.objects import Person as Person
 from uwf_git.git.objects import Stamp as Stamp
 from uwf_git.git.objects import id_of as id_of
 from uwf_git.git.objects import parse_tag as parse_tag
@@ -531,13 +528,8 @@ from uwf_git.git.program import PATIENCE as _GIT_PATIENCE
 from uwf_git.git.program import CallResult as CallResult
 from uwf_git.git.program import Git as Git
 from uwf_git.git.program import failure as _git_failure
-from uwf_git.git.refs import PRIVATE as _PRIVATE_REFS
-from uwf_git.git.repository import BLOB_MODE as BLOB_MODE
-from uwf_git.git.repository import PRIVATE as _PRIVATE_MODE
-from uwf_git.git.repository import TREE_MODE as TREE_MODE
-from uwf_git.git.repository import Person as Person
+from uwf_git.git.refs import PRIVATE as _PRIVATE_FOLDER
 from uwf_git.git.repository import Repository as Repository
-from uwf_git.git.repository import StoreUnwritable as StoreUnwritable
 from uwf_git.git.signing import Configured as _SigningSettings
 from uwf_git.git.signing import sign as sign
 from uwf_git.git.signing import ssh_key as ssh_key
@@ -550,8 +542,8 @@ from uwf_git.sandbox import programs as programs
 from uwf_git.sandbox import results as _tool_results
 from uwf_git.sandbox.descendants import Descendants as Descendants
 from uwf_git.sandbox.enclosing_step import NO_APPROVALS_VARIABLE as NO_APPROVALS_VARIABLE
-from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE as _ENCLOSING_NONCE_VARIABLE
-from uwf_git.sandbox.enclosing_step import WITHHELD as _WITHHELD_VARIABLES
+from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE as NONCE_VARIABLE
+from uwf_git.sandbox.enclosing_step import WITHHELD as _WITHHELD_NONCE
 from uwf_git.sandbox.limits import of_commands as _command_limits
 from uwf_git.sandbox.mounts import DOCUMENT as _DOCUMENT_MOUNT
 from uwf_git.sandbox.mounts import OUTPUT as _OUTPUT_MOUNT
@@ -610,7 +602,6 @@ from uwf_git.store.nodes import NodeStore as NodeStore
 from uwf_git.store.nodes import UnionSet as UnionSet
 from uwf_git.store.pages import approvals_of as approvals_of
 from uwf_git.store.pages import report_of as report_of
-from uwf_git.store.private import NONCE_VARIABLE as NONCE_VARIABLE
 from uwf_git.store.private import QUESTION_VARIABLE as QUESTION_VARIABLE
 from uwf_git.store.private import EngineOrder as EngineOrder
 from uwf_git.store.private_files import read_private as read_private
@@ -664,6 +655,7 @@ from uwf_git.verify.definition import check_attributes as check_attributes
 from uwf_git.verify.definition import read_all as _read_definitions
 from uwf_git.verify.definition import read_version as read_version
 from uwf_git.verify.findings import CODES as _FINDING_CODES
+from uwf_git.verify.findings import UNCHECKED as UNCHECKED
 from uwf_git.verify.findings import Bad as _BadObject
 from uwf_git.verify.findings import Report as _CheckReport
 from uwf_git.verify.nodes import Nodes as _CheckedNodes
@@ -736,14 +728,13 @@ AMOUNT_LIMITS = _AMOUNT_LIMITS
 ASIDE_FOLDER = _ASIDE_FOLDER
 AnswerVerdict = _AnswerVerdict
 BUDGET_OPTIONS = _BUDGET_OPTIONS
-BUDGET_WAIT = _BUDGET_WAIT
 BULK_FULL = _BULK_FULL
 BadObject = _BadObject
 BulkWriter = _BulkWriter
 CASE_SKIPPED = _CASE_SKIPPED
 CENSUS_FAILURES = _CENSUS_FAILURES
 CHECK_SECONDS = _CHECK_SECONDS
-COMPLETE_TURN = _COMPLETE_TURN
+COMPLETE_CONDITION = _COMPLETE_CONDITION
 CONFIG_FILE = _CONFIG_FILE
 CONTENT_FIELD = _CONTENT_FIELD
 COST_LIMIT = _COST_LIMIT
@@ -756,14 +747,11 @@ CodeVerdict = _CodeVerdict
 CommandClass = _CommandClass
 CommandFailed = _CommandFailed
 CommandResult = _CommandResult
-CommitPerson = _CommitPerson
 DOCUMENT_MOUNT = _DOCUMENT_MOUNT
 DefinitionOffer = _DefinitionOffer
 DefinitionRegistry = _DefinitionRegistry
 DiagramDrawing = _DiagramDrawing
-ENCLOSING_NONCE_VARIABLE = _ENCLOSING_NONCE_VARIABLE
-EXTRACT_TOOL = _EXTRACT_TOOL
-FETCH_TOOLS = _FETCH_TOOLS
+FETCH_TOOL = _FETCH_TOOL
 FINDING_CODES = _FINDING_CODES
 FieldReader = _FieldReader
 FileChange = _FileChange
@@ -778,21 +766,20 @@ MAX_DOCUMENT_BYTES = _MAX_DOCUMENT_BYTES
 MOUNT_PLACEHOLDERS = _MOUNT_PLACEHOLDERS
 NO_SIGNATURE = _NO_SIGNATURE
 OUTPUT_MOUNT = _OUTPUT_MOUNT
-OWN_TYPES = _OWN_TYPES
+OWN_FORM = _OWN_FORM
 OutputTooLarge = _OutputTooLarge
 PACKAGE_MOUNT = _PACKAGE_MOUNT
 PAYLOAD_TOO_LONG = _PAYLOAD_TOO_LONG
-PRIVATE_MODE = _PRIVATE_MODE
-PRIVATE_REFS = _PRIVATE_REFS
+PRIVATE_FOLDER = _PRIVATE_FOLDER
 PROJECT_MOUNT = _PROJECT_MOUNT
 PackageSource = _PackageSource
 ProgressMeter = _ProgressMeter
 QuotaExceeded = _QuotaExceeded
-RUN_TOOLS = _RUN_TOOLS
+RUN_TOOL = _RUN_TOOL
 RegisteredVersion = _RegisteredVersion
 Rehearsal = _Rehearsal
 RunOptions = _RunOptions
-SEEN_FIELD = _SEEN_FIELD
+SEEN_LENGTH = _SEEN_LENGTH
 SILENCE_LIMIT = _SILENCE_LIMIT
 STATE_MOUNT = _STATE_MOUNT
 STATUS_FIELD = _STATUS_FIELD
@@ -817,7 +804,7 @@ TimeBudgetExceeded = _TimeBudgetExceeded
 TokenUsage = _TokenUsage
 ToolOutputs = _ToolOutputs
 VerifiedRecord = _VerifiedRecord
-WITHHELD_VARIABLES = _WITHHELD_VARIABLES
+WITHHELD_NONCE = _WITHHELD_NONCE
 WORKFLOW_MOUNT = _WORKFLOW_MOUNT
 WORKTREE_OPTION = _WORKTREE_OPTION
 WRITING_TOOLS = _WRITING_TOOLS
@@ -856,7 +843,7 @@ duration_text = _duration_text
 embedded_agent = _embedded_agent
 engine_calls = _engine_calls
 evaluate_expression = _evaluate_expression
-exact_number = _exact_number
+exact_time = _exact_time
 expanded_path = _expanded_path
 failures_reported = _failures_reported
 find_call = _find_call
@@ -868,7 +855,6 @@ happened_before = _happened_before
 human_turn_of = _human_turn_of
 in_dollars = _in_dollars
 init_store = _init_store
-iso_of_milliseconds = _iso_of_milliseconds
 judge_answer = _judge_answer
 judged_answer = _judged_answer
 kept_indexed = _kept_indexed

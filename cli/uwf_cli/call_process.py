@@ -22,10 +22,13 @@ from uwf_git.store.location import Location
 
 GRACE = 10.0
 DRAIN = 1.0
-LARGEST = 32 << 20  # bytes that a command may print
+LARGEST = 32 << 20
+"""The bytes that a command may print."""
 
 
 class TooLarge(Failed):
+    """A command printed more than allowed."""
+
     def __init__(self, most: int = LARGEST) -> None:
         super().__init__("failure", f"the result is larger than {most >> 20} MiB", "ask for less of it")
 

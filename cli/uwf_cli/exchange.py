@@ -78,6 +78,7 @@ class Meter:
 
 
 def git_for(instance: Instance, meter: Meter | None = None) -> Git:
+    """Return the git program of a store, with its progress on the terminal."""
     from uwf_git.api.exchange import git_for
 
     return git_for(instance, _heard(meter))

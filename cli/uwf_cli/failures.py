@@ -112,6 +112,7 @@ def _log(error: Exception, failure: Failure) -> None:
 
 
 def describe(error: Exception) -> Failure:
+    """Return the failure for any exception of a command."""
     import click
 
     from uwf_git.base.text import closest

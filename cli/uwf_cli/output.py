@@ -63,6 +63,7 @@ def _records(values: list[dict[str, Any]]) -> str:
 
 
 def as_yaml(value: Any) -> str:
+    """Return YAML."""
     from uwf_git.format.yaml12 import dump
 
     return dump(value)
@@ -170,4 +171,5 @@ def ago(then: float, now: float | None = None) -> str:
 
 
 def exact(seconds: float) -> str:
+    """Format a time, in Unix seconds: `2026-01-31 09:30:00 UTC`."""
     return iso(seconds).replace("T", " ").replace("Z", " UTC")

@@ -24,8 +24,10 @@ from uwf_git.base.text import counted
 from uwf_git.format.types import role_name
 
 View = str | Callable[[Any], str]
+"""How a value reads: a template, or a function of the value."""
 Cell = str | Callable[[Any], str | None]
 Column = str | tuple[str, Cell]
+"""A column or field: its key, or its name with a key, a template or a function of the object."""
 Pairs = Callable[[Any], Iterable[tuple[str, str]]]
 """Fields that depend on the value: their names and texts."""
 

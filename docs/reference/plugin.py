@@ -94,11 +94,14 @@ def _link(path: Path) -> str:
 
 
 def _line(name: Name) -> str:
-    """Return the first sentence of a name's docstring; that of its class for a constant without one is empty."""
+    """Return the first sentence of a name's docstring. Raises SystemExit without one."""
     docs = _docs(name.source)
     text = docs.get("" if _path(f"{name.module}.{name.attribute}") else name.attribute, "")
-    sentence = re.split(r"(?<=[.:;])\s", " ".join(text.split()) + " ", maxsplit=1)[0]
-    return sentence.strip().rstrip(":;").replace("|", "\\|")
+    if not text:
+        sys.exit(f"{name.name} has no docstring: write one in {name.source.relative_to(ROOT)}")
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    sentence = re.split(r"(?<=\.)\s", paragraph, maxsplit=1)[0]
+    return sentence.rstrip(":").replace("|", "\\|")
 
 
 @cache
@@ -110,13 +113,16 @@ def _docs(path: Path) -> dict[str, str]:
         if isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
             docs[statement.name] = ast.get_docstring(statement) or ""
         elif isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            targets = (
-                statement.targets
-                if isinstance(statement, ast.Assign)
-                else [getattr(statement, "target", None)]
-            )
-            docs |= {target.id: str(after.value.value) for target in targets if isinstance(target, ast.Name)}
+            docs |= dict.fromkeys(_assigned(statement), str(after.value.value))
     return docs
+
+
+def _assigned(statement: ast.stmt) -> list[str]:
+    """Return the names that a statement assigns, or imports from another package."""
+    if isinstance(statement, ast.ImportFrom):
+        return [alias.name for alias in statement.names]
+    names = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+    return [name.id for name in names if isinstance(name.ctx, ast.Store)]
 
 
 def _path(module: str) -> Path | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 ALL = frozenset(ThreadState)
 ENDED = frozenset(state for state in ThreadState if state.is_ended)
 ACTIVE = ALL - ENDED - {ThreadState.CORRUPT}
+"""The states of threads that can be read and have not ended."""
 TO_STEP = frozenset(state for state in ALL if state.is_ready or state.actor is Actor.BRANCHES)
 """The states of threads that a step, or one of their branches, may take on."""
 
@@ -42,6 +43,8 @@ class Filters(NamedTuple):
 
 
 class ListedThread(NamedTuple):
+    """A thread of a list, which may be damaged."""
+
     head: Head | DamagedThread
     state: ThreadState
 

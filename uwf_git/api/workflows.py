@@ -50,11 +50,13 @@ class Sources(NamedTuple):
 
 
 FOLDER = ".workflows"
+"""The folder of workflows in a project."""
 SCRIPTS = Path(".claude", "workflows")
 """Where other programs keep workflow scripts, in files NAME.js."""
 
 
 SUFFIXES = (".yaml", ".yml", ".esm.js", ".mjs")
+"""The endings of workflow files that are looked for by name."""
 
 
 class ResolvedWorkflow(NamedTuple):

@@ -179,6 +179,12 @@ class StoreDamaged(UwfError):
     exit_status = 7
 
 
+class StoreUnwritable(UwfError):
+    """The repository cannot be written: read-only, full, or not ours."""
+
+    code = "store_unwritable"
+
+
 class HashCollision(StoreDamaged):
     """Two contents have the same XXH64; the second is refused."""
 

@@ -355,6 +355,7 @@ def exports() -> tuple[Export, ...]:
 
 
 def dispatchers() -> tuple[Dispatcher, ...]:
+    """Return the ways of all extensions to step many threads."""
     return tuple(way for extension in every() for way in extension.dispatchers)
 
 

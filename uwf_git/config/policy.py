@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import AgentFailed
 from uwf_git.base.text import nearest, one_line
 from uwf_git.format.amounts import parse_quota
+from uwf_git.format.kinds import EXTRACT
 from uwf_git.sandbox.quota import Quota
 
 if TYPE_CHECKING:
@@ -36,10 +37,12 @@ if TYPE_CHECKING:
 
 READING = ("read_file", "list_dir", "glob", "grep")
 WRITING = ("write_file", "edit_file", "apply_patch")
-RUN, FETCH = "run_command", "fetch_url"
+"""The tools that change files."""
+RUN = "run_command"
+"""The tool that runs commands."""
+FETCH = "fetch_url"
+"""The tool that fetches pages."""
 STANDARD = (*READING, *WRITING, RUN, FETCH)
-EXTRACT = "extract"
-"""A tool that asks a model; it is there where one is configured for it."""
 
 _LISTS = ("allow", "deny", "allowHosts", "permissions", "servers")
 _SWITCHES = ("runCommand", "network", "allowUnconfined", "strict")
@@ -58,6 +61,7 @@ class Source(NamedTuple):
 CONFIGURATION = Source("", KEYS)
 ROLE = Source("a workflow", ("allow", "deny", "runCommand", "network"))
 SPEAKER = Source("a persona", ("allow", "deny", "files", *_SIZES, "mcp", "servers"))
+"""A persona's policy, in its crew."""
 REQUESTS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 """The kinds of requests that agents with tools of their own make."""
 _MCP = "mcp/"

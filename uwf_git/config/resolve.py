@@ -193,6 +193,7 @@ def is_command(text: str) -> bool:
 
 
 def hint_to_add(name: str) -> str:
+    """Return the hint for an agent that is not configured."""
     return f"add it: uwf config set agents.{name}.command …"
 
 

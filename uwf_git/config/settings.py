@@ -15,6 +15,7 @@ from uwf_git.config.policy import ToolPolicy
 from uwf_git.sandbox.quota import Quota
 
 FILE = "config.yaml"
+"""The file of settings in the storage root."""
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "providers": ("baseUrl", "apiKeyEnv", "limits"),

@@ -45,6 +45,7 @@ OPTIONS = {
 """How the command names each limit."""
 
 COST = "maxCost"
+"""The limit in US dollars."""
 METERED = SHARED
 """The limits that count only what agents tell."""
 

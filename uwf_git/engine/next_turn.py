@@ -75,6 +75,7 @@ def _decide(instance: Instance, history: History) -> Outlook:
 
 
 def decide_at(history: History) -> Outlook:
+    """Return the outlook at a history, without the cache of the index."""
     try:
         return _decided(history)
     except UwfError as error:
@@ -112,6 +113,7 @@ def _decided(history: History) -> Outlook:
 
 
 def raise_if_stuck(instance: Instance, outlook: Outlook, head: Head) -> None:
+    """Raise NoTransition if the outlook has a problem."""
     if outlook.problem is not None:
         hint = outlook.hint
         if head.node not in instance.judging.stuck:

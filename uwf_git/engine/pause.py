@@ -48,6 +48,7 @@ class Pause(NamedTuple):
 
 
 def paused_threads(instance: Instance) -> set[str]:
+    """Return the ids of all paused threads."""
     names = instance.store.repository.ref_names(layout.PAUSED)
     return {name.removeprefix(layout.PAUSED) for name in names}
 
@@ -156,6 +157,7 @@ def forget_lifted(instance: Instance) -> None:
 
 
 def raise_if_paused(instance: Instance, thread: ThreadId) -> None:
+    """Raise Paused if a thread is paused. Raises StoreDamaged."""
     pause = pause_of(instance, thread)
     if pause is not None:
         raise refusal(thread, pause)

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import extensions, lifetime, log
-from uwf_git.base.errors import AgentFailed, OutOfRounds, StoreDamaged, Throttled, Usage, UwfError, Waiting
+from uwf_git.base.errors import (
+    AgentFailed,
+    OutOfRounds,
+    StoreDamaged,
+    StoreUnwritable,
+    Throttled,
+    Usage,
+    UwfError,
+    Waiting,
+)
 from uwf_git.base.text import one_line
 from uwf_git.config.resolve import (
     EVERY_ROLE,
@@ -28,7 +37,7 @@ from uwf_git.format.casting import cast_of
 from uwf_git.format.ids import Hash, ThreadId, is_hash
 from uwf_git.format.kinds import HUMAN, REHEARSE
 from uwf_git.format.node import from_blob
-from uwf_git.git.repository import Oid, StoreUnwritable
+from uwf_git.git.repository import Oid
 from uwf_git.sandbox.enclosing_step import variables_of
 from uwf_git.store.location import CEILINGS, ceilings
 from uwf_git.workflow.turn import asks_agent
@@ -300,6 +309,7 @@ def run_command_of(
 
 
 def environment(instance: Instance, thread: ThreadId, role: str) -> dict[str, str]:
+    """Return the environment of an agent's command."""
     place = instance.location.environment()
     own = variables_of(thread, role, instance.runs.nonce(thread))
     own[CEILINGS] = ceilings(instance.location.root)

@@ -131,6 +131,7 @@ class Run(NamedTuple):
 
 
 def spent(detail: Detail | None, turns: Iterable[TurnRecord], attempt: bool) -> Totals:
+    """Return the spending of a step or failed attempt."""
     once = Totals(steps=int(not attempt), attempts=int(attempt))
     if detail is None:
         return once._replace(unmetered=1)
@@ -186,6 +187,7 @@ def tokens_in(usage: Usage | None) -> Tokens | None:
 
 
 def extracting_model(turn: TurnRecord) -> str | None:
+    """Return the model that an `extract` turn was answered by."""
     return turn.arguments.get("model") if isinstance(turn.arguments, dict) else None
 
 

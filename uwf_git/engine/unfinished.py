@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed, Killed, NotFound, Throttled, UwfError
+from uwf_git.base.errors import AgentFailed, Killed, NotFound, StoreUnwritable, Throttled, UwfError
 from uwf_git.base.text import encodable
 from uwf_git.engine.pause import pause_of, refusal
 from uwf_git.engine.performer import AgentResult, reported
@@ -24,7 +24,6 @@ from uwf_git.format.kinds import (
     Revision,
     parse_attempt,
 )
-from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.history import Head
 from uwf_git.store.private import KILL, PAUSE, AgentReport
 from uwf_git.workflow.turn import Outlook

@@ -14,6 +14,7 @@ from uwf_git.base.text import one_line
 from uwf_git.format.schema import ValuePath
 
 MAX_BYTES = 1 << 20
+"""The size of a document, at most."""
 _HANDED_OVER = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
 # The complement of YAML's c-printable; the UTF-8 decoder refuses surrogates.

@@ -17,7 +17,9 @@ REFERENCE_FORMATS = ("cas_ref", "ocas_ref")
 """The formats by which a schema says that a string is a hash."""
 
 Hash = NewType("Hash", str)
+"""A node's hash: XXH64 in Crockford's Base32, 13 characters."""
 ThreadId = NewType("ThreadId", str)
+"""A thread's id: a ULID, 26 characters."""
 
 # 64 bits fill 13 characters less one bit, and a ULID's 128 bits fill 26 less two: the first
 # character of either has leading zero bits, so not every string of the alphabet is an id.

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from uwf_git.format.node import Node
     from uwf_git.format.personas import Persona
 
-REHEARSE = "uwf-rehearse"  # the agent that makes its answers up
-HUMAN = "uwf-human"  # the agent that is a person
+REHEARSE = "uwf-rehearse"
+"""The agent that makes its answers up."""
+HUMAN = "uwf-human"
+"""The agent that is a person."""
 INTERRUPTED, PAUSED_NOW, KILLED_NOW = (
     "interrupted",
     "broken off by a pause",
@@ -38,11 +40,15 @@ INTERRUPTED, PAUSED_NOW, KILLED_NOW = (
 )
 # Errors of attempts that nothing was wrong with.
 ENDED_BY_USER = frozenset({INTERRUPTED, PAUSED_NOW, KILLED_NOW})
-EXTRACT = "extract"  # the tool whose turns hold what a model read out of a text
-SUBWORKFLOW = "uwf-workflow"  # the agent that does a step by a thread of its own
+EXTRACT = "extract"
+"""The tool whose turns hold what a model read out of a text."""
+SUBWORKFLOW = "uwf-workflow"
+"""The agent that does a step by a thread of its own."""
 BODY = "_body"  # in a template: the text below the fields of the last answer
-COMPLETE = "workflow is complete"  # the condition of a package's nodes that ends a run whose variables say so
-CONTENT, TIMESTAMP = "content", "timestamp"  # in an expression: the answer of a step, and when it was made
+COMPLETE = "workflow is complete"
+"""The condition of a package's nodes that ends a run whose variables say so."""
+CONTENT, TIMESTAMP = "content", "timestamp"
+"""The fields of a step in expressions: its agent's answer, and when it was made."""
 
 
 class PackageNode(NamedTuple):
@@ -573,6 +579,7 @@ def parse_session(payload: Any) -> Session:
 
 
 def parse_attempt(payload: Any) -> Attempt:
+    """Return a failed attempt from its node's payload."""
     return from_payload(Attempt, payload, code=_revision(payload))
 
 

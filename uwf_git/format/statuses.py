@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 SUSPEND = "$SUSPEND"
+"""The status of an output that asks a person."""
 NEEDS_INPUT = "needs_input"
 DEFAULT_STATUS = "_"

@@ -33,14 +33,18 @@ from uwf_git.format.quick_schema import NODE_HASH, OBJECT_ID, PERCENTAGE, PRINTA
 from uwf_git.format.statuses import NEEDS_INPUT, SUSPEND
 
 START = "$START"
+"""Where a thread begins: its edges name the first role."""
 END = "$END"
+"""The end of a thread."""
 FAIL = "$FAIL"
 """The end of a thread that did not reach its goal."""
 ENDS = END, FAIL
+"""The targets of edges that end a thread."""
 FORK, JOIN = "$FORK", "$JOIN"
 """The roles of the steps that begin and join branches. An edge to `$FORK` fans out."""
 UWF = "uwf"  # the agent of these steps
 USER = "$USER"
+"""The role of a step with a person's answer or remark."""
 PERSON = "human"  # the agent of a step of $USER
 BUNDLE = "$BUNDLE"
 """Stands for the next role where a bundle's code decides who that is."""
@@ -80,6 +84,7 @@ def next_name(role: str) -> str:
 
 
 TEXT = builtin("8451C8DVPAGHX", {"title": "Text", "type": "string"})
+"""A plain text."""
 
 _NEED = {
     "anyOf": [{"enum": ["all", "first"]}, POSITIVE, {**STRING, "pattern": PERCENTAGE}],
@@ -279,6 +284,7 @@ CREW = node_type(
         "workflows": list_of(_OFFERED),
     },
 )
+"""A crew: its personas and the workflows that it offers."""
 
 CODE = node_type(
     "5S2XTT9M9FBC1",
@@ -314,9 +320,11 @@ CODE = node_type(
         "budget?": BUDGET,
     },
 )
+"""A code workflow: its file and roles."""
 RESULT = builtin(
     "D4N65S95CBY8P", {"title": "Result", "description": "What a bundle returned at its end: any value."}
 )
+"""The result of a code workflow, any value."""
 
 _DATA = record(
     "Data",
@@ -414,6 +422,7 @@ STEPNODE = node_type(
     "StepNode",
     {"start": REF, "prev": NULLABLE_REF, "role": STRING, "output": REF, "detail": REF, "agent": STRING},
 )
+"""A step: its role, output and detail, after the step before."""
 
 TURN = node_type(
     "8PA8H3KE56GQR",
@@ -431,6 +440,7 @@ TURN = node_type(
         "failed?": FLAG,
     },
 )
+"""A turn of an agent: what a model said, or a call of a tool with its result."""
 
 _GIT_ID = {**STRING, "pattern": OBJECT_ID}
 _REVISION = record(
@@ -491,6 +501,7 @@ DETAIL = node_type(
         "nodes?": described(REFS, "Nodes of that step, as they were there."),
     },
 )
+"""How a step's output came about: the answer, the turns, the usage."""
 _IDENTITY = record("Identity", {"name": STRING, "email": described(STRING, "As git's user.email has it.")})
 _MOMENT = {**COUNT, "maximum": 1 << 40, "description": "Unix seconds."}
 _DIGEST = {**STRING, "pattern": SHA256}
@@ -547,6 +558,7 @@ SESSION = node_type(
         ),
     },
 )
+"""The files of a program's own conversation, by which another machine goes on with it."""
 ATTEMPT = node_type(
     "3N8XDCVF2Z95M",
     "Attempt",
@@ -566,11 +578,13 @@ ATTEMPT = node_type(
 )
 
 ANSWER = node_type("37JFM247WQ9DK", "Answer", {"answer": STRING})
+"""A person's answer to a question."""
 REMARK = node_type(
     "598QZEAVDK23W",
     "Remark",
     {"remark": described(STRING, "What a person said to a thread that asked nothing.")},
 )
+"""A person's remark to a thread that asked nothing."""
 
 SUSPEND_SCHEMA: dict[str, Any] = {
     "title": "Question",
@@ -589,6 +603,7 @@ SUSPEND_SCHEMA: dict[str, Any] = {
 }
 
 QUESTION = builtin("6BKEEWRFC00TX", SUSPEND_SCHEMA)
+"""An output that asks a person."""
 
 _KINDS: dict[str, frozenset[Hash]] = {
     "workflow": frozenset({WORKFLOW, CODE}),

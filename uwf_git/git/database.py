@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
-from uwf_git.base.errors import StoreDamaged, UwfError
+from uwf_git.base.errors import StoreDamaged, StoreUnwritable
 from uwf_git.git.fsync import share
 from uwf_git.git.libgit2 import GitError, Odb, OdbBackendPack, Repository, all_objects
 from uwf_git.git.objects import KINDS, Oid, id_of
@@ -41,12 +41,6 @@ _UNREAD = (GitError, KeyError, ValueError, MemoryError)
 _TRIED = 1 << 16  # bytes
 _SPARE_SPACE = 1 << 20  # bytes; a write that doesn't fit may have failed for lack of space
 _SLACK = 128  # bytes that zlib and an object's header may add
-
-
-class StoreUnwritable(UwfError):
-    """The repository cannot be written: read-only, full, or not ours."""
-
-    code = "store_unwritable"
 
 
 class TooLarge(StoreDamaged):

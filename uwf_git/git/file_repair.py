@@ -17,12 +17,12 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from uwf_git.base.errors import Busy, StoreDamaged
+from uwf_git.base.errors import Busy, StoreDamaged, StoreUnwritable
 from uwf_git.git.fsync import make_folders, sync
 from uwf_git.git.lockfiles import LOCK
 from uwf_git.git.objects import id_of
 from uwf_git.git.refs import HEADER, PACKED, PackedDamage, note_packed, packed_damage, read_file, sound_lines
-from uwf_git.git.repository import PRIVATE, Oid, Repository, StoreUnwritable, missing_folders
+from uwf_git.git.repository import PRIVATE, Oid, Repository, missing_folders
 
 FOLDER = "damaged"
 _KINDS = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}

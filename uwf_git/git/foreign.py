@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, NoReturn, cast
 
-from uwf_git.base.errors import Invalid, NotFound, StoreDamaged
+from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, StoreUnwritable
 from uwf_git.git.config import GitConfig
-from uwf_git.git.database import ObjectDatabase, StoreUnwritable
+from uwf_git.git.database import ObjectDatabase
 from uwf_git.git.libgit2 import Config, Odb
 from uwf_git.git.libgit2 import Repository as Libgit2Repository
 from uwf_git.git.objects import Oid

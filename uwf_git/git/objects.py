@@ -11,15 +11,19 @@ from typing import NamedTuple
 
 from uwf_git.git.libgit2 import Oid as Oid
 
+"""The id of a git object. `str` gives its 40 hexadecimal digits, `raw` its 20 bytes."""
+
 COUNT_LIMIT = 50_000  # files that one commit adds
 TREE_MODE = "40000"
+"""The mode of a folder in a tree."""
 BLOB_MODE = "100644"
+"""The mode of a file in a tree."""
 _SIGNATURE = "-----BEGIN "
 
 COMMIT, TREE, BLOB, TAG = 1, 2, 3, 4
+"""The kinds of objects, by their numbers in packs."""
 KINDS = {b"commit": COMMIT, b"tree": TREE, b"blob": BLOB, b"tag": TAG}
 NAMES = {number: name for name, number in KINDS.items()}
-"""The kinds of objects, by the numbers that packs have for them."""
 
 
 class Entry(NamedTuple):

@@ -332,6 +332,7 @@ def environment(folder: Path | None = None) -> dict[str, str]:
 
 
 def failure(args: Sequence[str], done: CallResult) -> RemoteFailed:
+    """Return the error for a call of git that failed, with a hint by its message."""
     command = command_of(args)
     for sign, reason, setting in _OVER:
         if sign.search(done.err):

@@ -22,6 +22,7 @@ from uwf_git.git.fsync import share
 from uwf_git.git.libgit2 import Oid
 
 PRIVATE = "uwf"
+"""The folder in the git directory for uwf's files that are not shared."""
 PACKED = "packed-refs"
 SEEN = "packed-refs.seen"
 FIX = "uwf doctor --fix"

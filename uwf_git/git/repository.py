@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import HeadMoved, Invalid, NotFound, StoreDamaged
+from uwf_git.base.errors import HeadMoved, Invalid, NotFound, StoreDamaged, StoreUnwritable
 from uwf_git.git.config import GitConfig
 from uwf_git.git.database import ObjectDatabase, damaged, unwritable
-from uwf_git.git.database import StoreUnwritable as StoreUnwritable
 from uwf_git.git.database import TooLarge as TooLarge
 from uwf_git.git.fsync import make_folder, share_below, sync_folder
 from uwf_git.git.libgit2 import GitError, init_bare, open_repository
@@ -24,6 +23,7 @@ from uwf_git.git.objects import BLOB_MODE as BLOB_MODE
 from uwf_git.git.objects import COMMIT as COMMIT
 from uwf_git.git.objects import (
     NAMES,
+    Person,
     commit_text,
     is_signed,
     parse_commit,
@@ -41,7 +41,6 @@ from uwf_git.git.objects import TREE_MODE as TREE_MODE
 from uwf_git.git.objects import Commit as Commit
 from uwf_git.git.objects import Entry as Entry
 from uwf_git.git.objects import Oid as Oid
-from uwf_git.git.objects import Person as Person
 from uwf_git.git.ref_transactions import RefFiles
 from uwf_git.git.refs import FIX, is_waited_for, may_have_refs, read_ref, read_refs, read_refs_named
 from uwf_git.git.refs import PRIVATE as PRIVATE

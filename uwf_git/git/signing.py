@@ -26,6 +26,7 @@ from uwf_git.git.objects import Person
 from uwf_git.sandbox.programs import find_program, trusted_path
 
 Configured = Callable[[str], str]
+"""Returns a setting of git by its key, "" if unset."""
 
 _PROGRAMS = {"openpgp": "gpg", "x509": "gpgsm", "ssh": "ssh-keygen"}
 

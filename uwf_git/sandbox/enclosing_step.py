@@ -20,6 +20,7 @@ from uwf_git.sandbox.process_table import content, has_table, made_at, parents_o
 from uwf_git.sandbox.programs import find_program
 
 NONCE_VARIABLE = "UWF_NONCE"
+"""Holds the nonce of the agent's order: its report counts only with that."""
 WITHHELD = "withheld"
 """The nonce of commands that run within a step, and don't make it."""
 

@@ -1,11 +1,4 @@
-"""The folders of a step, by the names that agents use.
-
-@project    the working folder
-@workflow   the workflow's own files, read only
-@output     texts too long for a tool's result, read only
-@pkg        the files of the crew's package, read only
-@state      the run of a crew's workflow: workflow.md, writable
-"""
+"""The folders of a step, by the names that agents use."""
 
 from __future__ import annotations
 
@@ -13,8 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-PROJECT, PACKAGE, STATE = "@project", "@pkg", "@state"
-WORKFLOW, OUTPUT = "@workflow", "@output"
+PROJECT = "@project"
+"""The working folder."""
+PACKAGE = "@pkg"
+"""The files of the crew's package, read only."""
+STATE = "@state"
+"""The run of a crew's workflow: `workflow.md`, writable."""
+WORKFLOW = "@workflow"
+"""The workflow's own files, read only."""
+OUTPUT = "@output"
+"""Texts too long for a tool's result, read only."""
 NAMES = (PROJECT, WORKFLOW, OUTPUT, PACKAGE, STATE)
 DOCUMENT = "workflow.md"
 """The file in @state that an agent may write."""

@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from uwf_git.base import log
-from uwf_git.base.errors import HeadMoved, NotFound, StoreDamaged, UwfError
+from uwf_git.base.errors import HeadMoved, NotFound, StoreDamaged, StoreUnwritable, UwfError
 from uwf_git.format.builtin import BUILTIN
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Start, parse_start, parse_step
 from uwf_git.git.objects import Stamp, Tag, parse_tag
-from uwf_git.git.repository import COMMIT, TAG, Commit, Oid, Repository, StoreUnwritable
+from uwf_git.git.repository import COMMIT, TAG, Commit, Oid, Repository
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.index import (
     ArchiveRow,

@@ -52,8 +52,8 @@ REWRITTEN = ref_kinds.REWRITTEN.prefix
 BRANCHES = "refs/heads/uwf/"
 THREAD_BRANCHES = BRANCHES + "threads/"
 
-# Other source files of a workflow's version; for a crew, the whole package.
 INCLUDED = "workflow/include/"
+"""Other source files of a workflow's version; for a crew, the whole package."""
 
 # The characters that may be said of why a thread is paused.
 LONGEST_REASON = 500

@@ -21,6 +21,7 @@ from uwf_git.git.worktree import project_of
 from uwf_git.store.private_files import write_private
 
 ROOT_VARIABLES = ("UWF_STORAGE_ROOT", "UNCAGED_WORKFLOW_STORAGE_ROOT", "WORKFLOW_STORAGE_ROOT")
+"""Name the storage root; the first that is set counts."""
 STORE_VARIABLE = "UWF_STORE"
 FORMAT = "1"
 CEILINGS = "GIT_CEILING_DIRECTORIES"

@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from uwf_git.base import log
-from uwf_git.base.errors import Busy
+from uwf_git.base.errors import Busy, StoreUnwritable
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.fsync import share
-from uwf_git.git.repository import StoreUnwritable
 from uwf_git.git.writers import Writers
 from uwf_git.sandbox.process_table import parents_of, processes
 from uwf_git.sandbox.programs import find_program

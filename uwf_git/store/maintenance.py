@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.base import log
-from uwf_git.base.errors import Busy
+from uwf_git.base.errors import Busy, StoreUnwritable
 from uwf_git.git.database import files_of_loose_objects
 from uwf_git.git.fsync import ASIDE
-from uwf_git.git.repository import NAMESPACE, Oid, Repository, StoreUnwritable
+from uwf_git.git.repository import NAMESPACE, Oid, Repository
 from uwf_git.sandbox.programs import find_program, trusted_path
 from uwf_git.store.indexing import Store
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.base.errors import HashCollision, Invalid, NotFound, StoreDamaged
+from uwf_git.base.errors import HashCollision, Invalid, NotFound, StoreDamaged, StoreUnwritable
 from uwf_git.format import cbor
 from uwf_git.format.builtin import BUILTIN, META
 from uwf_git.format.ids import Hash, complete, parse_hash
@@ -39,7 +39,7 @@ from uwf_git.format.types import (
     is_kind,
 )
 from uwf_git.git.objects import BLOB, id_of
-from uwf_git.git.repository import Oid, Repository, StoreUnwritable
+from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.node_rows import NodeRow, node_row
 

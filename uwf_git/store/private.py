@@ -38,11 +38,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from uwf_git.base.errors import Usage
+from uwf_git.base.errors import StoreUnwritable, Usage
 from uwf_git.format.credit import Credit
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id
 from uwf_git.format.kinds import Usage as TokenUsage
-from uwf_git.git.database import StoreUnwritable
 from uwf_git.git.fsync import make_folders, reserve, share, sync
 from uwf_git.sandbox.enclosing_step import NONCE_VARIABLE as NONCE_VARIABLE
 from uwf_git.store.private_files import content_of, opener, read_private, write_private

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from uwf_git.git.database import StoreUnwritable
+from uwf_git.base.errors import StoreUnwritable
 from uwf_git.git.fsync import make_folders, share, sync
 from uwf_git.git.refs import read_file
 

@@ -20,12 +20,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import Busy, Invalid, NotFound, Usage, UwfError
+from uwf_git.base.errors import Busy, Invalid, NotFound, StoreUnwritable, Usage, UwfError
 from uwf_git.base.text import nearest
 from uwf_git.git.fsync import sync
 from uwf_git.git.lockfiles import LOCK
 from uwf_git.git.program import Git
-from uwf_git.git.repository import Repository, StoreUnwritable
+from uwf_git.git.repository import Repository
 from uwf_git.store import layout
 
 DEFAULT = "origin"

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import Busy, HeadMoved, RequirementUnmet, StoreDamaged
+from uwf_git.base.errors import Busy, HeadMoved, RequirementUnmet, StoreDamaged, StoreUnwritable
 from uwf_git.format.ids import ThreadId
-from uwf_git.git.repository import Oid, StoreUnwritable
+from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import tagged_commit
 from uwf_git.store.instance import Instance

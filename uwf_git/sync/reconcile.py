@@ -44,7 +44,8 @@ from uwf_git.base.errors import StoreDamaged
 from uwf_git.engine.pause import carry
 from uwf_git.format.endings import COMPLETED, FAILED, KILLED
 from uwf_git.format.ids import ThreadId, fork_id
-from uwf_git.git.repository import Oid, Person
+from uwf_git.git.objects import Person
+from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Relation, relate
 from uwf_git.store.index import ArchiveRow, CommitRow

@@ -16,9 +16,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from uwf_git.base.errors import StoreDamaged
+from uwf_git.base.errors import StoreDamaged, StoreUnwritable
 from uwf_git.git.libgit2 import Oid
-from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.private_files import write_private
 
 _LINE = re.compile(rb"^([0-9a-f]{40}) (refs/\S+)$", re.MULTILINE)

@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import NamedTuple
 
-from uwf_git.base.errors import Invalid, StoreDamaged, UwfError
+from uwf_git.base.errors import Invalid, StoreDamaged, StoreUnwritable, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.format.document import MAX_BYTES
 from uwf_git.git.objects import BLOB_MODE, LATEST
-from uwf_git.git.repository import Oid, Repository, StoreUnwritable
+from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.instance import Instance
 from uwf_git.store.private_files import read_private, write_private

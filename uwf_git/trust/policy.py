@@ -57,6 +57,7 @@ OF_THREADS = (STARTS, STEPS, ANSWERS, ENDS, ATTEMPTS, PAUSES, FORKS)
 archive tag, failed attempts, its pause, and the tag of a fork that a user made."""
 
 SUBJECTS = ("threads", "workflows", "crews", "suites", "baselines")
+"""The kinds of records that rules are about."""
 SIGNED = "signed"
 ALWAYS = 0  # Unix seconds; a key that is revoked for its whole life
 

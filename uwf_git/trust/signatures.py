@@ -21,6 +21,7 @@ from uwf_git.git.repository import COMMIT, TAG, Oid, Repository
 from uwf_git.store import archives, layout, ref_kinds
 
 GOOD, BAD, UNKNOWN, EXPIRED, REVOKED, NONE = "good", "bad", "unknown", "expired", "revoked", "none"
+"""The states of a signature."""
 # git log's %G?: U is a good signature by an unverified key, E one that cannot be checked, X and Y good ones of an
 # expired signature or key.
 _STATES = {

@@ -10,6 +10,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.verify.damage import DamagedRef
 
 OK, WARNING, ERROR = "ok", "warning", "error"
+"""The statuses of a check."""
 
 
 class Check(NamedTuple):

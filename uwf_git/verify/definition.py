@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from uwf_git.workflow.compile import Compiled
 
 SECONDS = 30.0
+"""The time limit for compiling a definition."""
 
 
 class Definition(NamedTuple):

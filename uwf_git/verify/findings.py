@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, Protocol
 
 from uwf_git.format.ids import Hash, ThreadId
 
-# Everything a finding can be, by its code. The codes are published and stable.
 CODES = {
     # objects
     "damaged": "an object is missing, truncated or not what its id says",
@@ -97,9 +96,11 @@ CODES = {
     "line-endings": "files whose line endings git converted when it checked them out",
     "newer": "a ref of a kind that this version doesn't know: a newer uwf made it, and it isn't checked",
 }
+"""The findings by their codes, which are published and stable."""
 
 
 UNCHECKED = "unchecked"
+"""The code of a finding for what could not be verified here."""
 UNTRUSTED = frozenset(("policy-not-signed", "policy-replaced", "requirement-unmet", "not-provable"))
 """The codes of what is sound, and not signed as it has to be."""
 

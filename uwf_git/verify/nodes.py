@@ -44,6 +44,7 @@ _STUMBLES = (ValueError, LookupError, TypeError, AttributeError, RecursionError,
 
 
 def rows_of(nodes: Mapping[Hash, Node], blobs: Mapping[Hash, bytes]) -> tuple[NodeRow, ...]:
+    """Return the index's rows for nodes with their bytes."""
     return tuple(node_row(name, node, blobs[name]) for name, node in nodes.items())
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SUFFIXES = {".esm.js": JAVASCRIPT, ".mjs": JAVASCRIPT, ".js": JAVASCRIPT, ".py": PYTHON}
 """What the names of bundles end in, longest first, and their language."""
 MAX_BYTES = 4 << 20
+"""The size of a code workflow, at most."""
 
 
 def language_of(path: Path) -> str | None:

@@ -98,10 +98,12 @@ def key_hint(key: str) -> str:
 
 
 def means_start(source: str) -> bool:
+    """Return whether an edge's source is meant to be `$START`, such as `start`."""
     return source.casefold() in _STARTS or source.casefold() == START.casefold()
 
 
 def means_end(role: str) -> bool:
+    """Return whether an edge's target is meant to be `$END`, such as `end`."""
     return role.casefold() in _ENDS or role.casefold() == END.casefold()
 
 

@@ -85,6 +85,7 @@ class AwaitingBranches(NamedTuple):
 
 
 Decision = Next | WorkflowEnded | AwaitingAnswer | DecidedByCode | FansOut | AwaitingBranches
+"""What a thread's steps lead to."""
 
 
 def next_role(decision: Decision) -> str:

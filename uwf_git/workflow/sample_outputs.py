@@ -71,6 +71,7 @@ NO_HINTS = Hints()
 
 
 def hints_of(workflow: Workflow, role: str) -> Hints:
+    """Return the values that a role's outputs are compared with."""
     statuses = (edge.status for edge in workflow.graph.get(role, ()) if edge.status is not None)
     expressions = [condition.expression for condition in workflow.conditions.values()]
     expressions += workflow.item_expressions

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from uwf_git.base.errors import Usage
 
 WORKTREE, FOLDER, SHARED = "worktree", "folder", "shared"
+"""The kinds of workspaces."""
 KINDS = WORKTREE, FOLDER, SHARED
 _FORMS = "worktree, worktree:PROJECT, worktree:PROJECT@REVISION, folder:DIR or shared"
 

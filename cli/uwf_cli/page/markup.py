@@ -38,6 +38,7 @@ def text(value: object) -> str:
 
 
 def tag(name: str, inside: str, classes: str = "", **attributes: str) -> str:
+    """Return an element; `inside` is HTML, attributes are escaped, and left out if empty."""
     given = {
         "class": classes,
         **{key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()},

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base import lifetime, log
-from uwf_git.base.errors import AgentFailed, Unavailable, Usage, UwfError
+from uwf_git.base.errors import AgentFailed, StoreUnwritable, Unavailable, Usage, UwfError
 from uwf_git.base.text import shortened
 from uwf_git.engine.conversation import talks
 from uwf_git.engine.kit.context import Context, KeptSession, Reply
@@ -36,7 +36,6 @@ from uwf_git.format.ids import Hash, ThreadId, parse_thread_id
 from uwf_git.format.kinds import Detail, Role, Step, TurnRecord, agent_name_problem
 from uwf_git.format.kinds import Usage as TokenUsage
 from uwf_git.format.types import RESULT, STEPNODE
-from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.private import NONCE_VARIABLE, QUESTION_VARIABLE, EngineOrder
 
 if TYPE_CHECKING:

@@ -104,7 +104,8 @@ class Previous(NamedTuple):
 SILENCE = 30 * 60.0
 """Seconds in which a program may print nothing that tells what it does as it does it: longer than a build or a test run
 takes that it waits for without a word."""
-SEEN = 160  # characters of the last text or call
+SEEN = 160
+"""The length of an agent's last text or call as shown, in characters."""
 
 
 def last_seen(turns: Sequence[TurnRecord]) -> str:

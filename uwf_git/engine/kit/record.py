@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed, NotFound
+from uwf_git.base.errors import AgentFailed, NotFound, StoreUnwritable
 from uwf_git.base.text import encodable, last_line, one_line, settled, whole_lines
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import EXTRACT, Detail, TurnRecord, Usage, parse_turn
 from uwf_git.format.node import to_blob
 from uwf_git.format.types import DETAIL, TURN
-from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.private import OUTPUT_END, Activity, AgentReport
 
 if TYPE_CHECKING:

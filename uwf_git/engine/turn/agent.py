@@ -16,6 +16,7 @@ from uwf_git.base.errors import (
     RequirementUnmet,
     SigningFailed,
     StoreDamaged,
+    StoreUnwritable,
     WorkspaceFailed,
 )
 from uwf_git.engine import budget, unfinished
@@ -41,7 +42,6 @@ from uwf_git.engine.turn.worktree import Worktree
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import INTERRUPTED, parse_step
 from uwf_git.format.types import is_kind
-from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.private import KILL, EngineOrder
 
 # With these, a step that is whole may be committed another time.

@@ -19,9 +19,9 @@ from uwf_git.ext.builtin.tools.search import SEARCH
 from uwf_git.ext.builtin.tools.tool import Tool, Toolbox, ToolContext
 from uwf_git.plugin import (
     DEFINITIONS,
-    EXTRACT_TOOL,
+    EXTRACT,
     OUTPUT_MOUNT,
-    PRIVATE_MODE,
+    PRIVATE_FOLDER,
     STATE_MOUNT,
     WORKFLOW_MOUNT,
     Mount,
@@ -79,7 +79,7 @@ def standard_tools(
     except BaseException:
         outputs.close()
         raise
-    notes = None if store is None else store / PRIVATE_MODE / "commands"
+    notes = None if store is None else store / PRIVATE_FOLDER / "commands"
     context = ToolContext(
         workspace, policy, outputs, deadline, variables, seen, own[0] if own else None, show, notes
     )
@@ -141,7 +141,7 @@ def step_tools(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
             show=ctx.show,
         )
         stack.enter_context(toolbox)
-        if resolve_model(ctx.config, EXTRACT_TOOL) is not None:
+        if resolve_model(ctx.config, EXTRACT) is not None:
             toolbox.add([extract_tool(ctx.extract)])
         notes: Sequence[str] = ()
         if configured := servers_of(ctx.config):

@@ -25,11 +25,11 @@ from uwf_git.ext.crews.draft import (
 )
 from uwf_git.ext.crews.package import Package, definition_of
 from uwf_git.plugin import (
-    COMPLETE_TURN,
+    COMPLETE_CONDITION,
     CREW,
     CREW_DEFINITION,
     END,
-    OWN_TYPES,
+    OWN_FORM,
     START,
     Compiled,
     Document,
@@ -126,7 +126,7 @@ def _talk(draft: CrewDraft, package: Package, text: bytes) -> Compiled:
 def foresee(package: Package, crew: CompiledCrew, seconds: float = SECONDS) -> tuple[PackageFinding, ...]:
     """Return a package's warnings, with those of rehearsals of its own workflows of at most `seconds` each,
     skipping workflows with very many roles. The graphs of a third party are not rehearsed."""
-    if package.form() != OWN_TYPES:
+    if package.form() != OWN_FORM:
         return crew.warnings
     from uwf_git.ext.crews.crew_file import placed
 
@@ -154,7 +154,7 @@ def _named(text: bytes) -> tuple[str, str]:
 
 
 def _read(package: Package) -> tuple[CrewDraft, Mapping[str, Compiled]]:
-    if package.form() == OWN_TYPES:
+    if package.form() == OWN_FORM:
         from uwf_git.ext.crews.crew_file import read_own
 
         return read_own(package)
@@ -206,7 +206,7 @@ class _Graph:
         for edge in graph.edges:
             self._leaving[edge.source].append(edge)
         self._conditions: dict[str, tuple[str, str]] = {
-            COMPLETE_TURN: (f"{STATUS} is complete", f'steps[-1].output.variables.{STATUS} = "complete"')
+            COMPLETE_CONDITION: (f"{STATUS} is complete", f'steps[-1].output.variables.{STATUS} = "complete"')
         }
         self._answers: dict[tuple[tuple[tuple[str, str], ...], tuple[str, ...]], Hash] = {}
         self._variables = _variables(edge.expression for edge in graph.edges)
@@ -289,7 +289,7 @@ class _Graph:
         if node.type == "end":
             return [{"role": END, "condition": None}]
         choices = self._choices(node)
-        edges: list[dict[str, Any]] = [{"role": END, "condition": COMPLETE_TURN}]
+        edges: list[dict[str, Any]] = [{"role": END, "condition": COMPLETE_CONDITION}]
         for edge in self._leaving[node.id]:
             if edge.expression is not None:
                 edges.append(_edge(edge, self._condition(edge, self._expression(edge))))

@@ -12,7 +12,7 @@ from uwf_git.ext.crews.crew_node import Effect, Handler, Member, MenuItem
 from uwf_git.ext.crews.draft import CrewDraft, InvalidPackage, PackageFinding, YamlDraft
 from uwf_git.ext.crews.package import CLASSIC, MANIFESTS, Package, mounted
 from uwf_git.plugin import (
-    OWN_TYPES,
+    OWN_FORM,
     PACKAGE_MOUNT,
     Compiled,
     FieldReader,
@@ -34,7 +34,7 @@ from uwf_git.plugin import (
     parse_source,
 )
 
-FILE = MANIFESTS[OWN_TYPES]
+FILE = MANIFESTS[OWN_FORM]
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 _VERSION = "1.0.0"
@@ -153,7 +153,7 @@ class _Reader(FieldReader):
     def crew(self) -> tuple[CrewDraft, dict[str, Compiled]]:
         top = self.mapping(self._data, (), "a crew", _TOP, "crew")
         if top is None:
-            return CrewDraft("", "", "", OWN_TYPES, (), ()), {}
+            return CrewDraft("", "", "", OWN_FORM, (), ()), {}
         name = self.text(top, (), "crew", "the crew") or ""
         if name and (problem := name_problem(name)):
             self._findings.error(("crew",), "bad-name", f'crew name "{one_line(name, 60)}" {problem}')
@@ -174,7 +174,7 @@ class _Reader(FieldReader):
             name,
             self._version(top),
             self._maybe(top, (), "description", "the crew"),
-            OWN_TYPES,
+            OWN_FORM,
             tuple(member for member in members if member is not None),
             tuple(flow.draft for flow in by_id.values()),
         )

@@ -30,7 +30,7 @@ from uwf_git.plugin import (
     DOCUMENT_MOUNT,
     PACKAGE_MOUNT,
     PROJECT_MOUNT,
-    RUN_TOOLS,
+    RUN_TOOL,
     STATE_MOUNT,
     WRITING_TOOLS,
     Invalid,
@@ -166,7 +166,7 @@ class Mounts:
         access += (
             "and what you change there counts as a part of your answer" if _writes(policy) else "read only"
         )
-        commands = policy.permits(RUN_TOOLS)
+        commands = policy.permits(RUN_TOOL)
         return [
             Mount(PACKAGE_MOUNT, where.package, told=package + ("; $UWF_PKG in commands" * commands)),
             Mount(STATE_MOUNT, where.state, True, access + ("; $UWF_STATE in commands" * commands), check),

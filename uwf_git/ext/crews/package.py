@@ -22,7 +22,7 @@ from uwf_git.ext.crews.draft import InvalidPackage, PackageFinding
 from uwf_git.plugin import (
     BMAD,
     MOUNT_PLACEHOLDERS,
-    OWN_TYPES,
+    OWN_FORM,
     PACKAGE_MOUNT,
     PROJECT_MOUNT,
     STATE_MOUNT,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import zipfile
 
 SUFFIX = ".bmad"
-MANIFESTS = {BMAD: "bmad.json", OWN_TYPES: "crew.yaml"}
+MANIFESTS = {BMAD: "bmad.json", OWN_FORM: "crew.yaml"}
 """The file at the top that a package of each form is known by."""
 CLASSIC = (".yaml", ".yml", ".xml")
 """How the names of workflows and scripts of the classic form end."""

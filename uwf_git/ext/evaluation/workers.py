@@ -235,7 +235,7 @@ def _describe(done: TrialResult | UwfError) -> dict[str, Any]:
 def _read(said: Mapping[str, Any], task: Task) -> TrialResult | UwfError:
     if "error" in said:
         name, message, hint = said["error"]
-        kind = StoreUnwritable if name == StoreUnwritable.__name__ else getattr(errors, name, UwfError)
+        kind = getattr(errors, name, UwfError)
         return kind(message, hint) if issubclass(kind, UwfError) else UwfError(message, hint)
     trial = task.known or identified(parse_trial(Hash(""), said["trial"]))
     return TrialResult(

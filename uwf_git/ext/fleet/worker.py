@@ -28,7 +28,7 @@ from uwf_git.ext.fleet.process_pool import ProcessPool, Tell
 from uwf_git.ext.fleet.step_process import WorkerOptions, signature
 from uwf_git.plugin import (
     CONFIG_FILE,
-    PRIVATE_MODE,
+    PRIVATE_FOLDER,
     Invalid,
     Location,
     Rates,
@@ -128,7 +128,7 @@ class _Serving:
             raise
         for queue, limits in wanted.items():
             if queue not in self._gates:
-                self._gates[queue] = Gate(self._location.git_dir / PRIVATE_MODE, provider_at(queue), limits)
+                self._gates[queue] = Gate(self._location.git_dir / PRIVATE_FOLDER, provider_at(queue), limits)
                 self._hands.allow(self._duty.jobs)
                 worker = _worker(self._client, self._duty, self._steps, queue, limits, self._exchange)
                 self._running[worker] = asyncio.ensure_future(worker.run())

@@ -13,7 +13,6 @@ from uwf_git.ext.importers.storage import OldNodes
 from uwf_git.plugin import (
     BULK_FULL,
     BulkWriter,
-    CommitPerson,
     DefinitionRegistry,
     Git,
     Hash,
@@ -25,13 +24,14 @@ from uwf_git.plugin import (
     Node,
     NotFound,
     Oid,
+    Person,
     Stamp,
     ThreadId,
     Threads,
     layout,
 )
 
-IMPORTER = CommitPerson("uwf", "uwf@localhost")
+IMPORTER = Person("uwf", "uwf@localhost")
 NEW, GROWN, HERE = "new", "grown", "here"
 
 

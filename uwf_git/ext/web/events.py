@@ -23,7 +23,7 @@ from starlette.responses import PlainTextResponse, Response
 from uwf_git.ext.web.page.step import brief, turn
 from uwf_git.ext.web.step import LARGEST_IN_A_LINE, weight
 from uwf_git.plugin import (
-    PRIVATE_REFS,
+    PRIVATE_FOLDER,
     Freshness,
     NotFound,
     StoreLocks,
@@ -54,7 +54,7 @@ class Tags:
     """Tags of a store's pages at a moment."""
 
     def __init__(self, location: Location, known: Mapping[str, Any]) -> None:
-        private = location.git_dir / PRIVATE_REFS
+        private = location.git_dir / PRIVATE_FOLDER
         also = (
             private / "runs",
             private / "budgets",

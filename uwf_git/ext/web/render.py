@@ -22,7 +22,7 @@ from uwf_git.plugin import (
     counted,
     extensions,
     in_dollars,
-    iso_of_milliseconds,
+    iso,
     markup,
     one_line,
     page_addresses,
@@ -100,14 +100,14 @@ def _when(moment: float | str | None) -> Markup:
     if (seconds := _seconds(moment)) is None:
         return Markup("")
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
-        iso_of_milliseconds(seconds), _exact(seconds), time_ago(seconds)
+        iso(seconds), _exact(seconds), time_ago(seconds)
     )
 
 
 def _exactly(moment: float | str | None) -> Markup:
     if (seconds := _seconds(moment)) is None:
         return Markup("")
-    return Markup('<time datetime="{}">{}</time>').format(iso_of_milliseconds(seconds), _exact(seconds))
+    return Markup('<time datetime="{}">{}</time>').format(iso(seconds), _exact(seconds))
 
 
 def _seconds(moment: float | str | None) -> float | None:

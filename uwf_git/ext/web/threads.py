@@ -7,7 +7,6 @@ from typing import Any
 
 from uwf_git.ext.web.actions import registered, workflows
 from uwf_git.plugin import (
-    BUDGET_WAIT,
     STATUS_FIELD,
     Head,
     Instance,
@@ -97,7 +96,7 @@ def _wanted(instance: Instance, thread: ListedThread) -> str:
         return ""
     if waits is None:
         return ""
-    return waits.reason if waits.kind == BUDGET_WAIT else waits.question
+    return waits.reason if waits.kind is thread_states.Request.BUDGET else waits.question
 
 
 def _filters(request: PageRequest) -> ThreadFilters:

@@ -21,8 +21,8 @@ from typing import Any, Literal, NamedTuple
 
 from uwf_git.plugin import (
     DOCUMENT_MOUNT,
-    FETCH_TOOLS,
-    RUN_TOOLS,
+    FETCH_TOOL,
+    RUN_TOOL,
     StepFolders,
     ToolPolicy,
     printable,
@@ -39,8 +39,8 @@ _TOOLS: Mapping[str, tuple[str, ...]] = {
     "delete": ("write_file",),
     "move": ("write_file",),
     "search": ("grep",),
-    "execute": (RUN_TOOLS,),
-    "fetch": (FETCH_TOOLS,),
+    "execute": (RUN_TOOL,),
+    "fetch": (FETCH_TOOL,),
 }
 # Requests of these kinds are about files, whether or not they can be found in the input.
 _OF_FILES = frozenset(("read", "edit", "delete", "move"))
@@ -187,7 +187,7 @@ def _refused(kind: str, policy: ToolPolicy) -> bool:
     if kind == "switch_mode":  # to one in which it wouldn't ask any more
         return _refused("edit", policy) or _refused("execute", policy)
     tools = _TOOLS.get(kind, ())
-    if RUN_TOOLS in tools:
+    if RUN_TOOL in tools:
         # That run_command isn't switched on is said of our own agent; that it is switched off counts here.
         policy = policy._replace(run_command=policy.run_command is not False)
     return not all(policy.permits(tool) for tool in tools)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from uwf_git.ext.agents.cli.row import AgentRow
 from uwf_git.ext.agents.cli.rows import NESTED
-from uwf_git.plugin import FETCH_TOOLS, WRITING_TOOLS, AgentFailed, ToolPolicy, Unavailable
+from uwf_git.plugin import FETCH_TOOL, WRITING_TOOLS, AgentFailed, ToolPolicy, Unavailable
 
 _LOG = 32 * 1024 * 1024  # bytes at the end of each file of its own in which model and usage are looked for
 _FOLDER = re.compile(r"\{(package|state)\}")
@@ -44,7 +44,7 @@ def conditions(policy: ToolPolicy, crew: bool = False) -> set[str]:
     program cannot distinguish are forbidden together."""
     readonly = not all(policy.permits(tool) for tool in WRITING_TOOLS)
     norun = policy.forbids_commands
-    nofetch = not policy.permits(FETCH_TOOLS)
+    nofetch = not policy.permits(FETCH_TOOL)
     holding = {
         "always": True,
         "readonly": readonly,

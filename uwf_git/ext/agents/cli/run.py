@@ -12,7 +12,7 @@ from uwf_git.ext.agents.cli.lenient_json import sentence
 from uwf_git.ext.agents.cli.output import Output, RunOutput
 from uwf_git.ext.agents.cli.row import AgentRow
 from uwf_git.plugin import (
-    SEEN_FIELD,
+    SEEN_LENGTH,
     AgentFailed,
     Context,
     Reply,
@@ -276,7 +276,7 @@ class Run:
         if turns or waited:
             return "; ".join(filter(None, (waited, last_seen(turns) if turns else "")))
         printed = last_line(self.printed[1]) or last_line(self.printed[0])
-        return f"last seen: {one_line(printed, SEEN_FIELD)}" if printed else "it printed nothing"
+        return f"last seen: {one_line(printed, SEEN_LENGTH)}" if printed else "it printed nothing"
 
     def _unanswered(self, env: Mapping[str, str]) -> AgentFailed | None:
         row, output = self._row, self.said

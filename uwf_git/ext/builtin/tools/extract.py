@@ -7,7 +7,7 @@ from typing import Any
 
 from uwf_git.ext.builtin.tools.files import text_of
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, object_schema
-from uwf_git.plugin import EXTRACT_TOOL, ToolFailure, tool_results
+from uwf_git.plugin import EXTRACT, ToolFailure, tool_results
 
 READ = 1_000_000  # bytes of a file
 
@@ -25,7 +25,7 @@ def extract_tool(read: Read) -> Tool:
         return {"data": read(arguments["schema"], arguments.get("prompt", ""), text)}
 
     return Tool(
-        EXTRACT_TOOL,
+        EXTRACT,
         "Reads data that obeys a JSON Schema out of a text or a file; without either, out of your task and what "
         "happened in its thread. JSON and fields that stand there are taken as they are, else another model reads it. "
         "For long texts of which you need a few values.",

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext
 from uwf_git.plugin import (
-    ENCLOSING_NONCE_VARIABLE,
-    WITHHELD_VARIABLES,
+    NONCE_VARIABLE,
+    WITHHELD_NONCE,
     AgentFailed,
     ToolFailure,
     install_hint,
@@ -304,7 +304,7 @@ class _Connection:
                     "put it into .env or the environment",
                 )
             environ[name] = self._environ[variable.group(1)] if variable else value
-        return {**environ, ENCLOSING_NONCE_VARIABLE: WITHHELD_VARIABLES}
+        return {**environ, NONCE_VARIABLE: WITHHELD_NONCE}
 
     async def _list(self, client: Client) -> list[mcp_types.Tool]:
         tools: list[mcp_types.Tool] = []

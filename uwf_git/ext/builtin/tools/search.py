@@ -8,7 +8,6 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.ext.builtin.tools.files import Room, is_binary
@@ -127,14 +126,18 @@ def _files(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[It
 @contextmanager
 def _below(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[Iterator[_Found], MountedPath]]:
     with context.workspace.open_folder(arguments.get("path", "@project")) as (folder, spot):
-        ignored = _ignores_nothing if arguments.get("ignored", False) else _ignored(spot)
+        ignored = None
+        if spot.mount.name == PROJECT_MOUNT and not arguments.get("ignored", False):
+            from uwf_git.plugin import ignored_below
+
+            ignored = ignored_below(spot.mount.path.joinpath(*spot.parts))
         yield _Below(context, ignored).files(folder, ()), spot
 
 
 class _Below:
-    """A walk by descriptors without following links."""
+    """A walk by descriptors that follows no links; `ignored` is git's test, None for a walk through all files."""
 
-    def __init__(self, context: ToolContext, ignored: Callable[[str], bool]) -> None:
+    def __init__(self, context: ToolContext, ignored: Callable[[str], bool] | None) -> None:
         self._context = context
         self._ignored = ignored
         self._left = _ENTRIES
@@ -162,7 +165,8 @@ class _Below:
         workspace = self._context.workspace
         if workspace.hidden and workspace.is_hidden(entry.stat(follow_symlinks=False)):
             return True
-        return self._ignored(path + "/" if entry.is_dir(follow_symlinks=False) else path)
+        is_folder = entry.is_dir(follow_symlinks=False)
+        return self._ignored is not None and self._ignored(path + "/" if is_folder else path)
 
     def _inside(self, folder: int, name: str, parts: tuple[str, ...]) -> Iterator[_Found]:
         try:
@@ -173,39 +177,6 @@ class _Below:
             yield from self.files(inside, (*parts, name))
         finally:
             os.close(inside)
-
-
-def _ignores_nothing(_path: str) -> bool:
-    return False
-
-
-def _ignored(spot: MountedPath) -> Callable[[str], bool]:
-    """Return git's ignore test below a spot; folders end in a slash. Without a readable repository nothing is
-    ignored."""
-    if spot.mount.name != PROJECT_MOUNT:
-        return _ignores_nothing
-    # The library, not the program: a project's git configuration can name commands to run.
-    from uwf_git.plugin import GitError, discover_repository, open_repository
-
-    folder = spot.mount.path.joinpath(*spot.parts)
-    try:
-        where = discover_repository(str(folder), False, os.environ.get("GIT_CEILING_DIRECTORIES", ""))
-        repository = open_repository(where) if where else None
-        if repository is None or repository.workdir is None:
-            return _ignores_nothing
-        below = folder.relative_to(Path(repository.workdir).resolve()).as_posix()
-    except (GitError, KeyError, ValueError, OSError):
-        return _ignores_nothing
-    prefix = "" if below == "." else below + "/"
-    known = repository
-
-    def ignored(path: str) -> bool:
-        try:
-            return bool(known.path_is_ignored(prefix + path))
-        except (GitError, ValueError, UnicodeError):
-            return False
-
-    return ignored
 
 
 def _text(found: _Found) -> str | None:

@@ -9,7 +9,7 @@ import click
 
 from uwf_git.plugin import (
     BMAD,
-    OWN_TYPES,
+    OWN_FORM,
     Failures,
     Invalid,
     Invocation,
@@ -22,7 +22,7 @@ from uwf_git.plugin import (
     command,
     completers,
     definitions,
-    iso_of_milliseconds,
+    iso,
     terminal,
 )
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from uwf_git.ext.crews.registry import Crews, Definition
     from uwf_git.plugin import Hash, Proposal, RegisteredVersion
 
-FORMS = {BMAD: "a .bmad package", OWN_TYPES: "a crew.yaml"}
+FORMS = {BMAD: "a .bmad package", OWN_FORM: "a crew.yaml"}
 """What a crew came as, in words."""
 
 
@@ -88,7 +88,7 @@ def registered(crews: Crews) -> list[dict[str, Any]]:
                     "description": crew.description,
                     "personas": [member.persona.id for member in crew.members],
                     "workflows": [f"{name}/{workflow.id}" for workflow in crew.workflows],
-                    "updated": iso_of_milliseconds(version.time),
+                    "updated": iso(version.time),
                 }
             )
         except UwfError as error:  # one damaged version must not hide the others
@@ -106,7 +106,7 @@ def show(invocation: Invocation, crew: str) -> None:
     _, version, definition = _find(invocation, crew)
     value = {
         **crew_value(definition, version.hash, version.commit),
-        "updated": iso_of_milliseconds(version.time),
+        "updated": iso(version.time),
     }
     invocation.emit(value, _shown_text)
 

@@ -17,7 +17,7 @@ from uwf_git.ext.crews.commands.line_input import typed
 from uwf_git.ext.crews.commands.resuming import NEWEST, SessionState, find_session
 from uwf_git.ext.crews.conversation import TALK
 from uwf_git.plugin import (
-    OWN_TYPES,
+    OWN_FORM,
     USER,
     AgentOptions,
     Invocation,
@@ -308,7 +308,7 @@ class Session:
             if (
                 isinstance(done, Begins)
                 and self._asks_tasks
-                and entry.crew.format == OWN_TYPES
+                and entry.crew.format == OWN_FORM
                 and not done.data
             ):
                 self._chosen = routed

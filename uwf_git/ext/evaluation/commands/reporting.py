@@ -26,7 +26,7 @@ from uwf_git.plugin import (
     command,
     completers,
     document,
-    exact_number,
+    exact_time,
     markup,
     one_line,
     tag,
@@ -141,7 +141,7 @@ def page(
     title = f"Suite {run['suite']}"
     parts = [
         tag("h1", markup.text(title)),
-        tag("p", markup.text(f"{run['said']}, {exact_number(run['time'])}"), "dim"),
+        tag("p", markup.text(f"{run['said']}, {exact_time(run['time'])}"), "dim"),
         tag("p", markup.text(summary(run))),
         tag("div", f"It stopped early: {markup.text(run['stopped'])}", "notice") if run["stopped"] else "",
         _flaky(run["flaky"]),

@@ -38,7 +38,7 @@ from uwf_git.plugin import (
     exchange_for,
     find_thread,
     is_thread_id,
-    iso_of_milliseconds,
+    iso,
     left_out_line,
     parse_thread_id,
     short_ids,
@@ -179,7 +179,7 @@ def _of_project(invocation: Invocation, rows: list[Row]) -> list[Row]:
 
 def _value(row: Row) -> dict[str, Any]:
     used = None if row.used is None else {name: row.used.get(key, 0) for key, name in _USED.items()}
-    since = None if row.since is None else iso_of_milliseconds(row.since)
+    since = None if row.since is None else iso(row.since)
     return {**row._asdict(), "state": word_of(row.state), "since": since, "used": used}
 
 

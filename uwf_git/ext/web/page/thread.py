@@ -25,7 +25,7 @@ from uwf_git.plugin import (
     census_text,
     counted,
     document,
-    exact_number,
+    exact_time,
     find_head,
     is_kind,
     markup,
@@ -120,8 +120,8 @@ class _Page:
                 + " "
                 + tag("code", markup.text(history.workflow_hash), "dim"),
             ),
-            ("started", f"{markup.text(exact_number(start.time))} by {markup.text(author)}"),
-            ("last change", markup.text(exact_number(head.updated))),
+            ("started", f"{markup.text(exact_time(start.time))} by {markup.text(author)}"),
+            ("last change", markup.text(exact_time(head.updated))),
             ("steps", self._numbers(spent)),
             ("asked", markup.text(census_text(census.as_json())) if census is not None else ""),
             ("spent", " · ".join(map(markup.text, self._amounts(spent)))),
@@ -207,7 +207,7 @@ class _Page:
 
     def _listed(self, step: StepContext) -> list[str]:
         commit = self._commits.get(step.hash)
-        return [*self._amounts(self._spent.get(step.hash)), *([exact_number(commit.time)] if commit else [])]
+        return [*self._amounts(self._spent.get(step.hash)), *([exact_time(commit.time)] if commit else [])]
 
     # Steps
 
@@ -256,7 +256,7 @@ class _Page:
             parts.append(markup.text(detail.model))
         parts += map(markup.text, self._amounts(spent))
         if commit is not None:
-            parts.append(markup.text(exact_number(commit.time)))
+            parts.append(markup.text(exact_time(commit.time)))
         parts.append(tag("code", markup.text(step.hash)))
         return " · ".join(parts)
 
@@ -305,7 +305,7 @@ class _Page:
         for name, printed in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
             if printed.strip():
                 parts.append(tag("p", f"The end of {name}:", "meta") + markup.pre(printed))
-        when = tag("p", f"{markup.text(attempt.agent)} · {markup.text(exact_number(attempt.time))}", "meta")
+        when = tag("p", f"{markup.text(attempt.agent)} · {markup.text(exact_time(attempt.time))}", "meta")
         title = f"failed attempt of {markup.text(role_name(attempt.role))}: {markup.text(attempt.error)}"
         return markup.fold(title, when + "".join(parts), "attempt")
 
@@ -321,7 +321,7 @@ class _Page:
             (
                 "commit",
                 f"{tag('code', markup.text(head.commit))}, "
-                f"{markup.text(exact_number(commit.time))}, by {markup.text(commit.committer)}",
+                f"{markup.text(exact_time(commit.time))}, by {markup.text(commit.committer)}",
             ),
             ("to check", tag("code", markup.text(f"uwf verify {head.thread}"))),
         ]
