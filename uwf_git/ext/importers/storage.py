@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from uwf_git.ext.importers.cbor_decoding import decode
 from uwf_git.ext.importers.folder import Folder, Source
 from uwf_git.plugin import (
     MAX_DOCUMENT_BYTES,
@@ -21,7 +22,6 @@ from uwf_git.plugin import (
     NotFound,
     ThreadId,
     UwfError,
-    cbor,
     is_hash,
     is_thread_id,
     name_problem,
@@ -101,7 +101,7 @@ class OldNodes:
 
 def parse(data: bytes) -> Node:
     """Parse a node's file. Raises Invalid."""
-    value = cbor.decode(data)
+    value = decode(data)
     if (
         not isinstance(value, dict)
         or value.keys() != {"type", "payload", "timestamp"}
