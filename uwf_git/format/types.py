@@ -4,7 +4,7 @@ added to `_KINDS`, never changed."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from uwf_git.format.builtin import (
     BUDGET,
@@ -605,7 +605,20 @@ SUSPEND_SCHEMA: dict[str, Any] = {
 QUESTION = builtin("6BKEEWRFC00TX", SUSPEND_SCHEMA)
 """An output that asks a person."""
 
-_KINDS: dict[str, frozenset[Hash]] = {
+Kind = Literal[
+    "workflow",
+    "crew",
+    "start",
+    "step",
+    "detail",
+    "approval",
+    "revocation",
+    "turn",
+    "attempt",
+    "session",
+    "text",
+]
+_KINDS: dict[Kind, frozenset[Hash]] = {
     "workflow": frozenset({WORKFLOW, CODE}),
     "crew": frozenset({CREW}),
     "start": frozenset({STARTNODE}),
@@ -651,12 +664,12 @@ def _edges_in(workflow: Any) -> Iterator[Any]:
         yield from edges if isinstance(edges, list) else edges.values()
 
 
-def is_kind(type_hash: str, kind: str) -> bool:
-    """Return whether a type is one of a built-in kind ("step", "detail", …)."""
+def is_kind(type_hash: str, kind: Kind) -> bool:
+    """Return whether a type is one of a built-in kind."""
     return type_hash in _KINDS[kind]
 
 
-def versions(kind: str) -> frozenset[Hash]:
+def versions(kind: Kind) -> frozenset[Hash]:
     """Return the types of a kind."""
     return _KINDS[kind]
 

@@ -50,6 +50,7 @@ _STEP = re.compile(rb"([0-9]{4,9})-.+", re.DOTALL)
 _HUNDRED = re.compile(rb"([0-9]{2,7})xx")
 _LIST = re.compile(rb"([0-9]{2,7})xx\.md")
 _KEPT, _SMALL = 64, 1 << 16  # blobs that are kept while a folder is checked, and the bytes of each
+_TYPES = {WORKFLOW: versions("workflow"), "crew": versions("crew")}
 # Exceptions of parsers on nodes of an allowed type.
 _STUMBLES = (UwfError, ValueError, LookupError, TypeError, AttributeError)
 
@@ -254,7 +255,7 @@ def _root_node(known: Known, tree: bytes, kind: str) -> Hash:
     """Return a version's node: the one in its folder that no other refers to and that is not a schema. Raises
     Bad."""
     here = _nodes_below(known, tree, kind)
-    types = versions(kind) if kind in ("workflow", "crew") else ()
+    types = _TYPES.get(kind)
     candidates = [name for name, node in here.items() if (node.type in types if types else node.type != META)]
     if len(candidates) > 1:
         referred = {target for name in candidates for target in known.nodes.references(here[name], here)}

@@ -25,7 +25,7 @@ from uwf_git.format.kinds import (
     parse_workflow,
 )
 from uwf_git.format.node import Node
-from uwf_git.format.types import is_kind
+from uwf_git.format.types import Kind, is_kind
 from uwf_git.git.objects import clean
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -355,7 +355,7 @@ class Known:
             raise Bad("missing-file", f"there is no {name}", path=name)
         return files, read_all(self.nodes, blobs, report, path)
 
-    def node(self, here: Mapping[Hash, Node], node: Hash, kind: str) -> Node:
+    def node(self, here: Mapping[Hash, Node], node: Hash, kind: Kind) -> Node:
         """Return a node of a kind in a record's folder. Raises Bad."""
         content = here.get(node)
         if content is None:

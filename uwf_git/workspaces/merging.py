@@ -171,11 +171,11 @@ class Merging:
             else:
                 with _merging(position):
                     tree = tree or self._tree(root, done)
-                    tree_or_conflict = self._three_way(root, tree, commits[commit].tree, position)
-                    if isinstance(tree_or_conflict, Conflict):
-                        conflicts[position] = tree_or_conflict._replace(commit=commit)
+                    result, paths = self._three_way(root, tree, commits[commit].tree, position)
+                    if paths:
+                        conflicts[position] = Conflict(commit, _names(paths), self._lines(result, paths))
                         continue
-                    tree, done = tree_or_conflict, self._changes(root, [tree_or_conflict])[tree_or_conflict]
+                    tree, done = result, self._changes(root, [result])[result]
             merged.append(commit)
             if len(merged) % MOST_PARENTS == 0:
                 trees[len(merged)] = tree = tree or self._tree(root, done)
@@ -187,8 +187,7 @@ class Merging:
     def conflicting(self, ours: str, theirs: str) -> tuple[str, ...]:
         """Return the paths in which a merge of two commits, with their own base, would conflict. Raises
         WorkspaceFailed, RemoteFailed if git can't merge them here."""
-        paths = self._merge_tree(ours, theirs, "the commits")[1]
-        return tuple(os.fsdecode(path).encode("utf-8", "replace").decode() for path in paths[:_MOST_PATHS])
+        return _names(self._merge_tree(ours, theirs, "the commits")[1])
 
     def keep(self, merged: Merged) -> None:
         """Write a merge to the project. Waits for the disk; touches no ref."""
@@ -247,21 +246,17 @@ class Merging:
         self._run("update-index", "--replace", "-z", "--index-info", stdin=changes.index_info(len(root)))
         return self._run("write-tree").decode("ascii").strip()
 
-    def _three_way(self, root: str, ours: str, theirs: str, position: int) -> str | Conflict:
-        """Return the tree of a merge, or a conflict whose commit is to be set."""
+    def _three_way(self, root: str, ours: str, theirs: str, position: int) -> tuple[str, list[bytes]]:
+        """Return the tree of a merge of two trees, and the paths that conflict, as `_merge_tree`."""
         ident = layout.agent_author(Credit(UWF)).at(0, utc=True)
         base = self._write_commit(root, (), ident, "base")
         names = "merged", f"branch-{position}"  # as the lines of a conflict say
         for name, side in zip(names, (ours, theirs), strict=True):
             (self._refs / name).write_text(self._write_commit(side, (base,), ident, name) + "\n")
-        tree, paths = self._merge_tree(*names, f"branch {position}")
-        if not paths:
-            return tree
-        shown = tuple(os.fsdecode(path).encode("utf-8", "replace").decode() for path in paths[:_MOST_PATHS])
-        return Conflict("", shown, self._lines(tree, paths[:_MOST_PATHS]))
+        return self._merge_tree(*names, f"branch {position}")
 
     def _merge_tree(self, ours: str, theirs: str, what: str) -> tuple[str, list[bytes]]:
-        """Return the tree of a merge, and the paths that conflict."""
+        """Return the tree of a merge, and at most 100 paths that conflict."""
         words = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
         done = self._git.run(*_NO_ATTRIBUTES, *words, check=False, bounded=True)
         tree, *paths = done.out.removesuffix(b"\0").split(b"\0")
@@ -271,7 +266,7 @@ class Merging:
                 f"project {self._project.common}: git cannot merge {what}: {lines[0] if lines else ''}",
                 "it takes git 2.38 or later; see whether git works there",
             )
-        return tree.decode("ascii"), [path for path in paths if path] if done.code else []
+        return tree.decode("ascii"), list(filter(None, paths))[:_MOST_PATHS] if done.code else []
 
     def _lines(self, tree: str, paths: Sequence[bytes]) -> str:
         """Return the conflicting lines of a merge's files, in part."""
@@ -328,6 +323,10 @@ class Merging:
                 "let branches change fewer files",
             )
         return content
+
+
+def _names(paths: Sequence[bytes]) -> tuple[str, ...]:
+    return tuple(os.fsdecode(path).encode("utf-8", "replace").decode() for path in paths)
 
 
 @contextmanager
